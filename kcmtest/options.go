@@ -35,8 +35,7 @@ func Controllers(names ...string) Option {
 }
 
 // NamespaceGrace is how long the content of a namespace, other than its pods, is left alone after the namespace was deleted. The default, 0, is for
-// exactly one API server and means 100 ms, or 1.5 s while admission webhooks may hold up creates. Tests with several API servers on one etcd
-// need 5 s, as kube-controller-manager has.
+// exactly one API server and means 100 ms. Tests with several API servers on one etcd need 5 s, as kube-controller-manager has.
 func NamespaceGrace(d time.Duration) Option {
 	return func(s *settings) { s.grace = d }
 }

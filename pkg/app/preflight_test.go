@@ -380,7 +380,7 @@ func TestRequired(t *testing.T) {
 	evictions := []string{"delete pods", "get " + leases + " in kube-node-lease", "get nodes", "get pods", "patch pods/status"}
 	podGC := []string{"delete pods", "get nodes", "list pods", "patch pods/status"}
 	namespaces := []string{"delete *.*", "deletecollection *.*", "get /api", "get /apis", "get /readyz", "get namespaces", "list *.*",
-		"update namespaces/finalize", "update namespaces/status", "watch *.*"}
+		"update namespaces/finalize", "update namespaces/status"}
 	garbage := []string{"delete *.*", "get *.*", "list *.*", "patch *.*"}
 
 	for _, tt := range []struct {

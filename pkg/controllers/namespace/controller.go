@@ -7,16 +7,16 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unique"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
@@ -30,53 +30,38 @@ const (
 
 	// defaultGrace is the fixed grace period of kube-controller-manager. It covers the lag between API servers.
 	defaultGrace = 5 * time.Second
-	// minBackoff spares the API server the ten passes in two seconds that client-go's 5 ms lead to.
+	// minBackoff replaces client-go's 5 ms, which would lead to ten passes in two seconds.
 	minBackoff = 100 * time.Millisecond
-	// patience is for passes over every type: long enough for all that are answered, so that more namespaces are worked on at once than
-	// asked for only while some wait for APIs that do not answer.
+	// patience is for passes over every type. More namespaces than workers are worked on only if some passes
+	// take longer.
 	patience = 10 * time.Second
 )
 
-// Deps are what the controller works with.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	Client     kubernetes.Interface // fenced
 	Metadata   metadata.Interface   // fenced; preferably from NewMetadataClient
 	Discovery  discovery.Client     // uncached, of the fenced config
 	Namespaces *caches.Namespaces
-	Pods       *caches.Pods // only tells when to sync: nothing is decided from it
-	Recorder   record.EventRecorder
+	Pods       *caches.Pods // only triggers syncs: no decision is based on cached pods
 	Clock      clock.WithTicker
 	Metrics    prometheus.Registerer
 }
 
-// Controller finishes Terminating namespaces.
+// Controller deletes the content of terminating namespaces and finalizes them.
 type Controller struct {
 	cfg       Config
 	deps      Deps
 	loop      *controller.Loop[string]
 	metrics   *metrics
 	slots     *semaphore.Weighted
-	patient   *semaphore.Weighted // syncs that may wait for slow types; the other workers are for the other namespaces
 	deletions deletions
 
 	// Of the current term; set by beginTerm before any sync.
-	catalogue *discovery.Catalogue
-	triggers  *triggers
-	silence   *silence
-	lock      sync.Mutex
-	memories  map[string]*memory
-}
-
-// memory is what is remembered of a namespace during a term. Losing it costs requests, nothing else.
-type memory struct {
-	uid        types.UID
-	settled    time.Time                                  // when no create is under way any more that was admitted before the deletion
-	emptyTypes map[discovery.Type]listing                 // the types that were seen empty after the grace; they are not listed again before everything else is
-	stale      map[unique.Handle[discovery.Type]]struct{} // seen empty too long ago for a proof: listed again at the end
-	failures   map[discovery.Type]int                     // how often each type failed
-	strides    *strides
-	wait       wait
-	notice     notice
+	catalogue    *discovery.Catalogue
+	unresponsive *unresponsive
+	lock         sync.Mutex
+	states       map[string]*state
 }
 
 // New returns a controller and registers its handlers. It sends no request.
@@ -87,7 +72,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Grace < 0 || cfg.SyncPeriod < 0 {
 		return nil, errors.New("namespace deletion grace and sync period must not be negative")
 	}
-	c := &Controller{cfg: cfg, deps: deps, metrics: newMetrics(deps.Metrics), slots: semaphore.NewWeighted(requestsAtOnce), patient: patientSyncs(cfg.Workers)}
+	c := &Controller{cfg: cfg, deps: deps, metrics: newMetrics(deps.Metrics), slots: semaphore.NewWeighted(requestsAtOnce)}
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile)
@@ -98,15 +83,10 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("namespaces: %w", err)
 	}
-	if err := deps.Pods.Handle(caches.Handler[*caches.Pod]{Delete: c.onPodGone}); err != nil {
+	if err := deps.Pods.Handle(caches.Handler[*caches.Pod]{Delete: c.onPodDelete}); err != nil {
 		return nil, fmt.Errorf("pods: %w", err)
 	}
 	return c, nil
-}
-
-// patientSyncs admits half of the workers, and one at least.
-func patientSyncs(workers int) *semaphore.Weighted {
-	return semaphore.NewWeighted(int64(max(workers/2, 1)))
 }
 
 func (c *Controller) onAdd(ns *corev1.Namespace) {
@@ -116,7 +96,7 @@ func (c *Controller) onAdd(ns *corev1.Namespace) {
 	}
 }
 
-// onUpdate leaves out changes that mean nothing to us, first of all those of the conditions, which are our own.
+// onUpdate ignores irrelevant changes such as those of our own conditions.
 func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 	if before.UID != ns.UID {
 		c.deletions.forget(before.UID)
@@ -125,34 +105,20 @@ func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 		return
 	}
 	c.deletions.note(ns.UID, c.deps.Clock.Now())
-	if before.UID != ns.UID || before.DeletionTimestamp == nil || before.Status.Phase != ns.Status.Phase ||
-		!slices.Equal(before.Spec.Finalizers, ns.Spec.Finalizers) {
+	if before.UID != ns.UID || before.DeletionTimestamp == nil || !slices.Equal(before.Spec.Finalizers, ns.Spec.Finalizers) {
 		c.loop.Add(ns.Name)
 	}
 }
 
-// onPodGone queues a Terminating namespace when its last pod is gone.
-func (c *Controller) onPodGone(pod *caches.Pod) {
+// onPodDelete queues a terminating namespace when its last pod is gone. It takes constant time.
+func (c *Controller) onPodDelete(pod *caches.Pod) {
 	ns, ok := c.deps.Namespaces.Get(cache.NewObjectName("", pod.Namespace))
 	if ok && ns.DeletionTimestamp != nil && c.deps.Pods.CountInNamespace(pod.Namespace) == 0 {
 		c.loop.Add(pod.Namespace)
 	}
 }
 
-// onTrigger queues, after the pause, what an event of a watch concerns: the namespace of that name or, if the event is about a broken APIService and
-// the key empty, all that are being deleted.
-func (c *Controller) onTrigger(key string, pause time.Duration) {
-	if key != discoveryKey {
-		c.loop.AddAfter(key, pause)
-		return
-	}
-	c.catalogue.Hurry()
-	for _, name := range c.terminating() {
-		c.loop.AddAfter(name, pause)
-	}
-}
-
-// terminating names the namespaces that are being deleted, as far as the cache knows.
+// terminating returns the names of the terminating namespaces in the cache.
 func (c *Controller) terminating() []string {
 	var names []string
 	for _, ns := range c.deps.Namespaces.List() {
@@ -163,26 +129,25 @@ func (c *Controller) terminating() []string {
 	return names
 }
 
-// Run works for one term, see the worker loop. It always returns nil.
+// Run works for one term, see [controller.Loop]. It always returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.beginTerm()
 	var resync sync.WaitGroup
 	resync.Go(func() { c.resync(ctx) })
 	c.loop.Run(ctx, c.terminating)
-	c.triggers.join()
 	resync.Wait()
 	c.metrics.reset()
 	return nil
 }
 
 func (c *Controller) beginTerm() {
+	deletable := func(api metav1.APIResource) bool { return api.Namespaced && slices.Contains(api.Verbs, "delete") }
 	c.catalogue = discovery.NewCatalogue(c.deps.Discovery, c.deps.Clock, deletable)
-	c.triggers = newTriggers(c.deps.Metadata, c.deps.Clock, c.onTrigger)
-	c.silence = newSilence(c.deps.Clock)
-	c.memories = map[string]*memory{}
+	c.unresponsive = &unresponsive{clock: c.deps.Clock, until: map[schema.GroupVersion]time.Time{}}
+	c.states = map[string]*state{}
 }
 
-// resync queues every Terminating namespace now and then until ctx ends.
+// resync queues every terminating namespace once per sync period until ctx ends.
 func (c *Controller) resync(ctx context.Context) {
 	if c.cfg.SyncPeriod == 0 {
 		return
@@ -203,3 +168,30 @@ func (c *Controller) resync(ctx context.Context) {
 
 // Healthy fails while a sync is stuck.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
+
+// deletions hold the time at which this process first saw each deletion. Handlers record deletions on a
+// standby, too, so a new leader does not wait for the grace period again.
+type deletions struct {
+	lock  sync.Mutex
+	first map[types.UID]time.Time
+}
+
+// note returns the time at which the deletion of uid was first seen. The default is now.
+func (d *deletions) note(uid types.UID, now time.Time) time.Time {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if seen, ok := d.first[uid]; ok {
+		return seen
+	}
+	if d.first == nil {
+		d.first = map[types.UID]time.Time{}
+	}
+	d.first[uid] = now
+	return now
+}
+
+func (d *deletions) forget(uid types.UID) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	delete(d.first, uid)
+}

@@ -8,9 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,11 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientdiscovery "k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
-
-	"minikcm/pkg/controllers/internal/discovery"
 )
 
 func TestNothingButPodsIsTouchedWhen(t *testing.T) {
@@ -68,29 +62,20 @@ func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
 	b.discovery.err = broken
 	purge := []string{"list pods", "list configmaps"}
 
-	if next := b.mustSync(t); next.after != time.Second || len(discoveryTargets(*next.content)) != 1 {
-		t.Errorf("next look in %v, watching %v; want 1s and the APIService", next.after, discoveryTargets(*next.content))
-	}
+	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions()), purge...)
 	b.clock.Step(time.Second)
-	if next := b.mustSync(t); next.after != 2*time.Second {
-		t.Errorf("next look in %v, want 2s", next.after)
-	}
+	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions())[2:], "list pods")
 
 	b.discovery.err = nil
-	b.clock.Step(span)
-	b.mustSync(t)
-	// Repaired long after: everything is proven again in one pass, then the namespace is finalized.
-	expect(t, requests(b.metadata.Actions())[3:], purge...)
-	actions := requests(b.client.Actions())
-	if last := actions[len(actions)-1]; last != "create namespaces/finalize" {
-		t.Errorf("last request %s", last)
-	}
+	b.clock.Step(30 * time.Second)
+	b.mustFinalize(t)
+	expect(t, requests(b.metadata.Actions())[4:], purge...) // all types once more, in one pass
 }
 
-// client-go takes a 404 for /api as an API without core types. To finalize on such an answer would orphan all of them.
-func TestDiscoveryWithoutCoreTypesFinalizesNothing(t *testing.T) {
+// client-go takes a 404 for /api as an API without core types. Finalization would orphan their objects.
+func TestDiscoveryWithoutCoreTypes(t *testing.T) {
 	b := newBench(t, terminating())
 	b.discovery.lists = []*metav1.APIResourceList{served("apps/v1", typ("deployments", "delete", "list"))}
 	b.mustSync(t)
@@ -112,7 +97,7 @@ func TestNamespaceWaitsForAReadyAPIServer(t *testing.T) {
 			TypeMeta: metav1.TypeMeta{APIVersion: "a.io/v1", Kind: "Widget"}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "w", Finalizers: []string{"a/b"}}}}}}, nil
 	})
 	b.mustSync(t)
-	expect(t, requests(b.metadata.Actions(), b.client.Actions()), "list pods", "list configmaps", "get namespaces", "update namespaces/status")
+	expect(t, requests(b.metadata.Actions(), b.client.Actions()), "list pods", "list configmaps", "get namespaces", "get namespaces", "update namespaces/status")
 	ns, err := b.client.CoreV1().Namespaces().Get(t.Context(), "test", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -124,25 +109,19 @@ func TestNamespaceWaitsForAReadyAPIServer(t *testing.T) {
 
 	b.discovery.Status = 0
 	b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("widgets", "delete", "list")))
-	finalized := func() bool { return slices.Contains(requests(b.client.Actions()), "create namespaces/finalize") }
 	b.clock.Step(time.Second)
 	b.mustSync(t)
-	if finalized() {
+	if b.finalized() {
 		t.Error("finalized before the custom resource is gone")
 	}
 	custom = false
-	b.clock.Step(span)
-	b.mustSync(t)
-	if !finalized() {
-		t.Error("not finalized")
-	}
+	b.mustFinalize(t)
 }
 
-// An aggregated API with more types than are looked at together takes requests and answers none.
-func TestASilentAPITakesNobodysTime(t *testing.T) {
+// An aggregated API has more types than are listed together, and every request times out.
+func TestSilentAPIBlocksNoOtherType(t *testing.T) {
 	const types = 30
 	b := newBench(t, terminating())
-	b.events.Events = nil // nobody reads them here, and chance decides how many passes it takes
 	var silent []metav1.APIResource
 	for i := range types {
 		silent = append(silent, typ(fmt.Sprintf("hang-%02d", i), "delete", "list"))
@@ -181,7 +160,7 @@ func TestBadGroupVersionPurgesTheRest(t *testing.T) {
 	b.discovery.lists = append(b.discovery.lists, served("a/b/c", typ("x", "delete", "list")))
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
-	expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status")
+	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status")
 }
 
 func TestBeingStoppedIsNoError(t *testing.T) {
@@ -207,20 +186,13 @@ func TestStatusWritesMayFail(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("no"))
 	})
 	b.mustSync(t)
-	b.clock.Step(30 * time.Second)
-	b.mustSync(t)
-	select {
-	case e := <-b.events.Events:
-		if !strings.Contains(e, "NamespaceDeletionBlocked") || !strings.Contains(e, "down") {
-			t.Errorf("event %q", e)
-		}
-	default:
-		t.Error("no Event tells what the conditions cannot")
+	if next := b.mustSync(t); next.RequeueAfter == 0 {
+		t.Error("no further sync")
 	}
 }
 
-// The event of the namespace being gone may come before the answer to the request that let it go.
-func TestNothingIsNotedAfterTheEnd(t *testing.T) {
+// The event of the deletion may precede the response to finalize.
+func TestFinalizedNamespaceLeavesNoState(t *testing.T) {
 	b := newBench(t, terminating())
 	b.client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		b.clock.Step(time.Second)
@@ -236,8 +208,8 @@ func TestNothingIsNotedAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with one type, all others go, and the namespace waits for that one.
-func TestAFailingTypeKeepsNoOther(t *testing.T) {
+// The content of all other types goes, and the namespace waits for the failing type.
+func TestFailingTypeBlocksNoOther(t *testing.T) {
 	const count = 30
 	b := newBench(t, terminating())
 	var apis []metav1.APIResource
@@ -265,12 +237,13 @@ func TestAFailingTypeKeepsNoOther(t *testing.T) {
 	b.metadata.ClearActions()
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions()), "list pods", "list type-00")
-	if actions := requests(b.client.Actions()); actions[len(actions)-1] != "create namespaces/finalize" {
-		t.Errorf("last request %s", actions[len(actions)-1])
+	b.mustFinalize(t)
+	if n := len(requests(b.metadata.Actions())); n != 2+2+count {
+		t.Errorf("%d lists, want all types once more before the end", n)
 	}
 }
 
-// While a namespace waits, one type goes with the object it waits for, and another one comes that has an object in it.
+// A CRD with an object goes while the namespace waits, and a CRD with another object comes.
 func TestTypesComeAndGo(t *testing.T) {
 	b := newBench(t, terminating())
 	with := func(name string) []*metav1.APIResourceList {
@@ -298,31 +271,28 @@ func TestTypesComeAndGo(t *testing.T) {
 	b.mustSync(t)
 	gone, b.discovery.lists = true, with("comings")
 	b.clock.Step(10*time.Second + 1)
-	b.mustSync(t)
+	b.mustFinalize(t)
 	if !removed {
 		t.Error("the object of the type that came is an orphan")
 	}
-	if actions := requests(b.client.Actions()); actions[len(actions)-1] != "create namespaces/finalize" {
-		t.Errorf("last request %s", actions[len(actions)-1])
-	}
 }
 
-// The discovery that is at hand still has a type that is no more.
-func TestTypeThatIsNotServedAnyMoreIsEmpty(t *testing.T) {
+// The shared discovery still has a type that is gone.
+func TestRemovedTypeIsEmpty(t *testing.T) {
 	b := newBench(t, terminating())
 	b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		b.discovery.lists = []*metav1.APIResourceList{coreList(typ("pods", "delete", "list"))}
 		b.clock.Step(1)
 		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
 	})
-	b.mustSync(t)
-	if actions := requests(b.client.Actions()); actions[len(actions)-1] != "create namespaces/finalize" {
-		t.Errorf("last request %s", actions[len(actions)-1])
+	if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errHidden) || b.finalized() {
+		t.Errorf("error %v, finalized %v", err, b.finalized())
 	}
+	b.mustFinalize(t)
 }
 
-// A conversion webhook is away. What is stored in another version than the preferred one is listed and deleted in that.
-func TestAConversionWebhookThatIsAwayHoldsUpNothing(t *testing.T) {
+// Objects that are stored in another version than the preferred version are listed and deleted in that version.
+func TestFailingConversionWebhookBlocksNoType(t *testing.T) {
 	unconverted := apierrors.NewInternalError(errors.New("conversion webhook for a.io/v1, Kind=Legacy failed"))
 	for _, tt := range []struct {
 		name    string
@@ -369,21 +339,19 @@ func itemOf(kind, version string) *metav1.List {
 		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "x"}}}}}
 }
 
-// Another namespace waits for the API that did not answer. That is no error of this one, whose back-off would outlast the repair.
-func TestAnAPIThatAnotherWaitsForIsNoError(t *testing.T) {
+// The back-off after an error would outlast the repair.
+func TestSkippedAPIIsNoError(t *testing.T) {
 	b := newBench(t, terminating())
 	b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("hang", "delete", "list")))
-	for _, other := range []string{"one", "another"} {
-		b.silence.note(other, schema.GroupVersion{Group: "a.io", Version: "v1"}, false)
+	b.unresponsive.record(schema.GroupVersion{Group: "a.io", Version: "v1"}, true)
+	if next := b.mustSync(t); next.RequeueAfter == 0 {
+		t.Error("no further sync")
 	}
-	if next := b.mustSync(t); next.after != 15*time.Second {
-		t.Errorf("next look in %v, want 15s", next.after)
-	}
-	expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status")
+	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status")
 }
 
-// A server that restarts, or one that has not heard of a type yet, answers 404 to a list of what discovery shows.
-func TestATypeThatIsDiscoveredAndNotFoundIsNotEmpty(t *testing.T) {
+// A server that restarts, or that does not know a new type yet, returns 404 for a discovered type.
+func TestDiscoveredTypeWith404IsNotEmpty(t *testing.T) {
 	b := newBench(t, terminating())
 	failing := true
 	b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -393,19 +361,20 @@ func TestATypeThatIsDiscoveredAndNotFoundIsNotEmpty(t *testing.T) {
 	if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errHidden) {
 		t.Errorf("error %v, want that the type is hidden", err)
 	}
+	_, _ = b.sync(t.Context(), "test")
 	if b.discovery.asked != 2 {
-		t.Errorf("%d discoveries, want one more after the answer", b.discovery.asked)
+		t.Errorf("%d discoveries, want another one after the 404", b.discovery.asked)
 	}
-	expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status")
+	if b.finalized() {
+		t.Error("finalized")
+	}
 	failing = false
-	b.mustSync(t)
-	if actions := requests(b.client.Actions()); actions[len(actions)-1] != "create namespaces/finalize" {
-		t.Errorf("last request %s", actions[len(actions)-1])
-	}
+	b.mustFinalize(t)
 }
 
-// An extension API server may have no storage, or no tenant, for a namespace. A restarting one does not know the path.
-func TestExtensionServerWithoutStorageHoldsNoNamespace(t *testing.T) {
+// An extension API server may have no storage, or no tenant, for a namespace. A restarting server does not know
+// the path.
+func TestExtensionServerWithoutStorage(t *testing.T) {
 	widgets := schema.GroupResource{Group: "a.io", Resource: "widgets"}
 	for _, tt := range []struct {
 		name    string
@@ -430,9 +399,8 @@ func TestExtensionServerWithoutStorageHoldsNoNamespace(t *testing.T) {
 	}
 }
 
-// 405 is a server's word that the type has no list, whatever discovery says: nobody can do more than delete blindly. That pods are gone is not
-// believed then.
-func TestATypeThatHasNoListIsDeletedUnseen(t *testing.T) {
+// A 405 means that the type has no list, except for pods.
+func TestTypeWithoutListIsDeletedUnseen(t *testing.T) {
 	for _, tt := range []struct {
 		resource string
 		want     []string
@@ -457,8 +425,8 @@ func TestATypeThatHasNoListIsDeletedUnseen(t *testing.T) {
 	}
 }
 
-// Whether this namespace waits for the API or another one does, the text is the same: each other text would be a write.
-func TestConditionsDoNotAlternateWhileAnAPIIsSilent(t *testing.T) {
+// Requests that time out and requests that are skipped have the same text: every change would cause a write.
+func TestConditionsDoNotAlternate(t *testing.T) {
 	b := newBench(t, terminating())
 	b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("hang", "delete", "list")))
 	port := 40000
@@ -473,107 +441,5 @@ func TestConditionsDoNotAlternateWhileAnAPIIsSilent(t *testing.T) {
 	written := slices.DeleteFunc(requests(b.client.Actions()), func(r string) bool { return r != "update namespaces/status" })
 	if len(written) != 1 {
 		t.Errorf("%d status writes, want one", len(written))
-	}
-}
-
-// Thousands of types, each of which takes half a second. Nothing fails, so the namespace goes, in pieces that leave the worker to others.
-func TestALargeAPIOnASlowServerIsProvenInPieces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const count = 2000
-		b := newBench(t, terminating())
-		var apis []metav1.APIResource
-		for i := range count {
-			apis = append(apis, typ(fmt.Sprintf("type-%04d", i), "delete", "list"))
-		}
-		b.discovery.lists = append(b.discovery.lists, served("apps/v1", apis...))
-		b.deps.Clock, b.silence.clock = clock.RealClock{}, clock.RealClock{}
-		b.catalogue = discovery.NewCatalogue(b.discovery, clock.RealClock{}, deletable)
-		b.deletions = deletions{}
-		b.deletions.note("uid-1", time.Now())
-		lister := &slowLister{Interface: b.metadata, takes: 500 * time.Millisecond}
-		b.deps.Metadata = lister
-		for look := 0; ; look++ {
-			if look == 20 {
-				t.Fatalf("not finalized after %d looks and %d lists", look, lister.lists.Load())
-			}
-			begin := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), syncTimeout)
-			next, err := b.sync(ctx, "test")
-			cancel()
-			if err != nil {
-				t.Fatalf("look %d: %v", look, err)
-			}
-			if took := time.Since(begin); took > passBudget+2*time.Second {
-				t.Errorf("look %d took %v, want it to leave the worker to others after %v", look, took, passBudget)
-			}
-			if actions := requests(b.client.Actions()); actions[len(actions)-1] == "create namespaces/finalize" {
-				break
-			}
-			time.Sleep(next.after)
-		}
-		if n, early := lister.lists.Load(), int32(longestCreate/lister.takes)*typesAtOnce; n > count+early+100 {
-			t.Errorf("%d lists for %d types, want each but those of the pods once, and %d of the first minute again", n, count, early)
-		}
-	})
-}
-
-// More namespaces than workers have passes that are cut, so minutes pass between two of each. What a pass has seen counts in the next one, but not if a create that was
-// admitted before the deletion may have come since.
-func TestWaitingForAWorkerTakesNothingFromAProof(t *testing.T) {
-	b := newBench(t, terminating())
-	var apis []metav1.APIResource
-	for i := range 20 {
-		apis = append(apis, typ(fmt.Sprintf("type-%02d", i), "delete", "deletecollection", "list"))
-	}
-	b.discovery.lists = append(b.discovery.lists, served("apps/v1", apis...))
-	first, listed, removed := "", time.Time{}, false // of the type that is listed first, while its create is held up
-	b.metadata.PrependReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		switch r := a.GetResource().Resource; {
-		case a.GetVerb() == "delete-collection" || a.GetVerb() == "delete":
-			removed = removed || r == first
-		case a.GetVerb() != "list":
-		default:
-			if first == "" && strings.HasPrefix(r, "type-") {
-				first, listed = r, b.clock.Now()
-			}
-			b.clock.Step(4 * time.Second)
-			if r == first && !removed && b.clock.Since(listed) > 35*time.Second {
-				return true, &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "late"}}}}}, nil
-			}
-		}
-		return false, nil, nil
-	})
-	for look := 0; !slices.Contains(requests(b.client.Actions()), "create namespaces/finalize"); look++ {
-		if look == 20 {
-			t.Fatalf("not finalized after %d looks", look)
-		}
-		b.mustSync(t)
-		b.clock.Step(3 * time.Minute)
-	}
-	if !removed {
-		t.Error("an object that came late outlives the namespace")
-	}
-	if n := len(slices.DeleteFunc(requests(b.metadata.Actions()), func(r string) bool { return !strings.HasPrefix(r, "list type-") })); n > 36 {
-		t.Errorf("%d lists of 20 types", n)
-	}
-}
-
-// slowLister answers lists empty and late.
-type slowLister struct {
-	metadata.Interface
-	metadata.ResourceInterface
-	takes time.Duration
-	lists atomic.Int32
-}
-
-func (l *slowLister) Resource(schema.GroupVersionResource) metadata.Getter { return l }
-func (l *slowLister) Namespace(string) metadata.ResourceInterface          { return l }
-func (l *slowLister) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	l.lists.Add(1)
-	select {
-	case <-time.After(l.takes):
-		return &metav1.PartialObjectMetadataList{}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewMetadataClient returns a metadata client that does not hold answers to deletes in memory. Those to deletecollection list every
-// object deleted, whole, and nobody reads them: 500 large custom resources are hundreds of megabytes. This client drops them
-// as they come, and asks for metadata instead where types can be listed.
+// NewMetadataClient returns a metadata client that discards response bodies of deletes. A response to
+// deletecollection has every deleted object: 500 large custom resources are hundreds of megabytes. If a type
+// can be listed, the client requests metadata instead.
 func NewMetadataClient(cfg *rest.Config) (metadata.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.WarningHandlerWithContext = rest.NoWarnings{} // that a type is deprecated is no news to who deletes what there is of it
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return dropAnswers{next} })
+	cfg.WarningHandlerWithContext = rest.NoWarnings{} // of deprecated types
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return discardBodies{next} })
 	client, err := metadata.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("metadata client: %w", err)
@@ -23,19 +23,19 @@ func NewMetadataClient(cfg *rest.Config) (metadata.Interface, error) {
 	return client, nil
 }
 
-// metadataAnswer is what the metadata client itself accepts as an answer to a list.
-const metadataAnswer = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," +
+// listAccept is the Accept header of the metadata client for lists.
+const listAccept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," +
 	"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
-type dropAnswers struct{ next http.RoundTripper }
+type discardBodies struct{ next http.RoundTripper }
 
-func (d dropAnswers) RoundTrip(req *http.Request) (*http.Response, error) {
+func (d discardBodies) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method != http.MethodDelete {
 		return d.next.RoundTrip(req)
 	}
 	if req.URL.Query().Has("limit") { // a deletecollection of a type that can be listed
 		req = req.Clone(req.Context())
-		req.Header.Set("Accept", metadataAnswer)
+		req.Header.Set("Accept", listAccept)
 	}
 	resp, err := d.next.RoundTrip(req)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -52,5 +52,5 @@ func (d dropAnswers) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WrappedRoundTripper lets client-go see through.
-func (d dropAnswers) WrappedRoundTripper() http.RoundTripper { return d.next }
+// WrappedRoundTripper implements net.RoundTripperWrapper.
+func (d discardBodies) WrappedRoundTripper() http.RoundTripper { return d.next }

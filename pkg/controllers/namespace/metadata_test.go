@@ -12,11 +12,11 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// The answer to a deletecollection lists what was deleted, whole.
+// The response to a deletecollection has every deleted object.
 func TestAnswersToDeletesAreNotHeldInMemory(t *testing.T) {
 	for _, tt := range []struct {
 		name, method, query, want string
-		asIs                      bool // the answer is in the form that the client asked for
+		asIs                      bool // in the requested form
 	}{
 		{"page of a type that can be listed", http.MethodDelete, "?limit=500", "", false},
 		{"type that cannot be listed", http.MethodDelete, "", "", true},
@@ -25,7 +25,7 @@ func TestAnswersToDeletesAreNotHeldInMemory(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			req := httptest.NewRequest(tt.method, "https://server/apis/a.io/v1/namespaces/test/things"+tt.query, nil)
 			req.Header.Set("Accept", "application/json")
-			resp, err := dropAnswers{roundTrip(func(req *http.Request) (*http.Response, error) {
+			resp, err := discardBodies{roundTrip(func(req *http.Request) (*http.Response, error) {
 				if asIs := req.Header.Get("Accept") == "application/json"; asIs != tt.asIs {
 					t.Errorf("asked for %s", req.Header.Get("Accept"))
 				}

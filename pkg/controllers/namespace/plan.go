@@ -1,7 +1,10 @@
 package namespace
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,25 +12,35 @@ import (
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
-const (
-	// minGrace is the least grace. Creates that passed admission before the deletion need it to reach etcd, even if there is only one
-	// API server.
-	minGrace = 100 * time.Millisecond
-)
+// minGrace is the time that a create needs from admission to etcd if nothing holds up the create.
+const minGrace = 100 * time.Millisecond
 
-// podGate says what the outcome of the pods means for the other types.
+// discoveryNotBefore returns the earliest time at which a sufficient discovery may be sent in a sync that began
+// at now.
+func discoveryNotBefore(seen, gate, hiddenAt, now time.Time) time.Time {
+	notBefore := seen
+	if !now.Before(gate) {
+		notBefore = gate
+	}
+	if hiddenAt.After(notBefore) {
+		notBefore = hiddenAt
+	}
+	return notBefore
+}
+
+// podGate is the state of the gate between pods and other types.
 type podGate string
 
 const (
-	podsGone   podGate = "gone"   // the others' turn
-	podsEarly  podGate = "early"  // the list was empty, but sent before the grace was over
-	podsLeft   podGate = "left"   // some remain
-	podsFailed podGate = "failed" // the list failed, or cannot be trusted
+	podsGone   podGate = "gone"   // other types may be deleted
+	podsEarly  podGate = "early"  // the list was empty, but sent within the grace period
+	podsLeft   podGate = "left"   // pods remain
+	podsFailed podGate = "failed" // the list failed or proves nothing
 )
 
-// judgePods decides whether the outcome of the pods, whose list was sent at now, proves them gone. Without that proof the other types wait;
-// upstream deletes them when the list fails.
-func judgePods(pods typeResult, now, gate time.Time, c discovery.Answer) podGate {
+// podGateOf returns the state of the gate after a pod list that was sent at now. kube-controller-manager deletes
+// the other types even if the list fails.
+func podGateOf(pods typeResult, now, gate time.Time, known discovery.Answer) podGate {
 	switch {
 	case pods.err != nil:
 		return podsFailed
@@ -35,106 +48,85 @@ func judgePods(pods typeResult, now, gate time.Time, c discovery.Answer) podGate
 		return podsLeft
 	case now.Before(gate):
 		return podsEarly
-	case pods.unserved && (!c.Complete() || c.Has(discovery.Pods.GroupResource())):
-		return podsFailed // an API without pods must say so in its discovery, too
+	case pods.unserved && (!known.Complete() || known.Has(discovery.Pods.GroupResource())):
+		return podsFailed
 	default:
 		return podsGone
 	}
 }
 
-// verdict is what follows from the outcomes of a pass.
-type verdict string
+// report is the result of one pass.
+type report struct {
+	content    discovery.Answer
+	results    []typeResult // pods first
+	finalizers []string     // see heldBy; only if the content is gone
+}
+
+// errs returns the errors of all types, sorted by text.
+func (r report) errs() []error {
+	var errs []error
+	for _, result := range r.results {
+		if result.err != nil {
+			errs = append(errs, result.err)
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errs
+}
+
+// canceled returns an error if requests were canceled.
+func (r report) canceled() error {
+	for _, err := range append(r.errs(), r.content.Err) {
+		if errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return nil
+}
+
+// withObjects returns the results of the types that have objects left.
+func (r report) withObjects() []typeResult {
+	return slices.DeleteFunc(slices.Clone(r.results), func(result typeResult) bool { return result.remaining == 0 })
+}
+
+// decision is the consequence of a pass.
+type decision string
 
 const (
-	failed       verdict = "failed"       // requests failed: try again with back-off
-	waiting      verdict = "waiting"      // objects remain
-	unfinished   verdict = "unfinished"   // the time of the pass was over before all types were looked at
-	undiscovered verdict = "undiscovered" // all that could be seen is gone, but some of the API cannot be seen
-	unproven     verdict = "unproven"     // each type was seen empty, but some too long ago
-	empty        verdict = "empty"        // nothing is left
+	blocked     decision = "blocked"     // objects remain, requests failed, or types are unknown
+	unverified  decision = "unverified"  // every type was empty, but not all of them in the same pass
+	finalizable decision = "finalizable" // one pass found every type empty
 )
 
-// listing is when a type was listed.
-type listing struct {
-	sent time.Time // the first page
-	// lasting: no create that was admitted before the deletion can have come later. So what a pass has seen that was cut counts in the next, however many
-	// namespaces wait for a worker in between.
-	lasting bool
-}
-
-// longestCreate is how long after its admission a create can reach etcd: kube-apiserver v1.37 ends it then, by default (--request-timeout).
-const longestCreate = time.Minute
-
-// span is how old the first list of a proof may be when the last is answered. It does not grow with the time that the lists take: lists that are
-// sent together wait for each other, so their sum says nothing, and those of a large API last once creates are over.
-const span = 30 * time.Second
-
-// expired reports whether a list proves nothing any more at now.
-func (l listing) expired(now time.Time) bool {
-	return !l.lasting && now.Sub(l.sent) > span
-}
-
-// proven reports whether every type was seen empty within one span that ends now, or after all creates.
-func proven(types []discovery.Type, emptyTypes map[discovery.Type]listing, now time.Time) bool {
-	return !slices.ContainsFunc(types, func(r discovery.Type) bool {
-		s, ok := emptyTypes[r]
-		return !ok || s.expired(now)
-	})
-}
-
-// judge decides what the outcomes of a pass mean. proven says that every type was seen empty within one span, those outcomes included.
-func judge(r report, proven bool) verdict {
+// decide judges a pass. whole reports whether the pass listed all types.
+func decide(r report, whole bool) decision {
 	switch {
-	case len(r.errs()) > 0:
-		return failed
-	case r.remaining() > 0:
-		return waiting
-	case r.pending() > 0:
-		return unfinished
+	case len(r.errs()) > 0, len(r.withObjects()) > 0:
+		return blocked
 	case !r.content.Complete():
-		return undiscovered
-	case !proven:
-		return unproven
+		return blocked
+	case !whole:
+		return unverified
 	default:
-		return empty
+		return finalizable
 	}
 }
 
-// Pauses between syncs of a namespace whose content remains, if no watch reports a change before.
-const (
-	minRecheck = 500 * time.Millisecond
-	maxRecheck = 15 * time.Second
-	// longRecheck is the pause when nothing has moved for 40 minutes: a thousand namespaces that are stuck for good are to cost little.
-	longRecheck = 2 * time.Minute
-)
-
-// wait is the back-off of one namespace.
-type wait struct {
-	scene string        // what the last pass found
-	since time.Time     // when it was found first
-	pause time.Duration // that followed the last pass; zero before the first
-}
-
-// next doubles the pause while the scene stays the same, and starts over when it changes. Beyond maxRecheck the pause adds a
-// twentieth at most to the time that the scene has stood.
-func (w wait) next(scene string, now time.Time) wait {
-	if w.pause == 0 || scene != w.scene {
-		return wait{scene: scene, since: now, pause: minRecheck}
+// nextSync returns the time until the next sync. waited is the time since the deletion was seen.
+// kube-controller-manager syncs every 8 s.
+func nextSync(waited time.Duration) time.Duration {
+	longest := 8 * time.Second
+	if waited > 10*time.Minute {
+		longest = 30 * time.Second
 	}
-	limit := min(max(now.Sub(w.since)/20, maxRecheck), longRecheck)
-	return wait{scene: scene, since: w.since, pause: min(2*w.pause, limit)}
+	return min(max(waited/4, 300*time.Millisecond), longest)
 }
 
-// restAfter is the least pause after a pass that took so long and had nothing to delete. A collection whose finalizers somebody removes one by
-// one changes all the time, and each pass lists it whole.
-func restAfter(took time.Duration) time.Duration { return min(4*took, longRecheck) }
-
-// ourFinalizer reports whether finalizing the namespace is still ours to do.
 func ourFinalizer(ns *corev1.Namespace) bool {
 	return slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
-// otherFinalizers are the spec.finalizers that are not ours, sorted, each once.
+// otherFinalizers returns the spec.finalizers except ours, sorted and without duplicates.
 func otherFinalizers(ns *corev1.Namespace) []corev1.FinalizerName {
 	others := []corev1.FinalizerName{}
 	for _, f := range ns.Spec.Finalizers {
@@ -146,7 +138,7 @@ func otherFinalizers(ns *corev1.Namespace) []corev1.FinalizerName {
 	return slices.Compact(others)
 }
 
-// heldBy are the finalizers that keep the namespace when ours is gone: those of its spec, then those of its metadata.
+// heldBy returns the finalizers that keep the namespace without ours, from spec and metadata.
 func heldBy(ns *corev1.Namespace) []string {
 	var names []string
 	for _, f := range otherFinalizers(ns) {
@@ -155,5 +147,5 @@ func heldBy(ns *corev1.Namespace) []string {
 	return append(names, ns.Finalizers...)
 }
 
-// goesWithUs reports whether the namespace disappears with our finalizer, so that nobody will read its conditions.
+// goesWithUs reports whether the namespace disappears with our finalizer.
 func goesWithUs(ns *corev1.Namespace) bool { return ourFinalizer(ns) && len(heldBy(ns)) == 0 }

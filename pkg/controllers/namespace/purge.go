@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -23,176 +24,186 @@ import (
 )
 
 const (
-	typesAtOnce    = 8 // of one namespace
-	removalsAtOnce = 4 // of one namespace: they are what costs etcd
-	// requestsAtOnce is for all namespaces together. Most of them are lists that wait for a watch cache, up to 100 ms each: with 32 the
-	// API server had little to do. At 64 it still has seats left for others of the same priority level, by default 98.
+	pageSize    = int64(500)       // objects per request at most
+	minTimeout  = 10 * time.Second // of a request
+	maxTimeout  = time.Minute      // kube-apiserver v1.37 ends requests then, by default (--request-timeout)
+	maxTimeouts = 3                // after which a page has one object
+	typesAtOnce = 8                // of one namespace
+	// requestsAtOnce is for all namespaces together. Most requests are lists that wait up to 100 ms for a watch
+	// cache: with 32 the API server had little to do. By default a priority level has 98 seats for such
+	// requests.
 	requestsAtOnce = 64
-
-	// passBudget is after which time a pass begins no further page and no further type, so that large collections and large APIs do not
-	// keep small namespaces from a worker. What is left is met by the next pass.
-	passBudget = 30 * time.Second
+	// storageTimeout bounds the wait for an extension API server that has no storage of a type.
+	storageTimeout = 2 * time.Minute
+	// maxExamples is the number of objects named for each finalizer.
+	maxExamples = 3
 )
 
-// outcome is what one pass over one type has left behind.
+var (
+	errHidden  = errors.New("the API server shows the type in its discovery and does not list it")
+	errSkipped = errors.New("skipped, the API does not respond")
+)
+
+// typeResult is the result of one pass over one type.
 type typeResult struct {
 	resource   discovery.Type
 	remaining  int64               // objects
-	finalizers map[string]int      // how many of them carry each finalizer
-	examples   map[string][]string // by finalizer, or "" for objects without one: up to three names
-	version    string              // resource version of the list this comes from
-	unserved   bool                // the type could not be listed, so that nothing is known of it
-	unlisted   bool                // because it has no list, as discovery or the answer says
-	pending    bool                // the pass had no time for the type
-	deleted    bool                // whether there were objects that nobody had deleted before
-	listing    listing             // of the last walk
+	finalizers map[string]int      // number of objects by finalizer
+	examples   map[string][]string // object names by finalizer, by "" for objects without finalizers
+	version    string              // resource version of the list
+	unserved   bool                // the list was impossible or its response was 404 or 405
+	unlisted   bool                // the type has no list
+	timedOut   bool                // a request timed out
 	err        error
 }
 
-// hidden reports whether the type was discovered as one that can be listed, and its list was answered as if it did not exist.
-func (o typeResult) hidden() bool { return o.unserved && !o.unlisted }
-
-// failure is what went wrong with one type.
-type failure struct {
-	doing string // "list pods"
-	err   error
+// typeError is the failure of one operation on a type.
+type typeError struct {
+	operation string
+	err       error
 }
 
-func (f *failure) Error() string { return f.doing + ": " + f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
+func (e *typeError) Error() string { return e.operation + ": " + e.err.Error() }
+func (e *typeError) Unwrap() error { return e.err }
 
-func listFailed(r discovery.Type, err error) error   { return &failure{"list " + r.String(), err} }
-func removeFailed(r discovery.Type, err error) error { return &failure{"delete " + r.String(), err} }
+func listFailed(r discovery.Type, err error) error   { return &typeError{"list " + r.String(), err} }
+func removeFailed(r discovery.Type, err error) error { return &typeError{"delete " + r.String(), err} }
 
-// forUsers is the text of an error for conditions and Events. Errors of connections name ports and streams, and an API that does not answer is
-// tried now by this and now by that namespace, so each would be another text for the same thing; the log has them.
-func forUsers(err error) string {
-	var f *failure
+// conditionText returns the text of an error for conditions. Texts of connection errors have ports, so that
+// each text would cause another write.
+func conditionText(err error) string {
+	var failed *typeError
 	var transport *url.Error
-	if errors.As(err, &f) && (errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNotTried)) {
-		return f.doing + ": no answer from the API server"
+	if errors.As(err, &failed) && (errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSkipped)) {
+		return failed.operation + ": no answer from the API server"
 	}
 	return outcome.EventMessage(err)
 }
 
-// purger deletes and counts the content of one namespace during one pass.
+// unresponsive holds group versions of aggregated APIs that time out. With many terminating namespaces,
+// requests to such an API would otherwise occupy all workers.
+type unresponsive struct {
+	clock clock.PassiveClock
+	lock  sync.Mutex
+	until map[schema.GroupVersion]time.Time
+}
+
+// skip reports whether to send no requests to the group version. Every ten seconds one request is sent.
+func (u *unresponsive) skip(gv schema.GroupVersion) bool {
+	u.lock.Lock()
+	defer u.lock.Unlock()
+	until, ok := u.until[gv]
+	if !ok || u.clock.Now().Before(until) {
+		return ok
+	}
+	u.until[gv] = u.clock.Now().Add(minTimeout)
+	return false
+}
+
+func (u *unresponsive) record(gv schema.GroupVersion, timedOut bool) {
+	u.lock.Lock()
+	defer u.lock.Unlock()
+	if timedOut {
+		u.until[gv] = u.clock.Now().Add(minTimeout)
+	} else {
+		delete(u.until, gv)
+	}
+}
+
+// purger deletes and counts the content of one namespace in one sync.
 type purger struct {
-	client    metadata.Interface
-	slots     *semaphore.Weighted // first come, first served, between all namespaces
-	removals  chan struct{}
-	silence   *silence
-	strides   *strides
-	patient   bool // may wait for types that need more than the first patience
-	clock     clock.PassiveClock
-	namespace string
-	content   discovery.Answer // shows in which versions types are served; zero: in the preferred one only
-	deleted   time.Time        // deletionTimestamp of the namespace
-	until     time.Time        // begin no further page
-	permit    func() error     // asked before each delete; nil: it is permitted
+	client       metadata.Interface
+	slots        *semaphore.Weighted // of all namespaces
+	unresponsive *unresponsive
+	timeouts     map[discovery.Type]int
+	clock        clock.PassiveClock
+	namespace    string
+	deleted      time.Time        // deletionTimestamp of the namespace
+	known        discovery.Answer // shows the versions of types
 }
 
-// newPurger returns a purger whose pass begins at now. The caller must end it.
-func (c *Controller) newPurger(ns *corev1.Namespace, m *memory, now time.Time) *purger {
-	p := &purger{
-		client: c.deps.Metadata, slots: c.slots, removals: make(chan struct{}, removalsAtOnce), silence: c.silence, strides: m.strides,
-		clock: c.deps.Clock, namespace: ns.Name, until: now.Add(passBudget),
-	}
-	if ns.DeletionTimestamp != nil {
-		p.deleted = ns.DeletionTimestamp.Time
-	}
-	p.patient = m.strides.slow() && c.patient.TryAcquire(1)
-	return p
-}
-
-func (c *Controller) end(p *purger) {
-	if p.patient {
-		c.patient.Release(1)
+func (c *Controller) newPurger(ns *corev1.Namespace, s *state) *purger {
+	return &purger{
+		client: c.deps.Metadata, slots: c.slots, unresponsive: c.unresponsive, timeouts: s.timeouts,
+		clock: c.deps.Clock, namespace: ns.Name, deleted: ns.DeletionTimestamp.Time,
 	}
 }
 
-// errNotTried: requests to the same group version were not answered in time shortly before, or enough others wait for answers as slow.
-var errNotTried = errors.New("not tried, its API does not answer")
-
-// purgeAll takes every type through a pass, several at a time, and returns their outcomes in the order of types. When an API takes
-// requests and does not answer, its remaining types are left to later passes: waiting for each would take the time of all others. Which
-// is tried then is left to chance, or one that never answers could stand before the others for ever.
+// purgeAll deletes the objects of all types, several types at a time, and returns the results in the order of
+// types. The types start in random order, lest types that time out always come before the same others.
 func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []typeResult {
-	outcomes := make([]typeResult, len(types))
+	results := make([]typeResult, len(types))
 	var group controller.Group
 	group.SetLimit(typesAtOnce)
 	for _, i := range rand.Perm(len(types)) {
 		r := types[i]
 		group.Go(func() error {
-			if p.clock.Now().After(p.until) {
-				outcomes[i] = typeResult{resource: r, pending: true}
+			if p.unresponsive.skip(r.GroupVersion()) {
+				results[i] = typeResult{resource: r, err: listFailed(r, errSkipped)}
 				return nil
 			}
-			if p.silence.keeps(p.namespace, r.GroupVersion()) {
-				outcomes[i] = typeResult{resource: r, err: listFailed(r, errNotTried)}
-				return nil
+			results[i] = p.purge(ctx, r)
+			if results[i].unserved && !results[i].unlisted {
+				results[i].err = listFailed(r, errHidden)
 			}
-			outcomes[i] = p.purge(ctx, r)
-			// The core group has no server of its own that could be silent.
-			if err := outcomes[i].err; r.Group != "" && ctx.Err() == nil && !errors.Is(err, errNotTried) {
-				p.silence.note(p.namespace, r.GroupVersion(), !errors.Is(err, context.DeadlineExceeded))
+			if r.Group != "" && r.List && ctx.Err() == nil { // the core group has no server of its own
+				p.unresponsive.record(r.GroupVersion(), errors.Is(results[i].err, context.DeadlineExceeded))
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // errors are part of the outcomes
-	return outcomes
+	_ = group.Wait() // the results have the errors
+	return results
 }
 
-// purge deletes the objects of one type and reports what is left. If there are none, that is one request. If they cannot be converted to the
-// preferred version, another shows the same ones: a list that cannot convert all of them is an error.
+// purge deletes the objects of one type and counts the remaining ones. An empty type costs one list. If a
+// conversion webhook fails, purge tries the other versions: a list that cannot convert all objects fails.
 func (p *purger) purge(ctx context.Context, r discovery.Type) (out typeResult) {
-	err := conversion.Try(r.GroupVersionResource, p.content.Versions(r.GroupResource()), func(version schema.GroupVersionResource) error {
+	err := conversion.Try(r.GroupVersionResource, p.known.Versions(r.GroupResource()), func(version schema.GroupVersionResource) error {
 		in := r
 		in.GroupVersionResource = version
-		out = p.purgeIn(ctx, in)
+		out = p.purgeVersion(ctx, in)
 		return out.err
 	})
 	out.resource, out.err = r, err
 	return out
 }
 
-// purgeIn is purge in one version.
-func (p *purger) purgeIn(ctx context.Context, r discovery.Type) typeResult {
-	if !r.List {
-		return p.purgeUnseen(ctx, r)
+func (p *purger) purgeVersion(ctx context.Context, r discovery.Type) typeResult {
+	out, removed := typeResult{unserved: true, unlisted: true}, false
+	if r.List {
+		out, removed = p.walk(ctx, r, true)
 	}
-	if !p.patient && p.strides.list(r, false).patience > minPatience {
-		return typeResult{resource: r, err: listFailed(r, errNotTried)}
-	}
-	out, removed := p.walk(ctx, r, true)
-	if out.unlisted {
-		return p.purgeUnseen(ctx, r)
-	}
-	if walked := out; removed && out.err == nil {
-		out = p.lookAgain(ctx, r, walked)
-		out.deleted = walked.deleted
+	switch {
+	case out.unlisted && r.DeleteCollection:
+		if err := p.removeCollection(ctx, r, metav1.ListOptions{}); err != nil && !isUnsupported(err) {
+			out.err = removeFailed(r, err)
+		}
+	case removed && out.err == nil:
+		left := p.listRemaining(ctx, r, out)
+		left.timedOut = left.timedOut || out.timedOut
+		return left
 	}
 	return out
 }
 
-// lookAgain counts what is left of the objects of a type after a walk that deleted them. A list as new as that of the walk will do if nothing in
-// it was left undeleted, and most do: for the newest one the server may wait, see pageOf.
-func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked typeResult) typeResult {
-	undone := removable
+// listRemaining counts the objects of a type after a walk that deleted objects. First the list may be as old as
+// that of the walk: the server may have to wait for a newer version, see pageOf. If objects without a DELETE
+// remain, a walk follows.
+func (p *purger) listRemaining(ctx context.Context, r discovery.Type, walked typeResult) typeResult {
+	undone := isRemovable
 	if r.GroupResource() == discovery.Pods.GroupResource() {
-		undone = notDeleted // in its grace period a pod keeps the finalizers of the garbage collector, however often it is deleted
+		undone = isNotDeleted // within its grace period a pod keeps the finalizers of the garbage collector
 	}
-	asked := p.strides.list(r, false)
-	if walked.remaining <= asked.page && isVersion(walked.version) {
-		page, err := p.list(ctx, r, asked, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
-		out := typeResult{resource: r, listing: walked.listing} // what it shows may be as old
+	if walked.remaining <= p.pageSize(r) && isVersion(walked.version) {
+		out := typeResult{resource: r}
+		page, err := p.list(ctx, r, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 		switch {
 		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, undone):
-			out.version = page.ResourceVersion
 			out.add(page.Items)
 			return out
-		case err != nil && !refused(err):
-			out.notListed(err, "")
+		case err != nil && !isRejected(err):
+			p.recordFailure(&out, err, "")
 			return out
 		}
 	}
@@ -200,99 +211,69 @@ func (p *purger) lookAgain(ctx context.Context, r discovery.Type, walked typeRes
 	return out
 }
 
-// purgeUnseen deletes the objects of a type that cannot be listed.
-func (p *purger) purgeUnseen(ctx context.Context, r discovery.Type) typeResult {
-	out := typeResult{resource: r, unserved: true, unlisted: true, listing: listing{sent: p.clock.Now()}}
-	if !r.DeleteCollection {
-		return out
-	}
-	err := p.removeCollection(ctx, r, metav1.ListOptions{})
-	if err != nil && !unsupported(err) {
-		out.err = removeFailed(r, err)
-	}
-	return out
-}
-
-// walk lists the objects of a type page by page and counts them. If remove is set it also deletes each page that has
-// removable objects, and reports whether it tried to: then the count is out of date.
-//
-// The pages of a walk follow each other by continue token, so that objects held by finalizers at the front do not hide
-// those behind them, and deletecollection is given the same token and thus takes the same page.
+// walk lists and counts the objects of a type page by page. With remove set, walk also deletes each page that
+// has removable objects, and reports whether there were any. The pages follow each other by continue token, so
+// that objects with finalizers do not hide later objects.
 func (p *purger) walk(ctx context.Context, r discovery.Type, remove bool) (out typeResult, removed bool) {
-	out = typeResult{resource: r, listing: listing{sent: p.clock.Now()}}
-	var removals controller.Group
-	removals.SetLimit(removalsAtOnce)
-	defer func() {
-		if err := removals.Wait(); err != nil && out.err == nil {
-			out.err = removeFailed(r, err)
-		}
-	}()
-	next := ""
-	for {
-		token, asked := next, p.strides.list(r, remove)
-		page, err := p.list(ctx, r, asked, metav1.ListOptions{Continue: token})
+	out.resource = r
+	for token := ""; ; {
+		page, err := p.list(ctx, r, metav1.ListOptions{Continue: token})
 		if err != nil {
-			out.notListed(err, token)
+			p.recordFailure(&out, err, token)
 			out.unlisted = remove && token == "" && (apierrors.IsMethodNotSupported(err) || p.lacksStorage(r, err))
 			return out, removed
 		}
 		out.add(page.Items)
 		out.version = page.ResourceVersion
-		if remove && slices.ContainsFunc(page.Items, removable) {
-			removed, out.deleted = true, out.deleted || slices.ContainsFunc(page.Items, notDeleted)
-			removals.Go(func() error { return p.removePage(ctx, r, pageOf(page, token, asked.page), page.Items) })
+		if remove && slices.ContainsFunc(page.Items, isRemovable) {
+			removed = true
+			err := p.removePage(ctx, r, pageOf(page, token, p.pageSize(r)), page.Items)
+			if errors.Is(err, errTooLong) {
+				out.timedOut = true
+				if p.pageSize(r) > 1 {
+					return out, true // not an error: the next pass deletes smaller pages
+				}
+			}
+			if err != nil && out.err == nil {
+				out.err = removeFailed(r, err)
+			}
+			if err != nil && !isRejected(err) {
+				return out, true
+			}
 		}
-		next = page.Continue
-		if next != "" && p.clock.Now().After(p.until) {
-			out.remaining += max(following(page), 1)
-			next = ""
-		}
-		if next == "" {
+		if token = page.Continue; token == "" {
 			return out, removed
 		}
 	}
 }
 
-// storagePatience is how long a namespace waits for an extension API server that has no storage of a type.
-const storagePatience = 2 * time.Minute
+// recordFailure adds the failure to list a page to the result.
+func (p *purger) recordFailure(out *typeResult, err error, token string) {
+	switch {
+	case isUnsupported(err):
+		out.unserved = true
+	case token != "" && apierrors.IsResourceExpired(err):
+		out.remaining = max(out.remaining, 1) // the walk took too long: the next pass continues
+	default:
+		out.timedOut = out.timedOut || errors.Is(err, errTooLong)
+		out.err = listFailed(out.resource, err)
+	}
+}
 
-// lacksStorage reports whether an extension API server has no storage of a type for the namespace. A 404 without a Status only
-// means that the path is not known.
+// lacksStorage reports whether an extension API server has no storage of a type for the namespace. A 404
+// without a Status only means that the path is unknown.
 func (p *purger) lacksStorage(r discovery.Type, err error) bool {
 	return r.Group != "" && apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
-		p.clock.Since(p.deleted) > storagePatience
+		p.clock.Since(p.deleted) > storageTimeout
 }
 
-// notListed takes in the failure to list a page.
-func (o *typeResult) notListed(err error, token string) {
-	switch {
-	case unsupported(err):
-		o.unserved = true
-	case token != "" && apierrors.IsResourceExpired(err):
-		o.remaining = max(o.remaining, 1) // the walk took longer than etcd keeps versions: the next one will see
-	default:
-		o.err = listFailed(o.resource, err)
-	}
+func isNotDeleted(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp == nil }
+
+// isRemovable reports whether a DELETE has an effect. For an object with finalizers of the garbage collector, a
+// second DELETE with background propagation removes these finalizers.
+func isRemovable(o metav1.PartialObjectMetadata) bool {
+	return isNotDeleted(o) || slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents) || slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents)
 }
-
-func notDeleted(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp == nil }
-
-// removable reports whether deleting an object does something: if it was deleted before, the API server removes the finalizers of the garbage
-// collector when it is deleted again in the background.
-func removable(o metav1.PartialObjectMetadata) bool {
-	return notDeleted(o) || slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents) || slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents)
-}
-
-// following is how many objects follow those of the page, zero if the server does not say.
-func following(page *metav1.PartialObjectMetadataList) int64 {
-	if page.RemainingItemCount == nil {
-		return 0
-	}
-	return *page.RemainingItemCount
-}
-
-// examplesShown is how many objects are named for each finalizer.
-const examplesShown = 3
 
 // add counts the objects of a page.
 func (o *typeResult) add(items []metav1.PartialObjectMetadata) {
@@ -301,42 +282,31 @@ func (o *typeResult) add(items []metav1.PartialObjectMetadata) {
 	}
 	for _, item := range items {
 		o.remaining++
-		holders := item.Finalizers
-		if len(holders) == 0 {
-			holders = []string{""}
+		for _, f := range item.Finalizers {
+			o.finalizers[f]++
+			o.addExample(f, item.Name)
 		}
-		for _, f := range holders {
-			if f != "" {
-				o.finalizers[f]++
-			}
-			if names := o.examples[f]; len(names) < examplesShown {
-				o.examples[f] = append(names, item.Name)
-			}
+		if len(item.Finalizers) == 0 {
+			o.addExample("", item.Name)
 		}
 	}
 }
 
-// list asks for one page. Without a version in from it is as new as etcd.
-func (p *purger) list(ctx context.Context, r discovery.Type, asked stride, from metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	if err := p.acquire(ctx); err != nil {
-		return nil, err
+func (o *typeResult) addExample(finalizer, name string) {
+	if names := o.examples[finalizer]; len(names) < maxExamples {
+		o.examples[finalizer] = append(names, name)
 	}
-	defer p.slots.Release(1)
-	bounded, cancel := context.WithTimeout(ctx, asked.patience)
-	defer cancel()
-	begin := p.clock.Now()
-	from.Limit = asked.page
-	page, err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).List(bounded, from)
-	if ctx.Err() == nil {
-		p.strides.listed(r, asked, p.clock.Since(begin), err)
-	}
+}
+
+// pageSize returns the number of objects per request: an eighth after each pass that timed out.
+func (p *purger) pageSize(r discovery.Type) int64 { return max(pageSize>>(3*p.timeouts[r]), 1) }
+
+// list reads one page, in the latest version if the options have none.
+func (p *purger) list(ctx context.Context, r discovery.Type, options metav1.ListOptions) (page *metav1.PartialObjectMetadataList, err error) {
+	options.Limit = p.pageSize(r)
+	err = p.send(ctx, min(minTimeout<<p.timeouts[r], maxTimeout), func(ctx context.Context) error {
+		page, err = p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).List(ctx, options)
+		return err
+	})
 	return page, err
-}
-
-// acquire waits for one of the slots for requests. Nobody gets one when the term is over.
-func (p *purger) acquire(ctx context.Context) error {
-	if controller.Draining(ctx) {
-		return controller.ErrDraining
-	}
-	return p.slots.Acquire(ctx, 1)
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +21,7 @@ import (
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
-func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
+func TestPagesFollowTheContinueToken(t *testing.T) {
 	b := newBench(t, terminating())
 	pages := map[string]*metav1.PartialObjectMetadataList{}
 	for i, token := range []string{"", "two", "three"} {
@@ -36,7 +35,7 @@ func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 	pages[""].RemainingItemCount, pages["two"].RemainingItemCount = new(int64(6)), new(int64(3))
 	var lock sync.Mutex
 	var removed []string
-	p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
+	p := b.newPurger(terminating(), b.stateOf(terminating()))
 	p.client = pagedClient{
 		list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return pages[o.Continue], nil },
 		remove: func(token string) error {
@@ -52,11 +51,6 @@ func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 		t.Errorf("%d objects, error %v, pages removed:\n%s", out.remaining, out.err, diff)
 	}
 
-	p.until = b.clock.Now().Add(-1)
-	if out, _ := p.walk(t.Context(), discovery.Pods, false); out.remaining != 9 {
-		t.Errorf("%d objects when the time is over after the first page, want the server's count 9", out.remaining)
-	}
-	p.until = b.clock.Now().Add(time.Minute)
 	p.client = pagedClient{list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 		if o.Continue != "" {
 			return nil, apierrors.NewResourceExpired("too old")
@@ -68,8 +62,8 @@ func TestPagesOfALargeTypeFollowTheToken(t *testing.T) {
 	}
 }
 
-// The first page has no token. Its version spares the server a second look for the newest state.
-func TestTheFirstPageIsRemovedAsListed(t *testing.T) {
+// The first page has no token. With its version the server does not wait for the latest state.
+func TestFirstPageIsDeletedByItsVersion(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		version string
@@ -85,7 +79,7 @@ func TestTheFirstPageIsRemovedAsListed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, terminating())
 			var got []string
-			p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
+			p := b.newPurger(terminating(), b.stateOf(terminating()))
 			p.client = pagedClient{
 				list: func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 					return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: tt.version}, Items: make([]metav1.PartialObjectMetadata, 1)}, nil
@@ -105,17 +99,17 @@ func TestTheFirstPageIsRemovedAsListed(t *testing.T) {
 	}
 }
 
-// A server that is asked for the newest state of a type that it has just listed may wait for it. The version of that list spares it the wait, if
-// what it shows then is what the deletion has left.
-func TestTheSecondLookMayBeAsOldAsTheFirst(t *testing.T) {
+// For the latest version of a type that was just listed, a server may wait. The version of the first list
+// suffices if the second list shows the deletion.
+func TestVersionOfTheSecondList(t *testing.T) {
 	page := func(items ...metav1.PartialObjectMetadata) *metav1.PartialObjectMetadataList {
 		return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: items}
 	}
 	there, held := metav1.PartialObjectMetadata{}, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		DeletionTimestamp: &metav1.Time{Time: epoch}, Finalizers: []string{"a/b"}}}
-	unversioned, many := page(there), page(there)
+	unversioned, many := page(there), page(make([]metav1.PartialObjectMetadata, pageSize+1)...)
 	unversioned.ResourceVersion = ""
-	many.Continue, many.RemainingItemCount = "more", new(int64(pageSize))
+	many.Continue = "more"
 	type answer struct {
 		page *metav1.PartialObjectMetadataList
 		err  error
@@ -123,7 +117,7 @@ func TestTheSecondLookMayBeAsOldAsTheFirst(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		answers []answer
-		want    []string // versions the lists were asked for
+		want    []string // versions of the lists
 		left    int64
 		fails   bool
 	}{
@@ -133,12 +127,11 @@ func TestTheSecondLookMayBeAsOldAsTheFirst(t *testing.T) {
 		{"a server that will not have it", []answer{{page: page(there)}, {err: apierrors.NewBadRequest("resourceVersionMatch")}, {page: page()}}, []string{"", "7", ""}, 0, false},
 		{"no answer", []answer{{page: page(there)}, {err: io.ErrUnexpectedEOF}}, []string{"", "7"}, 0, true},
 		{"a list without a version", []answer{{page: unversioned}, {page: page()}}, []string{"", ""}, 0, false},
-		{"more than a page", []answer{{page: many}, {page: page()}}, []string{"", ""}, 0, false},
+		{"more than a page", []answer{{page: many}, {page: page()}, {page: page()}}, []string{"", "", ""}, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, terminating())
-			p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
-			p.until = b.clock.Now().Add(-1) // so the first page is all that is looked at
+			p := b.newPurger(terminating(), b.stateOf(terminating()))
 			var asked []string
 			p.client = pagedClient{
 				list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
@@ -152,16 +145,15 @@ func TestTheSecondLookMayBeAsOldAsTheFirst(t *testing.T) {
 				remove: func(string) error { return nil },
 			}
 			out := p.purge(t.Context(), discovery.Pods)
-			if diff := gocmp.Diff(tt.want, asked); diff != "" || out.remaining != tt.left || (out.err != nil) != tt.fails || !out.deleted {
-				t.Errorf("%d left, error %v, deleted %v\n%s", out.remaining, out.err, out.deleted, diff)
+			if diff := gocmp.Diff(tt.want, asked); diff != "" || out.remaining != tt.left || (out.err != nil) != tt.fails {
+				t.Errorf("%d left, error %v\n%s", out.remaining, out.err, diff)
 			}
 		})
 	}
 }
 
-// The API server takes the finalizers of the garbage collector away when an object is deleted once more, in the background, and there may be no garbage
-// collector, or none that can. All others are their controllers' business.
-func TestObjectsThatWaitForTheGarbageCollectorAreDeletedOnceMore(t *testing.T) {
+// A second DELETE with background propagation removes the finalizers of the garbage collector.
+func TestObjectsOfTheGarbageCollectorAreDeleted(t *testing.T) {
 	for _, tt := range []struct {
 		finalizers []string
 		again      bool
@@ -181,20 +173,58 @@ func TestObjectsThatWaitForTheGarbageCollectorAreDeletedOnceMore(t *testing.T) {
 					removed++
 					return nil
 				}
-				p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
+				p := b.newPurger(terminating(), b.stateOf(terminating()))
 				p.client = pagedClient{list: func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return page, nil }, remove: remove, one: remove}
 				r := discovery.Pods
 				r.DeleteCollection = collections
 				out := p.purge(t.Context(), r)
-				if want := map[bool]int{true: 1}[tt.again]; removed != want || out.deleted || out.err != nil {
-					t.Errorf("deleted %d times, want %d; as something new: %v; error %v", removed, want, out.deleted, out.err)
+				if want := map[bool]int{true: 1}[tt.again]; removed != want || out.err != nil {
+					t.Errorf("deleted %d times, want %d; error %v", removed, want, out.err)
 				}
 			})
 		}
 	}
 }
 
-// pagedClient lists by continue token and deletes by that or by the resource version. The fake client knows neither.
+func TestPagesShrinkAfterTimeouts(t *testing.T) {
+	b := newBench(t, terminating())
+	state := b.stateOf(terminating())
+	configMaps := discovery.Type{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, List: true}
+	var limits []int64
+	for _, err := range []error{context.DeadlineExceeded, apierrors.NewTimeoutError("slow", 1), context.DeadlineExceeded, context.DeadlineExceeded, nil, nil} {
+		p := b.newPurger(terminating(), state)
+		p.client = pagedClient{list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			limits = append(limits, o.Limit)
+			return &metav1.PartialObjectMetadataList{}, err
+		}}
+		state.record([]typeResult{p.purge(t.Context(), configMaps)}, epoch)
+	}
+	if diff := gocmp.Diff([]int64{500, 62, 7, 1, 1, 500}, limits); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUnresponsiveAPIGetsOneRequestPerPause(t *testing.T) {
+	b := newBench(t)
+	gv := schema.GroupVersion{Group: "a.io", Version: "v1"}
+	b.unresponsive.record(gv, true)
+	for round := range 2 {
+		b.clock.Step(minTimeout - 1)
+		if !b.unresponsive.skip(gv) {
+			t.Errorf("round %d: not skipped within the pause", round)
+		}
+		b.clock.Step(1)
+		if b.unresponsive.skip(gv) || !b.unresponsive.skip(gv) {
+			t.Errorf("round %d: want one request after the pause", round)
+		}
+	}
+	b.unresponsive.record(gv, false)
+	if b.unresponsive.skip(gv) {
+		t.Error("skipped after a response")
+	}
+}
+
+// pagedClient supports continue tokens and resource versions, unlike the fake client.
 type pagedClient struct {
 	metadata.Interface
 	metadata.ResourceInterface
@@ -218,14 +248,14 @@ func (c pagedClient) Delete(_ context.Context, name string, o metav1.DeleteOptio
 	return c.one(name)
 }
 
-// Deletecollection ends at the first object that it may not delete. The others are not to stay for that one.
-func TestOneRefusalKeepsNobodyElse(t *testing.T) {
+// Deletecollection ends at the first rejection.
+func TestOneRejectionBlocksNoOther(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	denied := apierrors.NewForbidden(pods, "a-first", errors.New("admission webhook said no"))
 	for _, tt := range []struct {
 		name    string
-		all     error            // answer to deletecollection
-		each    map[string]error // answers to delete, by name
+		all     error            // of deletecollection
+		each    map[string]error // of delete, by name
 		deletes int              // one by one
 		says    string           // the error
 	}{
@@ -246,7 +276,7 @@ func TestOneRefusalKeepsNobodyElse(t *testing.T) {
 				name := fmt.Sprintf("%02d", i)
 				page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}})
 			}
-			p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
+			p := b.newPurger(terminating(), b.stateOf(terminating()))
 			var asked []string
 			p.client = pagedClient{
 				list:   func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return page, nil },

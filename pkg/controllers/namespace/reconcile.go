@@ -1,17 +1,14 @@
 package namespace
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"time"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -19,342 +16,180 @@ import (
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
-// syncTimeout ends a sync that is held up at many requests in a row, before the loop counts as stuck.
-const syncTimeout = 100 * time.Second
-
-// discoveryKey is what watches on APIServices are armed for, being of use to all namespaces.
-const discoveryKey = ""
-
-// followUp is what a sync wants to happen next.
-type followUp struct {
-	after   time.Duration     // until the next sync; 0: wait for an event
-	targets []target          // what to watch until then: a deletion among them brings a sync earlier
-	rest    time.Duration     // least time between two syncs that targets bring
-	content *discovery.Answer // of the discovery of this sync, nil if there was none; the APIServices that failed in it are watched, too
+// state is the progress of one terminating namespace. Losing the state costs requests only.
+type state struct {
+	uid        types.UID
+	unfinished sets.Set[discovery.Type] // nil: the next pass lists all types
+	timeouts   map[discovery.Type]int   // passes with timeouts since the type was last empty, at most maxTimeouts
+	hiddenAt   time.Time                // of the latest 404 for a discovered type
 }
 
-// reconcile takes a deleted namespace as far as it can go now. An error means that requests failed; that something remains is
-// none.
+// reconcile returns an error if requests failed. Remaining objects are not an error.
 func (c *Controller) reconcile(ctx context.Context, name string) (controller.Result, error) {
 	cached, ok := c.deps.Namespaces.Get(cache.NewObjectName("", name))
 	if !ok || cached.DeletionTimestamp == nil {
-		c.forget(ctx, name)
+		c.forgetState(name)
 		return controller.Result{}, nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, syncTimeout)
-	defer cancel()
-	next, err := c.sync(bounded, name)
-	if errors.Is(err, errRetry) {
-		next.after, err = minRecheck, nil
-	}
-	c.triggers.arm(ctx, name, next.targets, next.rest) // for longer than this sync
-	if next.content != nil {
-		c.triggers.arm(ctx, discoveryKey, discoveryTargets(*next.content), 0)
-	}
-	return controller.Result{RequeueAfter: next.after}, err
+	return c.sync(ctx, name)
 }
 
-// sync reads the namespace and, if it is being deleted and somebody has to finish it, takes it further.
-func (c *Controller) sync(ctx context.Context, name string) (followUp, error) {
-	ns, err := c.read(ctx, name)
+// sync takes a terminating namespace as far as possible. The order of the steps is the promise of this package.
+func (c *Controller) sync(ctx context.Context, name string) (controller.Result, error) {
+	// 1. Read the namespace live.
+	ns, err := c.readNamespace(ctx, name)
 	if err != nil {
-		return followUp{}, err
+		return controller.Result{}, err
 	}
 	if ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 {
-		c.forget(ctx, name)
-		return followUp{}, nil
+		c.forgetState(name)
+		return controller.Result{}, nil
 	}
-	return c.advance(ctx, ns)
-}
-
-// advance takes a namespace as far as it can go now. The order of its steps is the promise of the package, and stands here only. The
-// namespace waits for the gate, or for something that is told (hold), or is finished (finish), or is found to be gone (forget), or the next
-// sync goes on at once.
-func (c *Controller) advance(ctx context.Context, ns *corev1.Namespace) (followUp, error) {
-	// 1. The pods, which wait for nothing.
-	m := c.memory(ns)
-	now := c.deps.Clock.Now() // before the first request for content: what is sent from here on is later than this
+	s := c.stateOf(ns)
+	now := c.deps.Clock.Now() // before the first list
 	seen := c.deletions.note(ns.UID, now)
-	m.settled = seen.Add(longestCreate)
-	p := c.newPurger(ns, m, now)
-	defer c.end(p)
-	pods := p.purge(ctx, discovery.Pods)
-
-	// 2. The gate: when types other than pods may be deleted.
 	gate := seen.Add(max(c.cfg.Grace, minGrace))
-	if judgePods(pods, now, gate, discovery.Answer{}) == podsEarly {
-		c.metrics.show(ns.Name, report{}, []string{causeGrace})
-		return followUp{after: max(gate.Sub(c.deps.Clock.Now()), time.Millisecond)}, nil
+
+	// 2. Delete the pods. Pods do not wait for the grace period.
+	p := c.newPurger(ns, s)
+	pods := p.purge(ctx, discovery.Pods)
+	s.recordTimeouts(pods)
+	if podGateOf(pods, now, gate, discovery.Answer{}) == podsEarly {
+		c.metrics.showCauses(name, causeGrace)
+		return controller.Result{RequeueAfter: max(gate.Sub(c.deps.Clock.Now()), controller.Immediately)}, nil
 	}
 
-	// 3. Discovery: which types there are.
-	asked := c.deps.Clock.Now()
-	known, pause, err := c.catalogue.Read(ctx, discoverySince(seen, gate, now))
+	// 3. Discover the types, after the grace period if that is over.
+	known, err := c.catalogue.Read(ctx, discoveryNotBefore(seen, gate, s.hiddenAt, now))
 	if err != nil {
-		return followUp{}, fmt.Errorf("discover: %w", err)
+		return controller.Result{}, fmt.Errorf("discover: %w", err)
 	}
-	r := report{began: now.Add(c.deps.Clock.Since(asked)), content: known, outcomes: []typeResult{pods}}
+	r := report{content: known, results: []typeResult{pods}}
 
-	// 4. As long as the pods are not proven gone, nothing else is touched.
-	if judgePods(pods, now, gate, known) != podsGone {
+	// 4. Wait until no pods are left.
+	if podGateOf(pods, now, gate, known) != podsGone {
 		if pods.unserved && known.Has(discovery.Pods.GroupResource()) {
-			r.outcomes[0].err = listFailed(discovery.Pods, errHidden)
+			r.results[0].err = listFailed(discovery.Pods, errHidden)
 		}
-		if now.Before(gate) {
-			pause = min(max(pause, minRecheck), gate.Sub(now))
-		}
-		return c.hold(ctx, ns, m, r, pause)
+		return c.hold(ctx, ns, r, now.Sub(seen))
 	}
 
-	// 5. All other types. Before the first delete it is asked whether the namespace still is the one that was read.
-	v, r, pause, err := c.purgeOthers(ctx, ns, m, p, r, pause)
-	if errors.Is(err, errReplaced) {
-		c.forget(ctx, ns.Name) // finished by somebody else; a new one of that name has events of its own
-		return followUp{}, nil
-	}
+	// 5. Delete the other types, if the namespace still has the same UID.
+	live, err := c.readNamespace(ctx, name)
 	if err != nil {
-		return followUp{}, err
+		return controller.Result{}, err
 	}
+	if live == nil || live.UID != ns.UID {
+		c.forgetState(name)
+		return controller.Result{}, nil
+	}
+	p.known = known
+	whole := s.unfinished == nil
+	r.results = append(r.results, p.purgeAll(ctx, s.typesOfPass(known))...)
+	s.record(r.results[1:], c.deps.Clock.Now())
 
-	// 6. The end.
-	switch v {
-	case empty:
+	// 6. Finalize after a pass over all types that left no objects.
+	switch decide(r, whole) {
+	case finalizable:
 		return c.finish(ctx, ns, r)
-	case unfinished, unproven: // nothing is known to be in the way
-		c.metrics.show(ns.Name, r, nil)
-		return followUp{after: time.Millisecond, content: &r.content}, r.stopped()
+	case unverified:
+		s.unfinished = nil
+		return controller.Result{RequeueAfter: controller.Immediately}, nil
 	default:
-		return c.hold(ctx, ns, m, r, pause)
+		return c.hold(ctx, ns, r, now.Sub(seen))
 	}
 }
 
-// discoverySince is from when on a discovery will do in a sync that began at now: since the deletion before the gate, since the gate after it.
-func discoverySince(seen, gate, now time.Time) time.Time {
-	if !now.Before(gate) {
-		return gate
+// hold shows the remaining content to users and decides when to sync again.
+func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, r report, waited time.Duration) (controller.Result, error) {
+	if err := r.canceled(); err != nil {
+		return controller.Result{}, err // the term is ending
 	}
-	return seen
-}
-
-// errReplaced: the namespace is not the one any more whose content was to be deleted.
-var errReplaced = errors.New("the namespace is gone")
-
-// stillThere returns an error unless the namespace exists. Another one of its name is another.
-func (c *Controller) stillThere(ctx context.Context, ns *corev1.Namespace) error {
-	now, err := c.read(ctx, ns.Name)
-	if err == nil && (now == nil || now.UID != ns.UID) {
-		return errReplaced
-	}
-	return err
-}
-
-// errHidden: discovery shows the type, yet listing it is answered with 404, or listing pods with 405.
-var errHidden = errors.New("the API server shows the type in its discovery and does not list it")
-
-// purgeOthers deletes the types other than pods and judges what is left. It returns the report with their outcomes, and for how long a discovery
-// that was incomplete is not to be repeated: pause, unless it was repeated here.
-func (c *Controller) purgeOthers(
-	ctx context.Context, ns *corev1.Namespace, m *memory, p *purger, r report, pause time.Duration,
-) (verdict, report, time.Duration, error) {
-	pods := r.outcomes[0]
-	v := unproven
-	pass, stop := context.WithCancel(ctx)
-	defer stop()
-	var refusal error
-	p.permit = sync.OnceValue(func() error {
-		if refusal = c.stillThere(pass, ns); refusal != nil {
-			stop()
-		}
-		return refusal
-	})
-	p.until = c.deps.Clock.Now().Add(passBudget) // that of the pods may be over
-	for range 2 {                                // the second time for what was seen empty too long ago, or has come meanwhile
-		p.content = r.content
-		r.outcomes = append([]typeResult{pods}, p.purgeAll(pass, m.notYetEmpty(others(r.content)))...)
-		if refusal != nil {
-			return "", r, 0, refusal
-		}
-		if r.hidden() {
-			var err error
-			if pause, err = c.rediscover(ctx, &r); err != nil {
-				return "", r, 0, err
-			}
-		}
-		m.note(r.outcomes[1:])
-		now := c.deps.Clock.Now()
-		if v = judge(r, proven(others(r.content), m.emptyTypes, now)); v != unproven {
-			break
-		}
-		m.expire(now)
-	}
-	return v, r, pause, nil
-}
-
-// rediscover finds out what has become of types whose list was answered with 404, by a discovery sent after that. Types that it does not
-// show are gone. A type that it shows proves nothing: its server may be restarting, or may not have heard of the type yet. It returns for how
-// long a discovery that was incomplete is not to be repeated.
-func (c *Controller) rediscover(ctx context.Context, r *report) (time.Duration, error) {
-	asked := c.deps.Clock.Now()
-	known, pause, err := c.catalogue.Read(ctx, asked)
-	if err != nil {
-		return 0, fmt.Errorf("discover: %w", err)
-	}
-	r.began, r.content = r.began.Add(c.deps.Clock.Since(asked)), known
-	outcomes := r.outcomes[:1] // the pods have been judged
-	for _, o := range r.outcomes[1:] {
-		if o.hidden() {
-			if known.Complete() && !known.Has(o.resource.GroupResource()) {
-				continue
-			}
-			o.err = listFailed(o.resource, errHidden)
-		}
-		outcomes = append(outcomes, o)
-	}
-	r.outcomes = outcomes
-	return pause, nil
-}
-
-// hold tells users what the namespace waits for, and decides when the next sync is due.
-func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, m *memory, r report, pause time.Duration) (followUp, error) {
-	if err := r.stopped(); err != nil {
-		return followUp{}, err
-	}
-	next := followUp{targets: contentTargets(ns.Name, r), content: &r.content}
-	ns = c.writeConditions(ctx, ns, r)
+	c.writeConditions(ctx, ns, r)
 	b := blockerOf(r)
-	now := c.deps.Clock.Now()
-	c.metrics.show(ns.Name, r, b.causes)
-	var say bool
-	if m.notice, say = m.notice.next(b.identity, now); say {
-		c.deps.Recorder.Event(ns, corev1.EventTypeWarning, "NamespaceDeletionBlocked", "Deletion waits: "+b.text)
-	}
-	if r.pending() > 0 {
-		next.after = time.Millisecond // first to the types that the pass had no time for
-		return next, nil
-	}
-	m.verifyAgain(now)
-	waits := func(err error) bool { return errors.Is(err, errNotTried) } // for another namespace to try
-	if errs := slices.DeleteFunc(r.errs(), waits); len(errs) > 0 {
-		return next, errors.Join(errs...)
-	}
-	klog.FromContext(ctx).V(4).Info("Namespace deletion waits", "namespace", ns.Name, "for", b.text)
-	m.wait = m.wait.next(r.scene(), now)
-	next.after = recheck(r, m.wait.pause, pause, m.notice.due(now))
-	if !r.deleted() {
-		next.rest = restAfter(now.Sub(r.began))
-		next.after = max(next.after, next.rest)
-	}
-	return next, nil
-}
-
-// recheck is the time until the next sync: that of the content's back-off if any remains, and of the discovery's if that is
-// incomplete, but no later than when an Event may be due.
-func recheck(r report, contentPause, discoveryPause, event time.Duration) time.Duration {
-	after := maxRecheck
-	if r.remaining() > 0 {
-		after = contentPause
-	}
-	if discoveryPause > 0 {
-		if r.remaining() == 0 {
-			after = discoveryPause
+	c.metrics.showCauses(ns.Name, b.causes...)
+	klog.FromContext(ctx).V(4).Info("Waiting for namespace content", "namespace", ns.Name, "reason", b.text)
+	var failures []error
+	for _, err := range r.errs() {
+		if !errors.Is(err, errSkipped) {
+			failures = append(failures, err)
 		}
-		after = min(after, discoveryPause)
 	}
-	if event > 0 {
-		after = min(after, event)
-	}
-	return max(after, time.Millisecond)
+	return controller.Result{RequeueAfter: nextSync(waited)}, errors.Join(failures...)
 }
 
-// finish finalizes a namespace whose content is proven gone.
-func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report) (followUp, error) {
+// finish finalizes a namespace without content. Finalizers of others may keep the namespace.
+func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report) (controller.Result, error) {
 	if err := ctx.Err(); err != nil {
-		return followUp{}, err
+		return controller.Result{}, err
 	}
 	if !goesWithUs(ns) {
 		r.finalizers = heldBy(ns)
 		ns = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {
-		seen := c.deletions.note(ns.UID, c.deps.Clock.Now()) // not later: when the namespace goes, so does the note
+		seen := c.deletions.note(ns.UID, c.deps.Clock.Now()) // the event of the deletion removes the note
 		done, err := c.finalize(ctx, ns)
 		if err != nil {
-			return followUp{}, err
+			return controller.Result{}, err
 		}
 		if took := c.deps.Clock.Since(seen); done {
-			c.metrics.finished(took)
-			klog.FromContext(ctx).V(2).Info("Finalized namespace", "namespace", ns.Name, "took", took)
+			c.metrics.duration.Observe(took.Seconds())
+			klog.FromContext(ctx).V(2).Info("Finalized namespace", "namespace", ns.Name, "duration", took)
 		}
 	}
-	c.forget(ctx, ns.Name)
-	return followUp{content: &r.content}, nil
+	c.forgetState(ns.Name)
+	return controller.Result{}, nil
 }
 
-// notYetEmpty returns the types that were not seen empty yet. Those that failed most often come last, lest they take the others' time in
-// every pass.
-func (m *memory) notYetEmpty(types []discovery.Type) []discovery.Type {
-	var todo []discovery.Type
-	for _, r := range types {
-		_, ok := m.emptyTypes[r]
-		if _, stale := m.stale[unique.Make(r)]; !ok && !stale {
-			todo = append(todo, r)
+// typesOfPass returns the types to list, without pods.
+func (s *state) typesOfPass(known discovery.Answer) []discovery.Type {
+	var types []discovery.Type
+	for _, t := range known.Types {
+		if t.GroupResource() != discovery.Pods.GroupResource() && (s.unfinished == nil || s.unfinished.Has(t)) {
+			types = append(types, t)
 		}
 	}
-	slices.SortStableFunc(todo, func(a, b discovery.Type) int { return cmp.Compare(m.failures[a], m.failures[b]) })
-	return todo
+	return types
 }
 
-// note takes in which types were found empty, and which failed.
-func (m *memory) note(outcomes []typeResult) {
-	for _, o := range outcomes {
-		switch {
-		case o.pending || errors.Is(o.err, errNotTried):
-		case o.err != nil:
-			m.failures[o.resource]++
-		case o.remaining == 0:
-			o.listing.lasting = !o.listing.sent.Before(m.settled)
-			m.emptyTypes[o.resource] = o.listing
+func (s *state) record(results []typeResult, now time.Time) {
+	s.unfinished = sets.New[discovery.Type]()
+	for _, result := range results {
+		s.recordTimeouts(result)
+		if result.err != nil || result.remaining > 0 {
+			s.unfinished.Insert(result.resource)
+		}
+		if errors.Is(result.err, errHidden) {
+			s.hiddenAt = now
 		}
 	}
 }
 
-// verifyAgain has all types listed again at the end. Of an old list only the type is kept: a thousand namespaces may
-// wait for days.
-func (m *memory) verifyAgain(now time.Time) {
-	recent := map[discovery.Type]listing{}
-	for r, s := range m.emptyTypes {
-		if s.lasting = false; s.expired(now) {
-			m.stale[unique.Make(r)] = struct{}{}
-		} else {
-			recent[r] = s
-		}
+func (s *state) recordTimeouts(result typeResult) {
+	switch {
+	case result.timedOut:
+		s.timeouts[result.resource] = min(s.timeouts[result.resource]+1, maxTimeouts)
+	case result.err == nil && result.remaining == 0:
+		delete(s.timeouts, result.resource)
 	}
-	m.emptyTypes = recent
 }
 
-// expire forgets the types that were seen empty too long ago.
-func (m *memory) expire(now time.Time) {
-	clear(m.stale)
-	maps.DeleteFunc(m.emptyTypes, func(_ discovery.Type, s listing) bool { return s.expired(now) })
-}
-
-// memory returns what is remembered of the namespace. Only the one sync that runs for it may use it.
-func (c *Controller) memory(ns *corev1.Namespace) *memory {
+// stateOf returns the state of the namespace. At most one sync of a namespace runs at a time.
+func (c *Controller) stateOf(ns *corev1.Namespace) *state {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	if m, ok := c.memories[ns.Name]; ok && m.uid == ns.UID {
-		return m
+	if s, ok := c.states[ns.Name]; ok && s.uid == ns.UID {
+		return s
 	}
-	m := &memory{uid: ns.UID, emptyTypes: map[discovery.Type]listing{}, stale: map[unique.Handle[discovery.Type]]struct{}{}, failures: map[discovery.Type]int{}, strides: newStrides()}
-	c.memories[ns.Name] = m
-	return m
+	s := &state{uid: ns.UID, timeouts: map[discovery.Type]int{}}
+	c.states[ns.Name] = s
+	return s
 }
 
-// forget ends all that is remembered and shown of a namespace.
-func (c *Controller) forget(ctx context.Context, name string) {
+func (c *Controller) forgetState(name string) {
 	c.lock.Lock()
-	delete(c.memories, name)
+	delete(c.states, name)
 	c.lock.Unlock()
-	c.metrics.clear(name)
-	c.triggers.arm(ctx, name, nil, 0)
+	c.metrics.showCauses(name)
 }

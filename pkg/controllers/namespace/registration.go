@@ -13,18 +13,19 @@ import (
 
 // Config of the controller.
 type Config struct {
-	Workers int `json:"ConcurrentNamespaceSyncs"` // namespaces worked on at once, at least 1
-	// SyncPeriod is how often every Terminating namespace is synced even if nothing happened. Validate requires it to be positive; New also takes 0, which
-	// switches these syncs off.
+	Workers int `json:"ConcurrentNamespaceSyncs"` // at least 1
+	// SyncPeriod is the time between syncs of every terminating namespace. Validate requires a positive value;
+	// New also takes 0, which switches these syncs off.
 	SyncPeriod time.Duration `json:"NamespaceSyncPeriod"`
-	// Grace is the time from the first sight of a deletion to the deletion of types other than pods. Less than 5 s is for
-	// exactly one API server, and zero means 100 ms. A create that takes longer outlives its namespace.
+	// Grace is the time from the first sight of a deletion to the deletion of types other than pods. Less than
+	// 5 s is for exactly one API server, and zero means 100 ms. A create that takes longer outlives its
+	// namespace.
 	Grace time.Duration `json:"NamespaceDeletionGracePeriod"` // ours
-	// Drain is how long running syncs may go on after Run's context has ended; zero until they return.
+	// Drain bounds running syncs after the end of Run's context. Zero means no bound.
 	Drain time.Duration `json:"-"`
 }
 
-// DefaultConfig is that of kube-controller-manager v1.37, where the grace is a constant.
+// DefaultConfig returns the values of kube-controller-manager v1.37, where the grace period is a constant.
 func DefaultConfig() *Config {
 	return &Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: defaultGrace}
 }
@@ -50,7 +51,7 @@ func (c *Config) Validate() []error {
 	return p
 }
 
-// Registration returns the controller as the manager knows it; flags are bound to cfg.
+// Registration describes the controller to the manager. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "namespace", Agent: Name,
@@ -61,7 +62,6 @@ func Registration(cfg *Config) controller.Registration {
 			{Resource: "namespaces/status", Verbs: []string{"update"}, Impact: "cannot tell what holds a namespace up"},
 			{Resource: "namespaces/finalize", Verbs: []string{"update"}, Impact: "cannot let namespaces go"},
 			{Group: "*", Resource: "*", Verbs: []string{"list", "delete", "deletecollection"}, Impact: "cannot empty namespaces"},
-			{Group: "*", Resource: "*", Verbs: []string{"watch"}, Impact: "looks again at what remains by time only", Optional: true}, // upstream's role has no watch
 			{NonResource: "/api", Verbs: []string{"get"}, Impact: "cannot tell what types there are"},
 			{NonResource: "/apis", Verbs: []string{"get"}, Impact: "cannot tell what types there are"},
 			{NonResource: "/readyz", Verbs: []string{"get"}, Impact: "may miss custom resources while the API server starts", Optional: true},
@@ -69,7 +69,7 @@ func Registration(cfg *Config) controller.Registration {
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
 			c.Drain = b.Drain
-			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
+			deps := Deps{Client: b.Client, Clock: b.Clock, Metrics: b.Metrics}
 			var err error
 			if deps.Metadata, err = NewMetadataClient(b.REST); err != nil {
 				return nil, err

@@ -7,21 +7,21 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
-	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
-// refusalsPerPage ends the deletion of objects one by one: something is wrong with more than those.
-const refusalsPerPage = 10
+// maxRejections ends the deletion of objects one by one. More rejections have a common cause.
+const maxRejections = 10
 
-// pageOf makes deletecollection take the objects of a page that was listed with the token. The first page has none and is told by its
-// resource version. Without that the server would look for the newest state once more, for which it waits up to 100 ms
-// if the type was read shortly before: its watch cache asks etcd no more often how far it has come.
+// pageOf returns the options with which deletecollection takes the objects of a page. The first page has no
+// continue token and is given by its resource version: for the latest version the server may wait up to 100 ms
+// if the type was read shortly before.
 func pageOf(page *metav1.PartialObjectMetadataList, token string, limit int64) metav1.ListOptions {
 	options := metav1.ListOptions{Limit: limit, Continue: token}
 	if token == "" && isVersion(page.ResourceVersion) {
@@ -30,141 +30,126 @@ func pageOf(page *metav1.PartialObjectMetadataList, token string, limit int64) m
 	return options
 }
 
-// isVersion reports whether it is the version of a list, which the server can be asked for.
 func isVersion(version string) bool { return version != "" && version != "0" }
 
-// removePage deletes a page of objects: by deletecollection, and one by one if the server does not support that, or refuses. It may have refused
-// one object only, for it stops at the first refusal. Missing support is not remembered, because a server gives the same answer when only
-// the storage of this namespace is missing.
+// removePage deletes a page of objects with deletecollection. If the server does not support or rejects that,
+// removePage deletes the objects one by one: deletecollection stops at the first rejection. Missing support is
+// not remembered, because the response is the same if only the storage of this namespace is missing.
 func (p *purger) removePage(ctx context.Context, r discovery.Type, page metav1.ListOptions, items []metav1.PartialObjectMetadata) error {
-	select {
-	case p.removals <- struct{}{}:
-		defer func() { <-p.removals }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 	var err error
 	if r.DeleteCollection {
 		err = p.removeCollection(ctx, r, page)
 		if page.ResourceVersion != "" && (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err)) {
-			// An aggregated server that does not know what to do with a resource version here, or does not keep any.
+			// An aggregated server may not support the resource version, or may not keep any.
 			err = p.removeCollection(ctx, r, metav1.ListOptions{Limit: page.Limit})
 		}
 		switch {
-		case apierrors.IsResourceExpired(err): // the list that follows finds what is left
+		case apierrors.IsResourceExpired(err): // the next list shows the remaining objects
 			return nil
-		case ctx.Err() == nil && page.Limit > 1 && errors.Is(err, errTooLong): // likewise; the next page is smaller
-			return nil
-		case unsupported(err):
+		case isUnsupported(err):
 			err = nil
-		case !refused(err):
+		case !isRejected(err):
 			return err
 		}
 	}
 	return p.removeEach(ctx, r, items, err)
 }
 
-// removeEach deletes objects one by one and goes on after refusals. all is the refusal of deletecollection, nil if the server does not support
-// that. The order is random, or the objects behind the same refusals would never have their turn.
+// removeEach deletes objects one by one and continues after rejections. The order is random, so that every
+// object is tried at some time. The returned text is the same in every pass: that of the rejected
+// deletecollection after too many rejections, otherwise the first rejection by text.
 func (p *purger) removeEach(ctx context.Context, r discovery.Type, items []metav1.PartialObjectMetadata, all error) error {
-	todo := slices.DeleteFunc(slices.Clone(items), func(o metav1.PartialObjectMetadata) bool { return !removable(o) })
-	rand.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
-	var refusals []error
-	for _, item := range todo {
-		err := p.remove(ctx, r, item)
-		switch {
-		case err == nil || unsupported(err):
-			continue
-		case !refused(err):
-			return fmt.Errorf("%s: %w", item.Name, err)
-		}
-		refusals = append(refusals, fmt.Errorf("%s: %w", item.Name, err))
-		if len(refusals) == refusalsPerPage || p.clock.Now().After(p.until) {
-			return cmp.Or(all, inWords(refusals)) // the text of all is the same in every pass
-		}
-	}
-	return inWords(refusals)
-}
-
-// inWords makes one error of several, in the order of their texts, nil of none.
-func inWords(errs []error) (all error) {
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	for _, err := range errs {
-		if all == nil {
-			all = err
+	var first error
+	rejections := 0
+	for _, i := range rand.Perm(len(items)) {
+		if !isRemovable(items[i]) {
 			continue
 		}
-		all = fmt.Errorf("%w, %w", all, err)
-	}
-	return all
-}
-
-// mayDelete asks for the permission to delete, and waits for a slot.
-func (p *purger) mayDelete(ctx context.Context) error {
-	if p.permit != nil {
-		if err := p.permit(); err != nil {
+		err := p.remove(ctx, r, items[i])
+		if err == nil || isUnsupported(err) {
+			continue
+		}
+		rejection := isRejected(err)
+		err = fmt.Errorf("%s: %w", items[i].Name, err)
+		if !rejection {
 			return err
 		}
+		if first == nil || err.Error() < first.Error() {
+			first = err
+		}
+		if rejections++; rejections == maxRejections {
+			return cmp.Or(all, first)
+		}
 	}
-	return p.acquire(ctx)
+	return first
 }
 
-// errTooLong: the server did not get through a page in time. What it did get through is done.
+// errTooLong wraps timeouts. A smaller page may succeed, and a deletecollection may have deleted a part of its page.
 var errTooLong = errors.New("no answer in time")
 
-func (p *purger) removeCollection(ctx context.Context, r discovery.Type, page metav1.ListOptions) error {
-	if err := p.mayDelete(ctx); err != nil {
+// send waits for a slot and sends a request.
+func (p *purger) send(ctx context.Context, timeout time.Duration, request func(context.Context) error) error {
+	if controller.Draining(ctx) {
+		return controller.ErrDraining
+	}
+	if err := p.slots.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer p.slots.Release(1)
-	bounded, cancel := context.WithTimeout(ctx, removalPatience(page.Limit))
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	begin := p.clock.Now()
-	err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).DeleteCollection(bounded, background(), page)
-	took := p.clock.Since(begin)
-	if ctx.Err() != nil {
+	err := request(bounded)
+	if err == nil || ctx.Err() != nil || errors.Is(err, context.Canceled) || isRejected(err) {
 		return err
 	}
-	p.strides.removed(r, page.Limit, took, err)
-	if tooLong(err, took) && !refused(err) {
+	if errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || p.clock.Since(begin) >= minTimeout {
 		return fmt.Errorf("%w: %w", errTooLong, err)
 	}
 	return err
 }
 
-func (p *purger) remove(ctx context.Context, r discovery.Type, item metav1.PartialObjectMetadata) error {
-	if err := p.mayDelete(ctx); err != nil {
-		return err
+// removeCollection gives a page less time than a write may take under the lease, and a single object as much as
+// possible.
+func (p *purger) removeCollection(ctx context.Context, r discovery.Type, page metav1.ListOptions) error {
+	timeout := minTimeout
+	if page.Limit <= 1 {
+		timeout = maxTimeout
 	}
-	defer p.slots.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, maxPatience)
-	defer cancel()
-	options := background()
+	return p.send(ctx, timeout, func(ctx context.Context) error {
+		return p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).DeleteCollection(ctx, backgroundOptions(), page)
+	})
+}
+
+func (p *purger) remove(ctx context.Context, r discovery.Type, item metav1.PartialObjectMetadata) error {
+	options := backgroundOptions()
 	if item.UID != "" {
 		options.Preconditions = &metav1.Preconditions{UID: &item.UID}
 	}
-	err := p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).Delete(ctx, item.Name, options)
+	err := p.send(ctx, maxTimeout, func(ctx context.Context) error {
+		return p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).Delete(ctx, item.Name, options)
+	})
 	if apierrors.IsConflict(err) {
-		return nil // another object of that name: the list that follows finds it
+		return nil // another object has the name: the next list shows that object
 	}
 	return err
 }
 
-// background leaves dependents to the garbage collector. No grace period is given, so pods get their own.
-func background() metav1.DeleteOptions {
+// backgroundOptions leaves dependents to the garbage collector. Pods get their own grace period.
+func backgroundOptions() metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }
 
-// unsupported reports whether the server does not serve the request at all, or not for these objects.
-func unsupported(err error) bool {
+// unsupported reports whether the server does not serve the request.
+func isUnsupported(err error) bool {
 	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
 }
 
-// refused reports whether the server answered that it will not do this. No answer, a timeout and a request for patience are no refusals.
-// Admission refuses with any status from 400 on; a webhook that could not be asked is a 500.
-func refused(err error) bool {
+// rejected reports whether the server rejected the request. A timeout and a Retry-After are not rejections.
+// Admission rejects with any status from 400 on, and the status is 500 if a webhook fails.
+func isRejected(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || unsupported(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) {
+	if !errors.As(err, &status) || isUnsupported(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) {
 		return false
 	}
 	code := status.Status().Code

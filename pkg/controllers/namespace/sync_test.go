@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -79,12 +78,12 @@ func TestEmptyNamespaceIsListedOnceAndFinalized(t *testing.T) {
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
 	// It stays, so its conditions are brought up to date.
-	expect(t, requests(b.client.Actions()), "get namespaces", "update namespaces/status", "create namespaces/finalize")
+	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status", "create namespaces/finalize")
 	if t.Failed() {
 		return
 	}
 	actions := b.client.Actions()
-	sent := actions[2].(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
+	sent := actions[3].(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
 	if diff := cmp.Diff([]corev1.FinalizerName{"a/b", "other/x"}, sent.Spec.Finalizers); diff != "" {
 		t.Error(diff)
 	}
@@ -96,48 +95,36 @@ func TestForeignFinalizersAreVerifiedAndNotFinalized(t *testing.T) {
 		ns.Status.Conditions, _ = withConditions(nil, report{finalizers: []string{"other/x"}}, metav1.NewTime(epoch))
 	}))
 	b.mustSync(t)
-	expect(t, requests(b.client.Actions()), "get namespaces")
+	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
 	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
 }
 
-// Meanwhile somebody else may have finished the namespace, and another may have its name. Whatever is in that stays, and what it says proves nothing.
-func TestANamespaceIsReadAgainBeforeOthersThanPodsAreDeleted(t *testing.T) {
-	silent := apierrors.NewTimeoutError("no answer", 1)
+func TestReplacedNamespaceKeepsItsContent(t *testing.T) {
+	failed := apierrors.NewTimeoutError("no answer", 1)
 	for _, tt := range []struct {
-		name   string
-		verbs  []string // of the type that is to be deleted
-		answer error    // to the second read; nil: another namespace
-		want   string
-		fails  error
+		name     string
+		response error // to the second read; nil: another namespace
 	}{
-		{"objects", []string{"delete", "deletecollection", "list"}, nil, "list configmaps", nil},
-		{"objects, one by one", []string{"delete", "list"}, nil, "list configmaps", nil},
-		{"what cannot be listed", []string{"delete", "deletecollection"}, nil, "", nil},
-		{"no answer", []string{"delete", "deletecollection", "list"}, silent, "list configmaps", silent},
-		{"no answer in time", []string{"delete", "deletecollection", "list"}, context.DeadlineExceeded, "list configmaps", context.DeadlineExceeded},
+		{"another UID", nil},
+		{"no answer", failed},
+		{"no answer in time", context.DeadlineExceeded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, terminating())
-			b.discovery.lists = []*metav1.APIResourceList{coreList(typ("pods", "delete", "deletecollection", "list"), typ("configmaps", tt.verbs...))}
-			item := itemOf("ConfigMap", "v1")
-			item.Items[0].Object.(*metav1.PartialObjectMetadata).CreationTimestamp = metav1.NewTime(epoch.Add(time.Minute))
-			b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, item, nil })
+			b.stays()
 			b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				b.client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, terminating(func(ns *corev1.Namespace) { ns.UID = "another" }), tt.answer
+					return true, terminating(func(ns *corev1.Namespace) { ns.UID = "another" }), tt.response
 				})
 				return true, &metav1.List{}, nil
 			})
-			if _, err := b.sync(t.Context(), "test"); !errors.Is(err, tt.fails) {
-				t.Errorf("error %v, want %v", err, tt.fails)
+			if _, err := b.sync(t.Context(), "test"); !errors.Is(err, tt.response) {
+				t.Errorf("error %v, want %v", err, tt.response)
 			}
 			expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
-			expect(t, requests(b.metadata.Actions()), slices.DeleteFunc([]string{"list pods", tt.want}, func(r string) bool { return r == "" })...)
-			if len(b.silence.of) > 0 {
-				t.Error("a type was taken for one that does not answer")
-			}
-			if _, remembered := b.memories["test"]; remembered != (tt.answer != nil) {
-				t.Errorf("remembered: %v", remembered)
+			expect(t, requests(b.metadata.Actions()), "list pods")
+			if _, remembered := b.states["test"]; remembered != (tt.response != nil) {
+				t.Errorf("state kept: %v", remembered)
 			}
 		})
 	}
@@ -162,7 +149,7 @@ func TestConflictsAreRetriedAndBounded(t *testing.T) {
 	for _, tt := range []struct {
 		conflicts, tries int
 		want             error
-	}{{0, 1, nil}, {1, 2, nil}, {4, 5, nil}, {100, 5, errRetry}} {
+	}{{0, 1, nil}, {1, 2, nil}, {4, 5, nil}, {100, 5, conflict}} {
 		t.Run(fmt.Sprint(tt.conflicts), func(t *testing.T) {
 			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.ResourceVersion = "2" }))
 			tries := 0
@@ -211,7 +198,7 @@ func TestNotFoundIsNotRemembered(t *testing.T) {
 		b.metadata.PrependReactor("delete-collection", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
 		})
-		p := b.newPurger(terminating(), b.memory(terminating()), b.clock.Now())
+		p := b.newPurger(terminating(), b.stateOf(terminating()))
 		r := discovery.Pods
 		r.GroupVersionResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 		for range 2 {
@@ -225,29 +212,38 @@ func TestNotFoundIsNotRemembered(t *testing.T) {
 	}
 }
 
-// A pass over an API with thousands of types may take longer than emptiness is trusted. It ends when a list counts for good.
-func TestASlowPassProvesWhatItHasSeen(t *testing.T) {
+// Another type is listed alone for a while. Then an object is in a type that was empty before.
+func TestLastPassListsAllTypes(t *testing.T) {
 	b := newBench(t, terminating())
-	b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		b.clock.Step(span + time.Second)
-		return true, &metav1.List{}, nil
-	})
-	for range 3 { // the third is sent after all creates
+	b.discovery.lists = []*metav1.APIResourceList{coreList(typ("pods", "delete", "list"), typ("secrets", "delete", "list"), typ("configmaps", "delete", "list"))}
+	held, late := true, false
+	show := func(resource string, shown *bool) {
+		b.metadata.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return *shown, itemOf("Any", "v1"), nil
+		})
+		b.metadata.PrependReactor("delete", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	}
+	show("configmaps", &held)
+	show("secrets", &late)
+	b.mustSync(t)
+	b.mustSync(t)
+	held, late = false, true
+	for range 3 {
 		b.mustSync(t)
 	}
-	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps", "list pods", "list configmaps", "list pods", "list configmaps")
-	actions := requests(b.client.Actions())
-	if last := actions[len(actions)-1]; last != "create namespaces/finalize" {
-		t.Errorf("last request %s", last)
+	if b.finalized() {
+		t.Fatal("finalized with a secret")
 	}
+	late = false
+	b.mustFinalize(t)
 }
 
 func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
 	b := newBench(t, terminating())
 	b.deletions = deletions{}
 	b.cfg.Grace = 5 * time.Second
-	if next := b.mustSync(t); next.after != 5*time.Second {
-		t.Errorf("next look in %v, want 5s", next.after)
+	if next := b.mustSync(t); next.RequeueAfter != 5*time.Second {
+		t.Errorf("next look in %v, want 5s", next.RequeueAfter)
 	}
 	expect(t, requests(b.metadata.Actions()), "list pods")
 	b.clock.Step(5*time.Second - 1)
@@ -257,4 +253,3 @@ func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions())[2:], "list pods", "list configmaps")
 }
-

@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,21 +17,19 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/record"
 	testclock "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/pkg/controller"
 )
 
-// bench is a controller on fakes that answer what a test tells them to. It exists to force errors; what really happens is
-// shown by the integration tests.
+// bench is a controller on fakes, for errors that are hard to cause on a real API server.
 type bench struct {
 	*Controller
 	client    *fake.Clientset
 	metadata  *metadatafake.FakeMetadataClient
 	discovery *fakeDiscovery
 	clock     *testclock.FakeClock
-	events    *record.FakeRecorder
 }
 
 type fakeDiscovery struct {
@@ -39,7 +38,7 @@ type fakeDiscovery struct {
 	lists  []*metav1.APIResourceList
 	err    error
 	asked  int
-	ask    func() // nil: nothing is to happen
+	ask    func() // may be nil
 }
 
 func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
@@ -68,7 +67,7 @@ func typ(name string, verbs ...string) metav1.APIResource {
 	return metav1.APIResource{Name: name, Namespaced: true, Verbs: verbs}
 }
 
-// coreList is what no complete answer lacks, with further types.
+// coreList returns the core types of every complete discovery, with further types.
 func coreList(types ...metav1.APIResource) *metav1.APIResourceList {
 	return served("v1", append(types, metav1.APIResource{Name: "namespaces", Verbs: []string{"delete", "list"}})...)
 }
@@ -86,15 +85,15 @@ func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
 			groups: []*metav1.APIGroup{group("", "v1")},
 			lists:  []*metav1.APIResourceList{coreList(typ("pods", all...), typ("configmaps", all...))},
 		},
-		clock: testclock.NewFakeClock(epoch.Add(time.Hour)), events: record.NewFakeRecorder(10),
+		clock: testclock.NewFakeClock(epoch.Add(time.Hour)),
 	}
-	// Empty lists for all types unless a test says otherwise: later reactors come first.
+	// Lists are empty by default. Later reactors come first.
 	b.metadata.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &metav1.List{}, nil
 	})
 	c := &Controller{
-		cfg: Config{Workers: 1}, metrics: newMetrics(prometheus.NewRegistry()), slots: semaphore.NewWeighted(requestsAtOnce), patient: patientSyncs(1),
-		deps: Deps{Client: b.client, Metadata: b.metadata, Discovery: b.discovery, Recorder: b.events, Clock: b.clock},
+		cfg: Config{Workers: 1}, metrics: newMetrics(prometheus.NewRegistry()), slots: semaphore.NewWeighted(requestsAtOnce),
+		deps: Deps{Client: b.client, Metadata: b.metadata, Discovery: b.discovery, Clock: b.clock},
 	}
 	c.beginTerm()
 	for _, o := range namespaces {
@@ -107,7 +106,7 @@ func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
 	return b
 }
 
-// requests are the calls made so far, as verb, resource and namespace or subresource.
+// requests returns the calls as verb, resource and subresource.
 func requests(actions ...[]clienttesting.Action) []string {
 	var texts []string
 	for _, list := range actions {
@@ -135,13 +134,30 @@ func terminating(edits ...func(*corev1.Namespace)) *corev1.Namespace {
 	return ns
 }
 
-func (b *bench) mustSync(t *testing.T) followUp {
+func (b *bench) mustSync(t *testing.T) controller.Result {
 	t.Helper()
 	next, err := b.sync(t.Context(), "test")
 	if err != nil {
 		t.Fatalf("sync: %v", err)
 	}
 	return next
+}
+
+func (b *bench) finalized() bool {
+	return slices.Contains(requests(b.client.Actions()), "create namespaces/finalize")
+}
+
+// mustFinalize syncs without delays. Only the last sync may find every type empty.
+func (b *bench) mustFinalize(t *testing.T) {
+	t.Helper()
+	for range 3 {
+		if !b.finalized() {
+			b.mustSync(t)
+		}
+	}
+	if !b.finalized() {
+		t.Errorf("not finalized: %v", requests(b.client.Actions()))
+	}
 }
 
 func expect(t *testing.T, got []string, want ...string) {

@@ -13,16 +13,13 @@ import (
 )
 
 const (
-	writeTries   = 5                // of one write that meets conflicts
+	writeTries   = 5                // of one write with conflicts
 	readTimeout  = 10 * time.Second // of one read of the namespace itself
-	writeTimeout = 40 * time.Second // of one write of it: kube-apiserver v1.37 ends each after 34 s, and until then admission may just be slow
+	writeTimeout = 40 * time.Second // of one write: kube-apiserver v1.37 ends writes after 34 s
 )
 
-// errRetry: conflicts outlasted the tries. The key is synced again soon, and nothing is logged.
-var errRetry = errors.New("namespace keeps changing")
-
-// read returns the namespace as it is in etcd now, nil if it is gone.
-func (c *Controller) read(ctx context.Context, name string) (*corev1.Namespace, error) {
+// readNamespace returns the namespace from etcd, or nil if the namespace is gone.
+func (c *Controller) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	ns, err := c.deps.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -36,13 +33,13 @@ func (c *Controller) read(ctx context.Context, name string) (*corev1.Namespace, 
 	}
 }
 
-// update sends a write of ns and, if it meets a conflict, reads the namespace again and repeats it. It returns the newest state
-// known and nil if the namespace is gone, or is another one of the same name by now.
-func (c *Controller) update(
+// updateNamespace sends a write of ns. After a conflict it reads the namespace and repeats the write. It returns
+// the latest known state, or nil if the namespace is gone or has another UID.
+func (c *Controller) updateNamespace(
 	ctx context.Context, ns *corev1.Namespace, tries int, write func(context.Context, *corev1.Namespace) (*corev1.Namespace, error),
 ) (*corev1.Namespace, error) {
 	uid := ns.UID
-	for range tries {
+	for try := 1; ; try++ {
 		attempt, cancel := context.WithTimeout(ctx, writeTimeout)
 		got, err := write(attempt, ns)
 		cancel()
@@ -51,10 +48,10 @@ func (c *Controller) update(
 			return got, nil
 		case apierrors.IsNotFound(err):
 			return nil, nil
-		case !apierrors.IsConflict(err):
+		case !apierrors.IsConflict(err) || try == tries:
 			return ns, err
 		}
-		fresh, err := c.read(ctx, ns.Name)
+		fresh, err := c.readNamespace(ctx, ns.Name)
 		if err != nil {
 			return ns, err
 		}
@@ -63,13 +60,13 @@ func (c *Controller) update(
 		}
 		ns = fresh
 	}
-	return ns, errRetry
 }
 
-// finalize removes our token from spec.finalizers. The resource version of ns is a precondition, so a namespace that was
-// replaced by another of the same name is safe. The content is not looked at again after a conflict: nothing can have come.
+// finalize removes our finalizer from the spec. The resource version of ns is a precondition, so a new
+// namespace with the same name is safe. After a conflict the content is not listed again: a terminating
+// namespace accepts no creates.
 func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done bool, err error) {
-	_, err = c.update(ctx, ns, writeTries, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
+	_, err = c.updateNamespace(ctx, ns, writeTries, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
 		if !ourFinalizer(ns) {
 			return ns, nil
 		}
@@ -84,11 +81,11 @@ func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done b
 	return done, nil
 }
 
-// writeConditions brings the conditions up to date if the report changes them, and returns the newest state known. A failure is only logged:
-// an Event and metrics say the same, and the next pass tries again.
+// writeConditions updates the conditions if the report changes them, and returns the latest known state. A
+// failure is only logged: the next sync repeats the write.
 func (c *Controller) writeConditions(ctx context.Context, ns *corev1.Namespace, r report) *corev1.Namespace {
 	now := metav1.NewTime(c.deps.Clock.Now())
-	written, err := c.update(ctx, ns, 2, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
+	written, err := c.updateNamespace(ctx, ns, 2, func(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
 		conditions, changed := withConditions(ns.Status.Conditions, r, now)
 		if !changed {
 			return ns, nil
@@ -98,7 +95,7 @@ func (c *Controller) writeConditions(ctx context.Context, ns *corev1.Namespace, 
 		return c.deps.Client.CoreV1().Namespaces().UpdateStatus(ctx, next, metav1.UpdateOptions{})
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {
-		klog.FromContext(ctx).Error(err, "Conditions not written", "namespace", ns.Name)
+		klog.FromContext(ctx).Error(err, "Failed to write conditions", "namespace", ns.Name)
 	}
 	if written != nil {
 		return written

@@ -110,8 +110,8 @@ Generated from a running program by a test (` + "`go test ./test/integration/dep
 ` + "`get`" + ` the path: see deploy/prometheus/scraper.yaml. Names that kube-controller-manager has mean the same here. A standby serves
 all of them; its queues are empty. In addition there are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
 
-No label names an object, with two exceptions. ` + "`namespace_deletion_blocked`" + ` and ` + "`namespace_deletion_remaining_resources`" + ` name namespaces
-while they are held up; each shows 100 series at most. ` + "`pod_gc_collector_force_delete_pods_total`" + ` and ` + "`_pod_errors_total`" + ` have the
+No label names an object, with two exceptions. ` + "`namespace_deletion_blocked`" + ` names namespaces
+while they are held up, in 100 series at most. ` + "`pod_gc_collector_force_delete_pods_total`" + ` and ` + "`_pod_errors_total`" + ` have the
 pods' namespace as a label, like upstream. Zones are those of your nodes. All other labels have few, fixed values.
 `
 
@@ -191,7 +191,7 @@ func checkNames(t *testing.T, scraper endpoint) {
 		}
 	}
 	allowed := map[string]bool{
-		"namespace_deletion_blocked namespace": true, "namespace_deletion_remaining_resources namespace": true,
+		"namespace_deletion_blocked namespace": true,
 		"pod_gc_collector_force_delete_pods_total namespace": true, "pod_gc_collector_force_delete_pod_errors_total namespace": true,
 	}
 	if !named["namespace_deletion_blocked namespace"] {

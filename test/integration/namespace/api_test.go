@@ -78,7 +78,7 @@ func TestTypesWithFewVerbs(t *testing.T) {
 	e := &extension{
 		types: map[string][]string{
 			"singles":   {"delete", "list", "get"},              // no deletecollection: one by one
-			"liars":     {"delete", "deletecollection", "list"}, // says it can, answers 405: one by one, too
+			"liars":     {"delete", "deletecollection", "list"}, // returns 405 for deletecollection: one by one, too
 			"blinds":    {"delete", "get"},                      // no list: nothing can be done, counts as empty
 			"permanent": {"list", "get"},                        // no delete: none of our business
 		},

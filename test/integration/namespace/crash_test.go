@@ -49,7 +49,7 @@ func letGo(ctx context.Context, t *testing.T, ns string) {
 	}
 }
 
-// Requests fail, or succeed without an answer, at random.
+// Requests fail, or lose their responses, at random.
 func TestFaultyRequestsConverge(t *testing.T) {
 	t.Parallel()
 	var lock sync.Mutex

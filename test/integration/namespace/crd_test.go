@@ -48,7 +48,7 @@ func define(t *testing.T, plural string) *custom {
 	check(t, err)
 	t.Cleanup(func() {
 		c.undefine(t)
-		controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error { // for who defines it again
+		controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error { // before a test defines the CRD again
 			_, err := c.definitions.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, c.definition, metav1.GetOptions{})
 			if !apierrors.IsNotFound(err) {
 				return fmt.Errorf("%s is still there: %v", c.definition, err)
@@ -106,21 +106,21 @@ func TestCustomResources(t *testing.T) {
 		corev1.NamespaceFinalizersRemaining: "crd.example.com/hold in 2 resource instances",
 		"NamespaceDeletionBlocked":          "2 widgets.crd.example.com held by finalizer crd.example.com/hold (w-0, w-1)",
 	})
-	wantMetric(t, m, "namespace_deletion_remaining_resources", ns, "widgets", 2)
+	wantMetric(t, m, "namespace_deletion_blocked", ns, "finalizers", 1)
 	for i := range 2 {
 		widgets.letGo(t, ns, fmt.Sprint("w-", i))
 	}
 	gone(t, ns, 10*time.Second)
 	controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
-		if v, ok := gauge(t, m.Metrics, "namespace_deletion_remaining_resources", ns); ok {
+		if v, ok := gauge(t, m.Metrics, "namespace_deletion_blocked", ns); ok {
 			return fmt.Errorf("the metric of a namespace that is gone still says %v", v)
 		}
 		return nil
 	})
 }
 
-// While a namespace waits for a custom resource its type is deleted. Types that come are a unit test: no object of such a type can be made
-// here in a namespace that is being deleted.
+// While a namespace waits for a custom resource its type is deleted. Types that come are a unit test: no
+// object of such a type can be made here in a namespace that is being deleted.
 func TestTypeGoesWhileANamespaceWaitsForIt(t *testing.T) {
 	start(t)
 	going := define(t, "goings")

@@ -29,11 +29,12 @@ func TestEmptyNamespaceCostsFewRequests(t *testing.T) {
 			gone(t, ns, 10*time.Second)
 			took := time.Since(begin)
 			m.Stop()
-			sent := m.requests(t).Where(func(e *auditv1.Event) bool { // not those about what other tests have left
+			sent := m.requests(t).Where(func(e *auditv1.Event) bool { // without those about leftovers of other tests
 				return e.ObjectRef == nil || e.ObjectRef.Namespace == "" || e.ObjectRef.Namespace == ns
 			})
 			t.Logf("gone after %v, %d requests", took.Round(time.Millisecond), len(sent))
-			// A second pass repeats seven requests if the first one was too early for a proof, as on a slow machine.
+			// A second pass repeats seven requests if the first pass began within the grace period, as on a
+			// slow machine.
 			if most := 47; len(sent) > most {
 				t.Errorf("%d requests, want at most %d:\n%s", len(sent), most, sent)
 			}
@@ -87,7 +88,7 @@ func TestConditionsHaveTheKnownTexts(t *testing.T) {
 	gone(t, ns, 10*time.Second)
 }
 
-// No garbage collector runs here, so nobody else removes its finalizers.
+// No garbage collector runs here to remove its finalizers.
 func TestObjectsThatWaitForAGarbageCollectorGo(t *testing.T) {
 	t.Parallel()
 	start(t)
@@ -114,8 +115,8 @@ func TestObjectsThatWaitForAGarbageCollectorGo(t *testing.T) {
 	gone(t, ns, 20*time.Second)
 }
 
-// podsFirst checks in the audit log that nothing but pods was deleted before a list of pods, received at or after gate,
-// was answered. That it was empty shows in the others being deleted only once the pods were gone.
+// podsFirst checks in the audit log that nothing but pods was deleted before a list of pods, received at or
+// after gate, was complete. The list was empty if other types are deleted only after the pods are gone.
 func podsFirst(t testing.TB, m *manager, ns string, gate time.Time) {
 	t.Helper()
 	log := cluster.AuditLog(t, controlplane.ByUserAgent(m.agent), controlplane.ByNamespace(ns))
@@ -133,7 +134,8 @@ func podsFirst(t testing.TB, m *manager, ns string, gate time.Time) {
 	}
 }
 
-// The case of upstream's e2e "namespace deletion should delete pod first", with the truth about pods in the conditions.
+// The case of upstream's e2e "namespace deletion should delete pod first", with the truth about pods in the
+// conditions.
 func TestPodsGoFirst(t *testing.T) {
 	t.Parallel()
 	m := start(t)

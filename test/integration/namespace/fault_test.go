@@ -34,7 +34,7 @@ func held(t *testing.T, ns string) (letGo func()) {
 	}
 }
 
-// Whatever is wrong with one type, the content of all others goes meanwhile, nobody finalizes, and when it is over so is the namespace.
+// While one type fails, the content of all other types goes and the namespace stays.
 func TestOneTypeFails(t *testing.T) {
 	t.Parallel()
 	secrets := func(verbs, ns string) faults.Match {
@@ -96,7 +96,7 @@ func TestOneTypeFails(t *testing.T) {
 	}
 }
 
-// The namespace was finalized, the controller does not learn it, and somebody makes the namespace again before it tries once more.
+// The response to finalize is lost, and a client creates the namespace again before the retry.
 func TestFinalizedWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	proxy := faults.New(t, rights("faulty"))
@@ -115,7 +115,7 @@ func TestFinalizedWithoutAnAnswer(t *testing.T) {
 	answer.Cut()
 	other := create(t)
 	remove(t, other)
-	gone(t, other, 10*time.Second) // by then it has tried again
+	gone(t, other, 10*time.Second) // by then the controller has retried
 	for _, r := range proxy.Requests()[seen:] {
 		if strings.Contains(faults.Writes, r.Verb) && (r.Namespace == ns || r.Name == ns) {
 			t.Errorf("%s %s after the namespace was made again", r.Verb, r.Path)
@@ -127,7 +127,7 @@ func TestFinalizedWithoutAnAnswer(t *testing.T) {
 	gone(t, ns, 10*time.Second)
 }
 
-// Watches bring looks forward. Without any event the namespace goes all the same.
+// Without any event the namespace goes all the same.
 func TestFrozenWatches(t *testing.T) {
 	t.Parallel()
 	proxy := faults.New(t, rights("faulty"))

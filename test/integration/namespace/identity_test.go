@@ -73,7 +73,7 @@ func TestRecreatedNamespaceKeepsItsContent(t *testing.T) {
 	gone(t, name, 10*time.Second)
 }
 
-// Somebody finalizes the namespace by force and makes a new one of its name while a pass is under way.
+// A client finalizes the namespace by force and creates it again during a pass.
 func TestReplacedNamespaceStopsThePass(t *testing.T) {
 	t.Parallel()
 	client := cluster.Client(t)

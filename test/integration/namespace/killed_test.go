@@ -35,7 +35,7 @@ func launch(t *testing.T, proxy *faults.Proxy, args ...string) *controlplane.Pro
 	return p
 }
 
-// death is how a request and its sender end together.
+// death is a way to end a request together with its sender.
 type death struct {
 	name  string
 	fault func(*faults.Gate) faults.Fault
@@ -48,11 +48,11 @@ var deaths = []death{
 	{"before it arrived, which it did in the end", faults.Hold, (*faults.Held).Release},
 }
 
-// killedAtOnce is how many namespaces are being deleted when a process is killed, each stopped at another of its requests.
+// killedAtOnce is the number of terminating namespaces when a process is killed, each held at another request.
 const killedAtOnce = 8
 
-// The process is killed at its first, second, third … request about a namespace, and another one takes over: at every request in one of
-// the ways to die, and at every write in all of them.
+// The process is killed at its first, second, third … request about a namespace, and another one takes over:
+// at every request in one of the ways to die, and at every write in all of them.
 func TestKilledAtEveryRequest(t *testing.T) {
 	t.Parallel()
 	user := "killed-" + rand.String(5) // of this run alone
@@ -96,7 +96,8 @@ type killer struct {
 
 var killedFlags = []string{"--leader-elect=false", "--namespace-deletion-grace-period=0"}
 
-// every kills the process at every request that matches, of so many namespaces together, and returns how many there were.
+// every kills the process at every request that matches, of so many namespaces together, and returns how many
+// there were.
 func (k *killer) every(t *testing.T, match func(ns string) faults.Match, together int, way func(n int) death) (hits int) {
 	t.Helper()
 	for n := 0; ; n += together {
@@ -107,8 +108,8 @@ func (k *killer) every(t *testing.T, match func(ns string) faults.Match, togethe
 	}
 }
 
-// kill stops one namespace at each of the requests that match, from the first to before the last, and kills the process. It returns at
-// how many there were such requests.
+// kill stops one namespace at each of the requests that match, from the first to before the last, and kills
+// the process. It returns at how many there were such requests.
 func (k *killer) kill(t *testing.T, match func(ns string) faults.Match, first, last int, way func(n int) death) (hits int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -148,7 +149,7 @@ func (k *killer) kill(t *testing.T, match func(ns string) faults.Match, first, l
 	return hits
 }
 
-// aboutDiscovery selects the requests that tell what a namespace may hold. They are shared by all.
+// aboutDiscovery selects the requests of discovery, which all namespaces share.
 func aboutDiscovery(string) faults.Match {
 	return faults.Match{When: func(r *http.Request) bool { return r.URL.Path == "/api" || r.URL.Path == "/apis" }}
 }
@@ -212,7 +213,8 @@ func contentOf(t *testing.T, ns string) []string {
 	return content
 }
 
-// A leader begins a deletion and dies; the standby process has seen the deletion, too, and does not wait for the grace once more.
+// A leader begins a deletion and dies; the standby process has seen the deletion, too, and does not wait for
+// the grace once more.
 func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
 	t.Parallel()
 	const wait = 10 * time.Second
@@ -257,7 +259,7 @@ func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
 	}
 }
 
-// Objects may be changed while their namespace is being deleted, by those who have to take finalizers off. None may be made.
+// Objects in a terminating namespace may be changed, so that controllers can remove finalizers. Creates are rejected.
 func TestTerminatingNamespaceTakesUpdatesOnly(t *testing.T) {
 	t.Parallel()
 	start(t)

@@ -16,8 +16,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// A namespace with very many pods is deleted. All handlers of pods share one goroutine: whoever walks the pods of the namespace for each that
-// goes keeps the ReplicaSets of all other namespaces waiting.
+// All handlers of pods share one goroutine. Listing the pods of a large namespace for each deleted pod would
+// delay the ReplicaSets of all other namespaces.
 func TestALargeNamespaceHoldsUpNoReplicaSet(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
 	const pods = 10_000
@@ -69,7 +69,8 @@ func median(of []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(of))[len(of)/2].Round(time.Millisecond)
 }
 
-// replaced waits until the ReplicaSet has as many active pods as it wants, without the one that was deleted, and names one of them.
+// replaced waits until the ReplicaSet has as many active pods as it wants, without the one that was deleted,
+// and names one of them.
 func replaced(t *testing.T, client kubernetes.Interface, rs *appsv1.ReplicaSet, without string) (name string) {
 	t.Helper()
 	controlplane.Eventually(t, 2*time.Minute, func(ctx context.Context) error {
@@ -87,8 +88,8 @@ func replaced(t *testing.T, client kubernetes.Interface, rs *appsv1.ReplicaSet, 
 	return name
 }
 
-// A webhook is asked about each deletion and takes its time. Deletecollection asks for one object after the other, so pages of it take longer than
-// any request may under the lease.
+// A webhook delays each deletion. Deletecollection deletes objects one after the other, so a page takes longer
+// than a write may take under the lease.
 func TestASlowWebhookOnDeletesIsNoError(t *testing.T) {
 	t.Parallel()
 	const objects = 150

@@ -26,7 +26,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// One cluster for all tests, with a second API server that only the test of the race between two of them writes through.
+// One cluster for all tests, with a second API server that only the test of the race between two of them
+// writes through.
 var cluster *controlplane.Cluster
 
 var logs = flag.Bool("logs", false, "show what the controller logs")
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 // manager runs the controller and its caches, and nothing else.
 type manager struct {
 	*controlplane.Loop
-	agent string // user agent, by which the audit log knows it
+	agent string // user agent in the audit log
 }
 
 type setup struct {
@@ -56,8 +57,8 @@ type setup struct {
 
 // start runs a controller until the test ends. Grace is zero unless an edit changes it.
 //
-// A controller sees only namespaces that the same test has made, so tests run in parallel. Tests that change discovery for all, stop the
-// second API server or measure memory run before these, one after the other.
+// A controller sees only namespaces that the same test has made, so tests run in parallel. Tests that change
+// discovery for all, stop the second API server or measure memory run before these, one after the other.
 func start(t testing.TB, edits ...func(*setup)) *manager {
 	t.Helper()
 	s := setup{cfg: namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute}, rest: cluster.ManagerConfig("namespace-controller", namespace.Name), clock: clock.RealClock{}}
@@ -86,7 +87,7 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 		pods, err2 := b.Caches.Pods()
 		c, err3 := namespace.New(s.cfg, namespace.Deps{
 			Client: b.Client, Metadata: metadata, Discovery: disco, Namespaces: namespaces, Pods: pods,
-			Recorder: b.Recorder(namespace.Name), Clock: s.clock, Metrics: b.Metrics,
+			Clock: s.clock, Metrics: b.Metrics,
 		})
 		return []controlplane.RunFunc{c.Run}, errors.Join(err1, err2, err3)
 	})}

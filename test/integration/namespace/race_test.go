@@ -15,8 +15,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// behind lets the second API server live in the past, as far as namespaces are concerned, until the test ends or calls catchUp: it
-// admits objects in a namespace that was deleted at the first.
+// behind lets the second API server live in the past, as far as namespaces are concerned, until the test ends
+// or calls catchUp: it admits objects in a namespace that was deleted at the first.
 func behind(t *testing.T, ns string) (client kubernetes.Interface, catchUp func()) {
 	t.Helper()
 	client = controlplane.ClientFor(t, cluster.AtSecond(cluster.Config()))
@@ -51,8 +51,8 @@ func stealIn(ctx context.Context, t *testing.T, client kubernetes.Interface, ns 
 	return admitted
 }
 
-// An API server whose view of namespaces is 3 s late admits objects for 3 s after the deletion at another one. The grace outlasts it:
-// all of them go, and no pod outlives what restrains it.
+// An API server whose view of namespaces is 3 s late admits objects for 3 s after the deletion at another one.
+// The grace outlasts it: the objects go, and no pod outlives its NetworkPolicies.
 func TestGraceOutlastsALaggingAPIServer(t *testing.T) {
 	const lag = 3 * time.Second
 	m := start(t, grace(5*time.Second))
@@ -79,7 +79,8 @@ func TestGraceOutlastsALaggingAPIServer(t *testing.T) {
 	t.Logf("%d late objects were admitted; gone after %v", admitted, took.Round(time.Millisecond))
 }
 
-// What the flag's documentation says: zero is for exactly one API server. With a lagging second one objects outlive their namespace.
+// A grace period of zero is for exactly one API server. With a second API server that lags, objects outlive
+// their namespace.
 func TestZeroGraceIsForOneAPIServer(t *testing.T) {
 	m := start(t)
 	ns := create(t)
@@ -102,7 +103,7 @@ func TestZeroGraceIsForOneAPIServer(t *testing.T) {
 		}
 		return nil
 	})
-	// Nobody finds them, but who makes the namespace again.
+	// The deletion of another namespace with the same name removes the objects.
 	_, err = cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), named(t, ns), metav1.CreateOptions{})
 	check(t, err)
 	remove(t, ns)

@@ -109,7 +109,7 @@ func TestLargeCollection(t *testing.T) {
 		}
 	})
 	m := start(t)
-	// Garbage is not what is asked about, and there is more of it the more earlier tests have left in memory.
+	// Without garbage, of which earlier tests leave different amounts.
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	runtime.GC()
 	before := heap()
@@ -165,7 +165,8 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// With one API server and no grace, objects are created in namespaces while they are being deleted. None may be left over.
+// With one API server and no grace, objects are created in namespaces while they are being deleted. None may
+// be left over.
 func TestCreatesDuringDeletionLeaveNoOrphans(t *testing.T) {
 	t.Parallel()
 	const namespaces, creators = 40, 10

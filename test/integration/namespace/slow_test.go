@@ -9,8 +9,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// A webhook that hangs and is passed over takes its own time from each write of the namespace. The API server has done such a write in less
-// than the 34 s it gives one.
+// A webhook that hangs and is passed over takes its own time from each write of the namespace. The API server
+// has done such a write in less than the 34 s it gives one.
 func TestNamespaceGoesThroughAdmissionThatHangs(t *testing.T) {
 	t.Parallel()
 	ns := create(t)

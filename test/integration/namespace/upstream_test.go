@@ -1,9 +1,8 @@
 package namespace_test
 
-// Where it is shown what the controller must do. "pkg" are the tests of pkg/controllers/namespace, "int" those of this package.
+// Tests by requirement. "pkg" marks tests of pkg/controllers/namespace, "int" tests of this package.
 //
-// The cases of kube-controller-manager v1.37's own tests. Those look inside; ours say the same of our functions, or of what is seen on
-// the API.
+// The cases of kube-controller-manager v1.37's own tests:
 //
 //	upstream (pkg/controller/namespace/deletion)                 cases  ours
 //	TestFinalized                                                    2  pkg TestFinalizedNamespaceCostsOneRead, TestFinalizers
@@ -30,21 +29,21 @@ package namespace_test
 //	e2e should apply a finalizer to a Namespace                      1  pkg TestForeignFinalizersAreVerifiedAndNotFinalized
 //	e2e namespace deletion should delete pod first                   1  int TestPodsGoFirst
 //
-// What can be in the way of a deletion.
+// Obstacles to a deletion:
 //
 //	custom resources, some with finalizers                    int TestCustomResources
-//	their type goes, another one comes                        int TestTypeGoesWhileANamespaceWaitsForIt; pkg TestTypesComeAndGo
-//	their conversion webhook is down                          pkg TestAConversionWebhookThatIsAwayHoldsUpNothing
+//	their type goes, another type comes                       int TestTypeGoesWhileANamespaceWaitsForIt; pkg TestTypesComeAndGo
+//	their conversion webhook is down                          pkg TestFailingConversionWebhookBlocksNoType
 //	an APIService that is down; gone after its repair         int TestBrokenAPIService
-//	an API that never responds                                pkg TestASilentAPITakesNobodysTime,
-//	                                                          TestASilentAPIHoldsUpNoOtherNamespace
+//	an API that never responds                                pkg TestSilentAPIBlocksNoOtherType,
+//	                                                          TestSilentAPIBlocksNoOtherNamespace
 //	types without deletecollection, list or delete            int TestTypesWithFewVerbs
-//	a discovery without the core API                          pkg TestDiscoveryWithoutCoreTypesFinalizesNothing
-//	one type fails, is throttled, loses its answers           int TestOneTypeFails
-//	admission refuses the deletion of one object              int TestOneProtectedPodKeepsNoOther; pkg TestOneRefusalKeepsNobodyElse
-//	objects that somebody makes again and again               pkg TestObjectsThatComeAgainAreNoHotLoop
-//	many namespaces that nobody can help                      pkg TestStuckNamespacesCostLittle
-//	a large collection that others take finalizers off        pkg TestLooksThatTakeLongAreFollowedByAPause, TestLooksAfterEventsAreSpaced
+//	a discovery without the core API                          pkg TestDiscoveryWithoutCoreTypes
+//	one type fails, is throttled, loses its responses          int TestOneTypeFails
+//	admission refuses the deletion of one object              int TestOneProtectedPodKeepsNoOther; pkg TestOneRejectionBlocksNoOther
+//	objects that are created again after each deletion        pkg TestRecreatedObjectsCauseNoHotLoop
+//	many namespaces that are stuck for good                   pkg TestStuckNamespacesCostFewRequests
+//	a type that was empty before the last pass                pkg TestLastPassListsAllTypes
 //	a namespace whose status cannot be written                pkg TestStatusWritesMayFail
 //	finalizers of the namespace itself                        pkg TestForeignFinalizersAreVerifiedAndNotFinalized
 //	watches that are frozen                                   int TestFrozenWatches
@@ -54,18 +53,18 @@ package namespace_test
 //	a namespace made again under its name: after its end      int TestRecreatedNamespaceKeepsItsContent, TestFinalizedWithoutAnAnswer
 //	  and in the middle of a pass                             int TestReplacedNamespaceStopsThePass
 //	objects created while it is being deleted, one API server int TestCreatesDuringDeletionLeaveNoOrphans (400 races)
-//	  and two on one etcd, one of which is late               int TestGraceOutlastsALaggingAPIServer, TestZeroGraceIsForOneAPIServer
+//	  and two on one etcd, the second late                    int TestGraceOutlastsALaggingAPIServer, TestZeroGraceIsForOneAPIServer
 //	a process killed at any request                           int TestKilledAtEveryRequest; all others TestFaultyRequestsConverge
-//	a leader that ends before the deletion does               int TestStandbyFinishesWhatTheLeaderBegan; pkg TestNotice
+//	a leader that ends before the deletion does               int TestStandbyFinishesWhatTheLeaderBegan
 //
-// What upstream does wrong or not at all.
+// Differences from upstream:
 //
 //	other types are deleted when pods cannot be               pkg TestNothingButPodsIsTouchedWhen; int TestDeniedPodsKeepTheRest
 //	  and while late pods are admitted (by the audit log)     int TestGraceOutlastsALaggingAPIServer, TestPodsAreDeletedAtOnceAndTheRestAfterTheGrace
-//	the conditions do not tell of pods that remain            int TestPodsGoFirst
+//	the conditions do not count remaining pods                int TestPodsGoFirst
 //	finalize meets a conflict every time                      int TestEmptyNamespaceCostsFewRequests, TestManyAtOnce
 //	72 requests for an empty namespace: 40 at most            int TestEmptyNamespaceCostsFewRequests, TestManyAtOnce
 //	fixed waits: gone soon after the last pod, or finalizer   int TestPodsGoFirst, TestConditionsHaveTheKnownTexts
 //	a full pass every 8 s for ever                            int TestBrokenAPIService, TestConditionsHaveTheKnownTexts
 //	zero workers are accepted                                 pkg TestNewRejectsBadConfig
-//	no message names what blocks                              pkg TestBlockedConditionNamesObjectsAndRemedy
+//	no message names what blocks                              pkg TestBlockedConditionHasObjectsAndRemedy

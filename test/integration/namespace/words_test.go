@@ -117,14 +117,14 @@ func leftovers(t testing.TB, ns string) []string {
 	return names
 }
 
-// requests are what the manager has sent, watches excepted.
+// requests returns the requests of the manager, without watches.
 func (m *manager) requests(t testing.TB, matches ...controlplane.AuditMatch) controlplane.AuditEvents {
 	t.Helper()
 	matches = append(matches, controlplane.Received, func(e *auditv1.Event) bool { return e.UserAgent == m.agent && e.Verb != "watch" })
 	return cluster.AuditLog(t, matches...)
 }
 
-// isGone tells whether the namespace is gone.
+// isGone reports whether the namespace is gone.
 func isGone(ctx context.Context, client kubernetes.Interface, name string) error {
 	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -137,7 +137,7 @@ func isGone(ctx context.Context, client kubernetes.Interface, name string) error
 	}
 }
 
-// hook runs before each request of the manager that is not a watch. An error is the answer.
+// hook runs before each request of the manager, except watches, and may return an error instead of a response.
 type hook func(req *http.Request) error
 
 func (h hook) wrap(next http.RoundTripper) http.RoundTripper {

@@ -18,26 +18,31 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-func TestFresh(t *testing.T) {
-	complete, broken := Answer{Sent: epoch}, Answer{Sent: epoch, Err: errors.New("broken")}
+func TestAnswersAreReused(t *testing.T) {
+	broken := errors.New("broken")
 	for _, tt := range []struct {
-		name           string
-		latest         Answer
-		notBefore, now time.Duration
-		want           bool
-		pause          time.Duration
+		name             string
+		err              error
+		notBefore, after time.Duration // the second read, after the first
+		want             int           // discoveries
 	}{
-		{"nothing asked yet", Answer{}, 0, 0, false, 0},
-		{"complete and sent in time", complete, 0, time.Second, true, 0},
-		{"sent before it was needed", complete, 1, time.Second, false, 0},
-		{"too old for a last look", complete, 0, 11 * time.Second, false, 0},
-		{"incomplete: not to be repeated yet", broken, time.Second, 2 * time.Second, true, 2 * time.Second},
-		{"incomplete: to be repeated", broken, 0, 4 * time.Second, false, 0},
+		{"complete and sent in time", nil, 0, time.Second, 1},
+		{"sent before notBefore", nil, 1, time.Second, 2},
+		{"ten seconds old", nil, 0, 10 * time.Second, 1},
+		{"older", nil, 0, 10*time.Second + 1, 2},
+		{"incomplete, within the pause", broken, 1, time.Second - 1, 1},
+		{"incomplete, after the pause", broken, 0, time.Second, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, pause := fresh(tt.latest, 4*time.Second, at(tt.notBefore), at(tt.now))
-			if got != tt.want || got && pause != tt.pause {
-				t.Errorf("got %v, %v, want %v, %v", got, pause, tt.want, tt.pause)
+			client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}, err: tt.err}
+			now := testclock.NewFakeClock(epoch)
+			c := NewCatalogue(client, now, deletable)
+			if _, err := c.Read(t.Context(), epoch); err != nil {
+				t.Fatal(err)
+			}
+			now.Step(tt.after)
+			if _, err := c.Read(t.Context(), at(tt.notBefore)); err != nil || client.asked != tt.want {
+				t.Errorf("%d discoveries, error %v, want %d", client.asked, err, tt.want)
 			}
 		})
 	}
@@ -48,7 +53,7 @@ type fakeDiscovery struct {
 	lists []*metav1.APIResourceList
 	err   error
 	asked int
-	ask   func() // called by each discovery if it is set
+	ask   func() // may be nil
 }
 
 func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
@@ -59,7 +64,7 @@ func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]
 	return nil, d.lists, d.err
 }
 
-// slowDiscovery takes a second to answer.
+// slowDiscovery takes a second.
 type slowDiscovery struct {
 	fakeapi.Readyz
 	lock  sync.Mutex
@@ -87,15 +92,15 @@ func TestDiscoveryIsShared(t *testing.T) {
 			wait.Go(func() {
 				time.Sleep(after)
 				notBefore := time.Now()
-				answer, _, err := c.Read(t.Context(), notBefore)
+				answer, err := c.Read(t.Context(), notBefore)
 				if err != nil || answer.Sent.Before(notBefore) || !answer.Complete() {
 					t.Errorf("asked %v in: answer sent %v before, %v", after, notBefore.Sub(answer.Sent), err)
 				}
 			})
 		}
 		for range 50 {
-			read(0)                      // these are served by the first request,
-			read(500 * time.Millisecond) // these come while it runs and must not be
+			read(0)                      // these callers share the first request,
+			read(500 * time.Millisecond) // these callers come later and need another request
 		}
 		wait.Wait()
 		if client.asked != 2 {
@@ -108,7 +113,7 @@ func TestDiscoveryCutShortIsNotKept(t *testing.T) {
 	c := NewCatalogue(&slowDiscovery{}, clock.RealClock{}, deletable)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := c.Read(ctx, time.Time{}); !errors.Is(err, context.Canceled) {
+	if _, err := c.Read(ctx, time.Time{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	if !c.latest.Sent.IsZero() {
@@ -116,9 +121,8 @@ func TestDiscoveryCutShortIsNotKept(t *testing.T) {
 	}
 }
 
-// Whoever asks runs out of time. That is no failure of the discovery for those who wait for the answer: the
-// next one asks.
-func TestDiscoveryThatIsGivenUpIsAskedForAgain(t *testing.T) {
+// A caller that runs out of time does not fail the others.
+func TestCanceledDiscoveryIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &slowDiscovery{}
 		c := NewCatalogue(client, clock.RealClock{}, deletable)
@@ -126,14 +130,14 @@ func TestDiscoveryThatIsGivenUpIsAskedForAgain(t *testing.T) {
 		defer cancel()
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			if _, _, err := c.Read(hasty, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("whoever had no time: %v", err)
+			if _, err := c.Read(hasty, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("caller without time: %v", err)
 			}
 		})
 		synctest.Wait()
 		wait.Go(func() {
-			if answer, _, err := c.Read(t.Context(), time.Time{}); err != nil || !answer.Complete() {
-				t.Errorf("whoever waited: %+v, %v", answer.Err, err)
+			if answer, err := c.Read(t.Context(), time.Time{}); err != nil || !answer.Complete() {
+				t.Errorf("waiting caller: %+v, %v", answer.Err, err)
 			}
 		})
 		wait.Wait()
@@ -150,7 +154,7 @@ func TestDiscoveryBeforeReadinessIsIncomplete(t *testing.T) {
 		before int // status of /readyz before the discovery
 		after  int // and after it
 		broken error
-		want   string // the error; empty: the answer is complete
+		want   string // error text; empty if complete
 		checks int
 	}{
 		{"ready", 0, 0, nil, "", 1},
@@ -186,7 +190,7 @@ func TestReadAfterAClockStepSendsOneDiscovery(t *testing.T) {
 	defer cancel()
 	client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}}
 	c := NewCatalogue(client, testclock.NewFakeClock(epoch), deletable)
-	if _, _, err := c.Read(ctx, epoch.Add(time.Hour)); err != nil || client.asked != 1 {
+	if _, err := c.Read(ctx, epoch.Add(time.Hour)); err != nil || client.asked != 1 {
 		t.Errorf("%d discoveries, error %v, want one", client.asked, err)
 	}
 }
@@ -201,14 +205,14 @@ func (d panicky) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*me
 	return nil, []*metav1.APIResourceList{coreList()}, nil
 }
 
-// The loop contains panics. What one leaves behind must not keep the others from asking.
+// The loop recovers from panics. The next caller must not wait for the failed one.
 func TestDiscoveryThatPanicsIsRepeated(t *testing.T) {
 	c := NewCatalogue(panicky{&fakeDiscovery{}}, clock.RealClock{}, deletable)
 	func() {
 		defer func() { _ = recover() }()
-		_, _, _ = c.Read(t.Context(), time.Time{})
+		_, _ = c.Read(t.Context(), time.Time{})
 	}()
-	if answer, _, err := c.Read(t.Context(), time.Time{}); err != nil || !answer.Complete() {
+	if answer, err := c.Read(t.Context(), time.Time{}); err != nil || !answer.Complete() {
 		t.Errorf("answer %+v, error %v", answer, err)
 	}
 }
@@ -217,29 +221,13 @@ func TestBrokenDiscoveryBacksOff(t *testing.T) {
 	client := &fakeDiscovery{err: errors.New("down")}
 	now := testclock.NewFakeClock(epoch)
 	c := NewCatalogue(client, now, deletable)
-	var pauses []time.Duration
-	for range 7 {
-		_, pause, err := c.Read(t.Context(), epoch)
-		if err != nil {
-			t.Fatal(err)
+	for i, pause := range []time.Duration{1, 2, 4, 8, 8} {
+		for _, step := range []time.Duration{0, pause*time.Second - 1} {
+			now.Step(step)
+			if _, err := c.Read(t.Context(), epoch); err != nil || client.asked != i+1 {
+				t.Fatalf("%d discoveries, error %v, want %d", client.asked, err, i+1)
+			}
 		}
-		pauses = append(pauses, pause)
-		now.Step(pause)
-	}
-	want := []time.Duration{1, 2, 4, 8, 16, 30, 30}
-	for i, p := range pauses {
-		if p != want[i]*time.Second {
-			t.Fatalf("pauses %v, want %v seconds", pauses, want)
-		}
-	}
-	if client.asked != 7 {
-		t.Errorf("%d discoveries, want 7", client.asked)
-	}
-	c.Hurry()
-	for range 5 {
-		if _, pause, _ := c.Read(t.Context(), epoch); pause != time.Second {
-			t.Errorf("pause %v after an APIService changed, want 1s", pause)
-		}
-		now.Step(time.Second)
+		now.Step(1)
 	}
 }

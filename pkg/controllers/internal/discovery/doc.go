@@ -1,4 +1,4 @@
-// Package discovery finds the types that an API server serves. Controllers select types by a predicate, and
-// each type has one version. A result is complete or names the group versions that are missing: a type that
-// is missing from an incomplete result may still exist.
+// Package discovery reads which types an API server serves. Controllers for objects of all types select types
+// by a predicate, and each type has one version. An answer shows whether discovery was complete, and the
+// failing group versions: a type of a failing group version may still exist.
 package discovery

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Type is a selected type in its selected version.
+// Type is a selected type in its chosen version.
 type Type struct {
 	schema.GroupVersionResource
 	Kind                                  string
@@ -22,24 +22,24 @@ type Type struct {
 	List, Delete, DeleteCollection, Watch bool // supported verbs
 }
 
-// String returns the name of the type for errors, conditions and events.
+// String returns the name of the type for errors and conditions.
 func (t Type) String() string { return t.GroupResource().String() }
 
-// Pods is the type of pods, known before any discovery.
+// Pods is the type of pods, for use before discovery.
 var Pods = Type{corev1.SchemeGroupVersion.WithResource("pods"), "Pod", true, true, true, true, true}
 
-// sameObjects holds types whose objects are also served and stored as another type.
+// sameObjects maps types to the type under which their objects are stored.
 var sameObjects = map[schema.GroupResource]schema.GroupResource{
 	{Group: "events.k8s.io", Resource: "events"}: {Resource: "events"},
 }
 
-// Answer is what discovery told of the types that somebody wanted to know about.
+// Answer is the result of one discovery.
 type Answer struct {
-	Sent     time.Time // when the request was sent, by our clock; zero: none was
+	Sent     time.Time // by our clock; zero without a request
 	Types    []Type    // sorted by name
-	Err      error     // of the discovery, nil if every group version answered
-	Failing  []Failure // group versions that did not, sorted
-	ParseErr error     // group versions whose names make no sense
+	Err      error     // nil if no group version failed
+	Failing  []Failure // failed group versions, sorted
+	ParseErr error     // of names of group versions
 
 	versions map[schema.GroupResource][]string
 }
@@ -56,7 +56,7 @@ func (f Failure) Service() string { return ServiceOf(f.GroupVersion) }
 // ServiceOf returns the name of the APIService that serves a group version.
 func ServiceOf(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
 
-// Complete reports whether Types holds all types.
+// Complete reports whether Types has all types.
 func (a Answer) Complete() bool { return !a.Sent.IsZero() && a.Err == nil && a.ParseErr == nil }
 
 // Has reports whether the type was discovered in any version.
@@ -65,11 +65,11 @@ func (a Answer) Has(r schema.GroupResource) bool {
 	return ok
 }
 
-// Versions returns the wanted and served versions of a type, the selected one first.
+// Versions returns the versions in which a type is wanted and served, the chosen version first.
 func (a Answer) Versions(r schema.GroupResource) []string { return a.versions[r] }
 
-// Select picks from what a discovery client returned every type that is wanted, each once: in the version the
-// server prefers, or in the first other one in which it is wanted. Subresources are no types.
+// Select returns every wanted type once, from the result of a discovery client: in the preferred version of the
+// server, or else in the first wanted version. Subresources are left out.
 func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error, sent time.Time, wanted func(metav1.APIResource) bool) Answer {
 	failing := failingVersions(err)
 	if !showsNamespaces(lists) {
@@ -110,12 +110,11 @@ func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err erro
 	return a
 }
 
-// errNoNamespaces: the client takes an answer of 404 for an API without core types, and a document may have
-// lost them. A server that has namespaces, as ours does, shows them.
+// errNoNamespaces means that the core API is missing. The client takes a 404 for an API without core types, and an
+// aggregated document may lack them.
 var errNoNamespaces = errors.New("discovery shows no namespaces: the core API is missing from it")
 
-// withoutCore adds to what has failed that the core API is missing. An answer in which nothing else failed
-// may lack anything.
+// withoutCore adds the missing core API to the failures. If err names no group version, any type may be missing.
 func withoutCore(err error, failing []Failure) ([]Failure, error) {
 	core := func(f Failure) bool { return f.GroupVersion == corev1.SchemeGroupVersion }
 	switch {
@@ -142,8 +141,8 @@ func typeOf(gv schema.GroupVersion, api metav1.APIResource) Type {
 	}
 }
 
-// ranks holds the order of the versions of a group: 0 is preferred, others follow in the order of the
-// server.
+// ranks orders the versions of a group. The preferred version has rank 0, and further versions keep the order
+// of the server.
 type ranks map[schema.GroupVersion]int
 
 func versionRanks(groups []*metav1.APIGroup) ranks {

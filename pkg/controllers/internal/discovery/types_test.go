@@ -16,7 +16,7 @@ var epoch = time.Unix(1e9, 0)
 
 func at(d time.Duration) time.Time { return epoch.Add(d) }
 
-// deletable is what somebody may want who empties namespaces.
+// deletable selects the types of the namespace controller.
 func deletable(api metav1.APIResource) bool {
 	return api.Namespaced && slices.Contains(api.Verbs, "delete")
 }
@@ -39,7 +39,7 @@ func typ(name string, verbs ...string) metav1.APIResource {
 	return metav1.APIResource{Name: name, Namespaced: true, Verbs: verbs}
 }
 
-// coreList is what no complete answer lacks, with further types.
+// coreList returns the core types of every complete discovery, with further types.
 func coreList(types ...metav1.APIResource) *metav1.APIResourceList {
 	return served("v1", append(types, metav1.APIResource{Name: "namespaces", Verbs: []string{"delete", "list"}})...)
 }
@@ -123,7 +123,7 @@ func TestIncompleteAnswersNameAPIServices(t *testing.T) {
 	}
 }
 
-// The client takes an answer of 404 for an API without core types.
+// The client takes a 404 for an API without core types.
 func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 	broken := errors.New("broken")
 	failed := func(versions ...schema.GroupVersion) error {

@@ -10,20 +10,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditionTexts are the reason and message of a condition while nothing is wrong, and the reason while something is.
+// conditionTexts holds the texts of a condition for both states.
 type conditionTexts struct {
 	condition        corev1.NamespaceConditionType
 	okReason, okText string
-	badReason        string // empty: it depends on what blocks
+	badReason        string // empty: see blockedReason
 	badTextOrEmpty   func(report) string
 }
 
-// deletionBlocked is the one condition that is ours. The other five give types, counts and finalizers; this one names objects
-// and says what to do, to those who see conditions only: kubectl describe namespace shows no Events.
+// deletionBlocked is a condition in addition to upstream's five, which show types, counts and finalizers.
+// deletionBlocked names objects and remedies.
 const deletionBlocked corev1.NamespaceConditionType = "NamespaceDeletionBlocked"
 
-// conditionTable has the conditions in the order in which they are added: kube-controller-manager's five, whose texts tools compare,
-// then ours.
+// conditionTable has kube-controller-manager's five conditions, whose texts tools compare, and then ours, in
+// the order in which they are added.
 var conditionTable = []conditionTexts{
 	{
 		corev1.NamespaceDeletionDiscoveryFailure, "ResourcesDiscovered", "All resources successfully discovered",
@@ -51,8 +51,8 @@ var conditionTable = []conditionTexts{
 	},
 }
 
-// withConditions returns the conditions with those of the table brought up to date, and whether any of them changed. Foreign ones stay
-// as and where they are. A condition's status True means a problem; its transition time moves with the status only.
+// withConditions returns the updated conditions and whether any condition changed. Conditions of others stay in
+// place. Status True means a problem, and only a new status changes the transition time.
 func withConditions(old []corev1.NamespaceCondition, r report, now metav1.Time) ([]corev1.NamespaceCondition, bool) {
 	conditions, changed := slices.Clone(old), false
 	for _, texts := range conditionTable {
@@ -104,23 +104,23 @@ func failureText(r report) string {
 	}
 	texts := make([]string, len(errs))
 	for i, err := range errs {
-		texts[i] = forUsers(err)
+		texts[i] = conditionText(err)
 	}
 	return fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(errs), strings.Join(texts, ", "))
 }
 
 func remainingText(r report) string {
 	var parts []string
-	for _, o := range r.held() {
+	for _, o := range r.withObjects() {
 		// The dot after a core type's name is upstream's.
 		parts = append(parts, fmt.Sprintf("%s.%s has %d resource instances", o.resource.Resource, o.resource.Group, o.remaining))
 	}
-	return listed("Some resources are remaining: ", parts)
+	return joinParts("Some resources are remaining: ", parts)
 }
 
 func finalizersText(r report) string {
 	sums := map[string]int{}
-	for _, o := range r.outcomes {
+	for _, o := range r.results {
 		for f, n := range o.finalizers {
 			sums[f] += n
 		}
@@ -129,10 +129,10 @@ func finalizersText(r report) string {
 	for f, n := range sums {
 		parts = append(parts, fmt.Sprintf("%s in %d resource instances", f, n))
 	}
-	return listed("Some content in the namespace has finalizers remaining: ", parts)
+	return joinParts("Some content in the namespace has finalizers remaining: ", parts)
 }
 
-func listed(prefix string, parts []string) string {
+func joinParts(prefix string, parts []string) string {
 	if len(parts) == 0 {
 		return ""
 	}
@@ -140,9 +140,9 @@ func listed(prefix string, parts []string) string {
 	return prefix + strings.Join(parts, ", ")
 }
 
-// remedies are, by cause, the reason of our condition and what can be done. The first one that is to blame gives the reason.
+// remedies holds the reason and advice of our condition by cause. The first present cause gives the reason.
 var remedies = []struct{ cause, reason, advice string }{
-	{causeError, "RequestsFail", ""}, // the error says
+	{causeError, "RequestsFail", ""},
 	{causeDiscovery, "DiscoveryIncomplete", "repair the server of the APIService, or delete the APIService if it is not wanted any more"},
 	{causePods, "PodsRemain", "see whether the pods' nodes are there, and who should remove the pods' finalizers if they have any"},
 	{causeFinalizers, "FinalizersRemain", "start the controller that is to remove the finalizer, or remove it by hand"},
@@ -160,7 +160,7 @@ func blockedReason(r report) string {
 	return ""
 }
 
-// adviceText is what blocks and what to do about it.
+// adviceText returns the blocker with its remedies.
 func adviceText(r report) string {
 	b := blockerOf(r)
 	var advice []string
