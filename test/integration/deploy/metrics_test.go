@@ -191,7 +191,7 @@ func checkNames(t *testing.T, scraper endpoint) {
 		}
 	}
 	allowed := map[string]bool{
-		"namespace_deletion_blocked namespace": true,
+		"namespace_deletion_blocked namespace":               true,
 		"pod_gc_collector_force_delete_pods_total namespace": true, "pod_gc_collector_force_delete_pod_errors_total namespace": true,
 	}
 	if !named["namespace_deletion_blocked namespace"] {
