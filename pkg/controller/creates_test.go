@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestCreatesUseUpNamesBeforeTheyDrawNewOnes: an attempt that was not answered is repeated under its name.
+// TestCreatesUseUpNamesBeforeTheyDrawNewOnes: a create with unknown outcome is repeated under its name.
 func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 	drawn := 0
 	draw := func() string { drawn++; return fmt.Sprint("web-", (drawn+1)/2) } // each twice
@@ -30,8 +30,8 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 	}
 	lost := Create{Name: "web-4", Unknown: true, Until: now.Add(time.Minute)}
 	c.Done("web-1")                // made
-	c.Retry(lost)                  // not answered
-	c.Retry(Create{Name: "web-3"}) // refused
+	c.Retry(lost)                  // unknown outcome
+	c.Retry(Create{Name: "web-3"}) // rejected
 	if got := c.Unanswered(); len(got) != 1 || !got[0].Equal(lost.Until) {
 		t.Errorf("unanswered until %v, want one until %v", got, lost.Until)
 	}

@@ -28,7 +28,7 @@ func TestTheEarliestDeadlineIsServedFirst(t *testing.T) {
 			l.Add(key)
 		}
 		time.Sleep(500 * time.Millisecond)
-		due["late"] = start // asked once only
+		due["late"] = start // called once only
 		time.Sleep(time.Minute)
 		end()
 		if want := []string{"busy", "none", "early", "early, too", "late"}; !slices.Equal(order, want) {
@@ -56,7 +56,7 @@ func TestWhenNothingWaitsLittleIsKept(t *testing.T) {
 	}
 }
 
-// A key that waits for long may be woken again for a better reason.
+// A waiting key can move forward.
 func TestAKeyThatIsAddedAgainMovesForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// calls records which keys were reconciled, and when.
+// calls records the reconciled keys with their times.
 type calls struct {
 	lock  sync.Mutex
 	start time.Time
@@ -170,7 +170,7 @@ func TestEndOfTermLetsRunningSyncsFinishWithinTheDrainTime(t *testing.T) {
 		name        string
 		sync, drain time.Duration
 		wantErr     error
-		wantEnd     time.Duration // after the end of the term was asked for
+		wantEnd     time.Duration // after the context of the term was cancelled
 	}{
 		{"shorter than the drain time", 3 * time.Second, 5 * time.Second, nil, 2500 * time.Millisecond},
 		{"longer than the drain time", 30 * time.Second, 5 * time.Second, context.Canceled, 5 * time.Second},

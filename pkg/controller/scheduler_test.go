@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/workqueue" // gives queues their metrics
+	_ "k8s.io/component-base/metrics/prometheus/workqueue" // registers queue metrics
 	"k8s.io/utils/clock"
 )
 
@@ -25,7 +25,7 @@ func TestWhichSyncsMayRun(t *testing.T) {
 		at    time.Duration
 		begin string // "group/key", or empty
 		end   string // likewise
-		want  string // of begin: "runs" or "aside"; of end: the keys that need not stand aside any longer
+		want  string // of begin: "runs" or "aside"; of end: keys no longer held aside
 	}
 	// Two workers, so at most 32 slow syncs: a group alone has 16.
 	many := func(group string, from, to int, at time.Duration, want string) (steps []step) {
@@ -37,8 +37,8 @@ func TestWhichSyncsMayRun(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		steps []step
-		free  bool          // then
-		again time.Duration // and when to ask again
+		free  bool
+		again time.Duration // time until the next vacancy
 	}{
 		{name: "nobody runs", free: true},
 		{name: "a worker is free", steps: many("a", 0, 1, 0, "runs"), free: true},
