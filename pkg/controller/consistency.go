@@ -29,6 +29,43 @@ const (
 	ReadOverdue    = "overdue"     // the caches do not show the writes of this process
 )
 
+// Cache is the cache of one type, such as a caches.Store.
+type Cache interface {
+	Resource() schema.GroupResource
+	// Version returns the resourceVersion that the cache has reached; it is empty before the first list.
+	Version() string
+	// Expect announces a version that the cache has to reach.
+	Expect(version string)
+}
+
+// Version is a resourceVersion of a type.
+type Version struct {
+	Resource schema.GroupResource
+	Version  string
+}
+
+// Versions holds at most one version of each type.
+type Versions []Version
+
+// VersionsOf returns the versions that caches have reached. Objects that are read from the caches later are at least as new.
+func VersionsOf(caches ...Cache) Versions {
+	versions := make(Versions, len(caches))
+	for i, c := range caches {
+		versions[i] = Version{c.Resource(), c.Version()}
+	}
+	return versions
+}
+
+// Of returns the version of a type, or an empty string.
+func (v Versions) Of(resource schema.GroupResource) string {
+	for _, version := range v {
+		if version.Resource == resource {
+			return version.Version
+		}
+	}
+	return ""
+}
+
 // NotReadyError is the error of a sync that has to wait for the caches. The key is requeued after ConsistencyRecheck.
 type NotReadyError struct {
 	Missing []schema.GroupResource // types whose caches lack writes of this process

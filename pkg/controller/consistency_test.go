@@ -13,6 +13,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+var (
+	now  = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	pods = &fakeCache{resource: schema.GroupResource{Resource: "pods"}}
+	sets = &fakeCache{resource: schema.GroupResource{Group: "apps", Resource: "replicasets"}}
+)
+
+type fakeCache struct {
+	resource schema.GroupResource
+	version  string
+	expected []string
+}
+
+func (c *fakeCache) Resource() schema.GroupResource { return c.resource }
+func (c *fakeCache) Version() string                { return c.version }
+func (c *fakeCache) Expect(version string)          { c.expected = append(c.expected, version) }
+
+func at(podVersion, setVersion string) Versions {
+	return Versions{{pods.resource, podVersion}, {sets.resource, setVersion}}
+}
+
 func object(uid, version string) *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}
 }
