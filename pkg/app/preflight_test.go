@@ -377,7 +377,7 @@ func TestRequired(t *testing.T) {
 		"update replicasets.apps/finalizers", "update replicasets.apps/status"}
 	nodes := []string{"get " + leases + " in kube-node-lease", "get nodes", "list " + leases + " in kube-node-lease", "list nodes",
 		"patch nodes", "patch pods/status", "update nodes/status"}
-	evictions := []string{"delete pods", "get " + leases + " in kube-node-lease", "get nodes", "get pods", "patch pods/status"}
+	evictions := []string{"delete pods", "get nodes", "get pods", "patch pods/status"}
 	podGC := []string{"delete pods", "get nodes", "list pods", "patch pods/status"}
 	namespaces := []string{"delete *.*", "deletecollection *.*", "get /api", "get /apis", "get /readyz", "get namespaces", "list *.*",
 		"update namespaces/finalize", "update namespaces/status"}
