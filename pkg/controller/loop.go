@@ -65,8 +65,7 @@ type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
 type Loop[K comparable] struct {
 	cfg       LoopConfig
 	reconcile Reconcile[K]
-	due       func(K) time.Time // optional; see NewLoopByDeadline
-	group     func(K) string    // optional; see GroupBy
+	group     func(K) string // optional; see GroupBy
 	metrics   *metrics
 	scheduler *scheduler[K]
 	failures  failureLog
@@ -91,15 +90,6 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 	return &Loop[K]{
 		cfg: cfg, reconcile: reconcile, metrics: metrics, scheduler: newScheduler[K](cfg.Workers, cfg.Patience),
 	}
-}
-
-// NewLoopByDeadline is like NewLoop for a loop that serves the key with the earliest deadline first. The
-// zero time comes first, and equal deadlines are served in the order of arrival. due is called for each
-// added key during a term, and must not call the loop.
-func NewLoopByDeadline[K comparable](cfg LoopConfig, reg prometheus.Registerer, due func(K) time.Time, reconcile Reconcile[K]) *Loop[K] {
-	l := NewLoop(cfg, reg, reconcile)
-	l.due, l.scheduler.due = due, due
-	return l
 }
 
 // GroupBy makes the keys of a group share the slow syncs, as a rule the keys of a namespace: slow syncs of
@@ -233,26 +223,18 @@ func (l *Loop[K]) awaitVacancy(term context.Context) bool {
 }
 
 func (l *Loop[K]) newQueue() *termQueue[K] {
-	order := workqueue.DefaultQueue[K]()
-	if l.due != nil {
-		order = &byDeadline[K]{due: l.due}
-	}
-	newestFirst := func() workqueue.TypedInterface[K] { // an outage of many keys does not delay a key that fails once
-		newest := time.Time{}
-		return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &byDeadline[K]{due: func(K) time.Time {
-			newest = newest.Add(-1)
-			return newest
-		}}})
+	newest := func() workqueue.TypedInterface[K] { // an outage of many keys does not delay a key that fails once
+		return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &newestFirst[K]{}})
 	}
 	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[K]
 	return &termQueue[K]{
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
 				workqueue.TypedDelayingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: workqueue.NewTypedWithConfig(
-					workqueue.TypedQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: order})})}),
+					workqueue.TypedQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock})})}),
 		cut:       backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
-		untried:   newestFirst(),
-		first:     newestFirst(),
+		untried:   newest(),
+		first:     newest(),
 		later:     workqueue.NewTyped[K](),
 		recovered: make(chan struct{}, l.cfg.Workers),
 		passed:    make(chan struct{}, l.cfg.Workers),

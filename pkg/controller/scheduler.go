@@ -29,8 +29,7 @@ type scheduler[K comparable] struct {
 	workers  int
 	slowMost int
 	patience time.Duration
-	due      func(K) time.Time // order of the keys held aside; see NewLoopByDeadline
-	changed  chan struct{}     // receives when a sync has ended
+	changed  chan struct{} // receives when a sync has ended
 
 	lock    sync.Mutex
 	running map[*run]struct{}
@@ -43,7 +42,7 @@ type scheduler[K comparable] struct {
 type group[K comparable] struct {
 	slow  int // slow syncs
 	old   int // slow syncs that have run for Patience
-	aside byDeadline[K]
+	aside heldAside[K]
 }
 
 // run is a running sync.
@@ -62,7 +61,6 @@ func (r *run) recordProgress(now time.Time) { r.signed.Store(&now) }
 
 func newScheduler[K comparable](workers int, patience time.Duration) *scheduler[K] {
 	c := &scheduler[K]{workers: workers, slowMost: slowPerWorker * workers, patience: patience, changed: make(chan struct{}, 1)}
-	c.due = func(K) time.Time { return time.Time{} }
 	c.reset()
 	return c
 }
@@ -115,7 +113,7 @@ func (c *scheduler[K]) countSlow(r *run) {
 func (c *scheduler[K]) groupOf(name string) *group[K] {
 	g := c.groups[name]
 	if g == nil {
-		g = &group[K]{aside: byDeadline[K]{due: c.due}}
+		g = &group[K]{}
 		c.groups[name] = g
 	}
 	return g
@@ -178,10 +176,10 @@ func (c *scheduler[K]) endSync(r *run, now time.Time) []K {
 		if name != r.group && r.group != "" || !c.hasShare(g) {
 			continue
 		}
-		for n := 0; n < 2 && g.aside.Len() > 0; n++ {
-			keys = append(keys, g.aside.Pop())
+		for n := 0; n < 2 && len(g.aside.keys) > 0; n++ {
+			keys = append(keys, g.aside.pop())
 		}
-		if g.slow == 0 && g.aside.Len() == 0 {
+		if g.slow == 0 && len(g.aside.keys) == 0 {
 			delete(c.groups, name)
 		}
 	}

@@ -98,32 +98,6 @@ func TestWhichSyncsMayRun(t *testing.T) {
 	}
 }
 
-// Keys held aside start in the order of their deadlines.
-func TestKeysThatStandAsideKeepTheirOrder(t *testing.T) {
-	epoch := time.Unix(1e9, 0)
-	c := newScheduler[string](1, time.Second)
-	c.due = func(key string) time.Time {
-		d, _ := time.ParseDuration(key)
-		return epoch.Add(d)
-	}
-	var runs []*run
-	for range 8 {
-		runs = append(runs, c.startSync("1h", "a", epoch))
-	}
-	for _, key := range []string{"3m", "1m", "3m", "2m", "4m"} {
-		if c.startSync(key, "a", epoch.Add(time.Second)) != nil {
-			t.Fatalf("%s runs", key)
-		}
-	}
-	var got []string
-	for _, r := range runs {
-		got = append(got, c.endSync(r, epoch.Add(time.Second))...)
-	}
-	if want := []string{"1m", "2m", "3m", "4m"}; !slices.Equal(got, want) {
-		t.Errorf("called back are %q, want %q", got, want)
-	}
-}
-
 func TestSlowSyncsDoNotHoldUpOtherKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &calls{start: time.Now()}
