@@ -148,6 +148,9 @@ func (o *Options) Validate() []error {
 	if unknown := unknownItems(o.Known, o.Items); len(unknown) > 0 {
 		p.Addf("controllers", "%s; known are %s", strings.Join(unknown, ", "), namesWithAliases(o.Known))
 	}
+	if o.Election.Enabled && o.Election.ResourceLock == "" { // as a flag, it must not be empty
+		p.Addf("leader-elect-resource-lock", "must be %q", leadership.ResourceLock)
+	}
 	p.NotNegative("min-resync-period", o.MinResync)
 	p.NotNegative("controller-start-interval", o.StartInterval)
 	switch qps := float64(o.QPS); {

@@ -113,7 +113,7 @@ func (k *typeMonitor) check(ctx context.Context) error {
 	k.enter(ctx, next, now)
 	if next == stale && act != noAction {
 		k.setStale(ctx, k.target, k.reason())
-		if act == declare || now.Sub(k.reopenedAt) >= relistLimit {
+		if act == declare || now.Sub(k.reopenedAt) >= cmp.Or(k.Impatience, relistLimit) {
 			k.reopen(ctx, now.Add(time.Hour), now) // On another connection: this one may lead to an API server that has nothing for this type.
 		}
 	}
@@ -151,6 +151,7 @@ func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 	if k.listed = err == nil; err != nil {
 		klog.FromContext(ctx).V(2).Info("List failed, cannot check cache freshness", "watch", k.target.String(), "err", err)
 		if k.state != stale {
+			k.missing = ""
 			k.enter(ctx, current, now)
 		}
 		return nil
@@ -190,6 +191,7 @@ func (k *typeMonitor) updateMissing(now time.Time) {
 	version := k.Version()
 	if k.missing != "" && rv.AtLeast(version, k.missing) {
 		k.missing = ""
+		return // The next version gets the full time.
 	}
 	if k.missing != "" || k.Expected == nil {
 		return

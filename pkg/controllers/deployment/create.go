@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
@@ -48,6 +49,10 @@ func (w *writer) createNew(ctx context.Context, t syncState, want *appsv1.Replic
 	}
 	if _, there := w.sets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
 		return w.findByName(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
+	}
+	if t.backoffs.modifiedBackoff(want.Name).tries > 0 { // no pods before it comes back unmodified; the next sync raises it
+		want = want.DeepCopy()
+		want.Spec.Replicas = ptr.To[int32](0)
 	}
 	attempt := t.expectations.startCreate(want.Name, replicasOrOne(want.Spec.Replicas), w.clock.Now())
 	var got *appsv1.ReplicaSet

@@ -37,6 +37,9 @@ func newModifying(t *testing.T, d *appsv1.Deployment, modify func(*appsv1.Replic
 		if !s.off {
 			s.modify(rs)
 		}
+		if size := *rs.Spec.Replicas; s.created > 0 && !s.off && size != 0 {
+			t.Errorf("ReplicaSet %d is created with %d pods while the webhook modifies ReplicaSets, want 0", s.created, size)
+		}
 		s.created++
 		return nil, nil // the tracker stores it
 	})

@@ -96,8 +96,9 @@ func (r *reader) observe(t syncState, owned []*appsv1.ReplicaSet) []replicaSet {
 	for i, rs := range owned {
 		current := t.expectations.templates.isCurrent(t.d, rs)
 		t.expectations.recordStatus(rs)
+		rejected := t.backoffs.rejectedResize(t.d, rs)
 		sets[i] = replicaSet{
-			rs: rs, current: current, resizedAt: t.expectations.resizedAt[rs.UID], backoff: t.backoffs.rejectedResize(t.d, rs).remaining(t.now),
+			rs: rs, current: current, resizedAt: t.expectations.resizedAt[rs.UID], backoff: rejected.remaining(t.now), rejections: rejected.tries,
 			statusUnreliable: t.expectations.statusUnreliable(rs), pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}

@@ -102,12 +102,15 @@ func (p pass) makePlan() plan {
 	return out
 }
 
+// manyRejections in a row, over about three seconds, show a lasting policy.
+const manyRejections = 6
+
 // scalingEvent reports whether the Deployment was scaled after an active ReplicaSet got its size. A ReplicaSet
-// whose changes back off does not count, or a policy could block the rollout. With the strategy Recreate the
+// that rejects its changes repeatedly does not count, or a policy could block the rollout. With the strategy Recreate the
 // rollout sets all sizes anyway.
 func (p pass) scalingEvent() bool {
 	return p.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
-		slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.isActive() && s.backoff == 0 && p.sizedForOther(s) })
+		slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.isActive() && s.rejections < manyRejections && p.sizedForOther(s) })
 }
 
 func (p pass) sizedForThis(s replicaSet) bool {

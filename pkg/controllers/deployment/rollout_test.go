@@ -44,7 +44,7 @@ func TestRollout(t *testing.T) {
 		{"scaled: at once, also if the last reduction was not seen", newDeployment(12), facts{},
 			[]replicaSet{newNext("new", 5, sizedFor(10, 10), unseen), newOld("old", 5, 1, sizedFor(10, 10))}, false, []string{"new 5→6", "old 5→6"}, nil},
 		{"scaled: the rollout goes on without one that rejects that", newDeployment(20), facts{}, []replicaSet{newNext("new", 5, sizedFor(20, 20)),
-			newOld("old", 5, 1, sizedFor(10, 10), func(s *replicaSet) { s.backoff = 3 * time.Second })}, false, []string{"new 5→15"}, []deferral{deferResizeBackoff}},
+			newOld("old", 5, 1, sizedFor(10, 10), func(s *replicaSet) { s.backoff, s.rejections = 3*time.Second, manyRejections })}, false, []string{"new 5→15"}, []deferral{deferResizeBackoff}},
 
 		{"nothing is given up for one that cannot be created", newDeployment(10, within(0, 2)), facts{createDeferred: deferCreateBackoff}, []replicaSet{newOld("old", 10, 1)}, false, nil, []deferral{deferCreateBackoff}},
 		{"nor in a namespace that is terminating", newDeployment(10, within(0, 2)), facts{createDeferred: deferTerminating}, []replicaSet{newOld("old", 10, 1)}, false, nil, []deferral{deferTerminating}},

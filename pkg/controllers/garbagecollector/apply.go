@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// How many writes are in flight at most, over all objects; see package slots. A namespace alone has half of the quick ones, and an owner whose dependents
+	// How many writes are in flight at most, over all objects; see package writelimit. A namespace alone has half of the quick ones, and an owner whose dependents
 	// are patched a third: more does not make a small API server faster.
 	quickWrites = 64
 	allWrites   = 300
@@ -107,6 +107,9 @@ func (w *writer) send(ctx context.Context, at apiType, o object, account types.U
 	defer cancel()
 	err := write(ctx)
 	got := outcomeOf(err, o.name)
+	if what == requestDelete && got == invalid { // a DELETE has no tests that could fail: a policy denies it
+		got = rejected
+	}
 	w.metrics.requests.WithLabelValues(what, string(got)).Inc()
 	switch got {
 	case failed:

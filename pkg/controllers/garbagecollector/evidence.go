@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// liveFor is how long a live read of an owner is valid for decisions, or of an object whose API may ignore preconditions.
+	// liveFor is the time for which a live read of an owner is valid for decisions.
 	liveFor = 10 * time.Second
+	// objectFor is the time for which a live read of an object is valid if its API may ignore preconditions.
+	objectFor = time.Second
 	// waitingFor is how long the response is valid that an owner waits for its dependents: the deletion may be changed to orphan them.
 	waitingFor = time.Second
 	// settled is for how long a feed must have been heard from, and a reference seen, before what the feed lacks says something, and how far apart two

@@ -125,7 +125,7 @@ func (c *Controller) wantsLive(at apiType, o object, a action) bool {
 
 // outdated reports whether the live read of an object is too old, if the API of the object may ignore preconditions.
 func (c *Controller) outdated(at apiType, o object) bool {
-	return !at.local && c.deps.Clock.Since(o.read) > liveFor
+	return !at.local && c.deps.Clock.Since(o.read) > objectFor
 }
 
 // reread returns an object as it is now. It returns nil if no object has this UID any more, and removes it from the graph then.

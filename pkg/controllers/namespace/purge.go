@@ -115,7 +115,7 @@ type purger struct {
 	client       metadata.Interface
 	slots        *semaphore.Weighted // of all namespaces
 	unresponsive *unresponsive
-	timeouts     map[discovery.Type]int
+	timeouts     map[schema.GroupResource]int
 	clock        clock.PassiveClock
 	namespace    string
 	deleted      time.Time        // deletionTimestamp of the namespace
@@ -299,12 +299,14 @@ func (o *typeResult) addExample(finalizer, name string) {
 }
 
 // pageSize returns the number of objects per request: an eighth after each pass that timed out.
-func (p *purger) pageSize(r discovery.Type) int64 { return max(pageSize>>(3*p.timeouts[r]), 1) }
+func (p *purger) pageSize(r discovery.Type) int64 {
+	return max(pageSize>>(3*p.timeouts[r.GroupResource()]), 1)
+}
 
 // list reads one page, in the latest version if the options have none.
 func (p *purger) list(ctx context.Context, r discovery.Type, options metav1.ListOptions) (page *metav1.PartialObjectMetadataList, err error) {
 	options.Limit = p.pageSize(r)
-	err = p.send(ctx, min(minTimeout<<p.timeouts[r], maxTimeout), func(ctx context.Context) error {
+	err = p.send(ctx, min(minTimeout<<p.timeouts[r.GroupResource()], maxTimeout), func(ctx context.Context) error {
 		page, err = p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).List(ctx, options)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
@@ -18,10 +19,10 @@ import (
 
 // state is the progress of one terminating namespace. Losing the state costs requests only.
 type state struct {
-	uid        types.UID
-	unfinished sets.Set[discovery.Type] // nil: the next pass lists all types
-	timeouts   map[discovery.Type]int   // passes with timeouts since the type was last empty, at most maxTimeouts
-	hiddenAt   time.Time                // of the latest 404 for a discovered type
+	uid      types.UID
+	empty    sets.Set[discovery.Type]     // types that were empty in this round of passes; nil: the next pass lists all types
+	timeouts map[schema.GroupResource]int // passes with timeouts since the type was last empty, at most maxTimeouts
+	hiddenAt time.Time                    // of the latest 404 for a discovered type
 }
 
 // reconcile returns an error if requests failed. Remaining objects are not an error.
@@ -84,7 +85,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 		return controller.Result{}, nil
 	}
 	p.known = known
-	whole := s.unfinished == nil
+	whole := s.empty == nil
 	r.results = append(r.results, p.purgeAll(ctx, s.typesOfPass(known))...)
 	s.record(r.results[1:], c.deps.Clock.Now())
 
@@ -93,7 +94,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	case finalizable:
 		return c.finish(ctx, ns, r)
 	case unverified:
-		s.unfinished = nil
+		s.empty = nil
 		return controller.Result{RequeueAfter: controller.Immediately}, nil
 	default:
 		return c.hold(ctx, ns, r, now.Sub(seen))
@@ -146,7 +147,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 func (s *state) typesOfPass(known discovery.Answer) []discovery.Type {
 	var types []discovery.Type
 	for _, t := range known.Types {
-		if t.GroupResource() != discovery.Pods.GroupResource() && (s.unfinished == nil || s.unfinished.Has(t)) {
+		if t.GroupResource() != discovery.Pods.GroupResource() && !s.empty.Has(t) {
 			types = append(types, t)
 		}
 	}
@@ -154,11 +155,13 @@ func (s *state) typesOfPass(known discovery.Answer) []discovery.Type {
 }
 
 func (s *state) record(results []typeResult, now time.Time) {
-	s.unfinished = sets.New[discovery.Type]()
+	if s.empty == nil {
+		s.empty = sets.New[discovery.Type]()
+	}
 	for _, result := range results {
 		s.recordTimeouts(result)
-		if result.err != nil || result.remaining > 0 {
-			s.unfinished.Insert(result.resource)
+		if result.err == nil && result.remaining == 0 {
+			s.empty.Insert(result.resource)
 		}
 		if errors.Is(result.err, errHidden) {
 			s.hiddenAt = now
@@ -167,11 +170,15 @@ func (s *state) record(results []typeResult, now time.Time) {
 }
 
 func (s *state) recordTimeouts(result typeResult) {
+	resource := result.resource.GroupResource()
 	switch {
 	case result.timedOut:
-		s.timeouts[result.resource] = min(s.timeouts[result.resource]+1, maxTimeouts)
-	case result.err == nil && result.remaining == 0:
-		delete(s.timeouts, result.resource)
+		s.timeouts[resource] = min(s.timeouts[resource]+1, maxTimeouts)
+	case result.err != nil:
+	case result.remaining == 0 || s.timeouts[resource] <= 1:
+		delete(s.timeouts, resource)
+	default:
+		s.timeouts[resource]--
 	}
 }
 
@@ -182,7 +189,7 @@ func (c *Controller) stateOf(ns *corev1.Namespace) *state {
 	if s, ok := c.states[ns.Name]; ok && s.uid == ns.UID {
 		return s
 	}
-	s := &state{uid: ns.UID, timeouts: map[discovery.Type]int{}}
+	s := &state{uid: ns.UID, timeouts: map[schema.GroupResource]int{}}
 	c.states[ns.Name] = s
 	return s
 }

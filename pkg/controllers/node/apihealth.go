@@ -185,7 +185,7 @@ func (a *apiHealth) watch(ctx context.Context, freeze func(frozen bool, now time
 func (a *apiHealth) tick(now time.Time) (wantsProbe, unreachable bool) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if a.isStalled(now) {
+	if a.isStalled(now) && !a.unreachable { // the end of an outage restarts the nodes
 		a.restartNodes(a.ticked, now)
 	}
 	a.ticked = now

@@ -90,6 +90,9 @@ func (z *zones) setNode(name, key string, m member, now time.Time) {
 	}
 	z.updateStates(now)
 	z.setGauges(key)
+	if known && old.zone != key {
+		z.setGauges(old.zone)
+	}
 }
 
 // removeNode removes a node.
@@ -100,6 +103,7 @@ func (z *zones) removeNode(name string, now time.Time) {
 		delete(z.nodes, name)
 		z.uncount(name, old, true, now)
 		z.updateStates(now)
+		z.setGauges(old.zone)
 	}
 }
 
@@ -114,7 +118,6 @@ func (z *zones) uncount(name string, from place, leaves bool, now time.Time) {
 	if in.nodes == 0 {
 		delete(z.zones, from.zone)
 	}
-	z.setGauges(from.zone)
 }
 
 func (in *zone) addToTally(m member, by int) {

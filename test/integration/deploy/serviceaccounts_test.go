@@ -130,7 +130,7 @@ func TestNoControllersRoleStaysWithTheManager(t *testing.T) {
 			t.Errorf("%s is given to %v, want %s", identify(o), subjects, want)
 		}
 	}
-	if moved != len(accounts)+1 { // taint eviction has a role in kube-node-lease besides
+	if moved != len(accounts) {
 		t.Errorf("%d bindings of controllers' roles found", moved)
 	}
 }

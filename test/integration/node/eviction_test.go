@@ -57,7 +57,7 @@ func TestRejectedEviction(t *testing.T) {
 	w.pod("q", name)
 	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"DELETE"}, Resource: "pods", Namespace: w.ns})
 	hook.Deny("protected")
-	w.start(defaults(), tainteviction.Name)
+	running := w.start(defaults(), tainteviction.Name)
 	w.setTaints(name, evictTaint)
 	marked := func(name string, want corev1.ConditionStatus) {
 		t.Helper()
@@ -79,6 +79,12 @@ func TestRejectedEviction(t *testing.T) {
 	pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: evictTaint.Key, Operator: corev1.TolerationOpExists})
 	_, err = w.client.CoreV1().Pods(w.ns).Update(t.Context(), pod, metav1.UpdateOptions{})
 	must(t, err)
+	controlplane.Eventually(t, patience, func(context.Context) error { // the controller has seen the toleration
+		if pending := running.Metric(t, "taint_eviction_controller_evictions_pending"); pending != 1 {
+			return fmt.Errorf("%v evictions are pending, want that of p", pending)
+		}
+		return nil
+	})
 	hook.Heal()
 	w.terminating(w.ns, "p", corev1.PodPending)
 	marked("q", corev1.ConditionTrue)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -133,8 +134,9 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 		}
 	}
 	if len(changes) > 0 && changes[0].adopt {
-		if err := c.verify(ctx, owner); err != nil {
-			return nil, err
+		if err := c.verify(ctx, owner); err != nil { // releases need no such owner
+			failures = append(failures, err)
+			changes = slices.DeleteFunc(changes, func(ch change[T]) bool { return ch.adopt })
 		}
 	}
 	begun, cut := each(len(changes), func(i int) { changes[i].patched, changes[i].err = c.patch(ctx, owner, changes[i]) })
