@@ -20,8 +20,8 @@ type state struct {
 	backoffs     backoffs
 
 	// Updated with KeyStates.Update. progressedAt is zero between rollouts.
-	progressedAt    time.Time
-	minReadySeconds time.Duration // a rollout may stand still for that long between two steps
+	progressedAt time.Time
+	minReady     time.Duration // a rollout may stand still for that long between two steps
 }
 
 func newState() *state { return &state{expectations: newExpectations(), backoffs: newBackoffs()} }
@@ -34,7 +34,7 @@ func (s *state) record(t syncState, finished, progressed bool) {
 	case progressed || s.progressedAt.IsZero():
 		s.progressedAt = t.now
 	}
-	s.minReadySeconds = time.Duration(t.d.Spec.MinReadySeconds) * time.Second
+	s.minReady = time.Duration(t.d.Spec.MinReadySeconds) * time.Second
 }
 
 // longestStalled returns the longest time without progress of any rollout beyond its minReadySeconds, or 0 between
@@ -42,7 +42,7 @@ func (s *state) record(t syncState, finished, progressed bool) {
 func longestStalled(all *states, now time.Time) (stalled time.Duration) {
 	all.ForEach(func(s *state) {
 		if !s.progressedAt.IsZero() {
-			stalled = max(stalled, now.Sub(s.progressedAt)-s.minReadySeconds)
+			stalled = max(stalled, now.Sub(s.progressedAt)-s.minReady)
 		}
 	})
 	return stalled
