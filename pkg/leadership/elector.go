@@ -70,7 +70,7 @@ type Elector struct {
 
 	lock              sync.Mutex
 	term              Term
-	leading           bool          // from the begin to the end of a term, and longer if the controllers have not returned
+	leading           bool          // during a term, and until the controllers have returned
 	endedAt           time.Time     // end of the term in which leading is set; zero during a term
 	renewedAt         time.Time     // when the last successful renewal was sent
 	confirmedDuration time.Duration // of the lease from renewedAt, for the deadlines of writes

@@ -50,7 +50,8 @@ func (w *writer) createNew(ctx context.Context, t syncState, want *appsv1.Replic
 	if _, there := w.sets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
 		return w.findByName(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
 	}
-	if t.backoffs.modifiedBackoff(want.Name).tries > 0 { // no pods before it comes back unmodified; the next sync raises it
+	// A ReplicaSet gets no pods before admission has left it unmodified once. The next sync raises it.
+	if t.backoffs.modifiedBackoff(want.Name).tries > 0 {
 		want = want.DeepCopy()
 		want.Spec.Replicas = ptr.To[int32](0)
 	}

@@ -106,8 +106,8 @@ func (p pass) makePlan() plan {
 const manyRejections = 6
 
 // scalingEvent reports whether the Deployment was scaled after an active ReplicaSet got its size. A ReplicaSet
-// that rejects its changes repeatedly does not count, or a policy could block the rollout. With the strategy Recreate the
-// rollout sets all sizes anyway.
+// that rejects its changes repeatedly does not count, or a policy could block the rollout. With the strategy
+// Recreate the rollout sets all sizes anyway.
 func (p pass) scalingEvent() bool {
 	return p.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
 		slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.isActive() && s.rejections < manyRejections && p.sizedForOther(s) })

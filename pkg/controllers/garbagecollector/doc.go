@@ -16,7 +16,7 @@
 //	proof that an owner is gone  reference, evidence, owners, inquiry
 //	decisions, which are pure    plan, finish, cycle, request
 //	doing                        reconcile; finish_owner, orphans, lists; apply
-//	telling                      report, explain; memory, metrics; why, dump
+//	telling                      report, explain; memory, metrics
 //	wiring                       registration, controller
 //
 // File by file:

@@ -216,8 +216,8 @@ type silence struct {
 	again time.Duration // until somebody may
 }
 
-// Error says nothing of who asked last: it may have been about another's namespace, and that he ran out of time is not that the caller did. It is what
-// answer.ForUsers says to whoever did ask.
+// Error omits the cause: the failed read may have concerned another namespace. outcome.EventMessage returns the
+// same text.
 func (s *silence) Error() string { return "no answer from the API server" }
 
 // breaker is the back-off of one API.

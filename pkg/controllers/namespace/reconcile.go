@@ -20,7 +20,7 @@ import (
 // state is the progress of one terminating namespace. Losing the state costs requests only.
 type state struct {
 	uid      types.UID
-	empty    sets.Set[discovery.Type]     // types that were empty in this round of passes; nil: the next pass lists all types
+	empty    sets.Set[discovery.Type]     // types that earlier passes left empty; nil: list all
 	timeouts map[schema.GroupResource]int // passes with timeouts since the type was last empty, at most maxTimeouts
 	hiddenAt time.Time                    // of the latest 404 for a discovered type
 }

@@ -8,7 +8,8 @@
 // specified, and deletes never take it below. Per ReplicaSet, expectations record what caches do not show:
 //
 //   - versions written, in a [controller.ConsistencyBarrier];
-//   - names of creates with unknown outcome. A retry uses the name again and fails with AlreadyExists if the first attempt succeeded;
+//   - names of creates with unknown outcome. A retry uses the name again and fails with AlreadyExists if the
+//     first attempt succeeded;
 //   - UIDs of deleted pods, and of pods whose delete has an unknown outcome.
 //
 // Deletes, adoptions and releases carry UID and version of the pod.
