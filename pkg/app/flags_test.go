@@ -34,7 +34,8 @@ func flagsPage(sections cliflag.NamedFlagSets) string {
 	var b strings.Builder
 	b.WriteString("# Flags\n\nGenerated from the program by a test; do not edit. Names and defaults are those of kube-controller-manager v1.37 unless the\n" +
 		"meaning says otherwise or the flag is marked *ours*; *differs* marks a default that is not upstream's.\n" +
-		"Flags of kube-controller-manager that are not listed here are refused, with a message that names each of them.\n")
+		"Any other flag of kube-controller-manager is an error, and the message names all such flags. `--help` prints longer texts\n" +
+		"for some flags. Gates are listed in [feature-gates.md](feature-gates.md).\n")
 	for _, name := range sections.Order {
 		fmt.Fprintf(&b, "\n## %s\n\n| flag | default | meaning |\n| --- | --- | --- |\n", strings.ToUpper(name[:1])+name[1:])
 		sections.FlagSets[name].VisitAll(func(f *pflag.Flag) {
@@ -48,11 +49,24 @@ func flagsPage(sections cliflag.NamedFlagSets) string {
 			if value != "" {
 				value = "`" + value + "`"
 			}
-			usage := strings.NewReplacer("\n", "<br>", "|", "\\|", "'*'", "`*`").Replace(f.Usage)
+			usage := f.Usage
+			if name == "logs" || name == "metrics" || strings.HasSuffix(f.Name, "-version") || f.Name == "feature-gates" || f.Name == "tls-cipher-suites" {
+				usage = firstSentence(usage)
+			}
+			usage = strings.NewReplacer("\n", "<br>", "|", "\\|", "'*'", "`*`").Replace(usage)
 			fmt.Fprintf(&b, "| `--%s` | %s%s | %s |\n", f.Name, value, mark, usage)
 		})
 	}
 	return b.String()
+}
+
+// firstSentence shortens texts of libraries, which --help prints whole.
+func firstSentence(text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if first, _, cut := strings.Cut(text, ". "); cut {
+		return first + "."
+	}
+	return text
 }
 
 // writeFile writes a file of the test and returns its path.

@@ -26,7 +26,7 @@ var (
 	tableRow   = regexp.MustCompile("^\\| `([a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| (.*) \\|$")
 )
 
-// families reads the text format. What Go and the operating system say about any process is left out.
+// families parses the text format, without the metrics that every Go process has.
 func families(text string) map[string]family {
 	found, labels := map[string]family{}, map[string]map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -74,14 +74,14 @@ func base(series string, histogram func(string) bool) string {
 	return series
 }
 
-// onDemand are metrics that exist from their first use on, which the workload may or may not bring about.
+// onDemand are metrics that exist from their first use on, and may be absent after the workload.
 var onDemand = map[string]family{
 	"garbagecollector_type_failing":              {"gauge", "group, resource", "1 for each type whose objects cannot be listed or watched."},
 	"rest_client_exec_plugin_call_total":         {"counter", "call_status, code", "Calls of a credential plugin that the kubeconfig names."},
 	"rest_client_rate_limiter_duration_seconds":  {"histogram", "host, verb", "Waits for --kube-api-qps, if it is positive."},
-	"rest_client_request_retries_total":          {"counter", "code, host, verb", "Requests that were sent again because the answer asked for it."},
+	"rest_client_request_retries_total":          {"counter", "code, host, verb", "Requests that were sent again because the response demanded a retry."},
 	"rest_client_transport_ca_reload_total":      {"counter", "reason, result", "Checks of the CA file of the kubeconfig."},
-	"rest_client_transport_cache_gc_calls_total": {"counter", "result", "Connections that nobody uses any more."},
+	"rest_client_transport_cache_gc_calls_total": {"counter", "result", "Transports removed from the internal cache."},
 }
 
 // sections of the page, in order, by the beginnings of names. The last is for all others.
@@ -106,9 +106,9 @@ const metricsPage = `# Metrics
 
 Generated from a running program by a test (` + "`go test ./test/integration/deploy -run Rights -update`" + `); do not edit.
 
-` + "`/metrics`" + ` has all of these except the section Health, which is at ` + "`/metrics/slis`" + `. Both are served over TLS on --secure-port to clients that may
-` + "`get`" + ` the path: see deploy/prometheus/scraper.yaml. Names that kube-controller-manager has mean the same here. A standby serves
-all of them; its queues are empty. In addition there are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
+` + "`/metrics`" + ` serves all metrics except those under Health, which are served at ` + "`/metrics/slis`" + `. Both need the right to
+` + "`get`" + ` the path: see deploy/prometheus/scraper.yaml. Metrics of kube-controller-manager keep their names and meanings. A standby serves
+all metrics; its queues are empty. Not listed are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
 
 No label names an object, with two exceptions. ` + "`namespace_deletion_blocked`" + ` names namespaces
 while they are held up, in 100 series at most. ` + "`pod_gc_collector_force_delete_pods_total`" + ` and ` + "`_pod_errors_total`" + ` have the
@@ -144,8 +144,11 @@ func writeRow(b *strings.Builder, name string, f family) {
 	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, f.kind, f.labels, cell(f.help))
 }
 
-// cell makes a help text fit into a table.
+// cell makes a help text fit into a table. Of a library's text, which starts with a stability level, it keeps the first sentence.
 func cell(help string) string {
+	if first, _, cut := strings.Cut(help, ". "); cut && strings.HasPrefix(help, "[") {
+		help = first + "."
+	}
 	return strings.NewReplacer("|", `\|`, "\\n", " ", "\n", " ", "<", "&lt;").Replace(help)
 }
 
