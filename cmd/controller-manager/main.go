@@ -1,5 +1,4 @@
-// Command controller-manager runs the ReplicaSet, Deployment, node, taint eviction, pod garbage collection, namespace and garbage collector loops of a
-// Kubernetes control plane.
+// Command controller-manager runs a part of the controllers of kube-controller-manager on one set of caches.
 package main
 
 import (
@@ -16,8 +15,8 @@ import (
 	"minikcm/pkg/app/command"
 )
 
-// lastWords is how long a log that blocks may hold up the end of the process.
-const lastWords = 100 * time.Millisecond
+// flushTimeout limits the wait for a blocked log at the exit of the process.
+const flushTimeout = 100 * time.Millisecond
 
 func main() {
 	cmd := command.New(app.Controllers())
@@ -26,9 +25,10 @@ func main() {
 	os.Exit(cli.Run(cmd))
 }
 
-// untilSignalled returns a context that ends with the first SIGTERM, SIGINT or SIGHUP: running syncs finish, the lease is released, the process exits
-// with 0. A second SIGTERM or SIGINT exits with 1 at once, and the lease has to expire. Further SIGHUPs are ignored, because a terminal that closes may
-// send several; under nohup all are. SIGPIPE is ignored, so that the process survives whoever reads its log.
+// untilSignalled returns a context that ends with the first SIGTERM, SIGINT or SIGHUP. Running syncs then finish, the lease is
+// released, and the process exits with 0. A second SIGTERM or SIGINT exits with 1 at once, and the lease has to expire.
+// Further SIGHUPs are ignored, because a closing terminal may send several. Under nohup all SIGHUPs are ignored.
+// SIGPIPE is ignored, so that the process survives the reader of its log.
 func untilSignalled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signal.Ignore(syscall.SIGPIPE)
@@ -45,17 +45,17 @@ func untilSignalled() context.Context {
 		case s = <-hangup:
 		}
 		cancel()
-		go klog.InfoS("Stopping", "signal", s) // a log that nobody reads blocks
+		go klog.InfoS("Stopping", "signal", s) // blocks without a reader
 		s = <-signals
 		logged := make(chan struct{})
 		go func() {
 			defer close(logged)
-			klog.InfoS("Second signal, leaving at once", "signal", s)
+			klog.InfoS("Received a second signal, exiting at once", "signal", s)
 			klog.Flush()
 		}()
 		select {
 		case <-logged:
-		case <-time.After(lastWords):
+		case <-time.After(flushTimeout):
 		}
 		os.Exit(1)
 	}()

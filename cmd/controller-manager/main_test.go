@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// helper is set for the process that TestSignalsBesideALogThatBlocks starts.
+// helper is set for the process that TestSignalsWithBlockedLog starts.
 const helper = "CONTROLLER_MANAGER_SIGNALS"
 
 func TestMain(m *testing.M) {
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	select {}
 }
 
-// The first signal ends the work and the second the process, though nobody reads the log.
-func TestSignalsBesideALogThatBlocks(t *testing.T) {
+// The first signal ends the work and the second ends the process, although the log has no reader.
+func TestSignalsWithBlockedLog(t *testing.T) {
 	unread, full, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

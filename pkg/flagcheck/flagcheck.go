@@ -1,4 +1,4 @@
-// Package flagcheck collects what is wrong with the values of flags, so that a user is told everything at once.
+// Package flagcheck collects invalid values of flags, so that one error names all of them.
 package flagcheck
 
 import (
@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Problems are what is wrong, one entry each, which begins with the flag: "--name: ". The zero value is empty.
+// Problems holds one text per invalid value. Each text begins with the flag: "--name: ". The zero value is empty.
 type Problems []error
 
-// Append adds problems that name their flags already.
+// Append adds texts that begin with a flag already.
 func (p *Problems) Append(errs ...error) { *p = append(*p, errs...) }
 
-// Addf adds a problem of a flag, named without its dashes.
+// Addf adds a formatted text for a flag. The name of the flag has no dashes.
 func (p *Problems) Addf(flag, format string, args ...any) {
 	*p = append(*p, fmt.Errorf("--"+flag+": "+format, args...))
 }
@@ -33,21 +33,21 @@ func (p *Problems) NotNegative(flag string, d time.Duration) {
 	}
 }
 
-// Workers adds a problem if there is no worker.
+// Workers adds a problem if the number of workers is less than 1.
 func (p *Problems) Workers(flag string, n int) {
 	if n < 1 {
 		p.Addf(flag, "%d is less than 1, nothing would be worked on", n)
 	}
 }
 
-// Rate adds a problem if a number of times per second is negative, infinite or no number.
+// Rate adds a problem if a rate per second is negative, infinite or not a number.
 func (p *Problems) Rate(flag string, perSecond float32) {
 	if !(perSecond >= 0 && !math.IsInf(float64(perSecond), 0)) {
 		p.Addf(flag, "%v is not a rate of 0 or more", perSecond)
 	}
 }
 
-// NotBlank adds a problem if one of the values is empty or only spaces.
+// NotBlank adds a problem if any value is empty or blank.
 func (p *Problems) NotBlank(flag string, values []string) {
 	for _, v := range values {
 		if strings.TrimSpace(v) == "" {
@@ -57,7 +57,7 @@ func (p *Problems) NotBlank(flag string, values []string) {
 	}
 }
 
-// OneLine folds the text of an error, which other packages spread over lines, into one line. The error is wrapped.
+// OneLine wraps an error and joins the lines of its text.
 func OneLine(err error) error { return oneLine{err} }
 
 type oneLine struct{ error }

@@ -33,15 +33,14 @@ func DefaultConfig() *Config { return &Config{Enabled: true, Workers: 20} }
 // AddFlags implements controller.Config.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Enabled, "enable-garbage-collector", c.Enabled,
-		"Whether the garbage collector may run: false switches it off even if --controllers names it. The API server's flag of this name must be the same.")
+		"Enable the garbage collector. false disables it even if --controllers names it. Must equal the flag of the API server.")
 	fs.IntVar(&c.Workers, "concurrent-gc-syncs", c.Workers,
-		"Objects that the garbage collector works on at the same time, and as many owners that are being deleted. Those that wait for the API server for more than 1 s do not count.")
+		"Objects, and owners in deletion, that are processed at the same time. Syncs that wait for the API server for more than 1 s do not count.")
 	fs.BoolVar(&c.DryRun, "garbage-collector-dry-run", c.DryRun,
 		"Log and count the writes of the garbage collector instead of sending them, for a trial beside another collector.")
 	fs.StringSliceVar(&c.Ignored, "garbage-collector-ignored-resources", c.Ignored,
-		"Types that the garbage collector leaves alone, as resource.group, besides events: their objects are neither deleted when their owners are, nor released. "+
-			"An object of such a type that is deleted in the foreground, or to orphan its dependents, stays until somebody else removes its finalizer. "+
-			"Their references to owners are not looked at: such an owner goes without them, and they are deleted when the type is no longer ignored.")
+		"Types that the garbage collector ignores, as resource.group, besides events. Objects of these types are neither deleted with their owners nor released, "+
+			"do not keep an owner, and keep their foregroundDeletion and orphan finalizers.")
 }
 
 // Validate implements controller.Config.
