@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,93 +25,35 @@ func cleanupContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// discovered waits until the extension is, or is not, part of a complete discovery.
-func discovered(t *testing.T, want bool) {
-	t.Helper()
-	disco, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
-	check(t, err)
-	controlplane.Eventually(t, 60*time.Second, func(ctx context.Context) error {
-		_, lists, err := disco.ServerGroupsAndResourcesWithContext(ctx)
-		has := slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == extensionGroup+"/v1" })
-		if has != want || want && err != nil || !want && err == nil {
-			return fmt.Errorf("extension discovered: %v, %v", has, err)
-		}
-		return nil
-	})
-}
-
-// forgotten waits until discovery is complete without the extension, as the next test expects it.
-func forgotten(t *testing.T) {
-	t.Helper()
-	disco, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
-	check(t, err)
-	controlplane.Eventually(t, 60*time.Second, func(ctx context.Context) error {
-		groups, _, err := disco.ServerGroupsAndResourcesWithContext(ctx)
-		if err == nil && slices.ContainsFunc(groups, func(g *metav1.APIGroup) bool { return g.Name == extensionGroup }) {
-			err = errors.New("the extension is still discovered")
-		}
-		return err
-	})
-}
-
-// available waits until kube-apiserver lets requests through to the extension.
-func available(t *testing.T) {
-	t.Helper()
-	apis, err := aggregator.NewForConfig(cluster.Config())
-	check(t, err)
-	controlplane.Eventually(t, 60*time.Second, func(ctx context.Context) error {
-		api, err := apis.ApiregistrationV1().APIServices().Get(ctx, "v1."+extensionGroup, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, c := range api.Status.Conditions {
-			if c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("APIService: %+v", api.Status)
-	})
-}
-
-func TestTypesWithFewVerbs(t *testing.T) {
-	ns := create(t)
-	e := &extension{
-		types: map[string][]string{
-			"singles":   {"delete", "list", "get"},              // no deletecollection: one by one
-			"liars":     {"delete", "deletecollection", "list"}, // returns 405 for deletecollection: one by one, too
-			"blinds":    {"delete", "get"},                      // no list: nothing can be done, counts as empty
-			"permanent": {"list", "get"},                        // no delete: none of our business
-		},
-		objects: map[string]map[string][]string{
-			"singles": {ns + "/a": nil, ns + "/b": nil}, "liars": {ns + "/c": nil}, "permanent": {ns + "/d": nil},
-		},
-	}
-	extend(t, e)
-	discovered(t, true)
-	available(t)
-	start(t)
-	remove(t, ns)
-	gone(t, ns, 20*time.Second)
-	prefix := " /apis/stub.example.com/v1/namespaces/" + ns + "/"
-	got := e.requests()
-	slices.Sort(got)
-	want := []string{
-		"DELETE" + prefix + "liars", "DELETE" + prefix + "liars/c",
-		"DELETE" + prefix + "singles/a", "DELETE" + prefix + "singles/b",
-		"GET" + prefix + "liars", "GET" + prefix + "liars", "GET" + prefix + "singles", "GET" + prefix + "singles",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("requests\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
+// TestBrokenAPIService deletes a namespace while an aggregated API has no server. The namespace stays until the API is gone.
 func TestBrokenAPIService(t *testing.T) {
 	ns := create(t)
 	client := cluster.Client(t)
 	configMap(t, client, ns, "content")
-	e := &extension{down: true, types: map[string][]string{"widgets": {"delete", "list"}}, objects: map[string]map[string][]string{"widgets": {ns + "/w": nil}}}
-	extend(t, e)
-	discovered(t, false)
+	const group = "broken.example.com"
+	apis, err := aggregator.NewForConfig(cluster.Config())
+	check(t, err)
+	broken := &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: "v1." + group},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: group, Version: "v1", GroupPriorityMinimum: 10, VersionPriority: 10, InsecureSkipTLSVerify: true,
+			Service: &apiregistrationv1.ServiceReference{Namespace: "default", Name: "none"},
+		},
+	}
+	_, err = apis.ApiregistrationV1().APIServices().Create(t.Context(), broken, metav1.CreateOptions{})
+	check(t, err)
+	repair := sync.OnceFunc(func() {
+		check(t, apis.ApiregistrationV1().APIServices().Delete(cleanupContext(t), broken.Name, metav1.DeleteOptions{}))
+	})
+	t.Cleanup(repair)
+	disco, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
+	check(t, err)
+	controlplane.Eventually(t, time.Minute, func(ctx context.Context) error {
+		if _, _, err := disco.ServerGroupsAndResourcesWithContext(ctx); err == nil {
+			return errors.New("discovery is complete")
+		}
+		return nil
+	})
 	m := start(t)
 	remove(t, ns)
 	shows(t, ns, map[corev1.NamespaceConditionType]string{
@@ -119,26 +61,16 @@ func TestBrokenAPIService(t *testing.T) {
 		corev1.NamespaceContentRemaining:         "False ContentRemoved All content successfully removed",
 		corev1.NamespaceDeletionContentFailure:   "False ContentDeleted",
 	})
-	if left := leftovers(t, ns); len(left) > 0 {
-		t.Errorf("what can be seen was not deleted: %v", left)
+	if left := contentOf(t, ns); len(left) > 0 {
+		t.Errorf("content of other types was not deleted: %v", left)
 	}
 	wantMetric(t, m, "namespace_deletion_blocked", ns, "discovery", 1)
-	controlplane.Consistently(t, 5*time.Second, func(ctx context.Context) error {
-		_, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
-		return err
-	})
+	controlplane.Consistently(t, 5*time.Second, func(ctx context.Context) error { return namespaceKnown(ctx, client, ns) })
 	if n := len(m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("deletecollection"))); n != 1 {
 		t.Errorf("%d deletecollections while waiting, want 1", n)
 	}
-	if n := len(m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("list"), controlplane.ByResource("secrets"))); n != 1 {
-		t.Errorf("secrets were listed %d times while waiting, want once", n)
-	}
-	e.set(false)
-	available(t) // the aggregator takes its time; ours starts here
-	gone(t, ns, 30*time.Second)
-	if got := e.requests(); !slices.Contains(got, "DELETE /apis/stub.example.com/v1/namespaces/"+ns+"/widgets/w") {
-		t.Errorf("the extension's object was orphaned: %v", got)
-	}
+	repair()
+	gone(t, ns, time.Minute)
 }
 
 // wantMetric waits until the manager's gauge has the value for the namespace and a second label.

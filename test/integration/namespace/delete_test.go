@@ -3,7 +3,6 @@ package namespace_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -86,33 +85,6 @@ func TestConditionsHaveTheKnownTexts(t *testing.T) {
 	_, err = client.AppsV1().Deployments(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	check(t, err)
 	gone(t, ns, 10*time.Second)
-}
-
-// No garbage collector runs here to remove its finalizers.
-func TestObjectsThatWaitForAGarbageCollectorGo(t *testing.T) {
-	t.Parallel()
-	start(t)
-	client := cluster.Client(t)
-	ns := create(t)
-	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
-		name := strings.ToLower(string(policy))
-		_, err := client.AppsV1().ReplicaSets(ns).Create(t.Context(), &appsv1.ReplicaSet{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: appsv1.ReplicaSetSpec{
-				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: controlplane.Pod(ns, "x", nil).Spec},
-			},
-		}, metav1.CreateOptions{})
-		check(t, err)
-		check(t, client.AppsV1().ReplicaSets(ns).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}))
-	}
-	held, err := client.AppsV1().ReplicaSets(ns).List(t.Context(), metav1.ListOptions{})
-	check(t, err)
-	if len(held.Items) != 2 {
-		t.Fatalf("%d ReplicaSets wait for a garbage collector, want 2", len(held.Items))
-	}
-	remove(t, ns)
-	gone(t, ns, 20*time.Second)
 }
 
 // podsFirst checks in the audit log that nothing but pods was deleted before a list of pods, received at or

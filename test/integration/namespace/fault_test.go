@@ -79,7 +79,7 @@ func TestOneTypeFails(t *testing.T) {
 			if tt.left > 0 {
 				tries := rule.Hits()
 				controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
-					if left := leftovers(t, ns); len(left) != tt.left || rule.Hits() < tries+3 {
+					if left := contentOf(t, ns); len(left) != tt.left || rule.Hits() < tries+3 {
 						return fmt.Errorf("left %v, %d faults since the finalizer is gone", left, rule.Hits()-tries)
 					}
 					return nil
@@ -88,7 +88,7 @@ func TestOneTypeFails(t *testing.T) {
 			}
 			proxy.Clear()
 			gone(t, ns, 20*time.Second)
-			if left := leftovers(t, ns); len(left) > 0 {
+			if left := contentOf(t, ns); len(left) > 0 {
 				t.Errorf("orphans %v", left)
 			}
 			podsFirst(t, m, ns, time.Time{})

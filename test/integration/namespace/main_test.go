@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
-	"net/http"
 	"os"
 	"testing"
 	"time"
@@ -47,12 +46,10 @@ type manager struct {
 }
 
 type setup struct {
-	cfg       namespace.Config
-	rest      *rest.Config // of the controller
-	watch     *rest.Config // of the caches and events; nil: the same
-	transport func(http.RoundTripper) http.RoundTripper
-	clock     clock.WithTicker
-	standby   bool // sees, and does not work before BeginTerm
+	cfg   namespace.Config
+	rest  *rest.Config // of the controller
+	watch *rest.Config // of the caches and events; nil: the same
+	clock clock.WithTicker
 }
 
 // start runs a controller until the test ends. Grace is zero unless an edit changes it.
@@ -73,9 +70,6 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 	cfg := scoped(t, s.rest)
 	cfg.UserAgent = agent
 	cfg.QPS = -1
-	if s.transport != nil {
-		cfg.Wrap(s.transport)
-	}
 	metadata, err := namespace.NewMetadataClient(cfg)
 	check(t, err)
 	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
@@ -91,9 +85,7 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 		})
 		return []controlplane.RunFunc{c.Run}, errors.Join(err1, err2, err3)
 	})}
-	if !s.standby {
-		m.BeginTerm()
-	}
+	m.BeginTerm()
 	return m
 }
 

@@ -3,8 +3,6 @@ package namespace_test
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -90,79 +87,6 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-// 5,000 ConfigMaps of 10 KB: pages, progress and bounded memory.
-func TestLargeCollection(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	const objects, size = 5000, 10 << 10
-	client := cluster.Client(t)
-	ns := create(t)
-	data := map[string]string{"x": strings.Repeat("x", size)}
-	atOnce(objects, 8, func(i int) {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%04d", i)}, Data: data}
-		if i < 600 { // more than a page, at its front
-			o.Finalizers = []string{"example.com/hold"}
-		}
-		if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	m := start(t)
-	// Without garbage, of which earlier tests leave different amounts.
-	defer debug.SetGCPercent(debug.SetGCPercent(10))
-	runtime.GC()
-	before := heap()
-	var peak atomic.Uint64
-	ctx, stop := context.WithCancel(t.Context())
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		for ctx.Err() == nil {
-			peak.Store(max(peak.Load(), heap()))
-			select {
-			case <-ctx.Done():
-			case <-time.After(5 * time.Millisecond):
-			}
-		}
-	})
-	begin := time.Now()
-	remove(t, ns)
-	shows(t, ns, map[corev1.NamespaceConditionType]string{
-		corev1.NamespaceContentRemaining:    "configmaps. has 600 resource instances",
-		corev1.NamespaceFinalizersRemaining: "example.com/hold in 600 resource instances",
-	})
-	took := time.Since(begin)
-	stop()
-	wait.Wait()
-	grown := int64(peak.Load()) - int64(before)
-	t.Logf("4400 of %d deleted after %v, heap grown by %.1f MiB", objects, took.Round(time.Millisecond), float64(grown)/(1<<20))
-	if grown > 30<<20 {
-		t.Errorf("heap grown by %d bytes", grown)
-	}
-	unbounded := m.requests(t, controlplane.ByNamespace(ns), controlplane.ByResource("configmaps"), func(e *auditv1.Event) bool {
-		return !strings.Contains(e.RequestURI, "limit=")
-	})
-	if len(unbounded) > 0 {
-		t.Errorf("requests without limit:\n%s", unbounded)
-	}
-	removals := m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("deletecollection"))
-	slow := removals.Where(func(e *auditv1.Event) bool { return !strings.Contains(e.RequestURI, "limit=500") })
-	if len(removals) != 10 && len(slow) == 0 { // a busy machine may not get through a page in time
-		t.Errorf("%d deletecollections for 10 pages", len(removals))
-	}
-	atOnce(600, 8, func(i int) {
-		_, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), fmt.Sprintf("large-%04d", i), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	gone(t, ns, 20*time.Second)
-}
-
-func heap() uint64 {
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc
 }
 
 // With one API server and no grace, objects are created in namespaces while they are being deleted. None may

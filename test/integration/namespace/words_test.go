@@ -3,14 +3,15 @@ package namespace_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -89,32 +90,22 @@ func shows(t testing.TB, name string, want map[corev1.NamespaceConditionType]str
 	})
 }
 
-// leftovers lists what etcd holds of configmaps, secrets, services and pods in a namespace.
-func leftovers(t testing.TB, ns string) []string {
+// contentOf lists the objects of a namespace that tests create, by type, name, UID and time of deletion.
+func contentOf(t testing.TB, ns string) (content []string) {
 	t.Helper()
-	client := cluster.Client(t)
-	var names []string
-	cms, err := client.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
-	check(t, err)
-	for _, o := range cms.Items {
-		names = append(names, "configmap "+o.Name)
+	client := controlplane.MetadataFor(t, cluster.Config())
+	for _, resource := range []schema.GroupVersionResource{
+		corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("secrets"),
+		corev1.SchemeGroupVersion.WithResource("serviceaccounts"), corev1.SchemeGroupVersion.WithResource("services"),
+		corev1.SchemeGroupVersion.WithResource("pods"), appsv1.SchemeGroupVersion.WithResource("replicasets"),
+	} {
+		list, err := client.Resource(resource).Namespace(ns).List(t.Context(), metav1.ListOptions{})
+		check(t, err)
+		for _, o := range list.Items {
+			content = append(content, fmt.Sprintf("%s %s %s %v", resource.Resource, o.Name, o.UID, o.DeletionTimestamp))
+		}
 	}
-	secrets, err := client.CoreV1().Secrets(ns).List(t.Context(), metav1.ListOptions{})
-	check(t, err)
-	for _, o := range secrets.Items {
-		names = append(names, "secret "+o.Name)
-	}
-	services, err := client.CoreV1().Services(ns).List(t.Context(), metav1.ListOptions{})
-	check(t, err)
-	for _, o := range services.Items {
-		names = append(names, "service "+o.Name)
-	}
-	pods, err := client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
-	check(t, err)
-	for _, o := range pods.Items {
-		names = append(names, "pod "+o.Name)
-	}
-	return names
+	return content
 }
 
 // requests returns the requests of the manager, without watches.
@@ -136,19 +127,3 @@ func isGone(ctx context.Context, client kubernetes.Interface, name string) error
 		return fmt.Errorf("namespace %s is still there", name)
 	}
 }
-
-// hook runs before each request of the manager, except watches, and may return an error instead of a response.
-type hook func(req *http.Request) error
-
-func (h hook) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTrip(func(req *http.Request) (*http.Response, error) {
-		if err := h(req); err != nil {
-			return nil, err
-		}
-		return next.RoundTrip(req)
-	})
-}
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
