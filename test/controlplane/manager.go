@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var managerBinary = sync.OnceValues(buildManager)
+var managerBinary = sync.OnceValues(BuildManager)
 
 // ManagerBinary builds cmd/controller-manager, with the race detector if this test has it, and returns its path. It
 // is built at most once in a process; if nothing has changed that takes about a second.
@@ -29,14 +28,9 @@ func ManagerBinary(t testing.TB) string {
 	return path
 }
 
-func buildManager() (string, error) { return BuildManager("") }
-
-// BuildManager builds cmd/controller-manager, with the race detector if this test has it, and returns its path. files, given by
-// their absolute paths, are built as if they were in that package too; name tells the result from the plain one.
-//
-// It builds in place, under a lock: go build then sees for itself that the file is up to date, and test packages that run at
-// the same time do not write it at once.
-func BuildManager(name string, files ...string) (string, error) {
+// BuildManager builds cmd/controller-manager, with the race detector if this test has it, and returns its path.
+// A file lock keeps test packages that run at the same time from writing the program at once.
+func BuildManager() (string, error) {
 	root, err := repository()
 	if err != nil {
 		return "", err
@@ -46,9 +40,6 @@ func BuildManager(name string, files ...string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "controller-manager")
-	if name != "" {
-		path += "-" + name
-	}
 	args := []string{"build"}
 	if raceEnabled {
 		path += "-race"
@@ -62,32 +53,12 @@ func BuildManager(name string, files ...string) (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	if len(files) > 0 {
-		overlay := path + ".overlay.json"
-		if err := writeOverlay(overlay, filepath.Join(root, "cmd", "controller-manager"), files); err != nil {
-			return "", err
-		}
-		args = append(args, "-overlay", overlay)
-	}
 	cmd := exec.Command("go", append(args, "-o", path, "./cmd/controller-manager")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build controller-manager: %w\n%s", err, out)
 	}
 	return path, nil
-}
-
-// writeOverlay writes what go build -overlay takes to see files in dir.
-func writeOverlay(path, dir string, files []string) error {
-	replace := map[string]string{}
-	for _, file := range files {
-		replace[filepath.Join(dir, filepath.Base(file))] = file
-	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, text, 0o600)
 }
 
 // StartProcess starts the manager as a process of its own. It is killed when the test ends, if it still runs, and what

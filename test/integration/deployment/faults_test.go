@@ -9,10 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
@@ -90,29 +87,6 @@ func TestATurnedRoundRolloutKeepsItsPromise(t *testing.T) {
 			gate.Open()
 			o.complete()
 		})
-	}
-}
-
-// TestRolloutsAreTurnedRoundWhileStatusesAreLate: again and again, with the status of every ReplicaSet a while behind.
-func TestRolloutsAreTurnedRoundWhileStatusesAreLate(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	const late, rounds = 5 * time.Second, 6
-	n, m := side(t)
-	d := n.apply(4, rolling("2", "1"))
-	n.complete()
-	o := n.observe(d, 3, 6)
-	rule := m.proxy.Inject(faults.Match{Verbs: "update,patch", Resource: "replicasets/status", Namespace: n.name}, faults.DelayRequest(late))
-	random := m.proxy.Rand("when to turn round")
-	for i := range rounds {
-		n.edit(image(fmt.Sprintf("v%d", 1+(i+1)%2)))
-		n.shown()
-		time.Sleep(time.Duration(random.Int64N(int64(4 * late)))) // anywhere in the rollout
-	}
-	controlplane.Eventually(t, patience+10*late, func(ctx context.Context) error { _, _, err := n.completed(ctx, "web"); return err })
-	rule.Remove()
-	o.complete()
-	if seen := o.seen(); seen != 2 {
-		t.Errorf("there were %d ReplicaSets, want 2", seen)
 	}
 }
 
@@ -200,54 +174,6 @@ func TestARefusedScaleDownIsTold(t *testing.T) {
 	o.complete()
 }
 
-// TestAQuotaOnReplicaSets: the refusal is told, by an event and a condition, and the rollout goes on when there is room.
-func TestAQuotaOnReplicaSets(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(2)
-	n.complete()
-	quotas := n.client.CoreV1().ResourceQuotas(n.name)
-	one := corev1.ResourceList{"count/replicasets.apps": resource.MustParse("1")}
-	quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: one}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	quota.Status = corev1.ResourceQuotaStatus{Hard: one, Used: one}
-	if _, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	n.edit(image("v2"))
-	if c := n.conditionNow(appsv1.DeploymentProgressing, "ReplicaSetCreateError"); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "few") {
-		t.Errorf("Progressing is %+v", c)
-	}
-	if got := n.event("ReplicaSetCreateError"); !strings.Contains(got, "Failed to create new replica set") {
-		t.Errorf("event says %q", got)
-	}
-	if err := quotas.Delete(t.Context(), "few", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	n.complete()
-}
-
-// TestStatusOfAReplicaSetThatGoesBack: somebody writes nonsense into it, and the rollout ends all the same.
-func TestStatusOfAReplicaSetThatGoesBack(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(3, rolling("1", "1"))
-	_, old := n.complete()
-	n.edit(image("v2"))
-	n.eventually(func(ctx context.Context) error {
-		s, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, old.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		s.Status = appsv1.ReplicaSetStatus{Replicas: 50, FullyLabeledReplicas: 50, ReadyReplicas: 50, AvailableReplicas: 50, TerminatingReplicas: ptr.To[int32](0)}
-		_, err = n.client.AppsV1().ReplicaSets(n.name).UpdateStatus(ctx, s, metav1.UpdateOptions{})
-		return err
-	})
-	n.complete()
-}
-
 // atMost waits until there are no more ReplicaSets than that.
 func (n *namespace) atMost(want int) {
 	n.t.Helper()
@@ -257,16 +183,4 @@ func (n *namespace) atMost(want int) {
 		}
 		return nil
 	})
-}
-
-// conditionNow waits for a condition of a reason, whether or not the generation has been observed.
-func (n *namespace) conditionNow(kind appsv1.DeploymentConditionType, reason string) (c *appsv1.DeploymentCondition) {
-	n.t.Helper()
-	n.eventually(func(context.Context) error {
-		if c = conditionOf(n.get().Status, kind); c == nil || c.Reason != reason {
-			return fmt.Errorf("%s is %+v, want the reason %s", kind, c, reason)
-		}
-		return nil
-	})
-	return c
 }

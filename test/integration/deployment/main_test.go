@@ -89,7 +89,7 @@ func managerConfig(name string, upstream bool) *rest.Config {
 func program(kubeconfig string, upstream bool) (string, []string, error) {
 	args := []string{"--kubeconfig=" + kubeconfig, "--controllers=deployment-controller,replicaset-controller", "--secure-port=0", "-v=2"}
 	if !upstream {
-		path, err := controlplane.BuildManager("")
+		path, err := controlplane.BuildManager()
 		return path, args, err
 	}
 	path, err := controlplane.Binary("kube-controller-manager")

@@ -6,12 +6,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-
-	"minikcm/test/controlplane"
 )
 
 // TestAnOrphanThatMatchesIsAdopted, also beside an owner that does not control it, and also if that lost the Deployment as its controller.
@@ -110,94 +106,4 @@ func TestOverlappingDeployments(t *testing.T) {
 			t.Errorf("%s has ReplicaSets %v, %v", d.Name, names(sets), err)
 		}
 	}
-}
-
-// TestANameTakenBySomethingElse: a ReplicaSet of the very name that has nothing to do with the Deployment stays as it is.
-func TestANameTakenBySomethingElse(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	probe := n.apply(0)
-	_, s := n.complete()
-	background := metav1.DeletePropagationBackground
-	if err := n.client.AppsV1().Deployments(n.name).Delete(t.Context(), probe.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.client.AppsV1().ReplicaSets(n.name).Delete(t.Context(), s.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
-		t.Fatal(err)
-	}
-	foreign, err := n.client.AppsV1().ReplicaSets(n.name).Create(t.Context(), controlplane.ReplicaSet(n.name, s.Name, 0), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.apply(1)
-	_, own := n.complete()
-	now, err := n.client.AppsV1().ReplicaSets(n.name).Get(t.Context(), s.Name, metav1.GetOptions{})
-	if err != nil || now.UID != foreign.UID || len(now.OwnerReferences) != 0 || own.Name == s.Name {
-		t.Errorf("the foreign one is %+v, %v; ours is %s", now.ObjectMeta, err, own.Name)
-	}
-}
-
-// TestDeletedAndMadeAgain: a Deployment of the same name meets the ReplicaSets of its predecessor, and waits for nobody.
-func TestDeletedAndMadeAgain(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	d := n.apply(1)
-	_, s := n.complete()
-	orphan := metav1.DeletePropagationBackground // nobody collects it here
-	if err := n.client.AppsV1().Deployments(n.name).Delete(t.Context(), d.Name, metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
-		t.Fatal(err)
-	}
-	n.apply(1)
-	if _, now := n.complete(); now.UID == s.UID || now.Name == s.Name {
-		t.Errorf("the ReplicaSet is %s, the predecessor's was %s", now.Name, s.Name)
-	}
-	if _, err := n.client.AppsV1().ReplicaSets(n.name).Get(t.Context(), s.Name, metav1.GetOptions{}); err != nil {
-		t.Errorf("the predecessor's ReplicaSet: %v", err)
-	}
-}
-
-// TestAReplicaSetThatIsDeletedIsMadeAgain by the same name.
-func TestAReplicaSetThatIsDeletedIsMadeAgain(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(1)
-	_, s := n.complete()
-	background := metav1.DeletePropagationBackground
-	if err := n.client.AppsV1().ReplicaSets(n.name).Delete(t.Context(), s.Name, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
-		t.Fatal(err)
-	}
-	n.eventually(func(ctx context.Context) error {
-		now, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, s.Name, metav1.GetOptions{})
-		if err == nil && now.UID == s.UID {
-			err = fmt.Errorf("it is still the old one")
-		}
-		return err
-	})
-	n.complete()
-}
-
-// TestADeploymentMayGoAtAnyTime: what it owns is left as it is, and nothing is said about it.
-func TestADeploymentMayGoAtAnyTime(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(4, rolling("1", "1"))
-	n.complete()
-	n.edit(image("v2"))
-	orphan := metav1.DeletePropagationOrphan
-	if err := n.client.AppsV1().Deployments(n.name).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
-		t.Fatal(err)
-	}
-	n.eventually(func(ctx context.Context) error {
-		d, err := n.client.AppsV1().Deployments(n.name).Get(ctx, "web", metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err == nil { // nobody orphans here but us
-			patch := []byte(`{"metadata":{"finalizers":null}}`)
-			_, err = n.client.AppsV1().Deployments(n.name).Patch(ctx, d.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		}
-		return fmt.Errorf("the Deployment is still there: %v", err)
-	})
-	n.applyNamed("next", 1)
-	n.completeNamed("next")
 }

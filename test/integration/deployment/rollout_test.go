@@ -195,56 +195,6 @@ func TestRecreateNeverRunsOldBesideNew(t *testing.T) {
 	o.catchUp()
 }
 
-// TestRecreateGoesOnWhenTheLastPodHasFinished: a pod that has finished stays, and runs no more.
-func TestRecreateGoesOnWhenTheLastPodHasFinished(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(1, recreate, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" })
-	n.complete()
-	n.kubelet.Gone(controlplane.None)
-	old := n.pods()[0].Name
-	n.edit(image("v2"))
-	n.status(func(s appsv1.DeploymentStatus) bool { return s.Replicas == 0 })
-	controlplane.SetPodPhase(t, n.client, n.name, old, corev1.PodSucceeded)
-	n.complete()
-	n.kubelet.Gone(controlplane.All)
-}
-
-// TestRolloutDoesNotWaitForEndingPods: a rolling update goes by the sizes; pods that are ending come on top.
-func TestRolloutDoesNotWaitForEndingPods(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(4, rolling("1", "1"), func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" })
-	n.complete()
-	n.kubelet.Gone(controlplane.None)
-	n.edit(image("v2"))
-	d, _ := n.complete()
-	if ending := len(n.pods()) - 4; ending != 4 {
-		t.Errorf("%d pods are ending, want 4", ending)
-	}
-	n.status(func(s appsv1.DeploymentStatus) bool { return ptr.Deref(s.TerminatingReplicas, -1) == 4 })
-	n.kubelet.Gone(controlplane.All)
-	n.status(func(s appsv1.DeploymentStatus) bool { return ptr.Deref(s.TerminatingReplicas, -1) == 0 })
-	_ = d
-}
-
-// TestABrokenImageDoesNotTakeDownWhatRuns: pods that never get ready hold the rollout up, and the next template ends that.
-func TestABrokenImageDoesNotTakeDownWhatRuns(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	d := n.apply(8, rolling("3", "2"))
-	n.complete()
-	n.kubelet.Ready(tagged("v1"))
-	o := n.observe(d, 6, 11)
-	n.edit(image("broken"))
-	n.set("broken", 5)
-	n.set("v1", 6)
-	n.status(func(s appsv1.DeploymentStatus) bool { return s.UpdatedReplicas == 5 && s.AvailableReplicas == 6 })
-	n.kubelet.Ready(func(p *corev1.Pod) bool { return !tagged("broken")(p) })
-	n.edit(image("v2"))
-	o.complete()
-}
-
 // TestPodsAreAvailableOnlyAfterMinReadySeconds: a rollout waits for it, and its change goes to the present ReplicaSet.
 func TestPodsAreAvailableOnlyAfterMinReadySeconds(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
@@ -269,17 +219,6 @@ func TestPodsAreAvailableOnlyAfterMinReadySeconds(t *testing.T) {
 	if got := n.get().Annotations[revisionKey]; got != "1" {
 		t.Errorf("revision is %s, want 1: minReadySeconds is not of the template", got)
 	}
-}
-
-// TestMinReadySecondsHoldsARolloutUp: no old pod goes before a new one has been ready for long enough.
-func TestMinReadySecondsHoldsARolloutUp(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	d := n.apply(2, rolling("1", "0"), minReady(1))
-	n.complete()
-	o := n.observe(d, 2, 3)
-	n.edit(image("v2"))
-	o.complete()
 }
 
 // owned are the Deployment and its ReplicaSets.

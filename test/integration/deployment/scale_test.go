@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"minikcm/test/controlplane"
-	"minikcm/test/faults"
 )
 
 // TestScaling: also to nothing, and through the subresource.
@@ -81,80 +80,6 @@ func TestScalingWhileRollingOutIsProportional(t *testing.T) {
 	n.complete()
 }
 
-// TestALargeRolloutIsScaledToTheLastPod: with the numbers of upstream's own test.
-func TestALargeRolloutIsScaledToTheLastPod(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(100, rolling("20", "0"))
-	n.complete()
-	n.kubelet.Ready(tagged("v1"))
-	n.edit(image("v2"))
-	n.set("v2", 20)
-	n.set("v1", 100)
-	n.status(func(s appsv1.DeploymentStatus) bool { return s.UpdatedReplicas == 20 && s.Replicas == 120 })
-	n.edit(replicas(120))
-	n.set("v2", 23)
-	n.set("v1", 117)
-	n.annotated(120, 140)
-}
-
-// TestSizeAndTemplateAtOnce: up and down, with annotations that are current in the end and the promise kept all along.
-func TestSizeAndTemplateAtOnce(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	d := n.apply(4, rolling("25%", "25%"))
-	n.complete()
-	o := n.observe(d, 3, 12)
-	n.edit(image("v2"), replicas(8))
-	_, s := n.complete()
-	n.current(s, 8, 10)
-	o.bounds(3, 10)
-	n.edit(image("v3"), replicas(4))
-	_, s = n.complete()
-	n.current(s, 4, 5)
-	o.catchUp()
-}
-
-// TestAScaleAtTheWrongMomentDoesNotStopTheRollout: the only ReplicaSet with pods has just the size that the Deployment is scaled to, and says
-// that it was made for another. Upstream fails: it waits for ever.
-func TestAScaleAtTheWrongMomentDoesNotStopTheRollout(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, m := side(t)
-	d := n.apply(5, rolling("0", "1"))
-	_, old := n.complete()
-	o := n.observe(d, 3, 5)
-	gate := faults.NewGate()
-	match := n.on("update,patch", "replicasets")
-	rule := m.proxy.Inject(match, faults.Hold(gate), faults.After(1)) // the first takes one pod from the old
-	n.edit(image("v2"))
-	held := gate.Next(t)
-	rule.Remove()
-	if held.Request.Name == old.Name {
-		t.Fatalf("held is a write of %s, want one of the new ReplicaSet", held.Request.Name)
-	}
-	n.set("v1", 4)
-	n.edit(replicas(4))
-	n.shown()
-	held.Cut()
-	gate.Open()
-	o.complete()
-}
-
-// TestRecreateWithTwoReplicaSetsIsScaled: two have pods because a strategy was changed in the middle. Upstream fails: it does nothing.
-func TestRecreateWithTwoReplicaSetsIsScaled(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.apply(4, rolling("1", "1"))
-	n.complete()
-	n.kubelet.Ready(tagged("v1"))
-	n.edit(image("v2"))
-	n.set("v2", 2)
-	n.set("v1", 3)
-	n.edit(recreate, replicas(3))
-	n.kubelet.Ready(controlplane.All)
-	n.complete()
-}
-
 // TestAPausedDeploymentIsScaledButNotRolledOut: its conditions say so, and it goes on when it is resumed.
 func TestAPausedDeploymentIsScaledButNotRolledOut(t *testing.T) {
 	n, _ := side(t)
@@ -191,27 +116,6 @@ func TestAPausedDeploymentIsScaledButNotRolledOut(t *testing.T) {
 	n.condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable")
 }
 
-// TestARolloutIsPausedInTheMiddle: nothing moves but what is scaled.
-func TestARolloutIsPausedInTheMiddle(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	d := n.apply(4, rolling("1", "1"))
-	n.complete()
-	n.kubelet.Ready(tagged("v1"))
-	n.edit(image("v2"))
-	n.set("v2", 2)
-	n.set("v1", 3)
-	n.edit(paused(true))
-	n.observed()
-	n.kubelet.Ready(controlplane.All)
-	n.status(func(s appsv1.DeploymentStatus) bool { return s.AvailableReplicas == 5 })
-	n.set("v2", 2)
-	n.set("v1", 3)
-	o := n.observe(d, 3, 5)
-	n.edit(paused(false))
-	o.complete()
-}
-
 // annotated waits until all ReplicaSets with pods say what they were sized for.
 func (n *namespace) annotated(desired, most int) {
 	n.t.Helper()
@@ -225,13 +129,6 @@ func (n *namespace) annotated(desired, most int) {
 		}
 		return nil
 	})
-}
-
-func (n *namespace) current(s *appsv1.ReplicaSet, desired, most int) {
-	n.t.Helper()
-	if s.Annotations[desiredKey] != fmt.Sprint(desired) || s.Annotations[maxKey] != fmt.Sprint(most) {
-		n.t.Errorf("annotations of %s are %v, want %d and %d", s.Name, s.Annotations, desired, most)
-	}
 }
 
 // sum waits until the sizes add up to so many.
