@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -39,8 +38,6 @@ type Options struct {
 	// SecondAPIServer starts another kube-apiserver on the same etcd with the same users, see [Cluster.AtSecond] and
 	// [Cluster.FreezeSecond].
 	SecondAPIServer bool
-	// SecondAPIServerArgs are flags of that one, besides APIServerArgs.
-	SecondAPIServerArgs map[string][]string
 	// Parallel is how many tests of the package run at once. Zero is 8: most tests wait most of the time. A negative value leaves the
 	// flag -parallel unset, because Ginkgo rejects it.
 	Parallel int
@@ -130,11 +127,6 @@ func (c *Cluster) startSecond(o Options) (err error) {
 	if c.relay, err = startRelay(c.etcd.URL.Host); err != nil {
 		return err
 	}
-	o.APIServerArgs = maps.Clone(o.APIServerArgs)
-	if o.APIServerArgs == nil {
-		o.APIServerArgs = map[string][]string{}
-	}
-	maps.Copy(o.APIServerArgs, o.SecondAPIServerArgs)
 	if c.second, err = c.newServer("kube-apiserver-2", o, c.relay.url(), c.primary); err != nil {
 		return err
 	}

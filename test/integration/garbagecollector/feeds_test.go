@@ -25,7 +25,6 @@ import (
 
 var (
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 
 // newType is a type that a test defines, in a group of its own.
@@ -174,86 +173,6 @@ func testATypeIsCollectedAsSoonAsItIsDefined(t *testing.T, ns string) {
 		settled(t, ns)
 		undefineType(t, typ)
 		gone(t, soon, left, last)
-	}
-}
-
-// An API that is away hides what is in it. All other types come, go and are collected as always.
-func TestAnAPIThatIsAwayHoldsUpNoOtherType(t *testing.T) {
-	c := start(t, nil)
-	away := "v1.away-" + rand.String(6) + ".example.com"
-	version, group, _ := strings.Cut(away, ".")
-	service := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": away},
-		"spec": map[string]any{"group": group, "version": version, "groupPriorityMinimum": int64(100), "versionPriority": int64(100), "insecureSkipTLSVerify": true,
-			"service": map[string]any{"namespace": "default", "name": "nobody"}},
-	}}
-	_, err := objects(t, apiServices, "").Create(t.Context(), service, metav1.CreateOptions{})
-	check(t, err)
-	t.Cleanup(func() {
-		check(t, objects(t, apiServices, "").Delete(context.Background(), away, metav1.DeleteOptions{}))
-	})
-	controlplane.Eventually(t, soon, func(context.Context) error {
-		if c.metric(t, "garbagecollector_controller_resources_sync_error_total", "") == 0 {
-			return errors.New("discovery is still complete")
-		}
-		return nil
-	})
-	typ, ns := newType(), cluster.Namespace(t)
-	defineType(t, typ)
-	owner := newWidget(t, typ, ns, "owner")
-	dependent := create(t, configMaps, ns, "dependent", blockedBy(owner))
-	stray := create(t, configMaps, ns, "of-the-api-that-is-away", refers(metav1.OwnerReference{APIVersion: group + "/v1", Kind: "Hidden", Name: "h", UID: "0a0b0c0d-0000-4000-8000-000000000001"}))
-	owner.delete(t, metav1.DeletePropagationForeground)
-	gone(t, soon, dependent, owner)
-	alive(t, stray)
-}
-
-// Types that come and go leave nothing.
-func TestNothingIsLeftOfTypesThatComeAndGo(t *testing.T) {
-	c := startApart(t)
-	const count, rounds = 8, 6
-	round := func() {
-		var all []schema.GroupVersionResource
-		for range count {
-			typ := newType()
-			defineType(t, typ)
-			all = append(all, typ)
-		}
-		controlplane.Eventually(t, 2*soon, func(context.Context) error {
-			opened := map[string]bool{}
-			for _, e := range cluster.AuditLog(t, controlplane.ByUser(c.user), controlplane.ByVerb("watch"), controlplane.Received) {
-				opened[e.ObjectRef.APIGroup] = true
-			}
-			for _, typ := range all {
-				if !opened[typ.Group] {
-					return fmt.Errorf("%v is not watched", typ)
-				}
-			}
-			return nil
-		})
-		for _, typ := range all { // all at once
-			check(t, objects(t, definitions, "").Delete(t.Context(), typ.GroupResource().String(), metav1.DeleteOptions{}))
-		}
-		for _, typ := range all {
-			undefineType(t, typ)
-		}
-	}
-	round()
-	level := func() float64 { return c.metric(t, "go_goroutines", "") }
-	before, memory := level(), c.metric(t, "process_resident_memory_bytes", "")
-	for range rounds - 1 {
-		round()
-	}
-	controlplane.Eventually(t, 2*soon, func(context.Context) error {
-		if now := level(); now > before+30 {
-			return fmt.Errorf("%v goroutines after one round, %v after %d", before, now, rounds)
-		}
-		return nil
-	})
-	used := c.metric(t, "process_resident_memory_bytes", "")
-	t.Logf("%d types, %d rounds: %v goroutines before, %v after; %.0f MiB before, %.0f after", count, rounds, before, level(), memory/(1<<20), used/(1<<20))
-	if used > max(1.5*memory, memory+64<<20) {
-		t.Errorf("%.0f MiB after one round, %.0f after %d", memory/(1<<20), used/(1<<20), rounds)
 	}
 }
 

@@ -97,7 +97,7 @@ type cascadeRun struct {
 }
 
 // begin deletes the owner of a cascade. The gate holds the cascade's write number n, counted from 0.
-func (c cascade) begin(t *testing.T, proxy *faults.Proxy, fault func(*faults.Gate) faults.Fault, n int) *cascadeRun {
+func (c cascade) begin(t *testing.T, proxy *faults.Proxy, n int) *cascadeRun {
 	t.Helper()
 	ns := cluster.Namespace(t)
 	run := &cascadeRun{cascade: c, gate: faults.NewGate(), keeper: create(t, secrets, ns, "keeper")}
@@ -105,7 +105,7 @@ func (c cascade) begin(t *testing.T, proxy *faults.Proxy, fault func(*faults.Gat
 	run.kept = create(t, configMaps, ns, "kept", ownedBy(run.keeper, owner))
 	m := faults.On(faults.Writes, configMaps.Resource)
 	m.Namespace = ns
-	proxy.Inject(m, fault(run.gate), faults.After(n), faults.Next(1))
+	proxy.Inject(m, faults.HoldAnswer(run.gate), faults.After(n), faults.Next(1))
 	owner.delete(t, c.policy)
 	for _, o := range leave {
 		if c.all {
@@ -144,54 +144,43 @@ func (r *cascadeRun) heldOrDone(t *testing.T) bool {
 	return r.held != nil
 }
 
-// A collector is killed at each write in turn, before the API server has the write or before the response is back, and another begins.
+// TestKilledAtEachRequest kills the collector at each write before it receives the response, and starts another collector.
 // Each process is killed while one write of each cascade is held.
 func TestKilledAtEachRequest(t *testing.T) {
-	for _, when := range []struct {
-		name  string
-		fault func(*faults.Gate) faults.Fault
-		long  bool
-	}{{"done", faults.HoldAnswer, false}, {"lost", faults.Hold, true}} {
-		t.Run(when.name, func(t *testing.T) {
-			if when.long {
-				controlplane.SkipUnlessLong(t)
+	next := startProcess(t)
+	killed, left := map[string]int{}, cascades
+	for n := 0; len(left) > 0; n++ {
+		var runs []*cascadeRun
+		for _, c := range left {
+			runs = append(runs, c.begin(t, next.proxy, n))
+		}
+		left = nil
+		for _, r := range runs {
+			if r.heldOrDone(t) {
+				left = append(left, r.cascade)
+				killed[r.name]++
 			}
-			next := startProcess(t)
-			killed, left := map[string]int{}, cascades
-			for n := 0; len(left) > 0; n++ {
-				var runs []*cascadeRun
-				for _, c := range left {
-					runs = append(runs, c.begin(t, next.proxy, when.fault, n))
-				}
-				left = nil
-				for _, r := range runs {
-					if r.heldOrDone(t) {
-						left = append(left, r.cascade)
-						killed[r.name]++
-					}
-				}
-				if len(left) > 0 {
-					check(t, next.Kill())
-					for _, r := range runs {
-						if r.held != nil {
-							r.held.Cut()
-						}
-					}
-					next = startProcess(t)
-				}
-				for _, r := range runs {
-					controlplane.Eventually(t, 2*soon, func(ctx context.Context) error { return r.done(t, ctx) })
-					owners(t, soon, r.kept, r.keeper)
-					alive(t, append(r.orphans, r.kept, r.keeper)...)
+		}
+		if len(left) > 0 {
+			check(t, next.Kill())
+			for _, r := range runs {
+				if r.held != nil {
+					r.held.Cut()
 				}
 			}
-			t.Logf("killed at %v requests", killed)
-			for _, c := range cascades {
-				if killed[c.name] < 3 {
-					t.Errorf("%s: killed at %d requests, want 3 at least", c.name, killed[c.name])
-				}
-			}
-		})
+			next = startProcess(t)
+		}
+		for _, r := range runs {
+			controlplane.Eventually(t, 2*soon, func(ctx context.Context) error { return r.done(t, ctx) })
+			owners(t, soon, r.kept, r.keeper)
+			alive(t, append(r.orphans, r.kept, r.keeper)...)
+		}
+	}
+	t.Logf("killed at %v requests", killed)
+	for _, c := range cascades {
+		if killed[c.name] < 3 {
+			t.Errorf("%s: killed at %d requests, want 3 at least", c.name, killed[c.name])
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	}
 	setUpProcess()
 	os.Exit(controlplane.Run(m, controlplane.Options{
-		Audit: true, SecondAPIServer: true, SecondAPIServerArgs: map[string][]string{"watch-cache": {"false"}},
+		Audit: true, SecondAPIServer: true,
 	}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
@@ -79,15 +79,6 @@ func start(t testing.TB, through func(*rest.Config) *rest.Config, flags ...strin
 	}
 	c := &collector{user: controlplane.ServiceAccount(account), port: controlplane.FreePort(t)}
 	c.Manager = controlplane.StartManager(t, command.New(app.Controllers()), append(c.flags(t, cfg), flags...)...)
-	return c
-}
-
-// startApart runs a collector in a process of its own, whose memory is nobody else's, until the test ends.
-func startApart(t testing.TB) *collector {
-	t.Helper()
-	account := "gc-" + rand.String(8)
-	c := &collector{user: controlplane.ServiceAccount(account), port: controlplane.FreePort(t)}
-	controlplane.StartProcess(t, c.flags(t, cluster.ManagerConfig(account, garbagecollector.Name))...)
 	return c
 }
 

@@ -12,25 +12,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// An API server whose watch cache is off answers reads and watches from etcd. The collector decides as everywhere.
-func TestWithoutAWatchCache(t *testing.T) {
-	ns, there := cluster.Namespace(t), cluster.Namespace(t)
-	elsewhere, own := create(t, configMaps, there, "elsewhere"), create(t, configMaps, ns, "own")
-	wrong, both := create(t, secrets, ns, "wrong", ownedBy(elsewhere)), create(t, secrets, ns, "both", ownedBy(elsewhere, own))
-	right := create(t, secrets, there, "right", ownedBy(elsewhere))
-	start(t, cluster.AtSecond)
-	gone(t, soon, wrong)
-	owners(t, soon, both, own)
-	foreground, orphaned := create(t, rcs, ns, "foreground"), create(t, rcs, ns, "orphan")
-	blocks, stays := create(t, pods, ns, "blocks", blockedBy(foreground)), create(t, pods, ns, "stays", blockedBy(orphaned))
-	foreground.delete(t, metav1.DeletePropagationForeground)
-	orphaned.delete(t, metav1.DeletePropagationOrphan)
-	gone(t, soon, foreground, blocks, orphaned)
-	owners(t, soon, stays)
-	settled(t, ns)
-	alive(t, elsewhere, own, both, right, stays)
-}
-
 // The API server that the collector asks hears late of a definition that was made at another one: it knows neither the type nor its objects, and says 404 to
 // whoever asks for them. Nothing that such an object owns is deleted for that.
 func TestAnAPIServerThatLearnsOfTypesLate(t *testing.T) {

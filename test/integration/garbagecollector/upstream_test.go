@@ -7,7 +7,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/test/controlplane"
 )
@@ -140,10 +139,8 @@ func TestSharedCollector(t *testing.T) {
 			gone(t, soon, first, second, third)
 		},
 		"many owners are deleted at once":                     testManyOwnersAreDeletedAtOnce,
-		"a ring that is deleted at once":                      testARingThatIsDeletedAtOnce,
 		"a type is collected as soon as it is defined":        testATypeIsCollectedAsSoonAsItIsDefined,
 		"jobs go with their cron job and pods with their job": testJobsGoWithTheirCronJobAndPodsWithTheirJob,
-		"mirror pods and the lease go with their node":        testMirrorPodsAndTheLeaseGoWithTheirNode,
 		"a namespace is deleted with owners in it":            testANamespaceIsDeletedWithOwnersInIt,
 		"lost answers":                         func(t *testing.T, ns string) { testLostAnswers(t, ns, proxy) },
 		"deployment deleted in the background": testDeployment(metav1.DeletePropagationBackground),
@@ -197,35 +194,4 @@ func testManyOwnersAreDeletedAtOnce(t *testing.T, ns string) {
 	for _, pod := range stay {
 		owners(t, soon, pod)
 	}
-}
-
-// A process that comes to a cluster in which references are wrong decides as one that was there when they were made.
-func TestReferencesThatAreWrongFromTheStart(t *testing.T) {
-	ns, there := cluster.Namespace(t), cluster.Namespace(t)
-	owner := create(t, configMaps, there, "owner")
-	own := create(t, configMaps, ns, "own")
-	var wrong []thing
-	for n, ref := range []func(*metav1.OwnerReference){
-		func(*metav1.OwnerReference) {},
-		func(r *metav1.OwnerReference) { r.Name = "another" },
-		func(r *metav1.OwnerReference) { r.Kind = "Secret" },
-		func(r *metav1.OwnerReference) { r.UID = types.UID("11111111-1111-4111-8111-111111111111") },
-	} {
-		r := owner.reference()
-		ref(&r)
-		wrong = append(wrong, create(t, secrets, ns, fmt.Sprint("wrong-", n), refers(r)))
-	}
-	scope := create(t, namespaces, "", "scope-"+ns, refers(own.reference()))
-	t.Cleanup(func() {
-		_ = objects(t, namespaces, "").Delete(cleanupContext(t), scope.GetName(), metav1.DeleteOptions{})
-	})
-	valid := []thing{
-		create(t, secrets, there, "valid", ownedBy(owner)), create(t, secrets, ns, "valid", ownedBy(own)), owner, own,
-		create(t, secrets, ns, "both", ownedBy(own), refers(owner.reference())),
-	}
-	start(t, nil)
-	gone(t, soon, wrong...)
-	settled(t, ns)
-	alive(t, append(valid, scope)...)
-	owners(t, soon, valid[len(valid)-1], own)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,30 +69,6 @@ func testJobsGoWithTheirCronJobAndPodsWithTheirJob(t *testing.T, ns string) {
 	settled(t, ns)
 	alive(t, stays)
 	owners(t, soon, stays)
-}
-
-// A node is deleted, and nobody is left who would delete what its kubelet has made.
-func testMirrorPodsAndTheLeaseGoWithTheirNode(t *testing.T, ns string) {
-	node, other := create(t, nodes, "", "node-"+ns), create(t, nodes, "", "other-"+ns)
-	t.Cleanup(func() {
-		_ = objects(t, nodes, "").Delete(cleanupContext(t), other.GetName(), metav1.DeleteOptions{})
-	})
-	mirror := func(of thing) []thing {
-		return []thing{
-			create(t, pods, ns, "static-"+of.GetName(), ownedBy(of), func(o *unstructured.Unstructured) {
-				o.SetAnnotations(map[string]string{corev1.MirrorPodAnnotationKey: "hash"})
-				check(t, unstructured.SetNestedField(o.Object, of.GetName(), "spec", "nodeName"))
-			}),
-			create(t, leases, corev1.NamespaceNodeLease, of.GetName(), ownedBy(of)),
-		}
-	}
-	leave, stay := mirror(node), mirror(other)
-	node.delete(t, metav1.DeletePropagationBackground)
-	gone(t, soon, append(leave, node)...)
-	settled(t, ns)
-	alive(t, append(stay, other)...)
-	other.delete(t, metav1.DeletePropagationBackground)
-	gone(t, soon, append(stay, other)...)
 }
 
 // A namespace is deleted while owners in it wait for their dependents, or are to leave orphans. All of it goes, in whatever order.
