@@ -76,14 +76,10 @@ test-long: need-cc controlplane ## Run all tests with the race detector, long on
 	CGO_ENABLED=1 $(GO) build -race -o bin/test/controller-manager-chaos ./cmd/controller-manager
 	$(foreach seed,1 2 3,$(GO) run ./test/chaos -manager bin/test/controller-manager-chaos -seed $(seed) -for 2m &&) true
 
-# Which tests test-soak and deflake run, and how often deflake runs them.
+# Which tests deflake runs, and how often.
 PKG   ?= ./test/integration/...
 RUN   ?= .
 COUNT ?= 20
-
-.PHONY: test-soak
-test-soak: need-cc controlplane ## Run tests that take many minutes each: make test-soak PKG=./test/integration/leadership RUN=TestName
-	CGO_ENABLED=1 LONG=1 SOAK=1 $(GO) test -race -count=1 -v -timeout 0 -run '$(RUN)' $(PKG)
 
 .PHONY: deflake
 deflake: need-cc ## Rerun tests until one fails: make deflake PKG=./test/integration/... RUN=TestName COUNT=20
@@ -125,7 +121,7 @@ need-cc:
 ##@ Control plane
 
 .PHONY: controlplane
-controlplane: $(call programs,etcd kube-apiserver kube-scheduler kube-controller-manager) bin/kubectl bin/prometheus bin/promtool ## Build into bin/ what the tests run: etcd, kube-apiserver, kubectl, prometheus …
+controlplane: $(call programs,etcd kube-apiserver kube-scheduler kube-controller-manager) bin/kubectl bin/promtool ## Build into bin/ what the tests run: etcd, kube-apiserver, kubectl, promtool …
 	@echo "control plane: $(or $(KUBEBUILDER_ASSETS),bin)"
 
 # Programs in KUBEBUILDER_ASSETS must be of our Kubernetes version.
@@ -147,9 +143,9 @@ bin/kubectl: hack/kubectl/main.go $(call pins,kubectl)
 	@hack/build.sh $@ hack/kubectl . '-s -w' '1 minute'
 
 # Without service discovery in clouds, the build takes a third of the time.
-bin/prometheus bin/promtool: export GOFLAGS := $(GOFLAGS) -tags=remove_all_sd,enable_kubernetes_sd
+bin/promtool: export GOFLAGS := $(GOFLAGS) -tags=remove_all_sd,enable_kubernetes_sd
 
-bin/prometheus bin/promtool: $(call pins,prometheus)
+bin/promtool: $(call pins,prometheus)
 	@hack/build.sh $@ hack/prometheus github.com/prometheus/prometheus/cmd/$(@F) '-s -w' '3 minutes'
 
 bin/staticcheck: $(call pins,lint)

@@ -13,13 +13,5 @@ func SkipUnlessLong(t testing.TB) {
 	}
 }
 
-// SkipUnlessSoak skips a test that takes many minutes, unless the environment variable SOAK is set, as `make test-soak` does.
-func SkipUnlessSoak(t testing.TB) {
-	t.Helper()
-	if os.Getenv("SOAK") == "" {
-		t.Skip("runs with make test-soak")
-	}
-}
-
 // Long reports whether the environment variable LONG is set. A test does not depend on it: what is too long is a test or subtest of its own.
 func Long() bool { return os.Getenv("LONG") != "" }

@@ -2,12 +2,9 @@ package replicaset
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,28 +152,6 @@ func testReleaseAndReadopt(t *testing.T) {
 	}
 }
 
-func testAdoptionKeepsOtherOwners(t *testing.T) {
-	n := newNamespace(t)
-	rs := n.apply(1)
-	n.settled("rs")
-	name := n.active(rs)[0]
-	foreign := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "11111111-2222-3333-4444-555555555555", Controller: new(bool)}
-	for _, tt := range []struct {
-		before metav1.OwnerReference
-		want   int
-	}{{foreign, 2}, {refTo(rs, false), 1}} {
-		n.editPod(name, func(pod *corev1.Pod) { pod.OwnerReferences = []metav1.OwnerReference{tt.before} })
-		n.eventually(func(ctx context.Context) error {
-			pod, err := n.client.CoreV1().Pods(n.name).Get(ctx, name, metav1.GetOptions{})
-			if err == nil && (!metav1.IsControlledBy(pod, rs) || len(pod.OwnerReferences) != tt.want) {
-				err = fmt.Errorf("owners are %v, want %d with us as controller", show(pod.OwnerReferences), tt.want)
-			}
-			return err
-		})
-	}
-	n.settled("rs")
-}
-
 func testExtraPods(t *testing.T) {
 	n := newNamespace(t)
 	for i := range 3 {
@@ -196,66 +171,4 @@ func testExtraPods(t *testing.T) {
 			t.Errorf("pod %s was created though there were enough to adopt", pod.Name)
 		}
 	}
-}
-
-// testRefusedAdoption: a pod that the API server does not let us adopt keeps the ReplicaSet neither from scaling nor from reporting.
-func testRefusedAdoption(t *testing.T) {
-	n := newNamespace(t)
-	forbidOwners(t, n, "stubborn")
-	n.create(controlplane.Pod(n.name, "stubborn", map[string]string{"app": "rs"}))
-	rs := n.apply(2)
-	n.settled("rs")
-	if got := n.active(rs); len(got) != 2 || slices.Contains(got, "stubborn") {
-		t.Errorf("active pods are %v", got)
-	}
-	n.eventually(func(ctx context.Context) error {
-		refused, err := n.events(ctx, "FailedAdopt")
-		if err == nil && len(refused) != 1 {
-			err = fmt.Errorf("events are %v", refused)
-		}
-		return err
-	})
-}
-
-// forbidOwners makes the API server refuse to give an owner to pods of a name, and waits until it does.
-func forbidOwners(t *testing.T, n *namespace, pod string) {
-	t.Helper()
-	api := n.client.AdmissionregistrationV1()
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: n.name},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-				},
-			}}},
-			Validations: []admissionv1.Validation{{
-				Expression: fmt.Sprintf("object.metadata.namespace != '%s' || object.metadata.name != '%s' || !has(object.metadata.ownerReferences)", n.name, pod),
-			}},
-		},
-	}
-	if _, err := api.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: n.name},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: n.name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-	}
-	if _, err := api.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = api.ValidatingAdmissionPolicyBindings().Delete(context.Background(), n.name, metav1.DeleteOptions{})
-		_ = api.ValidatingAdmissionPolicies().Delete(context.Background(), n.name, metav1.DeleteOptions{})
-	})
-	probe := controlplane.Pod(n.name, pod, nil, ownedBy(metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}))
-	n.eventually(func(ctx context.Context) error {
-		_, err := n.client.CoreV1().Pods(n.name).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil {
-			return errors.New("the policy is not in effect")
-		}
-		return nil
-	})
 }

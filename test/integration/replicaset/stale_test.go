@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
@@ -64,59 +63,6 @@ func TestFrozenPodWatch(t *testing.T) {
 	noisys.settledAt(3)
 }
 
-// TestWatchFrozenForLong: when the caches do not come to show our own writes for half a minute, the controller reads live and goes on, once per
-// half minute.
-func TestWatchFrozenForLong(t *testing.T) {
-	requests := faults.New(t, controllerConfig(), faults.WithName("requests"))
-	watches := faults.New(t, watcherConfig(), faults.WithName("watches"))
-	now := testingclock.NewFakeClock(time.Now())
-	l := standby(t, defaults(), requests.Config(), watches.Config(), now).beginTerm()
-	n := newNamespace(t)
-	rs := n.apply(2)
-	o := n.observe(rs, 0, 2)
-	o.settledAt(2)
-
-	watches.FreezeWatches(faults.Watches("pods"))
-	o.bounds(2, 4)
-	n.scale("rs", 4)
-	n.eventually(func(context.Context) error {
-		if got := n.active(rs); len(got) != 4 {
-			return fmt.Errorf("%d active pods, want 4", len(got))
-		}
-		return nil
-	})
-	o.catchUp()
-	o.bounds(4, 6)
-	n.scale("rs", 6)
-	before := l.Metric(t, "replicaset_controller_live_reads_total", "overdue")
-	n.eventually(func(context.Context) error {
-		if l.Metric(t, "replicaset_controller_live_reads_total", "overdue") == before {
-			now.Step(5 * time.Second)
-		}
-		if got := n.active(rs); len(got) != 6 {
-			return fmt.Errorf("%d active pods, want 6", len(got))
-		}
-		return nil
-	})
-	o.catchUp()
-	o.bounds(6, 6)
-	if reads := l.Metric(t, "replicaset_controller_live_reads_total", "overdue") - before; reads != 1 {
-		t.Errorf("%v live reads, want 1", reads)
-	}
-	// Down again, by a controller that has seen neither the pods it made nor their deletion.
-	o.bounds(1, 6)
-	n.scale("rs", 1)
-	n.eventually(func(context.Context) error {
-		now.Step(5 * time.Second)
-		if got := n.active(rs); len(got) != 1 {
-			return fmt.Errorf("%d active pods, want 1", len(got))
-		}
-		return nil
-	})
-	o.catchUp()
-	o.bounds(1, 1)
-}
-
 // TestStaleStandby: a standby whose caches lag behind what the leader did takes over. Its first write is decided on a live read.
 func TestStaleStandby(t *testing.T) {
 	for _, tt := range []struct {
@@ -153,27 +99,5 @@ func TestStaleStandby(t *testing.T) {
 			freeze.Thaw()
 			o.settledAt(int(tt.to))
 		})
-	}
-}
-
-// TestFirstWritesNeedNoLiveReadOnceTheCachesShowAllBeforeTheTerm: what a term costs is one look at how far the cluster has come, not one for
-// each ReplicaSet.
-func TestFirstWritesNeedNoLiveReadOnceTheCachesShowAllBeforeTheTerm(t *testing.T) {
-	l := start(t, defaults())
-	n := newNamespace(t)
-	for i := range 3 {
-		// The pods of the first bring the cache past the start of the term; the second waits until the term has asked where that is.
-		n.applyNamed(fmt.Sprintf("earlier-%d", i), 1)
-		n.settled(fmt.Sprintf("earlier-%d", i))
-	}
-	before := l.Metric(t, "replicaset_controller_live_reads_total")
-	for i := range 20 {
-		n.applyNamed(fmt.Sprintf("rs-%d", i), 2)
-	}
-	for i := range 20 {
-		n.settled(fmt.Sprintf("rs-%d", i))
-	}
-	if reads := l.Metric(t, "replicaset_controller_live_reads_total") - before; reads != 0 {
-		t.Errorf("%v live reads for 20 ReplicaSets, want none", reads)
 	}
 }

@@ -9,12 +9,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/test/controlplane"
 )
@@ -30,24 +28,13 @@ func TestStories(t *testing.T) {
 		{"Adoption", prepared.check},
 		{"ScaleUpAndDown", testScaleUpAndDown},
 		{"DeletingAndFailedPods", testDeletingAndFailedPods},
-		{"RelatedPods", testRelatedPods},
 		{"OverlappingSelectors", testOverlappingSelectors},
 		{"ReleaseAndReadopt", testReleaseAndReadopt},
-		{"AdoptionKeepsOtherOwners", testAdoptionKeepsOtherOwners},
 		{"ReadyAndAvailable", testReadyAndAvailable},
-		{"BecomesAvailable", testBecomesAvailable},
-		{"ScaleSubresource", testScaleSubresource},
 		{"ExtraPods", testExtraPods},
-		{"FullyLabeled", testFullyLabeled},
-		{"FinalizersAreLeftAlone", testFinalizersAreLeftAlone},
 		{"TerminatingReplicas", testTerminatingReplicas},
 		{"Quota", testQuota},
-		{"CollectionDelete", testCollectionDelete},
-		{"ForeignConditions", testForeignConditions},
-		{"TemplateChange", testTemplateChange},
-		{"TerminatingNamespace", testTerminatingNamespace},
 		{"Recreated", testRecreated},
-		{"RefusedAdoption", testRefusedAdoption},
 	} {
 		t.Run(story.name, func(t *testing.T) {
 			t.Parallel()
@@ -97,28 +84,6 @@ func podNames(pods []corev1.Pod) string {
 // onNode binds pods to a node, so that they linger when they are deleted.
 func onNode(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.NodeName = "nowhere" }
 
-// testRelatedPods: of the pods of a rollout, the one that shares its node with a pod of the older ReplicaSet goes first.
-func testRelatedPods(t *testing.T) {
-	n := newNamespace(t)
-	rollout := func(rs *appsv1.ReplicaSet) {
-		rs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: types.UID(n.name), Controller: new(true)}}
-	}
-	on := func(node string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.NodeName = node } }
-	n.create(controlplane.Pod(n.name, "old", map[string]string{"app": "old"}, on("node-3")))
-	n.applyNamed("old", 1, rollout)
-	n.settled("old")
-	for i := range 6 {
-		n.create(controlplane.Pod(n.name, fmt.Sprintf("new-%d", i), map[string]string{"app": "new"}, on(fmt.Sprintf("node-%d", i))))
-	}
-	rs := n.applyNamed("new", 6, rollout)
-	n.settled("new")
-	n.scale("new", 5)
-	n.settled("new")
-	if left := n.active(rs); slices.Contains(left, "new-3") {
-		t.Errorf("left are %v, want all but new-3", left)
-	}
-}
-
 func testOverlappingSelectors(t *testing.T) {
 	n := newNamespace(t)
 	same := func(rs *appsv1.ReplicaSet) {
@@ -153,50 +118,6 @@ func setReady(t testing.TB, n *namespace, name string, since time.Time) {
 		s.Phase = corev1.PodRunning
 		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)}}
 	})
-}
-
-// testBecomesAvailable: nothing happens between a pod's becoming ready and its becoming available; the controller must look by itself.
-func testBecomesAvailable(t *testing.T) {
-	n := newNamespace(t)
-	rs := n.apply(1, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3 })
-	n.settled("rs")
-	since := time.Now().Truncate(time.Second)
-	setReady(t, n, n.active(rs)[0], since)
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.ReadyReplicas == 1 })
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.AvailableReplicas == 1 })
-	if took := time.Since(since); took < 3*time.Second {
-		t.Errorf("available %v after it became ready, want 3 s", took)
-	}
-}
-
-func testScaleSubresource(t *testing.T) {
-	n := newNamespace(t)
-	n.apply(1)
-	n.settled("rs")
-	for _, replicas := range []int32{3, 0} {
-		sets := n.client.AppsV1().ReplicaSets(n.name)
-		scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "rs", Namespace: n.name}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
-		if _, err := sets.UpdateScale(t.Context(), "rs", scale, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		n.eventually(func(ctx context.Context) error {
-			got, err := sets.GetScale(ctx, "rs", metav1.GetOptions{})
-			if err == nil && (got.Spec.Replicas != replicas || got.Status.Replicas != replicas || len(n.pods()) != int(replicas)) {
-				err = fmt.Errorf("scale is %+v with %d pods, want %d", got, len(n.pods()), replicas)
-			}
-			return err
-		})
-	}
-}
-
-func testFullyLabeled(t *testing.T) {
-	n := newNamespace(t)
-	rs := n.apply(2)
-	n.settled("rs")
-	more := map[string]string{"app": "rs", "extra": "yes"}
-	n.edit("rs", func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels = more })
-	n.editPod(n.active(rs)[0], func(pod *corev1.Pod) { pod.Labels = more })
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.Replicas == 2 && s.FullyLabeledReplicas == 1 })
 }
 
 func failure(s appsv1.ReplicaSetStatus) *appsv1.ReplicaSetCondition {
@@ -249,65 +170,6 @@ func testQuota(t *testing.T) {
 		controlplane.ByResource("pods"), controlplane.ByCode(403))
 	if len(refused) > 20 { // the back-off doubles from 5 ms
 		t.Errorf("%d refused creates:\n%v", len(refused), refused)
-	}
-}
-
-func testForeignConditions(t *testing.T) {
-	n := newNamespace(t)
-	rs := n.apply(1)
-	n.settled("rs")
-	patch := []byte(`{"status":{"conditions":[{"type":"Foreign","status":"True","reason":"Test","message":"ours to keep"}]}}`)
-	if _, err := n.client.AppsV1().ReplicaSets(n.name).Patch(t.Context(), "rs", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
-	n.scale("rs", 2)
-	n.settled("rs")
-	setReady(t, n, n.active(rs)[0], time.Now())
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool {
-		return s.ReadyReplicas == 1 && len(s.Conditions) == 1 && s.Conditions[0].Type == "Foreign" && s.Conditions[0].Message == "ours to keep"
-	})
-}
-
-func testTemplateChange(t *testing.T) {
-	n := newNamespace(t)
-	rs := n.apply(1)
-	n.settled("rs")
-	old := n.active(rs)[0]
-	patch := []byte(`{"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"main","image":"registry.k8s.io/pause:3.9"}]}}}}`)
-	if _, err := n.client.AppsV1().ReplicaSets(n.name).Patch(t.Context(), "rs", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	n.settled("rs")
-	for _, pod := range n.pods() {
-		want := "registry.k8s.io/pause:3.9"
-		if pod.Name == old {
-			want = "registry.k8s.io/pause:3.10"
-		}
-		if got := pod.Spec.Containers[0].Image; got != want {
-			t.Errorf("pod %s has image %s, want %s", pod.Name, got, want)
-		}
-	}
-	if !slices.Contains(n.active(rs), old) {
-		t.Errorf("the old pod was replaced")
-	}
-}
-
-// testTerminatingNamespace: nothing can be created in a terminating namespace, and nothing is tried more than once.
-func testTerminatingNamespace(t *testing.T) {
-	n := newNamespace(t)
-	rs := n.apply(5)
-	n.settled("rs")
-	if err := n.client.CoreV1().Namespaces().Delete(t.Context(), n.name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range n.active(rs) {
-		n.delete(name)
-	}
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.Replicas == 0 && failure(s) == nil })
-	tries := cluster.AuditLog(t, controlplane.Completed, controlplane.ByNamespace(n.name), controlplane.ByVerb("create"),
-		controlplane.ByResource("pods"), controlplane.ByCode(403))
-	if len(tries) > 1 {
-		t.Errorf("%d creates were tried:\n%v", len(tries), tries)
 	}
 }
 
