@@ -2,7 +2,6 @@ package leadership
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,28 +70,4 @@ func TestStepDownOfAllProcesses(t *testing.T) {
 	}
 	load.settles(t)
 	judge(t, both...)
-}
-
-// Reopening is enough if only the stream was broken: the leader keeps the lease.
-func TestLeaderKeepsTheLeaseIfReopeningHelps(t *testing.T) {
-	long(t) // a silence of 90 s
-	load := work(t)
-	leader, standby := pair(t, start)
-	createdBy(t, leader, time.Time{}, 10*time.Second)
-	frozen := time.Now()
-	freeze := leader.proxy.FreezeWatches(faults.Watches("pods"))
-	controlplane.Eventually(t, 150*time.Second, func(context.Context) error {
-		if !strings.Contains(leader.Output(), "Reopening a watch that does not deliver") {
-			return errors.New("the watch was not reopened")
-		}
-		return nil
-	})
-	freeze.Cut()
-	createdBy(t, leader, time.Now(), 150*time.Second)
-	t.Logf("the leader works again %v after its pod watch broke", time.Since(frozen))
-	load.settles(t)
-	judge(t, leader, standby)
-	if taken := takings(leaseChanges(t)); len(taken) != 1 {
-		t.Errorf("the lease was taken %d times, want once", len(taken))
-	}
 }

@@ -171,15 +171,6 @@ func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) (sent time.Ti
 	return sent
 }
 
-// giveAway releases the Lease as its holder would: nobody waits for one who has done that.
-func giveAway(t *testing.T) {
-	t.Helper()
-	editLease(t, func(spec *coordinationv1.LeaseSpec) {
-		free, second, now := "", int32(1), metav1.NowMicro()
-		spec.HolderIdentity, spec.LeaseDurationSeconds, spec.AcquireTime, spec.RenewTime = &free, &second, &now, &now
-	})
-}
-
 // leaseEvent tells when a watch of the test's own sees the Lease held by holder.
 func leaseEvent(t *testing.T, holder string) <-chan time.Time {
 	t.Helper()

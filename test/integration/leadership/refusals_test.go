@@ -1,8 +1,6 @@
 package leadership
 
 import (
-	"context"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -42,35 +40,23 @@ func losesTheLease(t *testing.T, match faults.Match, fault faults.Fault) {
 	judge(t, leader, standby)
 }
 
-// Nobody can release a lease then, but everybody can go, also with an endpoint whose reviews and client CAs come from that API server.
+// TestSIGTERMWhileTheAPIServerIsAway ends managers whose endpoint needs reviews and client CAs of an API server that is away.
 func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		away time.Duration // before the signal; informers wait longer each time
-		play func(*testing.T)
-	}{
-		{"since a moment", 0, quiet},
-		{"for long", 40 * time.Second, long},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			tt.play(t)
-			work(t)
-			leader, standby := pair(t, startServing)
-			createdBy(t, leader, time.Time{}, 10*time.Second)
-			if err := here(t).KillAPIServer(); err != nil {
-				t.Fatal(err)
-			}
-			controlplane.Consistently(t, tt.away, func(context.Context) error { return nil })
-			signalled := time.Now()
-			leader.signal(t, syscall.SIGTERM)
-			standby.signal(t, syscall.SIGTERM)
-			leader.endsWell(t)
-			standby.endsWell(t)
-			t.Logf("both have ended %v after SIGTERM", time.Since(signalled))
-			if err := here(t).StartAPIServer(); err != nil {
-				t.Fatal(err)
-			}
-		})
+	quiet(t)
+	work(t)
+	leader, standby := pair(t, startServing)
+	createdBy(t, leader, time.Time{}, 10*time.Second)
+	if err := here(t).KillAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	signalled := time.Now()
+	leader.signal(t, syscall.SIGTERM)
+	standby.signal(t, syscall.SIGTERM)
+	leader.endsWell(t)
+	standby.endsWell(t)
+	t.Logf("both have ended %v after SIGTERM", time.Since(signalled))
+	if err := here(t).StartAPIServer(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -98,28 +84,4 @@ func TestSIGTERMWhileAWriteIsNotAnswered(t *testing.T) {
 	standby.WaitForLog(t, `cause="expired"`)
 	load.settles(t)
 	judge(t, leader, standby)
-}
-
-// A network that breaks every connection once a second lets nobody finish a long request, and many short ones.
-func TestConnectionsResetEverySecond(t *testing.T) {
-	long(t)
-	load := work(t)
-	leader, standby := pair(t, start)
-	createdBy(t, leader, time.Time{}, 10*time.Second)
-	for range 8 {
-		leader.proxy.CutConnections()
-		standby.proxy.CutConnections()
-		controlplane.Consistently(t, time.Second, standing)
-	}
-	who, _ := createdByOne(t, time.Now(), 30*time.Second, leader, standby)
-	other := map[*contender]*contender{leader: standby, standby: leader}[who]
-	relieves(t, who, other)
-	load.settles(t)
-	judge(t, leader, standby)
-	for _, c := range []*contender{leader, standby} {
-		// Nothing happens to namespaces meanwhile, so each of their watches ends without an event.
-		if n := strings.Count(c.Output(), `"Caches populated" type="*v1.Namespace"`); n > 3 {
-			t.Errorf("%s listed all namespaces %d times, want about once", c.user, n)
-		}
-	}
 }
