@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -78,47 +77,6 @@ func kubeconfigScript(args ...string) (out []byte, complaints string, err error)
 	cmd.Stderr = &stderr
 	out, err = cmd.Output()
 	return out, stderr.String(), err
-}
-
-// A renewal that fails must leave the kubeconfig that works, and say why it failed.
-func TestKubeconfigRecipeSparesTheFileThatWorks(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	program(t, "openssl", "Debian: apt-get install openssl")
-	_, caFile, keyFile := authority(t)
-	_, _, otherKey := authority(t)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "minikcm.conf")
-	if _, complaints, err := kubeconfigScript(caFile, keyFile, "https://127.0.0.1:6443", file); err != nil || complaints != "" {
-		t.Fatalf("%v: %s", err, complaints)
-	}
-	first := read(t, file)
-	if _, err := clientcmd.RESTConfigFromKubeConfig(first); err != nil {
-		t.Error(err)
-	}
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm()&0o137 != 0 {
-		t.Errorf("mode is %v, %v; want nothing for others", info.Mode(), err)
-	}
-	for what, args := range map[string][]string{
-		"the key of another CA": {caFile, otherKey},
-		"no key":                {caFile, filepath.Join(dir, "missing.key")},
-	} {
-		_, complaints, err := kubeconfigScript(append(args, "https://127.0.0.1:6443", file)...)
-		if err == nil || !strings.Contains(complaints, "no kubeconfig written") || strings.Count(complaints, "\n") < 2 {
-			t.Errorf("%s: %v, and it says %q; want an error and openssl's reason", what, err, complaints)
-		}
-		if !bytes.Equal(read(t, file), first) {
-			t.Errorf("%s: the working file was changed", what)
-		}
-	}
-	if _, complaints, err := kubeconfigScript(caFile, keyFile, "https://127.0.0.1:6443", file); err != nil || complaints != "" {
-		t.Fatalf("%v: %s", err, complaints)
-	}
-	if bytes.Equal(read(t, file), first) {
-		t.Error("the renewed file is the old one")
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*.new")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
 }
 
 // authority makes a CA such as kubeadm's and writes it to files.

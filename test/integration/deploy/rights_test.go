@@ -270,7 +270,6 @@ var consequences = regexp.MustCompile(` \([^)]*\)`)
 // The rights that no request shows: an admission plugin asks for them when an object is made whose owner must not go first.
 func TestOwnerReferencesNeedFinalizers(t *testing.T) {
 	ns := cluster.Namespace(t)
-	t.Run("of Deployments", func(t *testing.T) { deploymentsNeedFinalizers(t, ns) })
 	rs, err := cluster.Client(t).AppsV1().ReplicaSets(ns).Create(t.Context(), controlplane.ReplicaSet(ns, "web", 0), metav1.CreateOptions{})
 	must(t, err)
 	pod := controlplane.Pod(ns, "web-1", nil)
@@ -293,36 +292,6 @@ func TestOwnerReferencesNeedFinalizers(t *testing.T) {
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.refused) {
 				return fmt.Errorf("create a pod as %s: %v, want an error with %q", user, err, tt.refused)
-			}
-			return nil
-		})
-	}
-}
-
-func deploymentsNeedFinalizers(t *testing.T, ns string) {
-	labels := map[string]string{"app": "web"}
-	d, err := cluster.Client(t).AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: controlplane.ReplicaSet(ns, "web", 0).Spec.Template,
-		},
-	}, metav1.CreateOptions{})
-	must(t, err)
-	rs := controlplane.ReplicaSet(ns, "of-a-deployment", 0)
-	rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-	objects := parse(t, roleOf(t, "deployment-controller"))
-	all := rights(t, objects)
-	finalizers := all[slices.IndexFunc(all, func(r right) bool { return r.resource == "deployments/finalizers" })]
-	for user, without := range map[string]*right{"deployer-with": nil, "deployer-without": &finalizers} {
-		grant(t, user, objects, without)
-		client := controlplane.ClientFor(t, cluster.ConfigFor(user))
-		controlplane.Eventually(t, patience, func(ctx context.Context) error {
-			_, err := client.AppsV1().ReplicaSets(ns).Create(ctx, rs, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if without == nil {
-				return err
-			}
-			if err == nil || !strings.Contains(err.Error(), "cannot set blockOwnerDeletion") {
-				return fmt.Errorf("create a ReplicaSet as %s: %v, want it refused for blockOwnerDeletion", user, err)
 			}
 			return nil
 		})

@@ -1,20 +1,12 @@
 package deploy
 
 import (
-	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/utils/ptr"
-
-	"minikcm/test/controlplane"
 )
 
 // half is one of the two Deployments: its arguments, its lease and its controllers.
@@ -67,37 +59,6 @@ func TestTwoLeasesShareTheControllers(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Both lead at the same time, each for its controllers, and together do all the work with the rights that the folder grants.
-func TestTwoLeasesWorkTogether(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	newApplier(t).keep(t, slices.DeleteFunc(kustomize(t, everythingsHalves), func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })...)
-	begin := time.Now()
-	for _, h := range halves(t, kustomize(t, everythingsHalves)) {
-		start(t, h.args...)
-	}
-	w := startWorkload(t, "halves")
-	w.wait(t)
-	w.letGo(t)
-	controlplane.Eventually(t, patience, func(ctx context.Context) error {
-		holders := map[string]bool{}
-		for _, h := range halves(t, kustomize(t, everythingsHalves)) {
-			lease, err := cluster.Client(t).CoordinationV1().Leases("kube-system").Get(ctx, h.lease, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			holders[ptr.Deref(lease.Spec.HolderIdentity, "")] = true
-		}
-		if len(holders) != 2 || holders[""] {
-			return fmt.Errorf("the leases are held by %v, want two holders", holders)
-		}
-		return nil
-	})
-	refused := cluster.AuditLog(t, controlplane.ByUser(identity), unauthorized, func(e *auditv1.Event) bool { return e.RequestReceivedTimestamp.After(begin) })
-	if len(refused) > 0 {
-		t.Errorf("the API server refused:\n%s", refused)
 	}
 }
 
