@@ -9,7 +9,7 @@ const (
 // contestant is a program that does a scenario's work.
 type contestant struct {
 	name    string   // one word, for -contestants and file names
-	program string   // oursProgram, upstreamProgram, or empty: this program does the work itself
+	program string   // oursProgram, upstreamProgram
 	args    []string // on top of those that every manager gets
 }
 
@@ -29,8 +29,6 @@ var (
 		name: "upstream-release", program: upstreamProgram,
 		args: []string{"--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=true"},
 	}
-	// clients is this program with eight parallel clients and no manager.
-	clients = contestant{name: "8-clients"}
 )
 
 // managerArgs are what both programs are given to run the same controllers in the same surroundings.

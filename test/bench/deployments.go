@@ -148,7 +148,7 @@ func countWritten(events []auditv1.Event) (w written) {
 // writtenDuring counts what is written while work is done, and until all is quiet after it.
 func (r *rig) writtenDuring(ctx context.Context, work func() error) (written, error) {
 	all := func(*auditv1.Event) bool { return true }
-	before, err := r.audit.where(all)
+	before, err := r.cluster.ReadAuditLog(all)
 	if err != nil {
 		return written{}, err
 	}
@@ -158,7 +158,7 @@ func (r *rig) writtenDuring(ctx context.Context, work func() error) (written, er
 	if err := pause(ctx, 2*settled); err != nil {
 		return written{}, err
 	}
-	after, err := r.audit.where(all)
+	after, err := r.cluster.ReadAuditLog(all)
 	if err != nil {
 		return written{}, err
 	}

@@ -27,10 +27,6 @@ const (
 
 	treeChildren, treeLeaves     = 10, 10 // of each child
 	orphans                      = 100
-	handOverGarbage              = 10_000
-	handOverAfter                = 2_000 // are gone when the leader is told to stop
-	newTypes                     = 5
-	ringPatience                 = 30 * time.Second
 	customGroup                  = "bench.example.com"
 	collectorAgent               = "generic-garbage-collector"
 	memoryPayload                = 4_000 // bytes of a ConfigMap
@@ -188,7 +184,7 @@ func measureGarbage(ctx context.Context, r *rig, c contestant) ([]reading, error
 
 // counted is effort, with the requests of the collector for it.
 func (r *rig) counted(ctx context.Context, m *manager, name string, work func() (time.Time, error)) (effort, float64, error) {
-	before, err := r.audit.where(collecting)
+	before, err := r.cluster.ReadAuditLog(collecting)
 	if err != nil {
 		return effort{}, 0, err
 	}
@@ -199,7 +195,7 @@ func (r *rig) counted(ctx context.Context, m *manager, name string, work func() 
 	if err := pause(ctx, stragglers); err != nil {
 		return effort{}, 0, err
 	}
-	after, err := r.audit.where(collecting)
+	after, err := r.cluster.ReadAuditLog(collecting)
 	return e, float64(len(after) - len(before)), err
 }
 
@@ -219,31 +215,6 @@ func (r *rig) tree(ctx context.Context) (*corev1.ConfigMap, error) {
 		}
 	}
 	return root, pause(ctx, settled)
-}
-
-// measureDirectGarbage deletes the same 2,000 objects from eight clients, and what DELETECOLLECTION takes.
-func measureDirectGarbage(ctx context.Context, r *rig, _ contestant) ([]reading, error) {
-	owner, err := r.configMap(ctx, "owner", nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.mixedDependents(ctx, ownedBy(owner, true)); err != nil {
-		return nil, err
-	}
-	all, err := r.effort(ctx, nil, "direct", func() (time.Time, error) {
-		return r.vanished(ctx, garbageMaps, garbagePods, func() error {
-			return inParallel(ctx, writers, garbageMaps+garbagePods, func(ctx context.Context, i int) (err error) {
-				name := fmt.Sprintf("garbage-%d", i)
-				if i < garbageMaps {
-					err = r.client.CoreV1().ConfigMaps(benchNamespace).Delete(ctx, name, metav1.DeleteOptions{})
-				} else {
-					err = r.client.CoreV1().Pods(benchNamespace).Delete(ctx, name, metav1.DeleteOptions{})
-				}
-				return err
-			})
-		})
-	})
-	return []reading{{dependentsGone, all.wall}, {dependentsAPI, all.apiServer}}, err
 }
 
 // custom is a type of custom resources.

@@ -23,8 +23,6 @@ const (
 	// workBefore is for how long the leader makes pods before it is told to stop.
 	workBefore  = time.Second
 	auditPeriod = 25 * time.Millisecond
-	// busyPods is the most pods that either program creates in one sync of a ReplicaSet.
-	busySets, busyPods = 10, 500
 )
 
 var (
@@ -34,10 +32,6 @@ var (
 
 func measureHandOver(ctx context.Context, r *rig, c contestant) ([]reading, error) {
 	return measureTakeOver(ctx, r, c, syscall.SIGTERM, r.askForPods)
-}
-
-func measureBusyHandOver(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	return measureTakeOver(ctx, r, c, syscall.SIGTERM, r.askForManyPods)
 }
 
 func measureCrash(ctx context.Context, r *rig, c contestant) ([]reading, error) {
@@ -96,18 +90,6 @@ func (r *rig) launchPair(ctx context.Context, c contestant) (leader *manager, er
 	return leader, pause(ctx, standbyWarm)
 }
 
-// askForManyPods makes more work than a leader can do before it is told to stop: its syncs are long.
-func (r *rig) askForManyPods(ctx context.Context) error {
-	for i := range busySets {
-		set := controlplane.ReplicaSet(benchNamespace, setName(i), busyPods)
-		if _, err := r.client.AppsV1().ReplicaSets(benchNamespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
-			return ignoreEnd(ctx, fmt.Errorf("create ReplicaSet: %w", err))
-		}
-	}
-	<-ctx.Done()
-	return nil
-}
-
 // askForPods makes a ReplicaSet grow by one pod every workPeriod until ctx is done.
 func (r *rig) askForPods(ctx context.Context) error {
 	const name = "growing"
@@ -131,11 +113,11 @@ func (r *rig) askForPods(ctx context.Context) error {
 // firstPodOf waits until user has created a pod and returns when the API server had answered that.
 func (r *rig) firstPodOf(ctx context.Context, user string) (first time.Time, err error) {
 	err = poll(ctx, auditPeriod, func() (bool, error) {
-		creates, err := r.audit.where(requestsOf(user))
+		creates, err := r.cluster.ReadAuditLog(requestsOf(user))
 		if errors.Is(err, os.ErrNotExist) {
 			return false, nil
 		}
-		done := withCode(creates, 201)
+		done := creates.Where(controlplane.ByCode(201))
 		if len(done) > 0 {
 			first = earliest(done)
 		}

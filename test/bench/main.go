@@ -27,10 +27,10 @@ var defaultControllers = strings.Join([]string{
 
 // options are the flags.
 type options struct {
-	scenarios, contestants, controllers string
-	ours, upstream, logs, profiles      string
-	runs                                int
-	list, json, long, check             bool
+	scenarios, contestants         string
+	ours, upstream, logs, profiles string
+	runs                           int
+	list, long, check              bool
 }
 
 var errMissed = errors.New("a target was missed or a turn failed")
@@ -61,11 +61,9 @@ func parse(args []string, usage io.Writer) (options, error) {
 	f.IntVar(&o.runs, "runs", 3, "turns of each contestant; some scenarios need fewer")
 	f.BoolVar(&o.list, "list", false, "list the scenarios and do nothing")
 	f.BoolVar(&o.long, "long", false, "run scenarios that take long, too")
-	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	f.BoolVar(&o.check, "check", false, "exit with 1 if a target is missed or a turn fails")
 	f.StringVar(&o.ours, "ours", "", "`path` of controller-manager (default that in bin/)")
 	f.StringVar(&o.upstream, "upstream", "", "`path` of kube-controller-manager (default that in bin/)")
-	f.StringVar(&o.controllers, "controllers", defaultControllers, "--controllers of both")
 	f.StringVar(&o.logs, "keep-logs", "", "`folder` to keep what the managers print in")
 	f.StringVar(&o.profiles, "profiles", "", "`folder` to keep profiles of the managers in; taking them disturbs the times")
 	if err := f.Parse(args); err != nil {
@@ -88,9 +86,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if o.list {
 		return list(out)
 	}
-	wanted, leftOut, err := pick(scenarios, selection{
-		patterns: fields(o.scenarios), long: o.long, controllers: fields(o.controllers), contestants: fields(o.contestants),
-	})
+	wanted, err := pick(scenarios, selection{patterns: fields(o.scenarios), long: o.long, contestants: fields(o.contestants)})
 	if err != nil {
 		return err
 	}
@@ -102,14 +98,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	r := &runner{settings: set, progress: progress}
 	stopped := r.run(ctx, turns(wanted, o.runs))
 	result := report{
-		Machine: here, Runs: o.runs, Rows: r.results.rows(scenarios), Targets: r.results.verdicts(targets),
-		Failures: r.failures, LeftOut: leftOut,
+		Machine: here, Rows: r.results.rows(scenarios), Targets: r.results.verdicts(targets), Failures: r.failures,
 	}
-	print := result.text
-	if o.json {
-		print = result.json
-	}
-	if err := errors.Join(stopped, print(out)); err != nil {
+	if err := errors.Join(stopped, result.text(out)); err != nil {
 		return err
 	}
 	if o.check && !result.good() {
@@ -120,7 +111,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 
 // settings finds the programs and makes the folders.
 func (o options) settings() (settings, error) {
-	s := settings{programs: map[string]string{}, controllers: o.controllers, logs: o.logs, profiles: o.profiles}
+	s := settings{programs: map[string]string{}, controllers: defaultControllers, logs: o.logs, profiles: o.profiles}
 	for program, given := range map[string]string{oursProgram: o.ours, upstreamProgram: o.upstream} {
 		if given == "" {
 			found, err := controlplane.Binary(program)

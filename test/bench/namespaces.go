@@ -29,10 +29,6 @@ var (
 	emptyNamespaces = metric{"100 empty", "s"}
 	emptyCPU        = metric{"100 empty, manager CPU", "s"}
 	emptyServerCPU  = metric{"100 empty, API server CPU", "s"}
-
-	requestsOne       = metric{"alone", "requests"}
-	requestsMany      = metric{"each of 20 at once", "requests"}
-	requestsConflicts = metric{"409 among those of one alone", "requests"}
 )
 
 func measureNamespaces(ctx context.Context, r *rig, c contestant) ([]reading, error) {
@@ -53,46 +49,6 @@ func measureNamespaces(ctx context.Context, r *rig, c contestant) ([]reading, er
 		{oneNamespace, one.wall}, {manyNamespaces, many.wall}, {manyCPU, many.manager}, {manyServerCPU, many.apiServer},
 		{emptyNamespaces, empty.wall}, {emptyCPU, empty.manager}, {emptyServerCPU, empty.apiServer},
 	}, err
-}
-
-func measureRequests(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	if _, err := r.launchWorking(ctx, c); err != nil {
-		return nil, err
-	}
-	var alone, conflicts []float64
-	for i := range 3 {
-		all, refused, err := r.requestsToEmpty(ctx, fmt.Sprintf("alone-%d", i), 1)
-		if err != nil {
-			return nil, err
-		}
-		alone, conflicts = append(alone, all), append(conflicts, refused)
-	}
-	together, _, err := r.requestsToEmpty(ctx, "together", 20)
-	return []reading{{requestsOne, median(alone)}, {requestsConflicts, median(conflicts)}, {requestsMany, together / 20}}, err
-}
-
-// requestsToEmpty counts the requests of the manager, and those answered 409, while n empty namespaces go.
-func (r *rig) requestsToEmpty(ctx context.Context, prefix string, n int) (all, conflicts float64, err error) {
-	before, err := r.audit.where(requestsOf(managerUser))
-	if err != nil {
-		return 0, 0, err
-	}
-	names, err := r.createNamespaces(ctx, prefix, n, nil)
-	if err != nil {
-		return 0, 0, err
-	}
-	if _, err := r.deleteNamespaces(ctx, names); err != nil {
-		return 0, 0, err
-	}
-	if err := pause(ctx, stragglers); err != nil {
-		return 0, 0, err
-	}
-	after, err := r.audit.where(requestsOf(managerUser))
-	if err != nil {
-		return 0, 0, err
-	}
-	during := after[len(before):]
-	return float64(len(during)), float64(len(withCode(during, 409))), nil
 }
 
 // emptied measures the deletion of n new namespaces.

@@ -68,7 +68,7 @@ func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) 
 func (r *rig) awaitQuiet(ctx context.Context, quiet time.Duration) error {
 	count, since := -1, time.Now()
 	return poll(ctx, auditPeriod*10, func() (bool, error) {
-		requests, err := r.audit.where(requestsOf(managerUser))
+		requests, err := r.cluster.ReadAuditLog(requestsOf(managerUser))
 		if len(requests) != count {
 			count, since = len(requests), time.Now()
 		}
@@ -78,7 +78,7 @@ func (r *rig) awaitQuiet(ctx context.Context, quiet time.Duration) error {
 
 // whileHealthy reads the numbers of a manager that has nothing to do but to see nodes renew their leases.
 func (r *rig) whileHealthy(ctx context.Context, m *manager) ([]reading, error) {
-	before, err := r.audit.where(requestsOf(managerUser))
+	before, err := r.cluster.ReadAuditLog(requestsOf(managerUser))
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (r *rig) whileHealthy(ctx context.Context, m *manager) ([]reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := r.audit.where(requestsOf(managerUser))
+	after, err := r.cluster.ReadAuditLog(requestsOf(managerUser))
 	if err != nil {
 		return nil, err
 	}

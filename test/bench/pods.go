@@ -116,48 +116,6 @@ func (r *rig) scale(ctx context.Context, name string, replicas int) error {
 	return nil
 }
 
-// measureDirect creates the pods that measureScale's sets would have, with parents that do not exist, and deletes them.
-func measureDirect(ctx context.Context, r *rig, _ contestant) ([]reading, error) {
-	up, err := r.direct(ctx, "create", watch.Added, func(ctx context.Context, i int) error {
-		return r.createOwnedPod(ctx, setLike(i/podsPerSet), i%podsPerSet)
-	})
-	if err != nil {
-		return nil, err
-	}
-	down, err := r.direct(ctx, "delete", watch.Deleted, func(ctx context.Context, i int) error {
-		name := podName(setName(i/podsPerSet), i%podsPerSet)
-		if err := r.client.CoreV1().Pods(benchNamespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			return fmt.Errorf("delete pod: %w", err)
-		}
-		return nil
-	})
-	return []reading{
-		{podsCreated, up.wall}, {serverCreates, up.apiServer}, {podsDeleted, down.wall}, {serverDeletes, down.apiServer},
-	}, err
-}
-
-// direct does something to every pod from parallel clients, until that many events of a kind have come.
-func (r *rig) direct(ctx context.Context, name string, kind watch.EventType, do func(context.Context, int) error) (effort, error) {
-	return r.effort(ctx, nil, name, func() (time.Time, error) {
-		pods, err := r.watchPods(ctx, benchNamespace)
-		if err != nil {
-			return time.Time{}, err
-		}
-		defer pods.Stop()
-		if err := inParallel(ctx, writers, scalePods, do); err != nil {
-			return time.Time{}, err
-		}
-		return follow(ctx, pods, nth(scalePods, kind))
-	})
-}
-
-// setLike is a ReplicaSet as if it had been created.
-func setLike(i int) *appsv1.ReplicaSet {
-	set := controlplane.ReplicaSet(benchNamespace, setName(i), podsPerSet)
-	set.UID = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
-	return set
-}
-
 // createOwnedPod creates pod i of set, from its template, as a ReplicaSet controller does.
 func (r *rig) createOwnedPod(ctx context.Context, set *appsv1.ReplicaSet, i int) error {
 	pod := controlplane.Pod(set.Namespace, podName(set.Name, i), set.Spec.Template.Labels)

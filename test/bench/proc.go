@@ -28,8 +28,7 @@ func cpuSeconds(pid int) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read CPU time: %w", err)
 	}
-	s, err := parseStat(string(text))
-	return s.cpu, err
+	return parseStat(string(text))
 }
 
 func memoryOf(pid int) (memory, error) {
@@ -40,55 +39,18 @@ func memoryOf(pid int) (memory, error) {
 	return parseStatus(string(text))
 }
 
-// childNamed finds the one child process of this process whose program has that name, of at most 15 characters.
-func childNamed(name string) (pid int, err error) {
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0, fmt.Errorf("list processes: %w", err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		if s, err := parseStat(string(text)); err == nil && s.parent == os.Getpid() && s.name == name {
-			return s.pid, nil
-		}
-	}
-	return 0, fmt.Errorf("find child %s: %w", name, errNoProcess)
-}
-
 func procFile(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
 
-// stat is what is read from /proc/<pid>/stat.
-type stat struct {
-	pid, parent int
-	name        string
-	cpu         float64 // seconds
-}
-
-// parseStat: see proc_pid_stat(5). The name is in parentheses and may hold spaces and parentheses itself.
-func parseStat(text string) (stat, error) {
-	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
-	if open < 0 || end < open {
-		return stat{}, fmt.Errorf("parse process status %q: no name", text)
-	}
-	rest := strings.Fields(text[end+1:]) // from field 3, the state, on
+// parseStat returns the processor seconds in the text of /proc/<pid>/stat, see proc_pid_stat(5). The name in
+// parentheses may hold spaces and parentheses.
+func parseStat(text string) (seconds float64, err error) {
+	rest := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // from field 3, the state, on
 	if len(rest) < 13 {
-		return stat{}, fmt.Errorf("parse process status %q: too short", text)
+		return 0, fmt.Errorf("parse process status %q: too short", text)
 	}
-	var numbers [4]int
-	for i, field := range []string{strings.TrimSpace(text[:open]), rest[1], rest[11], rest[12]} {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			return stat{}, fmt.Errorf("parse process status: %w", err)
-		}
-		numbers[i] = n
-	}
-	return stat{
-		pid: numbers[0], parent: numbers[1], name: text[open+1 : end],
-		cpu: float64(numbers[2]+numbers[3]) / clockTicks,
-	}, nil
+	user, err1 := strconv.Atoi(rest[11])
+	system, err2 := strconv.Atoi(rest[12])
+	return float64(user+system) / clockTicks, errors.Join(err1, err2)
 }
 
 // parseStatus reads the memory lines of /proc/<pid>/status. A process that has ended has none.

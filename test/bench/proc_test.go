@@ -8,23 +8,14 @@ import (
 
 func TestParseStat(t *testing.T) {
 	const rest = " S 7 8 9 0 -1 4194560 1000 0 5 0 150 25 0 0 20 0 11 0 4242 1300000000 9000 18446744073709551615"
-	for _, tt := range []struct {
-		name, text string
-		want       stat
-	}{
-		{"user and system time are added", "42 (etcd)" + rest, stat{pid: 42, parent: 7, name: "etcd", cpu: 1.75}},
-		{"a name may look like the fields behind it", "42 (a) S 1 (b)" + rest, stat{pid: 42, parent: 7, name: "a) S 1 (b", cpu: 1.75}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := parseStat(tt.text)
-			if err != nil || got != tt.want {
-				t.Errorf("parseStat = %+v, %v, want %+v", got, err, tt.want)
-			}
-		})
+	for _, text := range []string{"42 (etcd)" + rest, "42 (a) S 1 (b)" + rest} {
+		if got, err := parseStat(text); err != nil || got != 1.75 {
+			t.Errorf("parseStat(%q) = %v, %v, want 1.75: user and system time", text, got, err)
+		}
 	}
-	for _, text := range []string{"", "42 etcd S 7", "42 (etcd) S 7", "42 )etcd(" + rest, "x (etcd)" + rest} {
+	for _, text := range []string{"", "42 (etcd) S 7"} {
 		if got, err := parseStat(text); err == nil {
-			t.Errorf("parseStat(%q) = %+v, want an error", text, got)
+			t.Errorf("parseStat(%q) = %v, want an error", text, got)
 		}
 	}
 }
@@ -50,27 +41,6 @@ func TestOwnProcess(t *testing.T) {
 	m, err := memoryOf(os.Getpid())
 	if err != nil || m.resident < 1 || m.peak < m.resident {
 		t.Errorf("memoryOf this process = %+v, %v, want MiB, and the peak no less than now", m, err)
-	}
-	if _, err := childNamed("no such child"); !errors.Is(err, errNoProcess) {
-		t.Errorf("childNamed: %v, want %v", err, errNoProcess)
-	}
-}
-
-func TestCPUModel(t *testing.T) {
-	const text = "processor\t: 0\nmodel name\t: Example 9000\nprocessor\t: 1\nmodel name\t: Other\n"
-	if got := cpuModel(text); got != "Example 9000" {
-		t.Errorf("cpuModel = %q, want that of the first processor", got)
-	}
-	if got := cpuModel("processor: 0\n"); got != "" {
-		t.Errorf("cpuModel without a name = %q, want nothing", got)
-	}
-}
-
-func TestRelease(t *testing.T) {
-	for text, want := range map[string]string{"6.12.1-cloud-amd64\n": "6.12.1", "6.12.1\n": "6.12.1", "": ""} {
-		if got := release(text); got != want {
-			t.Errorf("release(%q) = %q, want %q", text, got, want)
-		}
 	}
 }
 

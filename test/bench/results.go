@@ -47,13 +47,12 @@ func (r *results) median(k key) (float64, bool) {
 
 // row is one line of the table.
 type row struct {
-	Scenario string `json:"scenario"`
+	Scenario string
 	metric
-	Contestant string `json:"contestant"`
+	Contestant string
 	spread
 	// Ratio is the median divided by that of the scenario's peer; 0 if there is no peer or it was not measured or is 0.
-	Ratio  float64   `json:"ratio,omitempty"`
-	Values []float64 `json:"values"`
+	Ratio float64
 }
 
 // rows are ordered by scenario and contestant as in all, metric by metric, so that what is to be compared stands together.
@@ -66,7 +65,7 @@ func (r *results) rows(all []scenario) []row {
 				if !ok {
 					continue
 				}
-				line := row{Scenario: s.name, metric: m, Contestant: c.name, spread: spreadOf(sample.values), Values: sample.values}
+				line := row{Scenario: s.name, metric: m, Contestant: c.name, spread: spreadOf(sample.values)}
 				if peer, ok := r.median(key{s.name, s.peer, m.Name}); ok && peer != 0 {
 					line.Ratio = line.Median / peer
 				}

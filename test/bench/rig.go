@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -43,7 +42,6 @@ type rig struct {
 	client    kubernetes.Interface
 	dir       string
 	apiServer int // process id
-	audit     auditLog
 	managers  []*manager
 	proxy     *faults.Proxy // between the API server and managers of managerUser; nil: none
 	probes    int           // ReplicaSets made by awaitWork so far
@@ -61,16 +59,10 @@ func newRig(ctx context.Context, s scenario, set settings) (_ *rig, err error) {
 	if r.dir, err = os.MkdirTemp("", "minikcm-bench-"); err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
-	options := controlplane.Options{}
-	if s.audit != "" {
-		if options.APIServerArgs, err = r.auditArgs(s.audit); err != nil {
-			return nil, err
-		}
-	}
-	if r.cluster, err = controlplane.Start(options); err != nil {
+	if r.cluster, err = controlplane.Start(controlplane.Options{AuditPolicy: s.audit}); err != nil {
 		return nil, fmt.Errorf("start the control plane: %w", err)
 	}
-	if r.apiServer, err = childNamed("kube-apiserver"); err != nil {
+	if r.apiServer, err = r.cluster.APIServerPID(); err != nil {
 		return nil, err
 	}
 	if r.client, err = kubernetes.NewForConfig(protobuf(r.cluster.Config())); err != nil {
@@ -94,17 +86,6 @@ func (r *rig) stop() error {
 		errs = append(errs, r.cluster.Stop())
 	}
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
-}
-
-func (r *rig) auditArgs(policy string) (map[string][]string, error) {
-	policyPath := filepath.Join(r.dir, "audit-policy.yaml")
-	if err := os.WriteFile(policyPath, []byte(policy), 0o600); err != nil {
-		return nil, fmt.Errorf("write audit policy: %w", err)
-	}
-	r.audit = auditLog(filepath.Join(r.dir, "audit.log"))
-	return map[string][]string{
-		"audit-policy-file": {policyPath}, "audit-log-path": {string(r.audit)}, "audit-log-maxsize": {"100000"}, // MB
-	}, nil
 }
 
 // effort is what some work took, in seconds.

@@ -12,12 +12,9 @@ type scenario struct {
 	// contestants in the order of their turns. peer is the name of the one that the others' medians are divided by.
 	contestants []contestant
 	peer        string
-	// needs are controllers without which it makes no sense. The ReplicaSet controller's work also shows that a manager
-	// has started.
-	needs   []string
-	adds    []string // controllers that are run on top of those asked for, because they do nothing without it
-	long    bool     // only with -long
-	maxRuns int      // more runs tell nothing new; 0: as many as asked for
+	adds        []string // controllers that are run on top of those asked for, because they do nothing without it
+	long        bool     // only with -long
+	maxRuns     int      // more runs tell nothing new; 0: as many as asked for
 	// slow are contestants whose pace a rate limit or a timer sets, so that one run is enough.
 	slow []string
 	// shared: all turns take place on one control plane, one after the other.
@@ -32,8 +29,8 @@ type scenario struct {
 
 // metric is a measured quantity of a scenario.
 type metric struct {
-	Name string `json:"metric"`
-	Unit string `json:"unit"`
+	Name string
+	Unit string
 }
 
 // reading is one measured number, in the unit of its metric.

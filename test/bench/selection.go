@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -11,50 +10,40 @@ import (
 type selection struct {
 	patterns    []string // shell patterns of names; none: all that are not long
 	long        bool     // with the long ones that the patterns leave in
-	controllers []string // those that the managers run
 	contestants []string // shell patterns of names; none: all
 }
 
-// pick returns the scenarios that are wanted and, one line each, why others that a pattern names are left out. A long one
-// is taken with long set or if a pattern is its name. It is an error if a pattern is malformed or matches nothing.
-func pick(all []scenario, s selection) (wanted []scenario, leftOut []string, err error) {
+// pick returns the selected scenarios. A long scenario is selected with long set or by its exact name.
+// A pattern that is malformed or matches nothing is an error.
+func pick(all []scenario, s selection) (wanted []scenario, err error) {
 	if len(s.patterns) == 0 {
 		s.patterns = []string{"*"}
 	}
 	used := map[string]bool{}
 	for _, candidate := range all {
-		matched, named := false, false
+		matched := false
 		for _, pattern := range s.patterns {
 			ok, err := path.Match(pattern, candidate.name)
 			if err != nil {
-				return nil, nil, fmt.Errorf("scenario pattern %q: %w", pattern, err)
+				return nil, fmt.Errorf("scenario pattern %q: %w", pattern, err)
 			}
-			if ok {
-				used[pattern], matched = true, true
-			}
-			named = named || pattern == candidate.name
+			used[pattern] = used[pattern] || ok
+			matched = matched || ok && (s.long || !candidate.long || pattern == candidate.name)
 		}
-		switch missing := lacking(candidate.needs, s.controllers); {
-		case !matched:
-		case candidate.long && !s.long && !named:
-			leftOut = append(leftOut, candidate.name+": takes long, see -long")
-		case len(missing) > 0:
-			leftOut = append(leftOut, fmt.Sprintf("%s: needs %s", candidate.name, strings.Join(missing, ", ")))
-		default:
-			kept, err := keep(candidate.contestants, s.contestants)
-			if err != nil {
-				return nil, nil, err
-			}
-			candidate.contestants = kept
-			wanted = append(wanted, candidate)
+		if !matched {
+			continue
 		}
+		if candidate.contestants, err = keep(candidate.contestants, s.contestants); err != nil {
+			return nil, err
+		}
+		wanted = append(wanted, candidate)
 	}
 	for _, pattern := range s.patterns {
 		if !used[pattern] {
-			return nil, nil, fmt.Errorf("no scenario is named %q; -list shows all", pattern)
+			return nil, fmt.Errorf("no scenario is named %q; -list shows all", pattern)
 		}
 	}
-	return wanted, leftOut, nil
+	return wanted, nil
 }
 
 // keep returns the contestants that one of the patterns matches.
@@ -76,11 +65,6 @@ func keep(all []contestant, patterns []string) ([]contestant, error) {
 		}
 	}
 	return kept, nil
-}
-
-// lacking are the elements of needs that are not in have.
-func lacking(needs, have []string) []string {
-	return slices.DeleteFunc(slices.Clone(needs), func(n string) bool { return slices.Contains(have, n) })
 }
 
 // fields splits a comma-separated list; an empty one has no elements.

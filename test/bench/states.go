@@ -139,8 +139,7 @@ func stateScenarios() []scenario {
 	for _, s := range states {
 		list = append(list, scenario{
 			name: statePrefix + s.name, about: s.about, contestants: []contestant{ours}, long: true, maxRuns: 1,
-			needs: []string{replicaSetController, nodeController, evictionController, podGCController, namespaceController},
-			adds:  []string{deploymentController, collectorController}, measure: s.measure,
+			adds: []string{deploymentController, collectorController}, measure: s.measure,
 		})
 	}
 	return list

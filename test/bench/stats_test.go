@@ -28,30 +28,3 @@ func TestSpreadOfLeavesTheOrderOfRunsAlone(t *testing.T) {
 		t.Errorf("values are now %v, want them as they were: 3 1 2", values)
 	}
 }
-
-func TestPercentile(t *testing.T) {
-	upTo200 := make([]float64, 200) // 200, 199, ..., 1
-	for i := range upTo200 {
-		upTo200[i] = float64(200 - i)
-	}
-	for _, tt := range []struct {
-		name   string
-		values []float64
-		p      float64
-		want   float64
-	}{
-		{"nothing was measured", nil, 99, 0},
-		{"one value is every percentile", []float64{7}, 1, 7},
-		{"p50 of 200 is the 100th", upTo200, 50, 100},
-		{"p99 of 200 is the 198th: two may be slower", upTo200, 99, 198},
-		{"p100 is the largest", upTo200, 100, 200},
-		{"p0 is the smallest", upTo200, 0, 1},
-		{"between two ranks it is the higher", []float64{1, 2, 3}, 34, 2},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := percentile(tt.values, tt.p); got != tt.want {
-				t.Errorf("percentile(p%v) = %v, want %v", tt.p, got, tt.want)
-			}
-		})
-	}
-}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -9,20 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// report is everything that is printed at the end.
+// report is the output of the program.
 type report struct {
-	Machine  machine   `json:"machine"`
-	Runs     int       `json:"runs"`
-	Rows     []row     `json:"rows"`
-	Targets  []verdict `json:"targets"`
-	Failures []string  `json:"failures,omitempty"` // turns that gave no numbers, and why
-	LeftOut  []string  `json:"leftOut,omitempty"`  // scenarios that were asked for and not run, and why
-}
-
-func (r report) json(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
+	Machine  string
+	Rows     []row
+	Targets  []verdict
+	Failures []string // turns without numbers, with the reason
 }
 
 func (r report) text(w io.Writer) error {
@@ -33,7 +24,6 @@ func (r report) text(w io.Writer) error {
 		fmt.Fprintf(&b, "\n%s", align(targetCells(r.Targets), "lrrl"))
 	}
 	writeList(&b, "failed", r.Failures)
-	writeList(&b, "left out", r.LeftOut)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -98,7 +98,7 @@ func measureBrokenWebhook(ctx context.Context, r *rig, c contestant) ([]reading,
 	); err != nil {
 		return nil, err
 	}
-	before, err := r.audit.where(requestsOf(managerUser))
+	before, err := r.cluster.ReadAuditLog(requestsOf(managerUser))
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func measureBrokenWebhook(ctx context.Context, r *rig, c contestant) ([]reading,
 	if err := errors.Join(r.deleteMap(ctx, owner.Name, metav1.DeletePropagationBackground), pause(ctx, refusedFor)); err != nil {
 		return nil, err
 	}
-	after, err := r.audit.where(requestsOf(managerUser))
+	after, err := r.cluster.ReadAuditLog(requestsOf(managerUser))
 	if err != nil {
 		return nil, err
 	}

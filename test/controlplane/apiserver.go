@@ -189,6 +189,9 @@ func (c *Cluster) RestartAPIServer() error {
 	return errors.Join(c.StopAPIServer(), c.StartAPIServer())
 }
 
+// APIServerPID returns the process id of the API server.
+func (c *Cluster) APIServerPID() (int, error) { return readPID(c.primary.pidFile) }
+
 // PauseAPIServer freezes the API server: connections stay open, nothing is answered from then on. Resume it with ResumeAPIServer.
 func (c *Cluster) PauseAPIServer() error { return signal(c.primary.pidFile, syscall.SIGSTOP) }
 

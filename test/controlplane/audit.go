@@ -37,7 +37,9 @@ func (c *Cluster) AuditLogSince(t testing.TB, since time.Time, matches ...AuditM
 }
 
 // ReadAuditLog is AuditLog for programs.
-func (c *Cluster) ReadAuditLog() (AuditEvents, error) { return c.readAuditLog(time.Time{}) }
+func (c *Cluster) ReadAuditLog(matches ...AuditMatch) (AuditEvents, error) {
+	return c.readAuditLog(time.Time{}, matches...)
+}
 
 func (c *Cluster) readAuditLog(since time.Time, matches ...AuditMatch) (AuditEvents, error) {
 	var all AuditEvents

@@ -71,15 +71,24 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// signal sends sig to the process noted in pidFile, as [Process.Signal] does.
-func signal(pidFile string, sig syscall.Signal) error {
+// readPID reads the process id in pidFile.
+func readPID(pidFile string) (int, error) {
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
-		return fmt.Errorf("read process id: %w", err)
+		return 0, fmt.Errorf("read process id: %w", err)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		return fmt.Errorf("read process id: %w", err)
+		return 0, fmt.Errorf("read process id: %w", err)
+	}
+	return pid, nil
+}
+
+// signal sends sig to the process noted in pidFile, as [Process.Signal] does.
+func signal(pidFile string, sig syscall.Signal) error {
+	pid, err := readPID(pidFile)
+	if err != nil {
+		return err
 	}
 	if err := syscall.Kill(pid, sig); err != nil {
 		return fmt.Errorf("send %v to process %d: %w", sig, pid, err)

@@ -10,9 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
 )
 
 func TestProcess(t *testing.T) {
@@ -81,39 +78,6 @@ func spin() {
 	}
 	fmt.Println("spinning")
 	select {}
-}
-
-func TestManagerBinaryRuns(t *testing.T) {
-	p := StartProcess(t, "--help")
-	if code, err := p.Wait(time.Minute); code != 0 || err != nil {
-		t.Errorf("controller-manager --help: exit code %d, %v", code, err)
-	}
-	if !strings.Contains(p.Output(), "controller-manager") {
-		t.Errorf("controller-manager --help printed %q", p.Output())
-	}
-}
-
-func TestManagerInProcess(t *testing.T) {
-	var got []string
-	started := make(chan struct{})
-	cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
-		got = args
-		close(started)
-		<-cmd.Context().Done()
-		return cmd.Context().Err()
-	}}
-	m := StartManager(t, cmd, "a", "b")
-	<-started
-	m.Stop(t)
-	if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" {
-		t.Errorf("arguments (-want +got):\n%s", diff)
-	}
-
-	refused := fmt.Errorf("bad flag")
-	m = StartManager(t, &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return refused }})
-	if err := m.Wait(t, time.Minute); err != refused {
-		t.Errorf("Wait = %v, want %v", err, refused)
-	}
 }
 
 // TestGuardCleansUpBehindADeadProcess plays the death of the process that holds the guard by closing the guard's input.

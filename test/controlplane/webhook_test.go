@@ -75,25 +75,3 @@ func TestIgnoredWebhookThatHangsLetsEverythingThroughLate(t *testing.T) {
 		t.Errorf("%d requests suffered, want 1", got)
 	}
 }
-
-func TestWebhookIsAskedAboutSomeUsersOnly(t *testing.T) {
-	ns := cluster.Namespace(t)
-	hook := cluster.Webhook(t, Webhook{Resource: "configmaps", Namespace: ns, Users: "slowed-"})
-	hook.Deny("only for some")
-	if _, _, err := createConfigMap(ClientFor(t, cluster.ConfigFor("slowed-one", "system:masters")), ns, "denied"); err == nil {
-		t.Error("the user's request was let through")
-	}
-	if _, _, err := createConfigMap(cluster.Client(t), ns, "other"); err != nil {
-		t.Errorf("request of another user: %v", err)
-	}
-}
-
-func TestMutatingWebhookChangesObjects(t *testing.T) {
-	ns := cluster.Namespace(t)
-	hook := cluster.Webhook(t, Webhook{Operations: []string{"CREATE"}, Resource: "configmaps", Namespace: ns, Mutating: true})
-	hook.Patch(`[{"op": "add", "path": "/data", "value": {"by": "webhook"}}]`)
-	made, _, err := createConfigMap(cluster.Client(t), ns, "patched")
-	if err != nil || made.Data["by"] != "webhook" {
-		t.Errorf("created %v, error %v, want data of the webhook", made.Data, err)
-	}
-}
