@@ -1,15 +1,12 @@
 package app
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"os/signal"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -68,32 +65,6 @@ func TestSignalsWhileTheAPIServerIsAwaited(t *testing.T) {
 			send(t, p, s)
 			endsWith(t, p, 0)
 		})
-	}
-}
-
-// What reads the log may end first: a pipe, a terminal, a collector.
-func TestLogThatNobodyReadsIsNoReasonToEnd(t *testing.T) {
-	t.Parallel()
-	cmd := exec.Command(controlplane.ManagerBinary(t), "--secure-port=0", "--kubeconfig="+cluster.KubeconfigFor(t, nowhere(t)))
-	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = write
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended, unless the test has failed
-	_ = write.Close()
-	lines := bufio.NewScanner(read)
-	for lines.Scan() && !strings.Contains(lines.Text(), "Waiting for the API server") {
-	}
-	_ = read.Close()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil { // it logs that
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("ended with %v, want 0", err)
 	}
 }
 
@@ -164,31 +135,6 @@ func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 	passes("/livez", true)
 	gate.Open() // also for a create that has been sent again
 	endsWith(t, p, 0)
-}
-
-// The lease is won, and the process is told to stop before it knows.
-func TestSIGTERMAsTheLeaseIsWon(t *testing.T) {
-	t.Parallel()
-	const name = "won-too-late"
-	proxy := faults.New(t, cluster.Config())
-	gate := faults.NewGate()
-	t.Cleanup(gate.Open)
-	leases := cluster.Client(t).CoordinationV1().Leases(metav1.NamespaceSystem)
-	t.Cleanup(func() { _ = leases.Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	proxy.Inject(faults.On("create", "leases"), faults.HoldAnswer(gate))
-	p := controlplane.StartProcess(t, "--secure-port=0", "--leader-elect-resource-name="+name, "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()))
-	held := gate.Next(t)
-	send(t, p, syscall.SIGTERM)
-	p.WaitForLog(t, "Stopping")
-	held.Release()
-	endsWith(t, p, 0)
-	lease, err := leases.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
-		t.Errorf("the lease is held by %q, which has ended", *lease.Spec.HolderIdentity)
-	}
 }
 
 // The first SIGTERM waits for a write that is not answered, the second for nothing.

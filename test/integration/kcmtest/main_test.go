@@ -7,9 +7,12 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,4 +117,36 @@ func noneLeft(t testing.TB, before map[string]string, clients ...kubernetes.Inte
 		}
 		return nil
 	})
+}
+
+// log counts what it is told, and keeps what it is told too late.
+type log struct {
+	lock  sync.Mutex
+	over  bool
+	lines int
+	late  []string
+}
+
+func (l *log) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		l.lock.Lock()
+		defer l.lock.Unlock()
+		l.lines++
+		if l.over {
+			l.late = append(l.late, prefix+" "+args)
+		}
+	}, funcr.Options{Verbosity: 6})
+}
+
+// end says that from now on it is too late.
+func (l *log) end() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.over = true
+}
+
+func (l *log) told() (lines int, late []string) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.lines, l.late
 }

@@ -33,36 +33,6 @@ func TestPodsGetReadyAndGo(t *testing.T) {
 	deleteNamespace(t, client, namespace) // its pods are on a node and need somebody who lets them go
 }
 
-func TestAnnotationSteersPods(t *testing.T) {
-	kcmtest.Start(t, cluster.Config(), kcmtest.PodsReady())
-	client := cluster.Client(t)
-	namespace := newNamespace(t, client)
-	for name, tt := range map[string]struct {
-		course string
-		want   kubelet.State
-	}{
-		"running": {"running", kubelet.Running}, "failed": {"ready, failed after 100ms", kubelet.Failed},
-		"later": {"running, ready after 100ms", kubelet.Ready}, "wrong": {"rady", kubelet.Pending},
-	} {
-		pod := controlplane.Pod(namespace, name, nil)
-		pod.Annotations = map[string]string{kcmtest.PodAnnotation: tt.course}
-		if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		controlplane.Eventually(t, patience, func(ctx context.Context) error {
-			pod, err := client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-			if err == nil && kubelet.StateOf(pod) != tt.want {
-				err = fmt.Errorf("pod %s is %s, want %s", name, kubelet.StateOf(pod), tt.want)
-			}
-			if err == nil && name == "wrong" && pod.Status.Reason != "InvalidAnnotation" {
-				err = fmt.Errorf("the status of pod %s says %q", name, pod.Status.Reason)
-			}
-			return err
-		})
-	}
-	hasPods(t, client, namespace, 1, func(pod *corev1.Pod) bool { return kubelet.IsReady(pod) })
-}
-
 // Whoever owns a gate, such as a load balancer or a queue, finds pods that wait for it.
 func TestPodsWaitForTheirGates(t *testing.T) {
 	kcmtest.Start(t, cluster.Config(), kcmtest.PodsReady())

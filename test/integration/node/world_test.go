@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -216,26 +215,6 @@ func (f *fleet) renew() {
 	kubelets.Wait()
 }
 
-// fallSilent stops all kubelets of the fleet together: their last renewals are within a second, however slow the machine is.
-func (f *fleet) fallSilent() {
-	f.world.t.Helper()
-	f.silence(true, f.names...)
-	controlplane.Eventually(f.world.t, patience, func(context.Context) error {
-		for range 2 { // the second tells how often they renew, and who is late is judged by that
-			begin := time.Now()
-			var kubelets sync.WaitGroup
-			for _, name := range f.names {
-				kubelets.Go(func() { f.renewNow(name) })
-			}
-			kubelets.Wait()
-			if took := time.Since(begin); took > time.Second {
-				return fmt.Errorf("a round of renewals takes %v", took)
-			}
-		}
-		return nil
-	})
-}
-
 func (f *fleet) renewOne(name string) {
 	if !f.isSilent(name) {
 		f.renewNow(name)
@@ -293,16 +272,6 @@ func unknown(nodes []corev1.Node) (names []string) {
 	for i := range nodes {
 		if controlplane.NodeReady(&nodes[i]) == corev1.ConditionUnknown {
 			names = append(names, nodes[i].Name)
-		}
-	}
-	return names
-}
-
-// noExecute names the nodes of a list, with a prefix, that have the unreachable:NoExecute taint.
-func noExecute(nodes []corev1.Node, prefix string) (names []string) {
-	for _, n := range nodes {
-		if strings.HasPrefix(n.Name, prefix) && hasTaint(&n, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}) {
-			names = append(names, n.Name)
 		}
 	}
 	return names

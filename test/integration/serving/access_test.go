@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -161,52 +160,5 @@ func TestReviewsForbidden(t *testing.T) {
 	e.process.WaitForLog(t, `configmaps \"extension-apiserver-authentication\" is forbidden`)
 	if got, _ := e.get(t, "/healthz", nil); got != 200 {
 		t.Errorf("GET /healthz = %d, want 200", got)
-	}
-}
-
-func TestPortInUse(t *testing.T) {
-	e := start(t)
-	_, port, _ := strings.Cut(e.address, ":")
-	p := controlplane.StartProcess(t, "--kubeconfig="+cluster.ManagerKubeconfig(t, "manager"), "--controllers=", "--bind-address=127.0.0.1", "--secure-port="+port)
-	code, err := p.Wait(time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := lines(p.Output())
-	if last := out[len(out)-1]; code != 1 || !strings.Contains(last, "--secure-port: "+e.address+" is in use by another process") {
-		t.Errorf("exit code %d, last line %q", code, last)
-	}
-}
-
-func TestPages(t *testing.T) {
-	e := start(t, "--authorization-always-allow-paths=*", "--concurrent-replicaset-syncs=7")
-	for path, want := range map[string]string{
-		"/flagz":         "\nconcurrent-replicaset-syncs=7\n",
-		"/statusz":       "\nEmulation version: 1.37\n",
-		"/configz":       `"ReplicaSetController":{"ConcurrentRSSyncs":7}`,
-		"/metrics":       "kubernetes_build_info{",
-		"/livez?verbose": "[+]leaderElection ok\n",
-	} {
-		if code, body := e.get(t, path, nil); code != 200 || !strings.Contains(body, want) {
-			t.Errorf("GET %s = %d, want 200 and %q in it:\n%.1000s", path, code, want, body)
-		}
-	}
-	var metrics string
-	controlplane.Eventually(t, 20*time.Second, func(context.Context) error { // some come with the first request
-		_, metrics = e.get(t, "/metrics", nil)
-		for _, want := range []string{"kubernetes_feature_enabled{", "version_info{", "rest_client_requests_total{", "workqueue_depth{", "process_start_time_seconds "} {
-			if !strings.Contains(metrics, want) {
-				return fmt.Errorf("/metrics lacks %s", want)
-			}
-		}
-		return nil
-	})
-	for _, noise := range []string{"apiserver_audit", "apiserver_envelope", "aggregator_", "apiserver_cel"} {
-		if strings.Contains(metrics, noise) {
-			t.Errorf("/metrics has %s…, which has nothing to do with a controller manager", noise)
-		}
-	}
-	if n := strings.Count(metrics, "\ngo_"); n > 60 {
-		t.Errorf("%d lines of the Go runtime, want the usual set", n)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -85,5 +84,3 @@ func (e *endpoint) try(path string, c *client) (int, string, error) {
 	body, err := io.ReadAll(answer.Body)
 	return answer.StatusCode, string(body), err
 }
-
-func lines(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }
