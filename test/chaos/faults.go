@@ -39,14 +39,8 @@ var kinds = []kind{
 		return faults.On(faults.Writes, ""), faults.DropAnswer()
 	})},
 	{"lost-pods", 15 * time.Second, lostPods},
-	{"late-commit", 10 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
-		return faults.On("create,delete", "pods"), faults.LateCommit(f.upTo(time.Second), f.upTo(4*time.Second))
-	})},
 	{"slow-answers", 15 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
 		return faults.Match{When: notWatch}, faults.DelayAnswer(f.upTo(3 * time.Second))
-	})},
-	{"slow-requests", 15 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
-		return faults.Match{When: notWatch}, faults.DelayRequest(f.upTo(3 * time.Second))
 	})},
 	{"refusals", 15 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
 		code, _ := pick([]int{409, 429, 500, 503, 504}, f.draw)
@@ -62,10 +56,8 @@ var kinds = []kind{
 	{"frozen-watches", 25 * time.Second, frozenWatches},
 	{"slow-watches", 20 * time.Second, slowWatches},
 	{"cut-watches", 5 * time.Second, cutWatches},
-	{"stuck-watches", 40 * time.Second, stuckWatches},
 	{"idle-cuts", 40 * time.Second, idleCuts},
 	{"bad-gateway", 15 * time.Second, badGateway},
-	{"hung-dials", 15 * time.Second, hungDials},
 	{"resets", 5 * time.Second, resets},
 	{"partition", 12 * time.Second, partition},
 	{"kill", 4 * time.Second, restart(syscall.SIGKILL)},
@@ -167,21 +159,6 @@ func watchesGone(ctx context.Context, f *fault) error {
 	return nil
 }
 
-// stuckWatches is an API server that has stopped to watch etcd and sends bookmarks all the same; its lists show what there is.
-func stuckWatches(ctx context.Context, f *fault) error {
-	match, what := f.someWatches()
-	stuck, cut := f.slot.proxy.StickWatches(match, f.upTo(5*time.Second)), f.draw.IntN(2) == 0
-	f.note(f.slot.name, "watches of %s send nothing but bookmarks", what)
-	<-ctx.Done()
-	if cut {
-		stuck.Cut()
-	} else {
-		stuck.Thaw()
-	}
-	f.note(f.slot.name, "watches of %s go on, cut: %v", what, cut)
-	return nil
-}
-
 // idleCuts is a proxy that ends what is idle.
 func idleCuts(ctx context.Context, f *fault) error {
 	match, what := f.someWatches()
@@ -209,28 +186,6 @@ func badGateway(ctx context.Context, f *fault) error {
 	f.slot.proxy.CutWatches(faults.Watches())
 	<-ctx.Done()
 	return nil
-}
-
-// hungDials: new connections cannot be made, whatever becomes of those there are.
-func hungDials(ctx context.Context, f *fault) error {
-	f.slot.troubled.Lock()
-	defer f.slot.troubled.Unlock()
-	if err := f.slot.proxy.Outage(faults.HungDials); err != nil {
-		return err
-	}
-	what := "none is"
-	switch f.draw.IntN(3) {
-	case 0:
-		f.slot.proxy.CutConnectionsOf(faults.Watches())
-		what = "those of watches are"
-	case 1:
-		f.slot.proxy.CutConnections()
-		what = "all are"
-	}
-	f.note(f.slot.name, "dials hang; of its connections %s cut", what)
-	<-ctx.Done()
-	f.note(f.slot.name, "dials get through")
-	return f.slot.proxy.Restore()
 }
 
 func resets(ctx context.Context, f *fault) error {

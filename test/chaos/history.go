@@ -62,14 +62,13 @@ func (h *histories) all() []*history {
 	return []*history{h.pods, h.replicaSets, h.deployments, h.nodes, h.namespaces}
 }
 
-// start begins to record; what it returns ends that. It may be called again then, and finds out what has changed meanwhile.
-func (h *histories) start(ctx context.Context) (stop func() error) {
-	ctx, cancel := context.WithCancel(ctx)
+// run records all types until ctx ends.
+func (h *histories) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, one := range h.all() {
 		running.Go(func() { one.run(ctx) })
 	}
-	return func() error { cancel(); running.Wait(); return nil }
+	running.Wait()
 }
 
 // run records until ctx ends.

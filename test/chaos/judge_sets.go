@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/test/controlplane"
-	"minikcm/test/faults"
 )
-
-// lateCommit is what journals call that fault.
-const lateCommit = "late commit"
 
 // tally is the state of one ReplicaSet while the history is played.
 type tally struct {
@@ -68,7 +63,7 @@ func (j *judge) judgeCounts() {
 		}
 		if t := tallies[now]; t != nil && was != now {
 			t.active[pod.UID] = true
-			if !known[pod.UID] && !c.missed && !(names[keyOf(pod)] && j.delivered(pod, c.at)) {
+			if !known[pod.UID] && !c.missed && !(names[keyOf(pod)] && j.delivered(c.at)) {
 				j.judgeCreate(t, pod, c)
 			}
 		}
@@ -105,55 +100,17 @@ func (j *judge) tallies() map[types.UID]*tally {
 
 func (j *judge) judgeCreate(t *tally, pod *corev1.Pod, c change) {
 	_, most := t.wanted(c.at.Add(-recently))
-	if len(t.active) <= most || pod.Namespace != steady && j.gifts(pod, c.at) || j.overtaken(pod, c.at) {
+	if len(t.active) <= most || pod.Namespace != steady && j.gifts(pod, c.at) {
 		return
 	}
 	j.violateAt(pod.Namespace+"/"+setOf(pod).Name, c.at, fmt.Sprintf("pod %s created (version %d): %d active pods, at most %d were ever asked for since %v before",
 		pod.Name, c.version, len(t.active), most, recently))
 }
 
-// overtaken tells whether the create of a pod lay in the network for longer than the time it was given, which the API server counts from
-// its arrival, while another manager took the Lease. Its sender cannot call it back, and does not wait for longer than that.
-func (j *judge) overtaken(pod *corev1.Pod, at time.Time) bool {
-	events, _ := j.ofManagers()
-	changes, err := controlplane.LeaseChanges(events, leaseKey)
-	if err != nil {
-		return false
-	}
-	for _, e := range j.audit.Where(controlplane.ByResource("pods"), controlplane.ByVerb("create"), controlplane.ByNamespace(pod.Namespace), controlplane.ByName(pod.Name)) {
-		target, err := url.Parse(e.RequestURI)
-		if err != nil {
-			continue
-		}
-		given, err := time.ParseDuration(target.Query().Get("timeout"))
-		if err != nil {
-			continue
-		}
-		arrived, s := e.RequestReceivedTimestamp.Time, j.slotOf(e.User.Username)
-		for _, q := range s.journal() {
-			way := arrived.Sub(q.Time)
-			if q.Fault != lateCommit || q.Verb != "create" || q.Namespace != pod.Namespace || way < given || way > 10*time.Second {
-				continue
-			}
-			if slices.ContainsFunc(changes, func(c controlplane.LeaseChange) bool {
-				return c.User != s.name && c.Answered.After(q.Time) && c.Answered.Before(at)
-			}) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// delivered tells whether a create that had been held on its way, where nobody can call it back, may have come just then. If its repetition
-// has made the pod meanwhile, and that is gone again, the API server cannot tell it from a new one.
-func (j *judge) delivered(pod *corev1.Pod, at time.Time) bool {
-	return slices.ContainsFunc(j.slots, func(s *slot) bool {
-		return j.undelivered(s.name, at) || slices.ContainsFunc(s.journal(), func(q faults.Request) bool {
-			held := at.Sub(q.Time)
-			return q.Fault == lateCommit && q.Verb == "create" && q.Namespace == pod.Namespace && held > 0 && held < 10*time.Second
-		})
-	})
+// delivered reports whether a create that was held while its manager was cut off may have arrived just then. If its
+// repetition has made the pod meanwhile, and that pod is gone, the API server cannot tell the create from a new one.
+func (j *judge) delivered(at time.Time) bool {
+	return slices.ContainsFunc(j.slots, func(s *slot) bool { return j.undelivered(s.name, at) })
 }
 
 // judgeDelete is asked before the pod is taken off.

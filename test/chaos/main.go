@@ -27,7 +27,6 @@ type options struct {
 	logs     string
 	verbose  bool
 	only     string
-	restore  bool
 }
 
 var errViolated = errors.New("a promise was broken")
@@ -55,7 +54,6 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.manager, "manager", "", "`path` of the manager's program (default that in bin/)")
 	f.StringVar(&o.logs, "logs", "", "`folder` to keep what the managers print in")
 	f.StringVar(&o.only, "only", "", "comma-separated `faults` to draw from (default a mix drawn from the seed); none for none")
-	f.BoolVar(&o.restore, "restore", false, "in the end put etcd's data back to what they were some seconds before, and judge once more")
 	f.BoolVar(&o.verbose, "v", false, "tell of everything that is done")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -100,12 +98,6 @@ func run(ctx context.Context) error {
 	r.judgeRest(ctx, before)
 	r.say("judging what happened")
 	r.judgeHistory()
-	if o.restore {
-		if err := r.restore(ctx, w); err != nil {
-			return err
-		}
-		r.judgeRest(ctx, before)
-	}
 	r.judgeLogs()
 	return r.report()
 }

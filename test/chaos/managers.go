@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -64,7 +63,6 @@ type slot struct {
 	logs     string // folder
 	faulty   func(of, what string)
 	slowed   *outages // of admission
-	restored *atomic.Bool
 
 	troubled sync.Mutex // one fault of the whole process at a time
 
@@ -80,7 +78,7 @@ func (r *rig) newSlot(name string) (*slot, error) {
 		return nil, err
 	}
 	s := &slot{
-		name: name, program: r.options.manager, port: port, logs: r.logs, faulty: r.violate, slowed: &r.slowed, restored: &r.restored,
+		name: name, program: r.options.manager, port: port, logs: r.logs, faulty: r.violate, slowed: &r.slowed,
 		identity: r.cluster.ConfigFor(name, "system:masters"),
 	}
 	if s.proxy, err = faults.Start(s.identity, faults.WithName(name), faults.WithSeed(r.options.seed)); err != nil {
@@ -125,7 +123,6 @@ func (s *slot) ended(l *life, n int) {
 	s.lock.Unlock()
 	_ = os.WriteFile(filepath.Join(s.logs, fmt.Sprintf("%s-%d.log", s.name, n)), []byte(l.Output()), 0o600)
 	switch code := l.ExitCode(); {
-	case !stopping && code == 1 && s.restored.Load(): // it starts anew, because its caches show what never was
 	case !stopping:
 		s.faulty(s.name, fmt.Sprintf("process %d of %s ended by itself with exit code %d", n, s.name, code))
 	case l.Output() == "": // the signal came before it could be handled
@@ -211,15 +208,8 @@ func (s *slot) measure(ctx context.Context) (size, error) {
 	memory, err3 := gauge("process_resident_memory_bytes")
 	return size{
 		leader: leads > 0, goroutines: goroutines, memory: memory / (1 << 20),
-		watches: s.proxy.OpenWatches(faults.Watches()) - s.proxy.OpenWatches(faults.Watches(widgets.Resource)), // a type that comes and goes
+		watches: s.proxy.OpenWatches(faults.Watches()),
 	}, errors.Join(err1, err2, err3)
-}
-
-// dump keeps what the process is doing, for whoever wonders why it is big.
-func (s *slot) dump(ctx context.Context) {
-	if text, err := s.get(ctx, "/debug/pprof/goroutine?debug=1"); err == nil {
-		_ = os.WriteFile(filepath.Join(s.logs, s.name+".goroutines"), []byte(text), 0o600) // it is only a help
-	}
 }
 
 // cutOff notes a time in which what the manager sent may have been delivered late.

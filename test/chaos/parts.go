@@ -103,31 +103,6 @@ func (r *rig) removeWebhooks(ctx context.Context) error {
 	return r.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
-// restore puts the data of the cluster back by some seconds of work, as an operator does after a disaster. Managers that notice end by
-// themselves, and are started again as kubelets do. What they did is not judged, for what they saw never happened.
-func (r *rig) restore(ctx context.Context, w *workload) error {
-	if err := r.cluster.BackUpEtcd(); err != nil {
-		return err
-	}
-	work, cancel := context.WithTimeout(ctx, 15*time.Second)
-	defer cancel()
-	w.run(work)
-	r.restored.Store(true)
-	r.say("etcd is restored from a backup")
-	if err := errors.Join(r.endHistories(), r.cluster.RestoreEtcd()); err != nil {
-		return err
-	}
-	r.endHistories = r.histories.start(ctx)
-	for end := time.Now().Add(time.Minute); time.Now().Before(end) && pause(ctx, time.Second); {
-		for _, s := range r.slots {
-			if err := s.start(); err != nil {
-				return err
-			}
-		}
-	}
-	return r.heal(ctx, w)
-}
-
 // isDead tells whether the kubelet of a node is silent.
 func (r *rig) isDead(node string) bool {
 	return slices.ContainsFunc(r.kubelets, func(k *nodeKubelet) bool { return k.name == node && !k.isOn() })
@@ -150,11 +125,6 @@ func (r *rig) judgeRest(ctx context.Context, before map[string]size) {
 		}
 		if !pause(ctx, 500*time.Millisecond) {
 			break
-		}
-	}
-	for _, s := range r.slots {
-		if slices.ContainsFunc(last, func(v violation) bool { return v.of == s.name }) {
-			s.dump(context.WithoutCancel(ctx))
 		}
 	}
 	for _, v := range last {

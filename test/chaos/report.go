@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"regexp"
@@ -129,11 +128,6 @@ func (r *rig) tell(v timed) {
 			}
 		}
 	}
-	for _, s := range r.slots {
-		for _, l := range s.all() {
-			r.logLines(s, l, name, add)
-		}
-	}
 	slices.SortStableFunc(story, func(a, b told) int { return a.at.Compare(b.at) })
 	if !v.at.IsZero() {
 		story = slices.DeleteFunc(story, func(t told) bool { return t.at.Before(v.at.Add(-around)) || t.at.After(v.at.Add(around/3)) })
@@ -177,25 +171,4 @@ func describe(resource string, c change) string {
 		text += fmt.Sprintf(" uid=%s phase=%s", o.UID, o.Status.Phase)
 	}
 	return text
-}
-
-// logLines are those about the object, and those about the lease.
-func (r *rig) logLines(s *slot, l *life, name string, add func(time.Time, string, ...any)) {
-	year := l.from.Format("2006")
-	scanner := bufio.NewScanner(strings.NewReader(l.Output()))
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		line := scanner.Text()
-		if name == "" || !strings.Contains(line, name) && !strings.Contains(line, "Term ") && !strings.Contains(line, "lease") {
-			continue
-		}
-		if len(line) < 21 {
-			continue
-		}
-		at, err := time.ParseInLocation("20060102 15:04:05.000000", year+line[1:21], time.Local)
-		if err != nil {
-			continue
-		}
-		add(at, "  log   %s %s", s.name, line[21:min(len(line), 300)])
-	}
 }

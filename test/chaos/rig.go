@@ -8,12 +8,9 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -40,16 +37,11 @@ type rig struct {
 
 	cluster   *controlplane.Cluster
 	client    kubernetes.Interface // the user's
-	dynamic   dynamic.Interface
-	extension apiextensions.Interface
 	histories *histories
-	// endHistories ends what records them.
-	endHistories func() error
-	kubelets     []*nodeKubelet
-	slots        []*slot
-	away         outages     // of the API server
-	slowed       outages     // of admission, for managers
-	restored     atomic.Bool // etcd's data were put back
+	kubelets  []*nodeKubelet
+	slots     []*slot
+	away      outages // of the API server
+	slowed    outages // of admission, for managers
 
 	lock       sync.Mutex
 	diary      []entry
@@ -85,12 +77,6 @@ func raise(ctx context.Context, o options) (*rig, error) {
 	if r.client, err = kubernetes.NewForConfig(r.userConfig("chaos-user")); err != nil {
 		return r, err
 	}
-	if r.dynamic, err = dynamic.NewForConfig(r.userConfig("chaos-user")); err != nil {
-		return r, err
-	}
-	if r.extension, err = apiextensions.NewForConfig(r.userConfig("chaos-user")); err != nil {
-		return r, err
-	}
 	return r, r.populate(ctx)
 }
 
@@ -115,8 +101,7 @@ func (r *rig) populate(ctx context.Context) error {
 	var inhabitants sync.WaitGroup
 	r.onStop(func() error { cancel(); inhabitants.Wait(); return nil })
 	r.histories = newHistories(watcher)
-	r.endHistories = r.histories.start(ctx)
-	r.onStop(func() error { return r.endHistories() })
+	inhabitants.Go(func() { r.histories.run(ctx) })
 	for i := range nodeCount {
 		k := &nodeKubelet{
 			name: fmt.Sprintf("node-%d", i), client: nodes, pods: r.histories.pods, on: true,

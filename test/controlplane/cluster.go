@@ -204,31 +204,5 @@ func (c *Cluster) stopEtcd() error {
 	return errors.Join(ignoreGone(err), os.Remove(c.etcdPID))
 }
 
-// BackUpEtcd keeps a copy of everything there is. Both servers stand still meanwhile, which clients see as an outage of seconds.
-func (c *Cluster) BackUpEtcd() error {
-	return c.whileStopped(func(data, backup string) error { return os.CopyFS(backup, os.DirFS(data)) })
-}
-
-// RestoreEtcd brings back what BackUpEtcd has kept, resource versions included, as after a disaster. It may be called once.
-func (c *Cluster) RestoreEtcd() error {
-	return c.whileStopped(func(data, backup string) error {
-		return errors.Join(os.RemoveAll(data), os.Rename(backup, data))
-	})
-}
-
-// whileStopped does something with etcd's data while neither server runs.
-func (c *Cluster) whileStopped(do func(data, backup string) error) error {
-	if err := errors.Join(c.KillAPIServer(), c.stopEtcd()); err != nil {
-		return err
-	}
-	if err := do(c.etcd.DataDir, filepath.Join(c.dir, "backup")); err != nil {
-		return err
-	}
-	if err := c.etcd.Start(); err != nil {
-		return fmt.Errorf("start etcd: %w", err)
-	}
-	return c.StartAPIServer()
-}
-
 // EtcdURL is where etcd serves clients, in plain text.
 func (c *Cluster) EtcdURL() string { return c.etcd.URL.String() }

@@ -41,30 +41,3 @@ func selfSigned(now time.Time) (tls.Certificate, []byte, error) {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, authority, nil
 }
-
-// certify gives the proxy a certificate and an authority that nobody knows yet.
-func (p *Proxy) certify() error {
-	certificate, authority, err := selfSigned(time.Now())
-	if err != nil {
-		return err
-	}
-	p.certificate.Store(&certificate)
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	p.authority = authority
-	return nil
-}
-
-func (p *Proxy) currentCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return p.certificate.Load(), nil
-}
-
-// RotateAuthority changes the certificate of the server, and the authority that has signed it, as the client sees them, and resets its
-// connections. Config has the new authority from then on.
-func (p *Proxy) RotateAuthority() error {
-	if err := p.certify(); err != nil {
-		return err
-	}
-	p.CutConnections()
-	return nil
-}

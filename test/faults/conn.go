@@ -19,9 +19,6 @@ type conn struct {
 	pending []byte        // written while held
 }
 
-// connKey is where a request's context has its *conn.
-type connKey struct{}
-
 func newConn(inner *net.TCPConn, onClose func(*conn)) *conn {
 	return &conn{TCPConn: inner, closed: make(chan struct{}), onClose: onClose}
 }

@@ -27,9 +27,6 @@ const (
 	// a network heals. Requests of clients that have closed their connection since may still reach the server, unless
 	// they have aborted it: then nothing sends them again.
 	Partition
-	// HungDials: connections that exist go on, and new ones cannot be made: whoever dials waits until it gives up. So it is when a firewall
-	// or a table of connections drops what it does not know.
-	HungDials
 )
 
 // network is the listening port and the connections on it.
@@ -42,7 +39,6 @@ type network struct {
 	lock     sync.Mutex
 	outage   Outage
 	listener net.Listener // nil: refusing
-	full     *fullPort    // nil: dials do not hang
 	conns    map[*conn]struct{}
 	accepted int // connections so far
 }
@@ -106,20 +102,11 @@ func (n *network) address() string { return fmt.Sprintf("127.0.0.1:%d", n.port) 
 func (n *network) begin(outage Outage) error {
 	n.lock.Lock()
 	n.outage = outage
-	n.full.close()
-	n.full = nil
-	switch outage {
-	case Refused:
+	if outage == Refused {
 		n.stopListening()
 		n.lock.Unlock()
 		n.cut()
 		return nil
-	case HungDials:
-		defer n.lock.Unlock()
-		n.stopListening()
-		var err error
-		n.full, err = fillPort(n.port)
-		return err
 	}
 	defer n.lock.Unlock()
 	for c := range n.conns {
@@ -142,8 +129,6 @@ func (n *network) restore() error {
 		return nil
 	}
 	defer n.lock.Unlock()
-	n.full.close()
-	n.full = nil
 	if before == Partition {
 		for c := range n.conns {
 			n.spawn(c.resume)
@@ -159,7 +144,6 @@ func (n *network) restore() error {
 func (n *network) close() error {
 	n.lock.Lock()
 	n.stopListening()
-	n.full.close()
 	n.lock.Unlock()
 	n.cut()
 	return unix.Close(n.reserved)

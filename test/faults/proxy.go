@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,10 +24,9 @@ const stopPatience = 10 * time.Second
 // Proxy stands between one client and one API server. Its methods may be called from any goroutine.
 type Proxy struct {
 	target    *rest.Config
-	authority []byte // PEM; under lock
+	authority []byte // PEM
 	name      string
 	seed      uint64
-	http1     bool
 
 	ctx      context.Context // ends with the proxy
 	cancel   context.CancelFunc
@@ -40,7 +38,7 @@ type Proxy struct {
 	reverse  *httputil.ReverseProxy
 	server   *http.Server
 
-	certificate atomic.Pointer[tls.Certificate]
+	certificate tls.Certificate
 
 	lock   sync.Mutex
 	closed bool
@@ -55,9 +53,6 @@ func WithName(name string) Option { return func(p *Proxy) { p.name = name } }
 
 // WithSeed fixes the seed; FAULTS_SEED is not looked at.
 func WithSeed(seed uint64) Option { return func(p *Proxy) { p.seed = seed } }
-
-// HTTP1Only does not offer HTTP/2 to the client.
-func HTTP1Only() Option { return func(p *Proxy) { p.http1 = true } }
 
 // New starts a proxy on a loopback port in front of the server of target. Requests reach the server with the
 // credentials of target, whatever the client sends. The proxy ends with the test, which fails if anything of it stays.
@@ -102,9 +97,7 @@ func newProxy(target *rest.Config, opts []Option) *Proxy {
 func (p *Proxy) Config() *rest.Config {
 	config := rest.AnonymousClientConfig(p.target)
 	config.Host = "https://" + p.network.address()
-	p.lock.Lock()
 	config.TLSClientConfig = rest.TLSClientConfig{CAData: p.authority}
-	p.lock.Unlock()
 	config.Dial, config.Proxy = nil, nil
 	return config
 }
@@ -138,22 +131,6 @@ func (p *Proxy) SlowWatches(m Match, lag time.Duration) *WatchFault {
 // reads. A stream that is frozen, too, looks as if the server had nothing to say.
 func (p *Proxy) CutIdleWatches(m Match, idle time.Duration) *WatchFault {
 	return p.watches.add(&WatchFault{watches: p.watches, match: m, idle: idle})
-}
-
-// StickWatches makes matching watch streams look like those of an API server that has stopped to watch etcd: no event any more, and every so
-// often a bookmark of the last version that came through, except on streams which began at it. Lists show what there is. Thaw passes on
-// what was held back. The types must be of client-go.
-func (p *Proxy) StickWatches(m Match, bookmarks time.Duration) *WatchFault {
-	return p.watches.add(&WatchFault{watches: p.watches, match: m, bookmarks: bookmarks})
-}
-
-// CutConnectionsOf resets the connections of matching watch streams, and with them whatever else is on them, and tells how many.
-func (p *Proxy) CutConnectionsOf(m Match) int {
-	conns := p.watches.connections(m)
-	for _, c := range conns {
-		c.reset()
-	}
-	return len(conns)
 }
 
 // CutWatches resets the matching watch streams that are open now and tells how many.
@@ -202,7 +179,7 @@ func (p *Proxy) start(purpose string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.certify(); err != nil {
+	if p.certificate, p.authority, err = selfSigned(time.Now()); err != nil {
 		return err
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -216,14 +193,11 @@ func (p *Proxy) start(purpose string) error {
 }
 
 func (p *Proxy) newServer() *http.Server {
-	server := &http.Server{
+	return &http.Server{
 		Handler:     http.HandlerFunc(p.serveCounted),
-		TLSConfig:   &tls.Config{GetCertificate: p.currentCertificate, MinVersion: tls.VersionTLS12},
+		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{p.certificate}, MinVersion: tls.VersionTLS12},
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, c.(*tls.Conn).NetConn())
-		},
-		ErrorLog: log.New(io.Discard, "", 0), // broken connections are what we are here for
+		ErrorLog:    log.New(io.Discard, "", 0), // broken connections are what we are here for
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew: // called by the accepting goroutine, which is counted itself
@@ -233,11 +207,6 @@ func (p *Proxy) newServer() *http.Server {
 			}
 		},
 	}
-	if p.http1 {
-		server.Protocols = new(http.Protocols)
-		server.Protocols.SetHTTP1(true)
-	}
-	return server
 }
 
 // enter counts a goroutine that is about to work; false if the proxy has ended.

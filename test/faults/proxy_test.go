@@ -18,77 +18,67 @@ import (
 
 const podsPath = "/api/v1/namespaces/ns/pods"
 
-// protocols runs a test with a client of each protocol.
-func protocols(t *testing.T, test func(t *testing.T, opts ...Option)) {
-	t.Run("HTTP/2.0", func(t *testing.T) { test(t) })
-	t.Run("HTTP/1.1", func(t *testing.T) { test(t, HTTP1Only()) })
-}
-
 func TestPassesRequestsUntouched(t *testing.T) {
-	protocols(t, func(t *testing.T, opts ...Option) {
-		b := newBackend(t)
-		p := New(t, b.config(), opts...)
-		r, err := http.NewRequest("POST", p.Config().Host+podsPath+"?dryRun=All", strings.NewReader("k8s\x00\xff\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", "application/vnd.kubernetes.protobuf")
-		r.Header.Set("Authorization", "Bearer of something else")
-		r.Header.Set("User-Agent", "manager/v1")
-		answer, err := clientFor(t, p).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		if answer.StatusCode != 201 || answer.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" {
-			t.Errorf("answer = %s %v", answer.Status, answer.Header)
-		}
-		if diff := cmp.Diff([]string{"POST " + podsPath + "?dryRun=All k8s\x00\xff\n"}, b.writes()); diff != "" {
-			t.Errorf("writes that reached the server (-want +got):\n%s", diff)
-		}
-		want := []Request{{
-			Proto: strings.TrimPrefix(t.Name(), "TestPassesRequestsUntouched/"), Method: "POST", Path: podsPath,
-			Query: "dryRun=All", UserAgent: "manager/v1", Verb: "create", Resource: "pods", Namespace: "ns",
-			Forwarded: true, Code: 201, Answered: true,
-		}}
-		eventually(t, "answered", func() bool { return p.Requests()[0].Answered })
-		if diff := cmp.Diff(want, p.Requests(), cmpopts.IgnoreFields(Request{}, "Time")); diff != "" {
-			t.Errorf("requests seen (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(map[Key]int{{"create", "pods", 201}: 1}, p.Counts()); diff != "" {
-			t.Errorf("counts (-want +got):\n%s", diff)
-		}
-	})
+	b := newBackend(t)
+	p := New(t, b.config())
+	r, err := http.NewRequest("POST", p.Config().Host+podsPath+"?dryRun=All", strings.NewReader("k8s\x00\xff\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/vnd.kubernetes.protobuf")
+	r.Header.Set("Authorization", "Bearer of something else")
+	r.Header.Set("User-Agent", "manager/v1")
+	answer, err := clientFor(t, p).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != 201 || answer.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" {
+		t.Errorf("answer = %s %v", answer.Status, answer.Header)
+	}
+	if diff := cmp.Diff([]string{"POST " + podsPath + "?dryRun=All k8s\x00\xff\n"}, b.writes()); diff != "" {
+		t.Errorf("writes that reached the server (-want +got):\n%s", diff)
+	}
+	want := []Request{{
+		Proto: "HTTP/2.0", Method: "POST", Path: podsPath,
+		Query: "dryRun=All", UserAgent: "manager/v1", Verb: "create", Resource: "pods", Namespace: "ns",
+		Forwarded: true, Code: 201, Answered: true,
+	}}
+	eventually(t, "answered", func() bool { return p.Requests()[0].Answered })
+	if diff := cmp.Diff(want, p.Requests(), cmpopts.IgnoreFields(Request{}, "Time")); diff != "" {
+		t.Errorf("requests seen (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[Key]int{{"create", "pods", 201}: 1}, p.Counts()); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
 }
 
 func TestDropAnswerCommitsOnce(t *testing.T) {
-	protocols(t, func(t *testing.T, opts ...Option) {
-		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
-			t.Run(method, func(t *testing.T) {
-				b := newBackend(t)
-				p := New(t, b.config(), opts...)
-				client := clientFor(t, p)
-				if _, _, err := call(t.Context(), p, client, "GET", podsPath, ""); err != nil {
-					t.Fatal(err) // a reused connection is what tempts a client to send again
-				}
-				rule := p.Inject(On(Writes, "pods"), DropAnswer(), Next(1))
-				code, _, err := call(t.Context(), p, client, method, podsPath+"/x", "body")
-				if err == nil {
-					t.Errorf("client got an answer: %d", code)
-				}
-				if want := []string{method + " " + podsPath + "/x body"}; !cmp.Equal(want, b.writes()) {
-					t.Errorf("writes = %q, want %q", b.writes(), want)
-				}
-				last := p.Requests()[1]
-				if !last.Forwarded || last.Code != 201 || last.Answered || last.Fault != "drop answer" || rule.Hits() != 1 {
-					t.Errorf("request seen = %+v, hits %d", last, rule.Hits())
-				}
-				if _, _, err := call(t.Context(), p, client, method, podsPath+"/x", "again"); err != nil {
-					t.Errorf("request after the rule: %v", err)
-				}
-			})
-		}
-	})
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+		t.Run(method, func(t *testing.T) {
+			b := newBackend(t)
+			p := New(t, b.config())
+			client := clientFor(t, p)
+			if _, _, err := call(t.Context(), p, client, "GET", podsPath, ""); err != nil {
+				t.Fatal(err) // a reused connection is what tempts a client to send again
+			}
+			rule := p.Inject(On(Writes, "pods"), DropAnswer(), Next(1))
+			code, _, err := call(t.Context(), p, client, method, podsPath+"/x", "body")
+			if err == nil {
+				t.Errorf("client got an answer: %d", code)
+			}
+			if want := []string{method + " " + podsPath + "/x body"}; !cmp.Equal(want, b.writes()) {
+				t.Errorf("writes = %q, want %q", b.writes(), want)
+			}
+			last := p.Requests()[1]
+			if !last.Forwarded || last.Code != 201 || last.Answered || last.Fault != "drop answer" || rule.Hits() != 1 {
+				t.Errorf("request seen = %+v, hits %d", last, rule.Hits())
+			}
+			if _, _, err := call(t.Context(), p, client, method, podsPath+"/x", "again"); err != nil {
+				t.Errorf("request after the rule: %v", err)
+			}
+		})
+	}
 }
 
 func TestLateCommit(t *testing.T) {

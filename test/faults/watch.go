@@ -5,8 +5,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -18,10 +16,6 @@ type WatchFault struct {
 	lag     time.Duration
 	frozen  bool
 	idle    time.Duration // after which a stream without a byte is cut; 0: never
-
-	// bookmarks is the time between two on a stuck stream; 0: it is not. They are of the version that its resource had reached.
-	bookmarks time.Duration
-	stuckAt   map[string]uint64 // by resource
 }
 
 // Thaw ends the fault: each stream gets its backlog, in order and at once.
@@ -57,9 +51,6 @@ type watches struct {
 func (w *watches) add(f *WatchFault) *WatchFault {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	if f.bookmarks > 0 {
-		f.stuckAt = w.versions()
-	}
 	w.faults = append(w.faults, f)
 	for s := range w.open {
 		s.notify() // one that waits for a shorter lag must look again
@@ -94,28 +85,6 @@ func (w *watches) count(m Match) int {
 	return n
 }
 
-// versions is what the streams of each resource have passed on. The lock is held.
-func (w *watches) versions() map[string]uint64 {
-	versions := map[string]uint64{}
-	for s := range w.open {
-		versions[s.info.resource] = max(versions[s.info.resource], s.version())
-	}
-	return versions
-}
-
-// connections are those of the streams that match.
-func (w *watches) connections(m Match) []*conn {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	var conns []*conn
-	for s := range w.open {
-		if c, ok := s.request.Context().Value(connKey{}).(*conn); ok && m.matches(s.info, s.request) && !slices.Contains(conns, c) {
-			conns = append(conns, c)
-		}
-	}
-	return conns
-}
-
 // chunk is bytes as they came from the server.
 type chunk struct {
 	data    []byte
@@ -137,32 +106,10 @@ type stream struct {
 	cut    bool
 
 	passed time.Time // when the last bytes were given out; before, when it was opened
-	events events    // among them
-	mark   time.Time // when the next bookmark of a stuck stream is due; zero: it has not been looked at
-	own    []byte    // what is left of one
-}
-
-// version is that of the last event which was given out, or the one that the stream began at.
-func (s *stream) version() uint64 {
-	if version := s.events.version(); version > 0 {
-		return version
-	}
-	return s.since()
-}
-
-// since is the version the stream began at; 0 if with everything.
-func (s *stream) since() uint64 {
-	query := s.request.URL.Query()
-	version, err := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
-	if err != nil || query.Get("sendInitialEvents") == "true" {
-		return 0
-	}
-	return version
 }
 
 func (w *watches) start(ctx context.Context, i info, client *http.Request, answer *http.Response) *stream {
-	s := &stream{watches: w, ctx: ctx, info: i, request: client, source: answer.Body, wake: make(chan struct{}, 1), passed: time.Now(),
-		events: events{protobuf: strings.Contains(answer.Header.Get("Content-Type"), "protobuf")}}
+	s := &stream{watches: w, ctx: ctx, info: i, request: client, source: answer.Body, wake: make(chan struct{}, 1), passed: time.Now()}
 	w.lock.Lock()
 	w.open[s] = struct{}{}
 	w.lock.Unlock()
@@ -235,7 +182,6 @@ func (s *stream) take(p []byte, now time.Time) (n int, wait time.Duration, err e
 	}
 	if n, wait, err = s.next(p, c, now); n > 0 || err != nil {
 		s.passed = now
-		s.events.pass(p[:n])
 		return n, 0, err
 	}
 	if c.idle > 0 {
@@ -252,18 +198,9 @@ func (s *stream) take(p []byte, now time.Time) (n int, wait time.Duration, err e
 
 // next is take for a stream that is not cut.
 func (s *stream) next(p []byte, c condition, now time.Time) (n int, wait time.Duration, err error) {
-	most := len(p)
 	switch {
-	case len(s.own) > 0:
-		n = copy(p, s.own)
-		s.own = s.own[n:]
-		return n, 0, nil
 	case c.frozen:
 		return 0, 0, nil
-	case c.stuck != nil && len(s.chunks) > 0 && s.events.left(s.chunks[0].data) > 0:
-		most = min(most, s.events.left(s.chunks[0].data)) // an event that was begun is completed
-	case c.stuck != nil:
-		return s.bookmark(p, c.stuck, now)
 	case len(s.chunks) == 0:
 		return 0, 0, s.err
 	}
@@ -271,31 +208,10 @@ func (s *stream) next(p []byte, c condition, now time.Time) (n int, wait time.Du
 	if wait = first.arrived.Add(c.lag).Sub(now); wait > 0 {
 		return 0, wait, nil
 	}
-	n = copy(p[:most], first.data)
+	n = copy(p, first.data)
 	if first.data = first.data[n:]; len(first.data) == 0 {
 		s.chunks = s.chunks[1:]
 	}
-	return n, 0, nil
-}
-
-// bookmark gives out the next bookmark of a stuck stream, if it is due. A stream that began at the last version there is gets none.
-func (s *stream) bookmark(p []byte, f *WatchFault, now time.Time) (n int, wait time.Duration, err error) {
-	version := f.stuckAt[s.info.resource]
-	if version <= s.since() {
-		return 0, 0, nil
-	}
-	if s.mark.IsZero() {
-		s.mark = now.Add(f.bookmarks)
-	}
-	if wait = s.mark.Sub(now); wait > 0 {
-		return 0, wait, nil
-	}
-	s.mark = now.Add(f.bookmarks)
-	if s.own, err = s.events.bookmark(s.request, version); err != nil {
-		return 0, 0, err
-	}
-	n = copy(p, s.own)
-	s.own = s.own[n:]
 	return n, 0, nil
 }
 
@@ -303,7 +219,6 @@ func (s *stream) bookmark(p []byte, f *WatchFault, now time.Time) (n int, wait t
 type condition struct {
 	frozen    bool
 	lag, idle time.Duration
-	stuck     *WatchFault
 }
 
 // state sums up; lags do not add up, the longest counts, and of the times to be idle the shortest.
@@ -317,9 +232,6 @@ func (w *watches) state(s *stream) condition {
 		c.lag = max(c.lag, f.lag)
 		if f.idle > 0 && (c.idle == 0 || f.idle < c.idle) {
 			c.idle = f.idle
-		}
-		if f.bookmarks > 0 {
-			c.stuck = f
 		}
 	}
 	return c

@@ -4,13 +4,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"syscall"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/rest"
 )
 
 // watchStream is the client's end of a watch.
@@ -74,37 +71,35 @@ func (s watchStream) expectReset(t *testing.T) {
 }
 
 func TestFreezeOneResource(t *testing.T) {
-	protocols(t, func(t *testing.T, opts ...Option) {
-		b := newBackend(t)
-		p := New(t, b.config(), opts...)
-		client := clientFor(t, p)
-		pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
-		b.emit("pods", "p0")
-		pods.expect(t, "p0")
+	b := newBackend(t)
+	p := New(t, b.config())
+	client := clientFor(t, p)
+	pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
+	b.emit("pods", "p0")
+	pods.expect(t, "p0")
 
-		freeze := p.FreezeWatches(Watches("pods"))
-		b.emit("pods", "p1")
-		b.emit("nodes", "n1")
-		nodes.expect(t, "n1")
-		later := openWatch(t, p, client, "pods") // accepted while frozen
-		b.emit("pods", "p2")
-		b.emit("nodes", "n2")
-		nodes.expect(t, "n2")
-		pods.expectSilence(t)
-		later.expectSilence(t)
-		if got := [2]int{p.OpenWatches(Watches("pods")), p.OpenWatches(Watches())}; got != [2]int{2, 3} {
-			t.Errorf("open watches of pods and in all = %v, want 2 and 3", got)
-		}
+	freeze := p.FreezeWatches(Watches("pods"))
+	b.emit("pods", "p1")
+	b.emit("nodes", "n1")
+	nodes.expect(t, "n1")
+	later := openWatch(t, p, client, "pods") // accepted while frozen
+	b.emit("pods", "p2")
+	b.emit("nodes", "n2")
+	nodes.expect(t, "n2")
+	pods.expectSilence(t)
+	later.expectSilence(t)
+	if got := [2]int{p.OpenWatches(Watches("pods")), p.OpenWatches(Watches())}; got != [2]int{2, 3} {
+		t.Errorf("open watches of pods and in all = %v, want 2 and 3", got)
+	}
 
-		freeze.Thaw()
-		pods.expect(t, "p1", "p2")
-		later.expect(t, "p2")
-		b.emit("pods", "p3")
-		pods.expect(t, "p3")
-		later.close()
-		eventually(t, "closed stream is forgotten", func() bool { return p.OpenWatches(Watches("pods")) == 1 })
-		eventually(t, "closed stream is closed on the server", func() bool { return b.watching("pods") == 1 })
-	})
+	freeze.Thaw()
+	pods.expect(t, "p1", "p2")
+	later.expect(t, "p2")
+	b.emit("pods", "p3")
+	pods.expect(t, "p3")
+	later.close()
+	eventually(t, "closed stream is forgotten", func() bool { return p.OpenWatches(Watches("pods")) == 1 })
+	eventually(t, "closed stream is closed on the server", func() bool { return b.watching("pods") == 1 })
 }
 
 func TestFreezeEndedByCut(t *testing.T) {
@@ -126,18 +121,6 @@ func TestFreezeEndedByCut(t *testing.T) {
 	again.expectSilence(t)
 }
 
-func TestFreezesOverlap(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	pods := openWatch(t, p, clientFor(t, p), "pods")
-	one, all := p.FreezeWatches(Watches("pods")), p.FreezeWatches(Watches())
-	b.emit("pods", "p")
-	one.Thaw()
-	pods.expectSilence(t)
-	all.Thaw()
-	pods.expect(t, "p")
-}
-
 func TestServersEndOfAFrozenStreamIsFrozenToo(t *testing.T) {
 	b := newBackend(t)
 	p := New(t, b.config())
@@ -155,22 +138,20 @@ func TestServersEndOfAFrozenStreamIsFrozenToo(t *testing.T) {
 }
 
 func TestCutWatches(t *testing.T) {
-	protocols(t, func(t *testing.T, opts ...Option) {
-		b := newBackend(t)
-		p := New(t, b.config(), opts...)
-		client := clientFor(t, p)
-		pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
-		if n := p.CutWatches(Watches("pods")); n != 1 {
-			t.Errorf("cut %d streams, want 1", n)
-		}
-		pods.expectReset(t)
-		b.emit("nodes", "n")
-		nodes.expect(t, "n")
-		if n := p.CutWatches(Watches()); n != 1 {
-			t.Errorf("cut %d streams, want 1", n)
-		}
-		nodes.expectReset(t)
-	})
+	b := newBackend(t)
+	p := New(t, b.config())
+	client := clientFor(t, p)
+	pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
+	if n := p.CutWatches(Watches("pods")); n != 1 {
+		t.Errorf("cut %d streams, want 1", n)
+	}
+	pods.expectReset(t)
+	b.emit("nodes", "n")
+	nodes.expect(t, "n")
+	if n := p.CutWatches(Watches()); n != 1 {
+		t.Errorf("cut %d streams, want 1", n)
+	}
+	nodes.expectReset(t)
 }
 
 func TestSlowWatches(t *testing.T) {
@@ -216,62 +197,58 @@ func TestOutageRefused(t *testing.T) {
 }
 
 func TestOutageBlackHole(t *testing.T) {
-	protocols(t, func(t *testing.T, opts ...Option) {
-		b := newBackend(t)
-		p := New(t, b.config(), opts...)
-		client := clientFor(t, p)
-		pods := openWatch(t, p, client, "pods")
-		if err := p.Outage(BlackHole); err != nil {
-			t.Fatal(err)
-		}
-		b.emit("pods", "lost")
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		if _, _, err := call(ctx, p, client, "POST", podsPath, "old connection"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error = %v, want the deadline", err)
-		}
-		if _, _, err := call(ctx, p, clientFor(t, p), "POST", podsPath, "new connection"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error = %v, want the deadline", err)
-		}
-		pods.expectSilence(t)
-		if err := p.Restore(); err != nil {
-			t.Fatal(err)
-		}
-		pods.expectReset(t)
-		eventually(t, "an answer after restore", func() bool {
-			code, _, _ := call(t.Context(), p, client, "POST", podsPath, "y")
-			return code == 201
-		})
-		if got := b.writes(); len(got) != 1 {
-			t.Errorf("writes = %q, want one", got)
-		}
+	b := newBackend(t)
+	p := New(t, b.config())
+	client := clientFor(t, p)
+	pods := openWatch(t, p, client, "pods")
+	if err := p.Outage(BlackHole); err != nil {
+		t.Fatal(err)
+	}
+	b.emit("pods", "lost")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := call(ctx, p, client, "POST", podsPath, "old connection"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error = %v, want the deadline", err)
+	}
+	if _, _, err := call(ctx, p, clientFor(t, p), "POST", podsPath, "new connection"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error = %v, want the deadline", err)
+	}
+	pods.expectSilence(t)
+	if err := p.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	pods.expectReset(t)
+	eventually(t, "an answer after restore", func() bool {
+		code, _, _ := call(t.Context(), p, client, "POST", podsPath, "y")
+		return code == 201
 	})
+	if got := b.writes(); len(got) != 1 {
+		t.Errorf("writes = %q, want one", got)
+	}
 }
 
 func TestOutagePartitionDeliversLater(t *testing.T) {
-	protocols(t, func(t *testing.T, opts ...Option) {
-		b := newBackend(t)
-		p := New(t, b.config(), opts...)
-		client := clientFor(t, p)
-		pods := openWatch(t, p, client, "pods")
-		if err := p.Outage(Partition); err != nil {
-			t.Fatal(err)
-		}
-		done := goCall(t.Context(), p, client, "POST", podsPath, "x")
-		b.emit("pods", "p1")
-		b.emit("pods", "p2")
-		pods.expectSilence(t)
-		if got := b.writes(); len(got) != 0 {
-			t.Errorf("writes through the partition: %q", got)
-		}
-		if err := p.Restore(); err != nil {
-			t.Fatal(err)
-		}
-		pods.expect(t, "p1", "p2")
-		if got := receive(t, "answer", done); got.code != 201 {
-			t.Errorf("after restore: %+v", got)
-		}
-	})
+	b := newBackend(t)
+	p := New(t, b.config())
+	client := clientFor(t, p)
+	pods := openWatch(t, p, client, "pods")
+	if err := p.Outage(Partition); err != nil {
+		t.Fatal(err)
+	}
+	done := goCall(t.Context(), p, client, "POST", podsPath, "x")
+	b.emit("pods", "p1")
+	b.emit("pods", "p2")
+	pods.expectSilence(t)
+	if got := b.writes(); len(got) != 0 {
+		t.Errorf("writes through the partition: %q", got)
+	}
+	if err := p.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	pods.expect(t, "p1", "p2")
+	if got := receive(t, "answer", done); got.code != 201 {
+		t.Errorf("after restore: %+v", got)
+	}
 }
 
 func TestCutConnections(t *testing.T) {
@@ -288,87 +265,35 @@ func TestCutConnections(t *testing.T) {
 }
 
 func TestCutIdleWatches(t *testing.T) {
-	protocols(t, func(t *testing.T, opts ...Option) {
-		b := newBackend(t)
-		p := New(t, b.config(), opts...)
-		client := clientFor(t, p)
-		pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
-		const idle = 3 * time.Second
-		fault := p.CutIdleWatches(Watches("pods"), idle)
-		var last time.Time
-		for range 8 {
-			b.emit("pods", "p")
-			pods.expect(t, "p")
-			last = time.Now()
-			time.Sleep(idle / 6)
-		}
-		pods.expectReset(t)
-		if took := time.Since(last); took < idle/2 {
-			t.Errorf("an idle stream was cut after %v, want %v after its last byte", took, idle)
-		}
-		nodes.expectSilence(t)
-		freeze := p.FreezeWatches(Watches("pods"))
-		again := openWatch(t, p, client, "pods")
-		b.emit("pods", "unseen")
-		again.expectReset(t) // what is frozen looks idle
-		freeze.Thaw()
-		fault.Thaw()
-		last = time.Now()
-		third := openWatch(t, p, client, "pods")
-		for time.Since(last) < idle {
-			third.expectSilence(t)
-		}
-	})
-}
-
-// clientOfItsOwn returns a client that shares its connections with no other.
-func clientOfItsOwn(t *testing.T, p *Proxy) *http.Client {
-	t.Helper()
-	cfg := p.Config()
-	cfg.Dial = (&net.Dialer{}).DialContext
-	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-func TestHungDialsLeaveConnectionsAlone(t *testing.T) {
 	b := newBackend(t)
 	p := New(t, b.config())
 	client := clientFor(t, p)
-	pods := openWatch(t, p, client, "pods")
-	if err := p.Outage(HungDials); err != nil {
-		t.Fatal(err)
-	}
-	b.emit("pods", "p0")
-	pods.expect(t, "p0")
-	other := clientOfItsOwn(t, p)
-	other.Timeout = 500 * time.Millisecond
-	var hung net.Error
-	if _, err := other.Get(p.Config().Host + "/api/v1/pods"); !errors.As(err, &hung) || !hung.Timeout() {
-		t.Errorf("a request that needs a new connection: %v, want a time-out", err)
-	}
-	if n := p.CutConnectionsOf(Watches("pods")); n != 1 {
-		t.Errorf("%d connections cut, want 1", n)
+	pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
+	const idle = 3 * time.Second
+	fault := p.CutIdleWatches(Watches("pods"), idle)
+	var last time.Time
+	for range 8 {
+		b.emit("pods", "p")
+		pods.expect(t, "p")
+		last = time.Now()
+		time.Sleep(idle / 6)
 	}
 	pods.expectReset(t)
-	if err := p.Restore(); err != nil {
-		t.Fatal(err)
+	if took := time.Since(last); took < idle/2 {
+		t.Errorf("an idle stream was cut after %v, want %v after its last byte", took, idle)
 	}
-	openWatch(t, p, client, "pods").expectSilence(t)
-}
-
-// One connection carries watches of pods, another those of nodes.
-func TestCutConnectionsOfSomeWatches(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	pods, nodes := openWatch(t, p, clientOfItsOwn(t, p), "pods"), openWatch(t, p, clientOfItsOwn(t, p), "nodes")
-	if n := p.CutConnectionsOf(Watches("pods")); n != 1 {
-		t.Errorf("%d connections cut, want 1", n)
-	}
-	pods.expectReset(t)
 	nodes.expectSilence(t)
+	freeze := p.FreezeWatches(Watches("pods"))
+	again := openWatch(t, p, client, "pods")
+	b.emit("pods", "unseen")
+	again.expectReset(t) // what is frozen looks idle
+	freeze.Thaw()
+	fault.Thaw()
+	last = time.Now()
+	third := openWatch(t, p, client, "pods")
+	for time.Since(last) < idle {
+		third.expectSilence(t)
+	}
 }
 
 func TestBadGatewayOnSomeWatches(t *testing.T) {
