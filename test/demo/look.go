@@ -117,23 +117,3 @@ func readiness(n corev1.Node) (status corev1.ConditionStatus, message string) {
 	}
 	return "", ""
 }
-
-// reason tells from the manager's log why it chose a pod, and over which other.
-func (s *stage) reason(entry map[string]any) {
-	if entry["msg"] != "Chose pod to delete" {
-		return
-	}
-	kept := podName(entry["kept"])
-	if kept == "" {
-		s.say("  manager: deletes %s, %v", podName(entry["pod"]), entry["because"])
-		return
-	}
-	s.say("  manager: deletes %s rather than %s, because of %v", podName(entry["pod"]), kept, entry["because"])
-}
-
-func podName(logged any) string {
-	if ref, ok := logged.(map[string]any); ok {
-		logged = ref["name"]
-	}
-	return fmt.Sprint(logged)
-}

@@ -6,54 +6,21 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 )
-
-// childEnv marks the process that does the work.
-const childEnv = "MINIKCM_DEMO_CHILD"
 
 func main() {
 	end := flag.Bool("end", false, "end after the last scene instead of leaving everything running until Ctrl-C")
 	manager := flag.String("manager", "", "path of the manager; without it bin/controller-manager")
 	flag.Parse()
-	if err := run(*manager, *end); err != nil && !errors.Is(err, context.Canceled) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The servers and the manager have process groups of their own, so that Ctrl-C ends only this program.
+	if err := demo(ctx, *manager, *end); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
-}
-
-// run starts the demo in a process group of its own and passes on one Ctrl-C. A terminal sends that to the whole foreground group: the
-// servers would end at the same moment as the demo, and the manager could not release its lease.
-func run(manager string, end bool) error {
-	if os.Getenv(childEnv) != "" {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
-		return demo(ctx, manager, end)
-	}
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	child := exec.Command(self, os.Args[1:]...)
-	child.Env = append(os.Environ(), childEnv+"=1")
-	child.Stdout, child.Stderr = os.Stdout, os.Stderr
-	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	if err := child.Start(); err != nil {
-		return fmt.Errorf("start the demo: %w", err)
-	}
-	go func() {
-		<-interrupted
-		fmt.Println()
-		_ = child.Process.Signal(syscall.SIGTERM) // if it has ended already there is nothing to stop
-	}()
-	if err := child.Wait(); err != nil {
-		return fmt.Errorf("the demo ended: %w", err)
-	}
-	return nil
 }
 
 func demo(ctx context.Context, manager string, end bool) error {
@@ -82,7 +49,7 @@ func demo(ctx context.Context, manager string, end bool) error {
 	s.title("Your turn")
 	s.say("export KUBECONFIG=%s", s.kubeconfig)
 	s.say("kubectl get replicasets,pods -o wide     # Ctrl-C here ends everything")
-	s.say("kill %d     # the manager; README.md says how to have another one take over", s.manager.cmd.Process.Pid)
+	s.say("kill %d     # the manager; README.md says how to have another one take over", s.manager.Pid())
 	for {
 		select {
 		case <-ctx.Done():

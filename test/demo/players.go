@@ -3,14 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -26,37 +24,21 @@ const (
 	bindPeriod = 100 * time.Millisecond
 )
 
-// player does here what a program of its own does in a cluster, until it is killed.
+// player simulates a program of a cluster until the player is killed.
 type player struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
-
-	lock sync.Mutex
-	last error // nil: it could do the last thing that it tried
 }
 
-// play starts a player, whose part ends with its context, and tells it how everything went that it tried.
-func play(part func(ctx context.Context, tried func(error))) *player {
+// play starts a player. Its part ends with the context of the part.
+func play(part func(ctx context.Context)) *player {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &player{cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
-		part(ctx, p.tried)
+		part(ctx)
 	}()
 	return p
-}
-
-func (p *player) tried(err error) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	p.last = err
-}
-
-// trouble is what the player could not do when it last tried; nil: it could.
-func (p *player) trouble() error {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	return p.last
 }
 
 // kill ends it without warning, as a power cut does. It may be called again.
@@ -90,10 +72,10 @@ func playKubelet(client kubernetes.Interface, node string) (*player, error) {
 	if err != nil {
 		return nil, err
 	}
-	return play(func(ctx context.Context, tried func(error)) {
+	return play(func(ctx context.Context) {
 		var both sync.WaitGroup
 		both.Go(func() { pods.Run(ctx, func() {}) })
-		both.Go(func() { every(ctx, renewPeriod, func() { tried(heartbeat(ctx, client, node)) }) }) // the next comes soon
+		both.Go(func() { every(ctx, renewPeriod, func() { _ = heartbeat(ctx, client, node) }) }) // retried after the period
 		both.Wait()
 	}), nil
 }
@@ -116,8 +98,8 @@ func heartbeat(ctx context.Context, client kubernetes.Interface, name string) er
 
 // playScheduler binds each waiting pod to the node with the fewest pods, of those without taints.
 func playScheduler(client kubernetes.Interface) *player {
-	return play(func(ctx context.Context, tried func(error)) {
-		every(ctx, bindPeriod, func() { tried(schedule(ctx, client)) }) // what could not be done is done the next time
+	return play(func(ctx context.Context) {
+		every(ctx, bindPeriod, func() { _ = schedule(ctx, client) }) // retried after the period
 	})
 }
 
@@ -145,19 +127,14 @@ func schedule(ctx context.Context, client kubernetes.Interface) error {
 	if len(fit) == 0 {
 		return nil
 	}
-	var failed []error
 	for _, pod := range waiting {
 		node := slices.MinFunc(fit, func(a, b corev1.Node) int { return cmp.Compare(load[a.Name], load[b.Name]) }).Name
-		err := client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
+		if err := client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 			Target:     corev1.ObjectReference{Kind: "Node", Name: node},
-		}, metav1.CreateOptions{})
-		switch {
-		case err == nil:
+		}, metav1.CreateOptions{}); err == nil {
 			load[node]++
-		case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err): // it is not just gone
-			failed = append(failed, fmt.Errorf("bind pod %s: %w", pod.Name, err))
 		}
 	}
-	return errors.Join(failed...)
+	return nil
 }

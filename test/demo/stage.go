@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -27,19 +28,17 @@ type stage struct {
 	client     kubernetes.Interface
 	cluster    *controlplane.Cluster
 	kubeconfig string // file of the admin
-	manager    *server
-	port       int // of the manager
+	manager    *controlplane.Process
 	dir        string
-	died       chan error // a server ended by itself
+	died       chan error // the manager ended by itself
 
 	kubelets  map[string]*player // by node
 	scheduler *player            // nil before it was started
-	servers   []*server          // in start order
 }
 
 // raise starts everything. On error nothing is left running.
 func raise(ctx context.Context, program string) (_ *stage, err error) {
-	s := &stage{start: time.Now(), program: program, kubelets: map[string]*player{}, died: make(chan error, 8)}
+	s := &stage{start: time.Now(), program: program, kubelets: map[string]*player{}, died: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			s.lower()
@@ -81,17 +80,26 @@ func (s *stage) startServers(ctx context.Context) error {
 		}
 	}
 	s.say("starting our controller-manager; a silent node is declared dead after %s instead of 50s", grace)
-	var err error
-	if s.port, err = controlplane.FindPort(); err != nil {
-		return err
-	}
-	s.manager, err = s.launch("controller-manager", s.program, "--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig, "--authorization-kubeconfig="+s.kubeconfig,
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", s.port), "--logging-format=json", "-v=2", "--controllers=*,deployment,garbagecollector", "--node-monitor-period=1s", "--node-monitor-grace-period="+grace)
+	port, err := controlplane.FindPort()
 	if err != nil {
 		return err
 	}
-	s.servers = append(s.servers, s.manager)
-	go s.manager.follow(s.reason)
+	if s.program == "" {
+		if s.program, err = controlplane.Binary("controller-manager"); err != nil {
+			return err
+		}
+	}
+	s.manager, err = controlplane.Launch(s.program, "--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig,
+		"--authorization-kubeconfig="+s.kubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--controllers=*,deployment,garbagecollector", "--node-monitor-period=1s", "--node-monitor-grace-period="+grace)
+	if err != nil {
+		return err
+	}
+	go func() {
+		<-s.manager.Done()
+		out := s.manager.Output()
+		s.died <- fmt.Errorf("the manager has ended with exit code %d; the end of its log:\n%s", s.manager.ExitCode(), out[max(0, len(out)-2000):])
+	}()
 	return s.wait(ctx, "nodes", time.Minute, s.readyNodes(len(nodes)))
 }
 
@@ -107,8 +115,10 @@ func (s *stage) startKubelet(node string) error {
 // lower ends everything in the reverse order of its start: the manager can still release its lease.
 func (s *stage) lower() {
 	s.say("stopping")
-	for i := len(s.servers) - 1; i >= 0; i-- {
-		s.report(s.servers[i].stop())
+	if s.manager != nil {
+		_ = s.manager.Signal(syscall.SIGTERM) // the manager may have ended
+		_, err := s.manager.Wait(10 * time.Second)
+		s.report(errors.Join(err, s.manager.Kill()))
 	}
 	if s.scheduler != nil {
 		s.scheduler.kill()
@@ -166,24 +176,10 @@ func (s *stage) wait(ctx context.Context, what string, timeout time.Duration, lo
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("wait for %s: %w", what, context.Cause(ctx)), s.troubles())
+			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
 		case err := <-s.died:
 			return err
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// troubles are what those who are played could not do last.
-func (s *stage) troubles() error {
-	troubles := []error{}
-	for name, k := range s.kubelets {
-		if err := k.trouble(); err != nil {
-			troubles = append(troubles, fmt.Errorf("the kubelet of %s: %w", name, err))
-		}
-	}
-	if s.scheduler != nil && s.scheduler.trouble() != nil {
-		troubles = append(troubles, fmt.Errorf("the scheduler: %w", s.scheduler.trouble()))
-	}
-	return errors.Join(troubles...)
 }
