@@ -121,7 +121,7 @@ need-cc:
 ##@ Control plane
 
 .PHONY: controlplane
-controlplane: $(call programs,etcd kube-apiserver kube-scheduler kube-controller-manager) bin/kubectl bin/promtool ## Build into bin/ what the tests run: etcd, kube-apiserver, kubectl, promtool …
+controlplane: $(call programs,etcd kube-apiserver kube-controller-manager) bin/kubectl bin/promtool ## Build into bin/ what the tests run: etcd, kube-apiserver, kubectl, promtool …
 	@echo "control plane: $(or $(KUBEBUILDER_ASSETS),bin)"
 
 # Programs in KUBEBUILDER_ASSETS must be of our Kubernetes version.
@@ -136,7 +136,7 @@ pins               = $(addprefix hack/$(1)/,go.mod go.sum)
 bin/etcd: $(call pins,etcd)
 	@hack/build.sh $@ hack/etcd go.etcd.io/etcd/server/v3 '-s -w' '1 minute'
 
-bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler: $(call pins,kubernetes)
+bin/kube-apiserver bin/kube-controller-manager: $(call pins,kubernetes)
 	@hack/build.sh $@ hack/kubernetes k8s.io/kubernetes/cmd/$(@F) '$(kubernetes_ldflags)' '1 to 6 minutes'
 
 bin/kubectl: hack/kubectl/main.go $(call pins,kubectl)

@@ -11,7 +11,7 @@ import (
 // assetsEnv overrides the folder with the control plane's binaries, as it does for envtest.
 const assetsEnv = "KUBEBUILDER_ASSETS"
 
-// Binary returns the path of a control plane program such as kube-apiserver or kube-scheduler. etcd and kube-apiserver come from
+// Binary returns the path of a control plane program such as kube-apiserver. etcd and kube-apiserver come from
 // KUBEBUILDER_ASSETS if that is set; other programs, which such a folder seldom has, come from there or from bin/. The
 // error says how to get what is missing.
 func Binary(name string) (string, error) {

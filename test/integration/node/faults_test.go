@@ -79,7 +79,7 @@ func TestDeadNodeGoesTheWholeWay(t *testing.T) {
 
 func TestAPIServerAwayCondemnsNobody(t *testing.T) {
 	t.Parallel()
-	for _, outage := range []faults.Outage{faults.Refused, faults.BlackHole, faults.Partition} {
+	for _, outage := range []faults.Outage{faults.Refused, faults.Partition} {
 		t.Run(fmt.Sprint("outage ", outage), func(t *testing.T) {
 			w := newWorld(t)
 			f := w.newFleet("a", 10)

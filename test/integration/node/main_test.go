@@ -29,11 +29,7 @@ const patience = 30 * time.Second
 var cluster *controlplane.Cluster
 
 func TestMain(m *testing.M) {
-	options := controlplane.Options{Audit: true, APIServerArgs: map[string][]string{
-		"enable-admission-plugins": {"PodTolerationRestriction"},
-		"feature-gates":            {"TaintTolerationComparisonOperators=true"},
-	}}
-	os.Exit(controlplane.Run(m, options, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 // defaults is the configuration of the daemon.

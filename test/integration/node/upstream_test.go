@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"minikcm/pkg/caches"
@@ -21,14 +20,6 @@ func shortGrace() node.Config {
 	cfg := defaults()
 	cfg.MonitorPeriod, cfg.StartupGracePeriod, cfg.MonitorGracePeriod = time.Second, time.Minute, time.Millisecond
 	cfg.EvictionRate, cfg.SecondaryEvictionRate = 100, 100
-	return cfg
-}
-
-// longPeriod is the timing of upstream's test/integration/scheduler/taint: what a node posts stands, grace or not.
-func longPeriod() node.Config {
-	cfg := defaults()
-	cfg.MonitorPeriod, cfg.StartupGracePeriod, cfg.MonitorGracePeriod = time.Hour, time.Second, time.Second
-	cfg.EvictionRate, cfg.SecondaryEvictionRate, cfg.LargeClusterSizeThreshold, cfg.UnhealthyZoneThreshold = 100, 100, 100, 100
 	return cfg
 }
 
@@ -154,138 +145,6 @@ func TestTaintBasedEvictions(t *testing.T) {
 	}
 }
 
-// podCase is a pod and whether the scheduler should find it a place.
-type podCase struct {
-	resources   string // besteffort, burstable or guaranteed
-	tolerations []corev1.Toleration
-	fits        bool
-}
-
-func TestTaintNodeByCondition(t *testing.T) {
-	t.Parallel()
-	startScheduler(t)
-	tolerates := func(keys ...string) (all []corev1.Toleration) {
-		for _, key := range keys {
-			all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
-		}
-		return all
-	}
-	compares := func(key string, op corev1.TolerationOperator, value string, effect corev1.TaintEffect) corev1.Toleration {
-		return corev1.Toleration{Key: "node.example.com/" + key, Operator: op, Value: value, Effect: effect}
-	}
-	own := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
-		return corev1.Taint{Key: "node.example.com/" + key, Value: value, Effect: effect}
-	}
-	byCondition := func(keys ...string) (all []corev1.Taint) {
-		for _, key := range keys {
-			all = append(all, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
-		}
-		return all
-	}
-	none := []podCase{{"besteffort", nil, false}, {"burstable", nil, false}, {"guaranteed", nil, false}}
-	const (
-		prefer = corev1.TaintEffectPreferNoSchedule
-		no     = corev1.TaintEffectNoSchedule
-		exec   = corev1.TaintEffectNoExecute
-	)
-	priority, errorRate := own("priority-class", "950", no), own("error-rate", "5", no)
-	priorityGt, errorRateLt := compares("priority-class", corev1.TolerationOpGt, "900", no), compares("error-rate", corev1.TolerationOpLt, "10", no)
-	cpu := own("cpu-utilization", "75", exec)
-	preferred := own("priority-class", "950", prefer)
-
-	for _, tt := range []struct {
-		name          string
-		existing      []corev1.Taint
-		conditions    []corev1.NodeCondition
-		unschedulable bool
-		want          []corev1.Taint
-		pods          []podCase
-	}{
-		{
-			"not ready", nil, conditions("Ready", "False"), false, byCondition(corev1.TaintNodeNotReady),
-			append(none, podCase{"besteffort", tolerates(corev1.TaintNodeNotReady), true}),
-		},
-		{
-			"unschedulable", nil, conditions("Ready", "True"), true, byCondition(corev1.TaintNodeUnschedulable),
-			append(none, podCase{"besteffort", tolerates(corev1.TaintNodeUnschedulable), true}),
-		},
-		{
-			"memory pressure", nil, conditions("MemoryPressure", "True", "Ready", "True"), false, byCondition(corev1.TaintNodeMemoryPressure),
-			[]podCase{ // admission lets all but the pods without requests tolerate memory pressure
-				{"besteffort", nil, false}, {"besteffort", tolerates(corev1.TaintNodeMemoryPressure), true},
-				{"besteffort", tolerates(corev1.TaintNodeDiskPressure), false}, {"burstable", nil, true}, {"guaranteed", nil, true},
-			},
-		},
-		{
-			"disk pressure", nil, conditions("DiskPressure", "True", "Ready", "True"), false, byCondition(corev1.TaintNodeDiskPressure),
-			append(none, podCase{"besteffort", tolerates(corev1.TaintNodeDiskPressure), true}, podCase{"besteffort", tolerates(corev1.TaintNodeMemoryPressure), false}),
-		},
-		{
-			"network unavailable, ready", nil, conditions("NetworkUnavailable", "True", "Ready", "True"), false, byCondition(corev1.TaintNodeNetworkUnavailable),
-			append(none, podCase{"burstable", tolerates(corev1.TaintNodeNetworkUnavailable), true}),
-		},
-		{
-			"network unavailable, not ready", nil, conditions("NetworkUnavailable", "True", "Ready", "False"), false,
-			byCondition(corev1.TaintNodeNetworkUnavailable, corev1.TaintNodeNotReady),
-			append(none, podCase{"burstable", tolerates(corev1.TaintNodeNetworkUnavailable), false},
-				podCase{"burstable", tolerates(corev1.TaintNodeNetworkUnavailable, corev1.TaintNodeNotReady), true}),
-		},
-		{
-			"PID pressure", nil, conditions("PIDPressure", "True", "Ready", "True"), false, byCondition(corev1.TaintNodePIDPressure),
-			append(none, podCase{"besteffort", tolerates(corev1.TaintNodePIDPressure), true}),
-		},
-		{
-			"three pressures", nil, conditions("PIDPressure", "True", "MemoryPressure", "True", "DiskPressure", "True", "Ready", "True"), false,
-			byCondition(corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure, corev1.TaintNodePIDPressure), nil,
-		},
-		{
-			"a number, more than", []corev1.Taint{priority}, conditions("Ready", "True"), false, []corev1.Taint{priority},
-			[]podCase{{"besteffort", nil, false}, {"besteffort", []corev1.Toleration{priorityGt}, true}},
-		},
-		{
-			"a number, less than", []corev1.Taint{errorRate}, conditions("Ready", "True"), false, []corev1.Taint{errorRate},
-			[]podCase{{"burstable", nil, false}, {"burstable", []corev1.Toleration{errorRateLt}, true}},
-		},
-		{
-			"two numbers", []corev1.Taint{priority, errorRate}, conditions("Ready", "True"), false, []corev1.Taint{priority, errorRate},
-			[]podCase{{"guaranteed", nil, false}, {"guaranteed", []corev1.Toleration{priorityGt}, false}, {"guaranteed", []corev1.Toleration{priorityGt, errorRateLt}, true}},
-		},
-		{
-			"a number, NoExecute", []corev1.Taint{cpu}, conditions("Ready", "True"), false, []corev1.Taint{cpu},
-			[]podCase{
-				{"guaranteed", nil, false}, {"guaranteed", []corev1.Toleration{compares("cpu-utilization", corev1.TolerationOpLt, "90", exec)}, true},
-				{"guaranteed", []corev1.Toleration{compares("cpu-utilization", corev1.TolerationOpGt, "50", exec)}, true},
-			},
-		},
-		{
-			"a number, preferred", []corev1.Taint{preferred}, conditions("Ready", "True"), false, []corev1.Taint{preferred},
-			[]podCase{{"besteffort", nil, true}, {"besteffort", []corev1.Toleration{compares("priority-class", corev1.TolerationOpGt, "900", prefer)}, true}},
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.start(longPeriod(), node.Name)
-			resources := corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110"),
-			}
-			name := "node-" + w.scope
-			w.create(controlplane.Node(name, func(n *corev1.Node) {
-				n.Spec.Unschedulable, n.Spec.Taints = tt.unschedulable, tt.existing
-				n.Status = corev1.NodeStatus{Capacity: resources, Allocatable: resources, Conditions: tt.conditions}
-			}))
-			w.taints(name, tt.want...)
-			// A Ready node loses the taint of its admission; the scheduler must have seen what it is left with.
-			w.settled(name, len(tt.want))
-			for i, p := range tt.pods {
-				w.createFor(fmt.Sprint("pod-", i), p)
-			}
-			for i, p := range tt.pods {
-				w.scheduled(fmt.Sprint("pod-", i), p.fits)
-			}
-		})
-	}
-}
-
 // settled waits until a node has that many taints.
 func (w *world) settled(name string, want int) {
 	w.t.Helper()
@@ -299,49 +158,4 @@ func (w *world) settled(name string, want int) {
 		}
 		return nil
 	})
-}
-
-// createFor makes a pod for the scheduler, which may take only nodes of the test.
-func (w *world) createFor(name string, p podCase) {
-	w.t.Helper()
-	w.pod(name, "", func(pod *corev1.Pod) {
-		pod.Spec.SchedulerName, pod.Spec.NodeSelector = corev1.DefaultSchedulerName, map[string]string{controlplane.ScopeLabel: w.scope}
-		pod.Spec.Tolerations = p.tolerations
-		request := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("100Mi")}
-		switch p.resources {
-		case "burstable":
-			pod.Spec.Containers[0].Resources.Requests = request
-		case "guaranteed":
-			pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: request, Limits: request}
-		}
-	})
-}
-
-// scheduled waits for the scheduler's answer about a pod.
-func (w *world) scheduled(name string, fits bool) {
-	w.t.Helper()
-	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
-		pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		want := corev1.ConditionFalse
-		if fits {
-			want = corev1.ConditionTrue
-		}
-		if got := caches.TrimPod(pod).Scheduled.Status; got != want || (pod.Spec.NodeName != "") != fits {
-			return fmt.Errorf("pod %s: PodScheduled %q on node %q, want %q", name, got, pod.Spec.NodeName, want)
-		}
-		return nil
-	})
-}
-
-// startScheduler runs kube-scheduler until the test ends.
-func startScheduler(t testing.TB) {
-	t.Helper()
-	program, err := controlplane.Binary("kube-scheduler")
-	must(t, err)
-	kubeconfig := cluster.Kubeconfig(t, "system:kube-scheduler")
-	controlplane.StartProgram(t, program, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0",
-		"--feature-gates=TaintTolerationComparisonOperators=true")
 }
