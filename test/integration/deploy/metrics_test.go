@@ -108,7 +108,7 @@ Generated from a running program by a test (` + "`go test ./test/integration/dep
 
 ` + "`/metrics`" + ` serves all metrics except those under Health, which are served at ` + "`/metrics/slis`" + `. Both need the right to
 ` + "`get`" + ` the path: see deploy/prometheus/scraper.yaml. Metrics of kube-controller-manager keep their names and meanings. A standby serves
-all metrics; its queues are empty. Not listed are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
+all metrics; its queues are empty. Metrics without a meaning are those of client-go and component-base; see the metrics reference of Kubernetes. Not listed are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
 
 No label names an object, with two exceptions. ` + "`namespace_deletion_blocked`" + ` names namespaces
 while they are held up, in 100 series at most. ` + "`pod_gc_collector_force_delete_pods_total`" + ` and ` + "`_pod_errors_total`" + ` have the
@@ -144,10 +144,10 @@ func writeRow(b *strings.Builder, name string, f family) {
 	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, f.kind, f.labels, cell(f.help))
 }
 
-// cell makes a help text fit into a table. Of a library's text, which starts with a stability level, it keeps the first sentence.
+// cell makes a help text fit into a table. The metrics of libraries, whose texts begin with a stability level, have no text.
 func cell(help string) string {
-	if first, _, cut := strings.Cut(help, ". "); cut && strings.HasPrefix(help, "[") {
-		help = first + "."
+	if strings.HasPrefix(help, "[") {
+		return ""
 	}
 	return strings.NewReplacer("|", `\|`, "\\n", " ", "\n", " ", "<", "&lt;").Replace(help)
 }
