@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
 )
 
 const (
@@ -35,12 +37,11 @@ const (
 	// Pauses after attempts that failed, doubled from the first to the last.
 	minFeedPause = time.Second
 	maxFeedPause = time.Minute
-	// hurryPatience is how old an attempt must be to be given up when somebody is in a hurry.
-	hurryPatience = time.Second
 	// lastingFeed is how long an attempt has lasted after which the next failure counts as the first.
 	lastingFeed = 2 * time.Minute
-	// refusalPatience is how long a watch is refused before that is told.
-	refusalPatience = 10 * time.Second
+	// silencePatience is the time without a byte after which a watch is opened anew. Bookmarks come every one or
+	// two minutes.
+	silencePatience = 3 * time.Minute
 	// manyObjects are so many in lists that the memory which only the lists needed, 1 to 2 KiB each, is worth
 	// giving back.
 	manyObjects = 10_000
@@ -50,16 +51,13 @@ const (
 // What it is given is its own.
 type FeedStore = cache.TransformingStore
 
-// FeedEvents are what whoever has a feed is told of it, and asked, from the feed's goroutine. No function may be nil.
+// FeedEvents are the callbacks of a feed. They run in the goroutine of the feed. No callback may be nil.
 type FeedEvents struct {
-	// Listed: the store holds a list.
+	// Listed is called after the store has received a list.
 	Listed func()
-	// Lost: the store is no longer followed and will be listed anew. The error says why; nil: its watch has
-	// ended, as watches do.
+	// Lost is called when the store is out of date until the next list. The error is nil if the watch has ended
+	// without an error.
 	Lost func(error)
-	// Refused: the API server has answered the watch with 429 for 10 s. The store keeps what it has. The
-	// watch is resumed where it left off as soon as it is accepted, which Refused(nil) tells.
-	Refused func(error)
 }
 
 // Feeds keep the metadata of types, one stream per type, in stores that belong to those who ask for them;
@@ -70,7 +68,6 @@ type Feeds struct {
 	caches       *Caches
 	clock        clock.WithTicker
 	first, again *semaphore.Weighted
-	refusals     time.Duration // refusalPatience
 
 	lock    sync.Mutex
 	feeds   map[schema.GroupVersionResource]*Feed
@@ -85,9 +82,27 @@ type feedLink struct {
 }
 
 func newFeeds(c *Caches) *Feeds {
-	return &Feeds{
+	f := &Feeds{
 		caches: c, clock: c.cfg.Clock, feeds: map[schema.GroupVersionResource]*Feed{},
-		first: semaphore.NewWeighted(listsAtOnce), again: semaphore.NewWeighted(listsAtOnce), refusals: refusalPatience,
+		first: semaphore.NewWeighted(listsAtOnce), again: semaphore.NewWeighted(listsAtOnce),
+	}
+	c.Alongside(f.reopenSilent)
+	return f
+}
+
+// reopenSilent opens silent watches anew until ctx ends.
+func (f *Feeds) reopenSilent(ctx context.Context) {
+	transport := f.caches.cfg.Transport
+	for transport != nil && timing.Sleep(ctx, f.clock, silencePatience/3) {
+		since := f.clock.Now().Add(-silencePatience)
+		f.lock.Lock()
+		for resource, feed := range f.feeds {
+			if last := timing.Later(transport.LastActivity(resource), feed.reopened); last.Before(since) {
+				feed.reopened = f.clock.Now()
+				transport.Reopen(resource, since)
+			}
+		}
+		f.lock.Unlock()
 	}
 }
 
@@ -100,31 +115,17 @@ type Feed struct {
 	events   FeedEvents
 	stop     context.CancelFunc
 	done     chan struct{}
-	hurried  chan struct{} // holds one while there is to be no pause
+	reopened time.Time // or started; guarded by the lock of feeds
 
 	lock    sync.Mutex
 	attempt *attempt // nil: it pauses, or waits for a place
-	begun   bool     // the first attempt has a place
-}
-
-// Begun reports whether the first list of the feed has begun. Until then the feed waits for a place among the lists.
-func (f *Feed) Begun() bool {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	return f.begun
 }
 
 // attempt is one list with the watch that follows it.
 type attempt struct {
-	begun   time.Time
 	listed  time.Time // zero: not yet
-	cancel  context.CancelFunc
 	leave   func()    // its place among the lists
-	hurried bool      // somebody is in a hurry: if it fails, there is no pause
 	refused error     // what the API server answered to the request for a stream; it is not asked for a list then
-	barred  time.Time // since when its watch is refused; zero: it is not
-	told    bool      // that it is
-	ended   bool      // by us
 }
 
 // Discovery returns a client that asks which types there are.
@@ -160,7 +161,7 @@ func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource,
 	}
 	link.feeds++
 	ctx, stop := context.WithCancel(ctx)
-	feed := &Feed{feeds: f, resource: resource, link: link, store: store, events: events, stop: stop, done: make(chan struct{}), hurried: make(chan struct{}, 1)}
+	feed := &Feed{feeds: f, resource: resource, link: link, store: store, events: events, stop: stop, done: make(chan struct{}), reopened: f.clock.Now()}
 	f.feeds[resource] = feed
 	go feed.run(ctx)
 	return feed, nil
@@ -193,75 +194,10 @@ func (f *Feeds) leastUsed() (*feedLink, error) {
 	return least, nil
 }
 
-// Heard returns the time of the last byte of a type, with or without a cache. It returns zero before the
-// first byte, and now without a Transport.
-func (f *Feeds) Heard(resource schema.GroupVersionResource) time.Time {
-	if f.caches.cfg.Transport == nil {
-		return f.clock.Now()
-	}
-	return f.caches.cfg.Transport.LastActivity(resource)
-}
-
 // Stop ends the feed and returns when it has ended: the store is told nothing more.
 func (f *Feed) Stop() {
 	f.stop()
 	<-f.done
-}
-
-// Reopen ends the watch, which goes on where it left off, on another connection if nothing has come on this
-// one since.
-func (f *Feed) Reopen(since time.Time) {
-	if transport := f.feeds.caches.cfg.Transport; transport != nil {
-		transport.Reopen(f.resource, since)
-	}
-}
-
-// Hurry has the feed try again soon, because what was in its way may be gone. It ends a pause at once. An
-// attempt that has not listed yet is given up if nothing is heard of the type within hurryPatience of the
-// attempt's start, and the next attempt begins without a pause. It does nothing to a feed that has its list,
-// or that was stopped.
-func (f *Feed) Hurry() {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	switch a := f.attempt; {
-	case a == nil:
-		f.skipPause()
-	case a.listed.IsZero():
-		a.hurried = true
-		time.AfterFunc(max(hurryPatience-f.feeds.clock.Since(a.begun), 0), func() {
-			f.giveUp(func(now *attempt) bool { return now == a && !f.feeds.Heard(f.resource).After(a.begun) })
-		})
-	}
-}
-
-// GiveUp ends an attempt that has not brought its list, and of which nothing has been heard for so long. The
-// next one begins at once.
-func (f *Feed) GiveUp(quiet time.Duration) {
-	f.giveUp(func(a *attempt) bool {
-		last := a.begun
-		if heard := f.feeds.Heard(f.resource); heard.After(last) {
-			last = heard
-		}
-		return f.feeds.clock.Since(last) >= quiet
-	})
-}
-
-// giveUp ends an attempt without a list that is hopeless.
-func (f *Feed) giveUp(hopeless func(*attempt) bool) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	if a := f.attempt; a != nil && a.listed.IsZero() && hopeless(a) {
-		a.hurried, a.ended = true, true
-		a.cancel()
-	}
-}
-
-// skipPause has the next pause end as it begins. It is taken back by the next attempt.
-func (f *Feed) skipPause() {
-	select {
-	case f.hurried <- struct{}{}:
-	default: // it does already
-	}
 }
 
 func (f *Feed) run(ctx context.Context) {
@@ -279,7 +215,7 @@ func (f *Feed) run(ctx context.Context) {
 		if failures++; !a.listed.IsZero() && f.feeds.clock.Since(a.listed) > lastingFeed {
 			failures = 1
 		}
-		if !f.pause(ctx, pauseOf(failures)) {
+		if !timing.Sleep(ctx, f.feeds.clock, pauseOf(failures)) {
 			return
 		}
 	}
@@ -299,13 +235,11 @@ func (f *Feed) leave() {
 
 // try lists once and watches for as long as that goes well.
 func (f *Feed) try(ctx context.Context, reflector *cache.Reflector, again bool) (*attempt, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	places := f.feeds.first
 	if again {
 		places = f.feeds.again
 	}
-	a := &attempt{cancel: cancel}
+	a := &attempt{}
 	if err := places.Acquire(ctx, 1); err != nil {
 		return a, err
 	}
@@ -313,37 +247,13 @@ func (f *Feed) try(ctx context.Context, reflector *cache.Reflector, again bool) 
 	defer a.leave()
 	defer time.AfterFunc(placeFor, a.leave).Stop()
 	f.lock.Lock()
-	a.begun, f.attempt, f.begun = f.feeds.clock.Now(), a, true
-	select {
-	case <-f.hurried: // it has begun
-	default:
-	}
+	f.attempt = a
 	f.lock.Unlock()
 	err := reflector.ListAndWatchWithContext(ctx)
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.attempt = nil; a.hurried && a.listed.IsZero() {
-		f.skipPause()
-	}
-	if a.ended && err == nil { // client-go takes it for the end of its own
-		err = errNoAnswer
-	}
+	f.attempt = nil
 	return a, err
-}
-
-var errNoAnswer = errors.New("the API server does not answer")
-
-// pause waits, and reports whether there is to be another attempt.
-func (f *Feed) pause(ctx context.Context, pause time.Duration) bool {
-	timer := f.feeds.clock.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C():
-	case <-f.hurried:
-	}
-	return true
 }
 
 // pauseOf is how long to wait after so many failures in a row; spread, so that those who failed together do
@@ -417,11 +327,9 @@ func (f *Feed) listWatch() *cache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := objects.Watch(ctx, o)
-			refused := apierrors.IsTooManyRequests(err)
-			if refused && o.SendInitialEvents != nil {
+			if apierrors.IsTooManyRequests(err) && o.SendInitialEvents != nil {
 				return nil, f.refusal(err)
 			}
-			f.answered(err, refused)
 			return w, err
 		},
 	}
@@ -439,30 +347,6 @@ func (f *Feed) refusal(err error) error {
 		f.attempt.refused = fmt.Errorf("the API server has no room for the stream: %s", err.Error()) // client-go does not ask again after this one
 	}
 	return f.attempt.refused
-}
-
-// answered notes how a request for a watch was answered, and tells if watches have been refused for long, or
-// are no longer.
-func (f *Feed) answered(err error, refused bool) {
-	f.lock.Lock()
-	now, a, told := f.feeds.clock.Now(), f.attempt, false
-	switch {
-	case a == nil:
-	case !refused && err != nil: // the watch is lost, which is told, or asked for again
-		if !a.told {
-			a.barred = time.Time{}
-		}
-	case !refused:
-		told, a.barred, a.told = a.told, time.Time{}, false
-	case a.barred.IsZero():
-		a.barred = now
-	case !a.told && now.Sub(a.barred) >= f.feeds.refusals:
-		told, a.told = true, true
-	}
-	f.lock.Unlock()
-	if told {
-		f.events.Refused(err)
-	}
 }
 
 // impatient hides from a client for how long an API server asks it to wait. It would do so up to ten times,

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
@@ -68,7 +67,6 @@ type kept struct {
 	labels  int // of objects that were given with labels in lists
 	listed  int
 	lost    []error
-	refused []error
 }
 
 func (k *kept) do(f func()) error {
@@ -103,9 +101,8 @@ func (k *kept) Transformer() cache.TransformFunc {
 }
 func (k *kept) events() FeedEvents {
 	return FeedEvents{
-		Listed:  func() { _ = k.do(func() { k.listed++ }) },
-		Lost:    func(err error) { _ = k.do(func() { k.lost = append(k.lost, err) }) },
-		Refused: func(err error) { _ = k.do(func() { k.refused = append(k.refused, err) }) },
+		Listed: func() { _ = k.do(func() { k.listed++ }) },
+		Lost:   func(err error) { _ = k.do(func() { k.lost = append(k.lost, err) }) },
 	}
 }
 
@@ -178,114 +175,47 @@ func TestNoTypeHasTwoStreams(t *testing.T) {
 	}
 }
 
-// What cannot be listed tries again, is told about, and is heeded at once when whoever has the feed knows
-// that something has changed.
-func TestAFeedThatFailsIsTriedAgainAtOnceWhenAskedTo(t *testing.T) {
+// A proxy that drops a connection without closing it leaves a watch open from which nothing comes.
+func TestSilentWatchesAreOpenedAnew(t *testing.T) {
 	api := fakeapi.NewTypes(t)
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
-	api.Break("example.com/v1", widgets, http.StatusForbidden)
+	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
 	feeds, _ := feedsOn(t, api)
-	f, k := startFeed(t, feeds, widgets)
+	clk := clocktesting.NewFakeClock(time.Now())
+	feeds.clock = clk
+	_, k := startFeed(t, feeds, widgets)
+	k.shows(t)
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	running.Go(func() { feeds.reopenSilent(ctx) })
+	path := "watch /apis/example.com/v1/widgets"
+	before := api.Asked(path)
+	for range 5 {
+		fakeapi.Eventually(t, func() error {
+			if !clk.HasWaiters() {
+				return errors.New("no wait for the next check")
+			}
+			return nil
+		})
+		if clk.Since(time.Now()) < silencePatience-time.Minute && api.Asked(path) > before {
+			t.Fatal("a watch was opened anew too early")
+		}
+		clk.Step(silencePatience / 3)
+	}
 	fakeapi.Eventually(t, func() error {
-		k.lock.Lock()
-		defer k.lock.Unlock()
-		if len(k.lost) < 4 || k.lost[0] == nil { // by now it pauses for 8 s, or at least 6
-			return fmt.Errorf("told %d times that nothing comes: %v", len(k.lost), k.lost)
+		if api.Asked(path) == before {
+			return errors.New("the watch was not opened anew")
 		}
 		return nil
 	})
-	api.Break("example.com/v1", widgets, 0)
-	before := feeds.clock.Now()
-	f.Hurry()
-	k.shows(t)
-	if took := feeds.clock.Since(before); took > minFeedPause*5 {
-		t.Errorf("it took %v, as if nobody had been in a hurry", took)
-	}
-}
-
-// One that is answered nothing is begun anew, too, as soon as an answer would have come.
-func TestAHurryEndsAnAttemptOfWhichNothingIsHeard(t *testing.T) {
-	api := fakeapi.NewTypes(t)
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
-	api.Hang(t, "example.com/v1", widgets)
-	feeds, _ := feedsOn(t, api)
-	f, k := startFeed(t, feeds, widgets)
-	arrives(t, api)
-	api.Withdraw("example.com/v1", widgets)
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
-	f.Hurry()
-	k.shows(t)
-	k.lock.Lock()
-	defer k.lock.Unlock()
-	if len(k.lost) == 0 || !errors.Is(k.lost[0], errNoAnswer) {
-		t.Errorf("why nothing came is told as %v, want %v", k.lost, errNoAnswer)
-	}
-}
-
-// arrives waits until widgets have been asked for.
-func arrives(t *testing.T, api *fakeapi.Types) {
-	t.Helper()
-	fakeapi.Eventually(t, func() error {
-		if api.Asked("watch /apis/example.com/v1/widgets") == 0 {
-			return errors.New("not asked")
-		}
-		return nil
-	})
-}
-
-// An attempt that has just begun would only be replaced by the same. It is left alone when somebody is in a
-// hurry, and so is one that is heard of.
-func TestAHurryLeavesAnAttemptThatIsAnswered(t *testing.T) {
-	api := fakeapi.NewTypes(t)
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
-	heal := api.Hang(t, "example.com/v1", widgets)
-	feeds, _ := feedsOn(t, api)
-	f, k := startFeed(t, feeds, widgets)
-	arrives(t, api)
-	f.Hurry()
-	heal()
-	k.shows(t)
-	f.Hurry()
-	k.shows(t)
-	if n := api.Asked("watch /apis/example.com/v1/widgets"); n != 1 {
-		t.Errorf("asked %d times, want once", n)
-	}
-	if len(f.hurried) > 0 {
-		t.Error("when the watch ends, in some hours, there will be no pause")
-	}
-}
-
-// What was asked for and is not answered is asked for again when whoever has the feed loses patience, whether
-// or not something was heard before.
-func TestAnAttemptThatStallsIsGivenUp(t *testing.T) {
-	api := fakeapi.NewTypes(t)
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
-	feeds, _ := feedsOn(t, api)
-	f, k := startFeed(t, feeds, widgets)
-	k.shows(t)
-	path := "/apis/example.com/v1/widgets"
-	api.Break("example.com/v1", widgets, http.StatusForbidden) // so that it lists anew
-	fakeapi.Eventually(t, func() error {
-		k.lock.Lock()
-		defer k.lock.Unlock()
-		if len(k.lost) == 0 {
-			return errors.New("its watch goes on")
-		}
-		return nil
-	})
-	heal := api.Hang(t, "example.com/v1", widgets)
-	api.Break("example.com/v1", widgets, 0)
-	before := api.Asked("watch " + path)
-	fakeapi.Eventually(t, func() error {
-		f.GiveUp(time.Hour)
-		if f.GiveUp(0); api.Asked("watch "+path) < before+2 {
-			return errors.New("it is not asked for again")
-		}
-		return nil
-	})
-	heal()
 	api.Put("example.com/v1", widgets, widget("new"))
 	k.shows(t, "new")
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if k.listed != 1 || len(k.lost) > 0 {
+		t.Errorf("listed %d times, lost %v", k.listed, k.lost)
+	}
 }
 
 // An API server may refuse streams because it has too many requests. client-go sleeps then, for up to a
@@ -310,69 +240,28 @@ func TestAFeedWhoseStreamIsRefusedCanBeStopped(t *testing.T) {
 	}
 }
 
-// A watch that went on for hours may be refused as well. It goes on where it left off, and nothing is listed
-// of an API server that has too much to do.
-func TestAFeedWhoseWatchIsRefusedTellsAndGoesOn(t *testing.T) {
+// A watch that is rejected with 429 resumes where it ended, without a list.
+func TestRejectedWatchesResume(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
 	api.Put("example.com/v1", widgets, widget("first"))
 	feeds, _ := feedsOn(t, api)
-	feeds.refusals = time.Millisecond
 	_, k := startFeed(t, feeds, widgets)
 	k.shows(t, "first")
-	told := func(n int) {
-		t.Helper()
-		fakeapi.Eventually(t, func() error {
-			k.lock.Lock()
-			defer k.lock.Unlock()
-			if len(k.refused) < n {
-				return fmt.Errorf("told %v", k.refused)
-			}
-			return nil
-		})
-	}
 	api.Break("example.com/v1", widgets, http.StatusTooManyRequests)
-	told(1)
-	heard := feeds.Heard(gvr(widgets))
-	fakeapi.Eventually(t, func() error { // it is asked for once more
+	fakeapi.Eventually(t, func() error {
 		if n := api.Asked("watch /apis/example.com/v1/widgets"); n < 3 {
-			return fmt.Errorf("asked for %d times", n)
+			return fmt.Errorf("%d requests", n)
 		}
 		return nil
 	})
-	if again := feeds.Heard(gvr(widgets)); again.After(heard) {
-		t.Errorf("what was answered counts as heard of the type: at %v, after %v", again, heard)
-	}
 	api.Break("example.com/v1", widgets, 0)
 	api.Put("example.com/v1", widgets, widget("late"))
 	k.shows(t, "first", "late")
-	told(2)
 	k.lock.Lock()
 	defer k.lock.Unlock()
-	if n := api.Asked("list /apis/example.com/v1/widgets"); n > 0 || k.listed != 1 || len(k.lost) > 0 || len(k.refused) != 2 || k.refused[0] == nil || k.refused[1] != nil {
-		t.Errorf("%d lists, listed %d times, lost %v, refused %v", n, k.listed, k.lost, k.refused)
-	}
-}
-
-// That a watch is refused for a moment is not told, and that it is for long, once.
-func TestWhenAFeedTellsThatItsWatchIsRefused(t *testing.T) {
-	clk := clocktesting.NewFakeClock(time.Unix(1e9, 0))
-	told := 0
-	f := &Feed{feeds: &Feeds{clock: clk, refusals: refusalPatience}, attempt: &attempt{}, events: FeedEvents{Refused: func(error) { told++ }}}
-	later := apierrors.NewTooManyRequests("later", 0)
-	for n, step := range []struct {
-		after  time.Duration
-		answer error
-		told   int
-	}{
-		{0, later, 0}, {refusalPatience - time.Second, later, 0}, {0, nil, 0}, {time.Hour, later, 0}, {refusalPatience, later, 1}, {time.Hour, later, 1}, {0, nil, 2}, {0, nil, 2},
-		{0, later, 2}, {time.Second, errNoWay, 2}, {refusalPatience, later, 2}, {refusalPatience, later, 3}, {0, errNoWay, 3}, {0, later, 3}, {0, nil, 4},
-	} {
-		clk.Step(step.after)
-		f.answered(step.answer, apierrors.IsTooManyRequests(step.answer))
-		if told != step.told {
-			t.Errorf("step %d: told %d times, want %d", n, told, step.told)
-		}
+	if n := api.Asked("list /apis/example.com/v1/widgets"); n > 0 || k.listed != 1 || len(k.lost) > 0 {
+		t.Errorf("%d lists, listed %d times, lost %v", n, k.listed, k.lost)
 	}
 }
 
@@ -494,8 +383,8 @@ func TestFeedsThatAreStoppedLeaveNothing(t *testing.T) {
 		}
 		return nil
 	})
-	if heard := feeds.Heard(gvr("t0")); !heard.IsZero() {
-		t.Errorf("it is still known that something came at %v", heard)
+	if last := feeds.caches.cfg.Transport.LastActivity(gvr("t0")); !last.IsZero() {
+		t.Errorf("the transport still keeps the last activity, %v", last)
 	}
 }
 

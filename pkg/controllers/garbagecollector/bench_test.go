@@ -41,10 +41,7 @@ func heap() uint64 {
 
 // fill adds objects of which some are owned by one of a hundred others.
 func fill(b *testing.B, g *graph, many, owned int) {
-	f, err := g.feed(configMaps)
-	if err != nil {
-		b.Fatal(err)
-	}
+	f := g.feed(configMaps)
 	for n := range many {
 		obj := newThing(fmt.Sprint("namespace-", n%200), fmt.Sprintf("object-of-a-common-length-%06d", n), distinct(n))
 		if n%10 < owned {
@@ -65,7 +62,7 @@ func distinct(n int) types.UID {
 func BenchmarkUpdateWithoutNews(b *testing.B) {
 	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(wakes) {})
 	fill(b, g, 1000, 10)
-	f, _ := g.feed(configMaps)
+	f := g.feed(configMaps)
 	obj := newThing("namespace-100", "object-of-a-common-length-000500", distinct(500)).owned(
 		blockingRef("v1", "ConfigMap", "object-of-a-common-length-000000", distinct(0)))
 	b.ReportAllocs()

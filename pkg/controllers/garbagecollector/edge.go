@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"strings"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -13,7 +14,8 @@ type edge struct {
 	next             *edge         // of the same dependent
 	after, before    *edge         // of the same owner
 	since            time.Duration // from the creation of the graph until the references of the dependent last changed
-	kind             uint32
+	kind             unique.Handle[writtenKind]
+	name             string
 	blocking         bool
 }
 
@@ -24,7 +26,7 @@ type writtenKind struct{ apiVersion, kind string }
 func (g *graph) sameRefs(n *node, refs []metav1.OwnerReference) bool {
 	e := n.refs
 	for _, ref := range refs {
-		if e == nil || !g.says(e, ref) {
+		if e == nil || !e.equals(ref) {
 			return false
 		}
 		e = e.next
@@ -32,17 +34,9 @@ func (g *graph) sameRefs(n *node, refs []metav1.OwnerReference) bool {
 	return e == nil
 }
 
-func (g *graph) says(e *edge, ref metav1.OwnerReference) bool {
+func (e *edge) equals(ref metav1.OwnerReference) bool {
 	key, _ := idOf(ref.UID)
-	return e.owner.uid == key && e.blocking == blocking(ref) && g.nameOf(e) == ref.Name &&
-		g.kinds.at(e.kind) == writtenKind{ref.APIVersion, ref.Kind}
-}
-
-func (g *graph) nameOf(e *edge) string {
-	if name, differs := g.names[e]; differs {
-		return name
-	}
-	return e.owner.name
+	return e.owner.uid == key && e.blocking == blocking(ref) && e.name == ref.Name && e.kind.Value() == writtenKind{ref.APIVersion, ref.Kind}
 }
 
 // rewire replaces the references of a node.
@@ -54,10 +48,10 @@ func (g *graph) rewire(n *node, refs []metav1.OwnerReference) {
 		owner := g.nodeOf(ref.UID, ref.Name)
 		e := &edge{
 			dependent: n, owner: owner, after: owner.dependents, since: now,
-			kind: g.kinds.take(writtenKind{ref.APIVersion, ref.Kind}), blocking: blocking(ref),
+			kind: unique.Make(writtenKind{ref.APIVersion, ref.Kind}), name: ref.Name, blocking: blocking(ref),
 		}
-		if owner.name != ref.Name {
-			g.names[e] = ref.Name
+		if owner.name == ref.Name {
+			e.name = owner.name // share the text
 		}
 		if owner.dependents != nil {
 			owner.dependents.before = e
@@ -81,15 +75,13 @@ func (g *graph) unlink(e *edge) {
 	if e.after != nil {
 		e.after.before = e.before
 	}
-	g.kinds.drop(e.kind)
-	delete(g.names, e)
 	g.tidy(e.owner)
 }
 
 // isCalled reports whether a reference names what an object, which must be seen, is. The version of the API does not matter: one object is served in
 // all versions of its group.
 func (g *graph) isCalled(n *node, kind writtenKind, name string) bool {
-	typ := g.feeds[n.feed].typ
+	typ := n.feed.typ
 	group, ok := groupOf(kind.apiVersion)
 	return ok && group == typ.Group && kind.kind == typ.kind && name == n.name
 }
@@ -97,7 +89,7 @@ func (g *graph) isCalled(n *node, kind writtenKind, name string) bool {
 // reachable reports whether a reference can be meant for an object where its owner, which must be seen, is: one namespace does not refer to another, nor does what is in
 // no namespace refer into one.
 func (g *graph) reachable(e *edge) bool {
-	return g.spaces.at(e.owner.space) == "" || e.owner.space == e.dependent.space
+	return e.owner.space == clusterScope || e.owner.space == e.dependent.space
 }
 
 // groupOf is the API group that a reference names.
@@ -111,6 +103,6 @@ func groupOf(apiVersion string) (group string, ok bool) {
 }
 
 func (g *graph) reference(e *edge) reference {
-	kind := g.kinds.at(e.kind)
-	return reference{apiVersion: kind.apiVersion, kind: kind.kind, name: g.nameOf(e), uid: g.uidOf(e.owner), blocking: e.blocking}
+	kind := e.kind.Value()
+	return reference{apiVersion: kind.apiVersion, kind: kind.kind, name: e.name, uid: g.uidOf(e.owner), blocking: e.blocking}
 }

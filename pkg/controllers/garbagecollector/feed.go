@@ -1,9 +1,7 @@
 package garbagecollector
 
 import (
-	"errors"
 	"fmt"
-	"math"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,57 +18,37 @@ type objectType struct {
 // feed is where the objects of one type come into the graph. It is the store of a reflector, or told by the handlers of a cache; either way by
 // one goroutine at a time.
 type feed struct {
-	graph  *graph
-	typ    objectType
-	number uint16
-	epoch  marks // epoch, or 0
-	count  int   // of its objects that are seen
-	shown  int   // of these, since the epoch began
+	graph   *graph
+	typ     objectType
+	epoch   marks  // epoch, or 0
+	count   int    // of its objects that are seen
+	shown   int    // of these, since the epoch began
+	changed func() // called after each event and list; may be nil
 }
 
 var _ cache.TransformingStore = (*feed)(nil)
 
-var errTooManyTypes = errors.New("more types than the graph can number")
-
-// feed returns the feed of a type, a new one if it has none. What it then knows of the type replaces what it knew.
-func (g *graph) feed(typ objectType) (*feed, error) {
+// feed returns the feed of a type and updates the type.
+func (g *graph) feed(typ objectType) *feed {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	if f := g.byType[typ.GroupResource]; f != nil {
-		f.typ = typ
-		return f, nil
+	f := g.feeds[typ.GroupResource]
+	if f == nil {
+		f = &feed{graph: g}
+		g.feeds[typ.GroupResource] = f
 	}
-	f := &feed{graph: g, typ: typ}
-	switch last := len(g.free) - 1; {
-	case last >= 0:
-		f.number, g.free = g.free[last], g.free[:last]
-		g.feeds[f.number] = f
-	case len(g.feeds) > math.MaxUint16:
-		return nil, errTooManyTypes
-	default:
-		f.number = uint16(len(g.feeds))
-		g.feeds = append(g.feeds, f)
-	}
-	g.byType[typ.GroupResource] = f
-	return f, nil
+	f.typ = typ
+	return f
 }
 
 // forget drops a type with its objects. That they are no longer seen says nothing about whether they exist. What the feed is still told changes
 // nothing.
 func (g *graph) forget(f *feed) {
 	g.change(func(w *wakes) {
-		if !g.has(f) {
-			return
-		}
 		g.sweep(f, w, func(*node) bool { return true })
-		g.feeds[f.number] = nil
-		g.free = append(g.free, f.number)
-		delete(g.byType, f.typ.GroupResource)
+		delete(g.feeds, f.typ.GroupResource)
 	})
 }
-
-// has reports whether a feed has not been forgotten. Its number may be another's by now.
-func (g *graph) has(f *feed) bool { return g.feeds[f.number] == f }
 
 // sweep has the objects of a feed vanish that are out.
 func (g *graph) sweep(f *feed, w *wakes, out func(*node) bool) {
@@ -78,46 +56,28 @@ func (g *graph) sweep(f *feed, w *wakes, out func(*node) bool) {
 		return
 	}
 	for _, n := range g.nodes {
-		if n.feed == f.number && out(n) {
+		if n.feed == f && out(n) {
 			g.vanish(n, w)
 		}
 	}
 }
 
-// holdsOrphans reports whether owners that are to leave orphans must not go because of a feed: objects of it refer to them.
-func (g *graph) holdsOrphans(f *feed) bool {
+// namesOf returns the names of the objects of a type.
+func (g *graph) namesOf(r schema.GroupResource) map[string]bool {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	if !g.has(f) {
-		return false
-	}
-	for _, n := range g.nodes {
-		if n.feed != f.number {
-			continue
-		}
-		for e := n.refs; e != nil; e = e.next {
-			if e.owner.marks.has(leavesOrphans) {
-				return true
+	names := map[string]bool{}
+	if f := g.feeds[r]; f != nil && f.count > 0 {
+		for _, n := range g.nodes {
+			if n.feed == f {
+				names[n.name] = true
 			}
 		}
 	}
-	return false
+	return names
 }
-
-// leavesOrphans are the marks of an owner that is deleted so.
-const leavesOrphans = seen | terminating | orphaning
 
 func notAnObject(obj any) error { return fmt.Errorf("a feed was given a %T, which is no object", obj) }
-
-// put notes an object, from a list or an event. The lock is held.
-func (f *feed) put(m metav1.Object, listed bool, w *wakes) {
-	if !f.graph.has(f) {
-		return
-	}
-	if f.graph.put(f, m, listed, w) {
-		f.shown++
-	}
-}
 
 // Add notes an object that has come.
 func (f *feed) Add(obj any) error {
@@ -125,7 +85,8 @@ func (f *feed) Add(obj any) error {
 	if !ok {
 		return notAnObject(obj)
 	}
-	f.graph.change(func(w *wakes) { f.put(m, false, w) })
+	f.graph.change(func(w *wakes) { f.graph.put(f, m, false, w) })
+	f.notify()
 	return nil
 }
 
@@ -138,7 +99,7 @@ func (f *feed) Changed(old, new metav1.Object) {
 		if old.GetUID() != new.GetUID() {
 			f.remove(old, false, w)
 		}
-		f.put(new, false, w)
+		f.graph.put(f, new, false, w)
 	})
 }
 
@@ -153,18 +114,25 @@ func (f *feed) Delete(obj any) error {
 		return notAnObject(obj)
 	}
 	f.graph.change(func(w *wakes) { f.remove(m, event, w) })
+	f.notify()
 	return nil
+}
+
+func (f *feed) notify() {
+	if f.changed != nil {
+		f.changed()
+	}
 }
 
 func (f *feed) remove(m metav1.Object, event bool, w *wakes) {
 	g := f.graph
 	key, _ := idOf(m.GetUID())
 	n := g.nodes[key]
-	if n == nil || !g.has(f) || n.feed != 0 && n.feed != f.number {
+	if n == nil || n.feed != nil && n.feed != f {
 		return
 	}
 	switch {
-	case n.feed != 0:
+	case n.feed != nil:
 		g.vanish(n, w)
 	case event: // it came and went between two sights; that it was deleted is known all the same
 		g.wakeDependents(n, w)
@@ -187,13 +155,14 @@ func (f *feed) Replace(list []any, _ string) error {
 		f.shown = 0
 	})
 	for _, obj := range list { // each for itself, so that nobody waits for a long list
-		g.change(func(w *wakes) { f.put(obj.(metav1.Object), true, w) })
+		g.change(func(w *wakes) { g.put(f, obj.(metav1.Object), true, w) })
 	}
 	g.change(func(w *wakes) {
-		if f.count > f.shown && g.has(f) { // as a rule they are equal, and then there is no need for a walk over all nodes
+		if f.count > f.shown { // as a rule they are equal, and then there is no need for a walk over all nodes
 			g.sweep(f, w, func(n *node) bool { return n.marks&epoch != f.epoch })
 		}
 	})
+	f.notify()
 	return nil
 }
 

@@ -85,29 +85,11 @@ func TestAListWithWhatIsNoObjectChangesNothing(t *testing.T) {
 	}
 }
 
-func TestTypesAreNumberedAgain(t *testing.T) {
-	w := newWorld(t)
-	for n := range 200_000 {
-		f, err := w.graph.feed(objectType{schema.GroupResource{Group: fmt.Sprint("g", n)}, "Thing", true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.do(func() error { return f.Add(newThing("a", "o", uid(1)).owned(ref("v1", "Node", "n", uid(2)))) })
-		w.graph.forget(f)
-	}
-	if objects, absent, _ := w.graph.size(); objects+absent+len(w.graph.spaces.numbers) > 0 || len(w.graph.feeds) > 2 {
-		t.Errorf("%d objects, %d absent, %d feeds are left", objects, absent, len(w.graph.feeds))
-	}
-}
-
 func TestFeedsMayBeFilledAtOnce(t *testing.T) {
 	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(wakes) {})
 	var all sync.WaitGroup
 	for n, typ := range []objectType{configMaps, replicaSets, nodesType} {
-		f, err := g.feed(typ)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := g.feed(typ)
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(n), 13))
 			mine := func() *thing { return randomThing(r, typ, uid(r.IntN(population)*3+n)) }
@@ -146,29 +128,6 @@ func TestFeedsMayBeFilledAtOnce(t *testing.T) {
 	}
 }
 
-// What is on its way when a type is forgotten must not be taken for another's.
-func TestWhatAForgottenFeedIsToldChangesNothing(t *testing.T) {
-	w := newWorld(t)
-	f := w.feed(configMaps)
-	w.do(func() error { return f.Add(newThing("a", "before", uid(9))) })
-	w.graph.forget(f)
-	other := w.feed(widgets) // has its number
-	w.do(func() error { return f.Add(newThing("a", "o", uid(1))) })
-	w.do(func() error { return f.Replace([]any{newThing("a", "p", uid(2))}, "5") })
-	w.do(func() error { return other.Add(newThing("a", "w", uid(3))) })
-	w.do(func() error { return f.Delete(newThing("a", "w", uid(3))) })
-	w.do(func() error { f.Changed(newThing("a", "w", uid(3)), newThing("a", "w", uid(4))); return nil })
-	w.graph.forget(f)
-	for n, want := range map[int]bool{1: false, 2: false, 3: true, 4: false, 9: false} {
-		if o, _, _, ok := w.graph.look(keyOf(uid(n))); ok != want {
-			t.Errorf("object %d is in the graph: %v, as %v", n, ok, o.resource)
-		}
-	}
-	if other.Count() != 1 {
-		t.Errorf("the other type has %d objects", other.Count())
-	}
-}
-
 func TestAListThatLosesAnObjectToAnotherTypeStillShowsWhatIsNoMore(t *testing.T) {
 	w := newWorld(t)
 	far := w.feed(objectType{schema.GroupResource{Group: "far.example.com", Resource: "things"}, "Thing", false})
@@ -191,24 +150,5 @@ func TestAListThatLosesAnObjectToAnotherTypeStillShowsWhatIsNoMore(t *testing.T)
 	}
 	if _, _, _, ok := w.graph.look(keyOf(uid(7))); ok {
 		t.Error("an object that the list lacks is still seen")
-	}
-}
-
-func TestATypeHoldsTheOrphansOfOwnersThatWaitForIt(t *testing.T) {
-	w := newWorld(t)
-	far := w.feed(widgets)
-	w.do(func() error {
-		return w.feed(configMaps).Add(newThing("a", "o", uid(1)).finalizedBy("orphan").deleted())
-	})
-	w.do(func() error {
-		return w.feed(configMaps).Add(newThing("a", "p", uid(3)).finalizedBy("foregroundDeletion").deleted())
-	})
-	w.do(func() error { return far.Add(newThing("a", "e", uid(4)).owned(ref("v1", "ConfigMap", "p", uid(3)))) })
-	if w.graph.holdsOrphans(far) {
-		t.Error("a dependent that goes is no orphan")
-	}
-	w.do(func() error { return far.Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))) })
-	if !w.graph.holdsOrphans(far) {
-		t.Error("the owner could go, and its dependent with it")
 	}
 }

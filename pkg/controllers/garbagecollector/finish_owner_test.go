@@ -117,7 +117,7 @@ func TestOrphansAreLookedForInTypesThatThereAreWhenTheirOwnerIsDeleted(t *testin
 func TestAnOwnerThatLeavesOrphansWaitsForATypeThatIsDefinedAndNotDiscovered(t *testing.T) {
 	s := newShell(t)
 	s.clock.Step(time.Hour)
-	s.types.sawDefinition(newThing("", "widgets.example.com", uid(7)), false)
+	s.types.defined["widgets.example.com"] = s.clock.Now()
 	key := s.owner(t, "orphan")
 	s.finish(t, key)
 	s.clock.Step(minDiscovery)

@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"sync"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,13 +26,8 @@ type graph struct {
 
 	lock   sync.Mutex
 	nodes  map[id]*node
-	spaces interned[string]
-	kinds  interned[writtenKind]
-	feeds  []*feed  // by the number in node.feed; nil: free, and the first, which means none
-	free   []uint16 // numbers of feeds
-	byType map[schema.GroupResource]*feed
+	feeds  map[schema.GroupResource]*feed
 	texts  map[id]types.UID    // of UIDs that are no UUID
-	names  map[*edge]string    // names as written, where they differ from the owner's
 	gone   map[*node]departure // of objects that are still referred to
 	denied map[*node]time.Time // when a live read did not find an object that was seen until then
 }
@@ -46,14 +42,17 @@ type departure struct {
 // node is one object. There may be hundreds of thousands, so its size is tested.
 type node struct {
 	uid        id
-	version    uint64 // 0: none that is a number
-	name       string // while the object is not seen, as its first reference has it
-	space      uint32 // number of its namespace
-	feed       uint16 // number of its feed; 0: not seen
+	version    uint64                // 0: none that is a number
+	name       string                // while the object is not seen, as its first reference has it
+	space      unique.Handle[string] // the namespace
+	feed       *feed                 // nil if the object is not seen
 	marks      marks
 	refs       *edge // the first, in the order in which they are written
 	dependents *edge // the first, in no order
 }
+
+// clusterScope is the namespace of cluster-scoped objects, and of objects that are not seen.
+var clusterScope = unique.Make("")
 
 // wakes are the objects that a change makes worth a look.
 type wakes struct {
@@ -66,8 +65,8 @@ func (w *wakes) owner(n *node)  { w.owners = append(w.owners, n.uid) }
 
 func newGraph(c clock.PassiveClock, wake func(wakes)) *graph {
 	return &graph{
-		clock: c, began: c.Now(), wake: wake, nodes: map[id]*node{}, feeds: []*feed{nil}, byType: map[schema.GroupResource]*feed{},
-		texts: map[id]types.UID{}, names: map[*edge]string{}, gone: map[*node]departure{}, denied: map[*node]time.Time{},
+		clock: c, began: c.Now(), wake: wake, nodes: map[id]*node{}, feeds: map[schema.GroupResource]*feed{},
+		texts: map[id]types.UID{}, gone: map[*node]departure{}, denied: map[*node]time.Time{},
 	}
 }
 
@@ -82,42 +81,48 @@ func (g *graph) change(do func(*wakes)) {
 	}
 }
 
-// put notes how an object is. It reports whether the feed had not shown it since its epoch began. The lock is held, as for all that follow.
+// put notes how an object is. The lock is held, as for all that follow.
 //
 // Only feeds call it: what other reads show is not in the order of their events. An older event does not undo a newer sight of an object all the same,
 // where versions can be compared. A list does: it is of what there is, and older only if the API server was restored from a backup.
-func (g *graph) put(f *feed, m metav1.Object, listed bool, w *wakes) bool {
+func (g *graph) put(f *feed, m metav1.Object, listed bool, w *wakes) {
 	if m.GetUID() == "" {
-		return false // what an aggregated API makes up has no identity, and nothing can refer to it
+		return // what an aggregated API makes up has no identity, and nothing can refer to it
 	}
 	n := g.nodeOf(m.GetUID(), m.GetName())
 	was := n.marks
 	first := !was.has(seen)
-	if !first && n.feed != f.number {
+	if !first && n.feed != f {
 		// One object under two types, as the projects of OpenShift are namespaces: the API server's own type counts.
-		if g.feeds[n.feed].typ.local || !f.typ.local {
-			return false
+		if n.feed.typ.local || !f.typ.local {
+			return
 		}
 		g.unplace(n)
 	}
 	delete(g.denied, n)
-	anew := first || n.feed != f.number
+	anew := first || n.feed != f
 	version := numberOf(m.GetResourceVersion())
 	switch d, departed := g.gone[n]; {
 	case !f.typ.local || version == 0 || listed:
 	case departed && d.typ == f.typ && version <= d.version:
-		return false
+		return
 	case !anew && version < n.version:
+		if was&epoch != f.epoch {
+			f.shown++
+		}
 		n.marks = was&^epoch | f.epoch
-		return was&epoch != f.epoch
+		return
 	}
 	if anew {
-		n.feed, n.space = f.number, g.spaces.take(m.GetNamespace())
+		n.feed, n.space = f, unique.Make(m.GetNamespace())
 		f.count++
 		delete(g.gone, n)
 	}
-	g.rename(n, m.GetName())
+	n.name = m.GetName() // also if equal: the text is shared with an informer's cache
 	n.version = version
+	if anew || was&epoch != f.epoch {
+		f.shown++
+	}
 	n.marks = was&odd | seen | marksOf(m) | f.epoch
 	rewired := !g.sameRefs(n, m.GetOwnerReferences())
 	if rewired {
@@ -134,7 +139,6 @@ func (g *graph) put(f *feed, m metav1.Object, listed bool, w *wakes) bool {
 	if n.marks.waiting() && !(was.has(seen) && was.waiting()) {
 		g.wakeDependents(n, w)
 	}
-	return anew || was&epoch != f.epoch
 }
 
 // vanish notes that an object is no more. Its feed told of the deletion, or a list lacked it.
@@ -143,7 +147,7 @@ func (g *graph) vanish(n *node, w *wakes) {
 	g.wakeDependents(n, w)
 	g.rewire(n, nil)
 	g.unplace(n)
-	n.feed, n.space, n.version = 0, 0, 0
+	n.feed, n.space, n.version = nil, clusterScope, 0
 	n.marks &= odd
 	g.tidy(n)
 }
@@ -153,7 +157,7 @@ func (g *graph) vanish(n *node, w *wakes) {
 func (g *graph) deny(key id) {
 	g.change(func(w *wakes) {
 		n := g.nodes[key]
-		if n == nil || !n.marks.has(seen) || !g.feeds[n.feed].typ.local { // an aggregated API server may answer from a cache
+		if n == nil || !n.marks.has(seen) || !n.feed.typ.local { // an aggregated API server may answer from a cache
 			return
 		}
 		g.denied[n] = g.clock.Now()
@@ -181,10 +185,9 @@ func (g *graph) goneAs(n *node, kind writtenKind) time.Time {
 	return d.at
 }
 
-// unplace takes a node out of the counts of its feed and its namespace.
+// unplace takes a node out of the counts of its feed.
 func (g *graph) unplace(n *node) {
-	g.spaces.drop(n.space)
-	f := g.feeds[n.feed]
+	f := n.feed
 	f.count--
 	if n.marks&epoch == f.epoch {
 		f.shown--
@@ -196,7 +199,7 @@ func (g *graph) nodeOf(uid types.UID, name string) *node {
 	key, exact := idOf(uid)
 	n := g.nodes[key]
 	if n == nil {
-		n = &node{uid: key, name: name}
+		n = &node{uid: key, name: name, space: clusterScope}
 		g.nodes[key] = n
 		if !exact {
 			n.marks = odd
@@ -215,20 +218,6 @@ func (g *graph) tidy(n *node) {
 	delete(g.texts, n.uid)
 	delete(g.gone, n)
 	delete(g.denied, n)
-}
-
-// rename gives a node another name. The references to it go on saying what is written in them.
-func (g *graph) rename(n *node, name string) {
-	if n.name != name {
-		for e := n.dependents; e != nil; e = e.after {
-			if written, differs := g.names[e]; !differs {
-				g.names[e] = n.name
-			} else if written == name {
-				delete(g.names, e)
-			}
-		}
-	}
-	n.name = name // also if it is equal: this one shares its text with a cache
 }
 
 // meet is called when a feed shows an object for the first time. Others may refer to it already, and not all of them may mean it.

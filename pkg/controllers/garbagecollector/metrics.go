@@ -103,7 +103,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	for _, cause := range causes {
 		ch <- prometheus.MustNewConstMetric(s.waiting, prometheus.GaugeValue, float64(count[cause]), cause)
 	}
-	phases := map[phase]int{listing: 0, current: 0, silent: 0, away: 0}
+	phases := map[phase]int{listing: 0, current: 0, away: 0}
 	objects := 0
 	for _, t := range s.controller.types.states() {
 		if !t.watched {

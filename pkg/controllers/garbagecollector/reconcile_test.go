@@ -133,7 +133,7 @@ func TestAnAnswerFromBeforeTheDeletionOfAnOwnerHoldsNobody(t *testing.T) {
 		{"it waits for its dependents", func(t *testing.T, s *shell) { check(t, s.feed.Add(waits())) }, func() (*thing, error) { return waits(), nil }},
 		{"it is gone, as an event says", func(t *testing.T, s *shell) { check(t, s.feed.Delete(owner().at("4"))) }, func() (*thing, error) { return nil, notFound("o") }},
 		{"it is gone, and the first list lacks it", func(_ *testing.T, s *shell) {
-			s.types.types[configMaps.GroupResource].standing = standing{current, s.clock.Now().Add(-minTold)}
+			s.types.types[configMaps.GroupResource].standing = standing{current, s.clock.Now().Add(-notifyDelay)}
 		}, func() (*thing, error) { return nil, notFound("o") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -70,7 +70,7 @@ func (t target) heardFor(s standing, now time.Time) time.Duration {
 	if !t.local {
 		return 0
 	}
-	return s.heardFor(now)
+	return s.currentFor(now)
 }
 
 // resolve says where to ask for the owner that an object in a namespace refers to; empty: one in no namespace.

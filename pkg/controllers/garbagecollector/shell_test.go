@@ -107,14 +107,11 @@ func newShell(t *testing.T) *shell {
 // serve adds a type with a feed that has listed it. Discovery showed it at the beginning.
 func (s *shell) serve(t *testing.T, typ objectType, version string) *feed {
 	t.Helper()
-	f, err := s.graph.feed(typ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := s.graph.feed(typ)
 	api := apiType{
 		GroupVersionResource: typ.WithVersion(version), kind: typ.kind, namespaced: typ != nodesType, versions: []string{version}, local: typ.local, watched: true,
 	}
-	s.types.types[typ.GroupResource] = &knownType{apiType: api, standing: standing{current, began}, feed: f}
+	s.types.types[typ.GroupResource] = &knownType{typeState: typeState{apiType: api, standing: standing{current, began}, feed: f}}
 	s.discover(s.types.latest.sent)
 	return f
 }

@@ -16,7 +16,7 @@ func (g *graph) uidOf(n *node) types.UID {
 
 func (g *graph) snapshot(n *node) object {
 	o := object{
-		resource: g.feeds[n.feed].typ.GroupResource, namespace: g.spaces.at(n.space), name: n.name,
+		resource: n.feed.typ.GroupResource, namespace: n.space.Value(), name: n.name,
 		uid: g.uidOf(n), version: versionOf(n.version), marks: n.marks & (seen | facts),
 	}
 	o.refs = g.references(n)
@@ -136,10 +136,10 @@ func (g *graph) groupOf(key id) string {
 	if n == nil || !n.marks.has(seen) {
 		return ""
 	}
-	if namespace := g.spaces.at(n.space); namespace != "" {
+	if namespace := n.space.Value(); namespace != "" {
 		return namespace
 	}
-	return "/" + g.feeds[n.feed].typ.GroupResource.String() // which is no namespace
+	return "/" + n.feed.typ.GroupResource.String() // which is no namespace
 }
 
 // sees reports whether an object is seen.

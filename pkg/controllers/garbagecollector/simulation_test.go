@@ -153,11 +153,7 @@ func (c *collector) start() {
 	c.types = &knownTypes{types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
 	c.judges = newOwners(apiCalls{do: c.answer}, c.clock, c.graph, c.types)
 	for _, typ := range simulated {
-		f, err := c.graph.feed(typ)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		c.feeds[typ.GroupResource] = f
+		c.feeds[typ.GroupResource] = c.graph.feed(typ)
 		c.relist(typ.GroupResource, false)
 	}
 	c.queue(c.graph.all())
@@ -183,7 +179,7 @@ func (c *collector) relist(of schema.GroupResource, late bool) {
 	if !late {
 		c.read[of] = len(c.streams[of])
 	}
-	c.types.types[of] = &knownType{standing: standing{current, c.clock.Now()}} // and it is late all the same
+	c.types.types[of] = &knownType{typeState: typeState{standing: standing{current, c.clock.Now()}}} // and it is late all the same
 	if err := c.feeds[of].Replace(list, fmt.Sprint(c.version)); err != nil {
 		c.t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ const (
 )
 
 func (g *graph) doubt(e *edge) doubt {
-	return g.doubtOf(e.owner, g.spaces.at(e.dependent.space), g.kinds.at(e.kind), g.nameOf(e))
+	return g.doubtOf(e.owner, e.dependent.space.Value(), e.kind.Value(), e.name)
 }
 
 // doubtOf is what the graph holds against a reference from a namespace to an owner, by its kind and name as they are written; nil: nobody refers to it.
@@ -48,7 +48,7 @@ func (g *graph) doubtOf(owner *node, namespace string, kind writtenKind, name st
 	switch {
 	case owner == nil || !owner.marks.has(seen):
 		return unseen
-	case g.spaces.at(owner.space) != "" && g.spaces.at(owner.space) != namespace:
+	case owner.space != clusterScope && owner.space.Value() != namespace:
 		return elsewhere
 	case !g.isCalled(owner, kind, name):
 		return mismatched

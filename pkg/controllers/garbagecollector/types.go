@@ -1,7 +1,6 @@
 package garbagecollector
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"reflect"
@@ -12,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -24,20 +25,18 @@ import (
 const Name = "garbage-collector-controller"
 
 const (
-	// lingering is how long the feed of a type goes on that discovery no longer shows: what was deleted with the type may still be on its way.
-	lingering = 2 * time.Second
-	// Least times between two calls of typesDeps.Changed, doubled from the first to the last while there is always something to tell, as at a start.
-	minTold = 250 * time.Millisecond
-	maxTold = 2 * time.Second
-	// heedEvery is how often feeds are listened to.
-	heedEvery = time.Second
-	// firstPatience is how long the feeds of all other types wait for what says which types are local.
-	firstPatience = 2 * time.Second
-	// headStart is how long discovery, and the feeds with their hundred lists, leave the API server to the first term of other controllers.
-	headStart = 100 * time.Millisecond
-	// discoveryPatience is how long discovery may lag behind a new CustomResourceDefinition. A definition without
-	// accepted names is never discovered.
+	// removalDelay is the shortest time between two discoveries without a type after which the type is dropped. Until then its
+	// feed delivers the last deletion events.
+	removalDelay = 2 * time.Second
+	// discoveryPatience is the longest lag of discovery behind a CustomResourceDefinition. A definition without accepted names,
+	// or without served versions, is never discovered.
 	discoveryPatience = time.Minute
+	// notifyDelay collects changes into one call of typesDeps.Changed.
+	notifyDelay = 250 * time.Millisecond
+	// startPatience is the longest wait for the informers of other controllers, and headStart the time that those controllers
+	// have for their first requests. Discovery and the first lists of all types would delay these requests.
+	startPatience = 2 * time.Second
+	headStart     = 100 * time.Millisecond
 )
 
 var (
@@ -45,76 +44,52 @@ var (
 	apiServices = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
 )
 
-// defaultIgnored are types that own nothing and are owned by nobody, of which there are many and often new ones.
+// defaultIgnored are types of many short-lived objects without owners and dependents.
 var defaultIgnored = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
 
-// typesDeps are what types work with.
-type typesDeps struct {
-	Graph   *graph
-	Caches  *caches.Caches
-	Ignored []schema.GroupResource
-	Clock   clock.WithTicker
-	// Changed is called, without locks and once in a while only, when the catalogue or a standing has changed in a way by which more may be known
-	// of owners that were unknown.
-	Changed func()
-	// SyncError is called for each discovery and each feed that fails.
-	SyncError func()
+// unstored are groups whose objects are computed on request, so that no object has an owner. Servers of these groups often fail.
+var unstored = map[string]bool{"metrics.k8s.io": true, "custom.metrics.k8s.io": true, "external.metrics.k8s.io": true}
+
+// phase is the state of the feed of a type.
+type phase string
+
+const (
+	listing phase = "listing" // first list, or list after a lost watch
+	current phase = "current" // listed and watched
+	away    phase = "away"    // the latest discovery lacks the type
+)
+
+// standing is the phase of a feed, with its start.
+type standing struct {
+	phase phase
+	since time.Time
 }
 
-// knownTypes is which types there are, and how far the feed of each has come. It lives as long as the caches do.
-type knownTypes struct {
-	deps    typesDeps
-	ignored map[schema.GroupResource]bool
-	// ignoredTold: types to be ignored that are not there have been logged. Only looking knows.
-	ignoredTold bool
-	feeds       *caches.Feeds
-	discovery   discovery.Client
-	woken       chan struct{}     // holds one while there is something to be scheduled
-	tell        chan struct{}     // holds one while Changed is to be called
-	filling     []<-chan struct{} // closed as the caches of other controllers are filled
-
-	servicesKnown func()
-
-	// shifting is held while feeds are begun or ended, from the decision until it is done. It comes before lock.
-	shifting sync.Mutex
-
-	lock     sync.Mutex
-	types    map[schema.GroupResource]*knownType
-	latest   catalogue
-	services map[string]bool      // APIServices by name: whether the API server itself serves the group version
-	defined  map[string]time.Time // CustomResourceDefinitions by name: when they were first seen
-	known    chan struct{}        // closed by servicesKnown, when the APIServices have been listed
-	stirred  stir                 // by events that are not scheduled yet
-	awaited  time.Time            // somebody has asked for a discovery after this
+// currentFor returns the time for which the feed has been current, or 0.
+func (s standing) currentFor(now time.Time) time.Duration {
+	if s.phase != current {
+		return 0
+	}
+	return now.Sub(s.since)
 }
 
-// knownType is one type.
-type knownType struct {
-	apiType
-	standing              // zero if it is not watched
-	served   bool         // discovery shows the type
-	err      error        // why its feed does not work; nil: it does, or there is none
-	logged   bool         // err, or that nothing is heard, has been logged since the feed last worked
-	whole    bool         // the type has been listed since it was last away
-	lacking  bool         // the type is away, and was not current when it went
-	emptied  bool         // its definition has gone, as it does after the last of its objects
-	reopened time.Time    // when its watch was last reopened by us
-	feed     *feed        // in the graph; nil: the type is not watched
-	source   *caches.Feed // what fills feed; nil: nothing at the moment
-	turn     int          // the number of source: what an earlier one still tells is not heard
-	cached   bool         // its objects come from a cache
+// listingFor returns the time for which the feed has been listing, at least 1 ns, or 0.
+func (s standing) listingFor(now time.Time) time.Duration {
+	if s.phase != listing {
+		return 0
+	}
+	return max(now.Sub(s.since), 1)
 }
 
-// typeState is what others see of a type.
+// typeState is a snapshot of a type.
 type typeState struct {
 	apiType
-	standing
-	err     error // why its feed does not work; nil: it does, or there is none
-	lacking bool  // it is away, was not current when it went, and may have left objects behind
-	feed    *feed // nil: it is not watched
+	standing       // zero if the type is not watched
+	err      error // latest error of the feed since the latest list
+	feed     *feed // nil if the type is not watched
 }
 
-// objects is how many of the type are in the graph.
+// objects returns the number of objects of the type in the graph.
 func (s typeState) objects() int {
 	if s.feed == nil {
 		return 0
@@ -122,26 +97,62 @@ func (s typeState) objects() int {
 	return s.feed.Count()
 }
 
-// blind reports whether the graph may lack objects of the type. Those of one that is away are kept as long as they matter.
-func (s typeState) blind() bool {
-	return s.watched && (s.phase == listing || s.phase == silent || s.phase == away && s.lacking)
-}
+// blind reports whether the graph may lack objects of the type.
+func (s typeState) blind() bool { return s.watched && s.phase != current }
 
-// served reports whether there is any use in requests for objects of the type.
+// served reports whether requests for objects of the type can succeed.
 func (s typeState) served() bool { return s.phase != "" && s.phase != away }
 
-// mayDependOn reports whether objects of the type can refer to one of a type of owners: what lives in no namespace cannot refer into one.
+// mayDependOn reports whether objects of the type can have owners of another type: a cluster-scoped object has no namespaced owners.
 func (s typeState) mayDependOn(owner apiType) bool { return s.namespaced || !owner.namespaced }
 
-// newTypes returns types that are asked for when the caches are started. It sends no request.
+// knownType is an entry of the table of types.
+type knownType struct {
+	typeState
+	cached bool         // the objects come from an informer
+	source *caches.Feed // fills the feed; used by the discovery goroutine only
+	logged bool         // err has been logged
+}
+
+// typesDeps are the dependencies of knownTypes.
+type typesDeps struct {
+	Graph   *graph
+	Caches  *caches.Caches
+	Ignored []schema.GroupResource
+	Clock   clock.WithTicker
+	// Changed is called, without locks, after the table of types has changed or a type has been listed.
+	Changed func()
+	// SyncError is called for each discovery and each feed that fails.
+	SyncError func()
+}
+
+// knownTypes is the table of types. Every discovery updates the table and the feeds of its types. One goroutine, run, sends
+// discoveries and starts and stops feeds.
+type knownTypes struct {
+	deps      typesDeps
+	ignored   map[schema.GroupResource]bool
+	checked   bool // the ignored types have been checked for typing errors
+	feeds     *caches.Feeds
+	discovery discovery.Client
+	wake      chan struct{}     // holds an element if the next discovery may be due earlier
+	changed   chan struct{}     // holds an element if Changed is to be called
+	informers []<-chan struct{} // closed after the first list
+
+	lock    sync.Mutex
+	types   map[schema.GroupResource]*knownType
+	latest  catalogue
+	defined map[string]time.Time // names of CustomResourceDefinitions, with the time of their first sight
+	event   time.Time            // latest event of a CustomResourceDefinition or APIService
+	awaited time.Time            // a caller waits for a discovery that is sent later
+}
+
+// newTypes returns an empty table. The table is filled after the start of the caches.
 func newTypes(d typesDeps) (*knownTypes, error) {
 	t := &knownTypes{
 		deps: d, ignored: map[schema.GroupResource]bool{}, feeds: d.Caches.Feeds(),
-		woken: make(chan struct{}, 1), tell: make(chan struct{}, 1),
-		types: map[schema.GroupResource]*knownType{}, services: map[string]bool{}, defined: map[string]time.Time{}, known: make(chan struct{}),
-		latest: newCatalogue(time.Time{}, nil),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		types: map[schema.GroupResource]*knownType{}, defined: map[string]time.Time{}, latest: newCatalogue(time.Time{}, nil),
 	}
-	t.servicesKnown = sync.OnceFunc(func() { close(t.known) })
 	for _, r := range d.Ignored {
 		t.ignored[r] = true
 	}
@@ -154,11 +165,90 @@ func newTypes(d typesDeps) (*knownTypes, error) {
 	return t, nil
 }
 
-// unstored are groups whose objects are measured when somebody asks, and stored nowhere: none can be owned. That their servers do not answer is common.
-var unstored = map[string]bool{"metrics.k8s.io": true, "custom.metrics.k8s.io": true, "external.metrics.k8s.io": true}
+// run discovers types until ctx ends, and returns when all feeds have ended.
+func (t *knownTypes) run(ctx context.Context) {
+	var notifier sync.WaitGroup
+	notifier.Go(func() { t.notify(ctx) })
+	t.awaitInformers(ctx)
+	t.discover(ctx)
+	for _, k := range t.types {
+		k.stop()
+	}
+	notifier.Wait()
+}
 
-// unknownGroups are the groups of which discovery cannot tell what is in them, or does not yet, and that may have types whose objects have owners, sorted:
-// those that have such a type, and those of which nothing is known.
+func (t *knownTypes) awaitInformers(ctx context.Context) {
+	timeout := t.deps.Clock.After(startPatience)
+	for _, synced := range t.informers {
+		select {
+		case <-synced:
+		case <-timeout:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+	timing.Sleep(ctx, t.deps.Clock, headStart)
+}
+
+// notify calls Changed once for all changes within notifyDelay.
+func (t *knownTypes) notify(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.changed:
+		}
+		if !timing.Sleep(ctx, t.deps.Clock, notifyDelay) {
+			return
+		}
+		select {
+		case <-t.changed:
+		default:
+		}
+		t.deps.Changed()
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// state returns the state of a type. It is zero for an unknown type.
+func (t *knownTypes) state(r schema.GroupResource) typeState {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if k := t.types[r]; k != nil {
+		return k.typeState
+	}
+	return typeState{}
+}
+
+// states returns the states of all types, sorted by name.
+func (t *knownTypes) states() []typeState {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	all := make([]typeState, 0, len(t.types))
+	for _, k := range t.types {
+		all = append(all, k.typeState)
+	}
+	slices.SortFunc(all, func(a, b typeState) int {
+		return strings.Compare(a.GroupResource().String(), b.GroupResource().String())
+	})
+	return all
+}
+
+// catalogue returns the types of the latest discovery. The catalogue is never modified.
+func (t *knownTypes) catalogue() catalogue {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return t.latest
+}
+
+// unknownGroups returns the groups, sorted, that may have undiscovered types with owned objects.
 func (t *knownTypes) unknownGroups() []string {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -166,9 +256,9 @@ func (t *knownTypes) unknownGroups() []string {
 	for r, k := range t.types {
 		known[r.Group], watched[r.Group] = true, watched[r.Group] || k.watched
 	}
-	for name, since := range t.defined { // another API server may have it already, with objects
+	for name, since := range t.defined { // another API server may serve the type already
 		r := schema.ParseGroupResource(name)
-		if k := t.types[r]; (k == nil || !k.served) && !t.ignored[r] && t.deps.Clock.Since(since) < discoveryPatience {
+		if t.types[r] == nil && !t.ignored[r] && t.deps.Clock.Since(since) < discoveryPatience {
 			groups[r.Group] = true
 		}
 	}
@@ -180,85 +270,15 @@ func (t *knownTypes) unknownGroups() []string {
 	return slices.Sorted(maps.Keys(groups))
 }
 
-// catalogue is what discovery showed last. It does not change any more.
-func (t *knownTypes) catalogue() catalogue {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	return t.latest
-}
-
-// state is that of a type; zero if there is none.
-func (t *knownTypes) state(r schema.GroupResource) typeState {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	if k := t.types[r]; k != nil {
-		return k.state()
-	}
-	return typeState{}
-}
-
-// states are those of all types, sorted by name.
-func (t *knownTypes) states() []typeState {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	all := make([]typeState, 0, len(t.types))
-	for _, k := range t.types {
-		all = append(all, k.state())
-	}
-	slices.SortFunc(all, func(a, b typeState) int {
-		return strings.Compare(a.GroupResource().String(), b.GroupResource().String())
-	})
-	return all
-}
-
-func (k *knownType) state() typeState {
-	return typeState{apiType: k.apiType, standing: k.standing, err: k.err, lacking: k.lacking && !k.emptied, feed: k.feed}
-}
-
-// run asks for types and has their feeds run until ctx ends.
-func (t *knownTypes) run(ctx context.Context) {
-	var all sync.WaitGroup
-	all.Go(func() { t.telling(ctx) })
-	all.Go(func() { t.heeding(ctx) })
-	t.giveWay(ctx)
-	t.looking(ctx)
-	all.Wait()
-	t.stopAll()
-}
-
-// giveWay waits until the caches are filled, but not for long, and for the head start of those who work with them.
-func (t *knownTypes) giveWay(ctx context.Context) {
-	until := t.deps.Clock.Now().Add(firstPatience)
-	for _, synced := range t.filling {
-		if !t.await(ctx, synced, until.Sub(t.deps.Clock.Now())) {
-			return
-		}
-	}
-	timing.Sleep(ctx, t.deps.Clock, headStart)
-}
-
-// await waits for something to happen, at most so long, and reports whether it has.
-func (t *knownTypes) await(ctx context.Context, what <-chan struct{}, most time.Duration) bool {
-	timer := t.deps.Clock.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-what:
-		return true
-	case <-timer.C():
-	case <-ctx.Done():
-	}
-	return false
-}
-
-// wanted selects the types whose objects can be asked for, which may be owners, and those that can be watched, which may be owned.
-func wanted(api metav1.APIResource) bool {
+// isWanted selects types that can be owners and types that can be watched.
+func isWanted(api metav1.APIResource) bool {
 	has := func(verb string) bool { return slices.Contains(api.Verbs, verb) }
 	return has("get") || has("list") && has("watch") && has("delete")
 }
 
-// look asks discovery once and acts on the answer. It reports whether that was complete.
-func (t *knownTypes) look(ctx context.Context) bool {
-	answer := discovery.Ask(ctx, t.discovery, t.deps.Clock, wanted)
+// refresh sends a discovery and updates the table. It reports whether nothing is left to do.
+func (t *knownTypes) refresh(ctx context.Context) (settled bool) {
+	answer := discovery.Ask(ctx, t.discovery, t.deps.Clock, isWanted)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -266,170 +286,230 @@ func (t *knownTypes) look(ctx context.Context) bool {
 		t.deps.SyncError()
 		klog.FromContext(ctx).V(2).Info("Discovery is incomplete", "controller", Name, "reason", answer.Err)
 		if len(answer.Failing) == 0 {
-			return false // who knows what is missing
+			return false // any type may be missing
 		}
 	}
-	t.take(ctx, answer)
+	settled = t.update(ctx, answer)
 	if answer.Complete() {
-		t.tellIgnored(ctx, answer)
+		t.checkIgnored(ctx, answer)
 	}
-	return answer.Complete()
+	return settled && answer.Complete()
 }
 
-// tellIgnored logs, once, which of the types that are to be ignored are not there: they may be misspelt.
-func (t *knownTypes) tellIgnored(ctx context.Context, answer discovery.Answer) {
-	if t.ignoredTold {
+// checkIgnored logs, once, the ignored types that are not served.
+func (t *knownTypes) checkIgnored(ctx context.Context, answer discovery.Answer) {
+	if t.checked {
 		return
 	}
-	t.ignoredTold = true
+	t.checked = true
 	for _, r := range t.deps.Ignored {
 		if !answer.Has(r) && !slices.Contains(defaultIgnored, r) {
-			klog.FromContext(ctx).Info("A type that is to be ignored is not served: it may be misspelt, or of another group", "controller", Name, "resource", r.String())
+			klog.FromContext(ctx).Info("Ignored type is not served and may be misspelt", "controller", Name, "resource", r.String())
 		}
 	}
 }
 
-// take acts on what discovery showed: types come, change their version, and go.
-func (t *knownTypes) take(ctx context.Context, answer discovery.Answer) {
-	t.shifting.Lock()
-	defer t.shifting.Unlock()
+// update makes the table and the feeds follow a discovery. Types of failing groups stay as before. It reports whether no type is
+// about to be dropped and every feed runs.
+func (t *knownTypes) update(ctx context.Context, answer discovery.Answer) (settled bool) {
 	now := t.deps.Clock.Now()
 	failing := map[string]bool{}
 	for _, f := range answer.Failing {
 		failing[f.Group] = true
 	}
-	var stop []*caches.Feed
-	var begin []schema.GroupResource
-	var old []*feed
+	settled = true
+	var start, drop []*knownType
 	t.lock.Lock()
+	t.updateDefined(now)
 	for _, a := range answer.Types {
-		k := t.types[a.GroupResource()]
+		r := a.GroupResource()
+		k := t.types[r]
 		if k == nil {
 			k = &knownType{}
-			t.types[a.GroupResource()] = k
+			t.types[r] = k
 		}
-		moved := k.feed != nil && !k.cached && k.Version != a.Version
+		moved := k.source != nil && k.Version != a.Version
 		if moved && failing[a.Group] && k.phase != away {
-			continue // the version that is preferred may only not have answered
+			continue // perhaps only the preferred version has failed
 		}
-		k.served = true
-		k.kind, k.namespaced, k.versions = a.Kind, a.Namespaced, answer.Versions(a.GroupResource())
-		if !k.cached {
-			k.GroupVersionResource = a.GroupVersionResource
-			k.watched = a.List && a.Watch && a.Delete && !t.ignored[a.GroupResource()]
+		k.kind, k.namespaced, k.versions = a.Kind, a.Namespaced, answer.Versions(r)
+		// The definition may be deleted before the last deletion events of objects arrive.
+		k.local = k.local || t.isLocal(r)
+		if k.cached {
+			continue
+		}
+		k.GroupVersionResource = a.GroupVersionResource
+		k.watched = a.List && a.Watch && a.Delete && !t.ignored[r]
+		switch {
+		case !k.watched && k.feed != nil:
+			drop = append(drop, &knownType{source: k.source, typeState: typeState{feed: k.feed}})
+			k.standing, k.feed, k.source, k.err = standing{}, nil, nil, nil
+		case k.watched:
+			k.feed = t.deps.Graph.feed(k.objectType())
+			if k.source == nil || moved || k.phase == away {
+				start = append(start, k)
+			}
+		}
+	}
+	for r, k := range t.types {
+		if failing[r.Group] || answer.Has(r) {
+			continue
+		}
+		patience := removalDelay
+		if _, ok := t.defined[r.String()]; ok {
+			patience = discoveryPatience // this API server may not serve the definition yet
 		}
 		switch {
 		case k.cached:
-			k.standing = k.after(shown, now)
-		case !k.watched && k.feed != nil: // it was
-			stop, old = append(stop, k.release()), append(old, k.feed)
-			k.standing, k.feed, k.err = standing{}, nil, nil
-		case k.watched && (k.source == nil || moved || k.phase == away):
-			stop, begin = append(stop, k.release()), append(begin, a.GroupResource())
-			if k.phase != listing {
-				k.standing, k.whole, k.lacking = standing{listing, now}, false, false
-			}
+			k.versions = nil
+		case !k.watched:
+			delete(t.types, r)
+		case k.phase != away:
+			k.standing, k.err = standing{away, now}, nil
+			settled = false
+		case now.Sub(k.since) < patience:
+			settled = false
+		default:
+			drop = append(drop, k)
+			delete(t.types, r)
 		}
-	}
-	fresh := false // something has gone of late
-	for r, k := range t.types {
-		if !failing[r.Group] && !answer.Has(r) {
-			k.served = false
-			if k.watched && !k.cached && k.phase != away {
-				k.lacking = k.lacks(now)
-				k.standing, k.err = k.after(notShown, now), nil
-			}
-			if !k.watched {
-				delete(t.types, r)
-			}
-		}
-		fresh = fresh || k.phase == away && now.Sub(k.since) < time.Minute
 	}
 	changed := t.compile(answer.Sent, failing)
 	t.lock.Unlock()
-	t.end(stop, old)
-	t.begin(ctx, begin)
-	if changed || fresh {
-		t.changed()
+	for _, k := range drop {
+		k.stop()
+		t.deps.Graph.forget(k.feed)
+	}
+	for _, k := range start {
+		settled = t.start(ctx, k) && settled
+	}
+	if changed || len(drop) > 0 || !settled { // a later discovery without a kind is evidence, too
+		signal(t.changed)
+	}
+	return settled
+}
+
+// updateDefined records the CustomResourceDefinitions in the graph. The lock is held.
+func (t *knownTypes) updateDefined(now time.Time) {
+	names := t.deps.Graph.namesOf(crds)
+	maps.DeleteFunc(t.defined, func(name string, _ time.Time) bool { return !names[name] })
+	for name := range names {
+		if _, ok := t.defined[name]; !ok {
+			t.defined[name] = now
+		}
 	}
 }
 
-// lacks reports whether there may be objects of a type that goes away which its feed has not shown. That its watch has ended just before is of no account:
-// it ends when the type goes.
-func (k *knownType) lacks(now time.Time) bool {
-	return k.phase != current && (k.phase != listing || !k.whole || k.listingFor(now) >= syncPatience)
+// isLocal reports whether the API server itself serves a type, from one storage for all versions. The lock is held.
+func (t *knownTypes) isLocal(r schema.GroupResource) bool {
+	_, defined := t.defined[r.String()]
+	return defined || scheme.Scheme.IsGroupRegistered(r.Group) || r.Group == crds.Group || r.Group == apiServices.Group
 }
 
-// compile makes the catalogue of the types that are served, and tells the graph what they are. It reports whether it differs from the one
-// before. The lock is held.
-func (t *knownTypes) compile(sent time.Time, failing map[string]bool) bool {
+// compile builds the catalogue. It reports whether the catalogue has changed. The lock is held.
+func (t *knownTypes) compile(sent time.Time, failing map[string]bool) (changed bool) {
 	var all []apiType
 	for _, k := range t.types {
-		t.locate(k)
-		if k.served {
+		if len(k.versions) > 0 && k.phase != away {
 			all = append(all, k.apiType)
 		}
 	}
 	slices.SortFunc(all, func(a, b apiType) int { return strings.Compare(a.GroupResource().String(), b.GroupResource().String()) })
 	next := newCatalogue(sent, slices.Sorted(maps.Keys(failing)), all...)
-	same := reflect.DeepEqual(next.kinds, t.latest.kinds) && maps.Equal(next.failing, t.latest.failing) && !t.latest.sent.IsZero()
+	changed = t.latest.sent.IsZero() || !reflect.DeepEqual(next.kinds, t.latest.kinds) || !maps.Equal(next.failing, t.latest.failing)
 	t.latest = next
-	return !same
+	return changed
 }
 
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
+// start starts the feed of a type, in place of an earlier one. It reports whether the feed has started.
+func (t *knownTypes) start(ctx context.Context, k *knownType) bool {
+	k.stop() // first: the earlier source reports nothing afterwards
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if k.phase != listing {
+		k.standing = standing{listing, t.deps.Clock.Now()}
+	}
+	if r := k.GroupResource(); r == crds || r == apiServices {
+		k.feed.changed = t.definitionChanged
+	}
+	source, err := t.feeds.Start(ctx, k.GroupVersionResource, k.feed, caches.FeedEvents{
+		Listed: func() { t.setPhase(ctx, k, current, nil) },
+		Lost:   func(err error) { t.setPhase(ctx, k, listing, err) },
+	})
+	if err != nil {
+		k.err = err
+		t.deps.SyncError()
+		klog.FromContext(ctx).V(2).Info("Cannot start feed", "controller", Name, "resource", k.GroupVersionResource, "reason", err)
 		return false
 	}
+	k.source = source
+	return true
 }
 
-// changed has Changed called soon.
-func (t *knownTypes) changed() { signal(t.tell) }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+func (k *knownType) stop() {
+	if k.source != nil {
+		k.source.Stop()
+		k.source = nil
 	}
 }
 
-// telling calls Changed, once for what comes together.
-func (t *knownTypes) telling(ctx context.Context) {
-	var told time.Time
-	pause := minTold
-	for {
+// setPhase records a list or the loss of a watch. A type that is away stays away.
+func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err error) {
+	now := t.deps.Clock.Now()
+	t.lock.Lock()
+	was, waited := k.phase, k.listingFor(now)
+	if was != away && was != p {
+		k.standing = standing{p, now}
+	}
+	switch {
+	case p == current:
+		k.err, k.logged = nil, false
+	case err != nil && was != away: // a watch that ends without an error repairs nothing
+		k.err = err
+	}
+	log := err != nil && !k.logged && waited >= syncPatience
+	k.logged = k.logged || log
+	resource := k.GroupResource().String()
+	t.lock.Unlock()
+	if err != nil {
+		t.deps.SyncError()
+	}
+	if log {
+		klog.FromContext(ctx).Info("Cannot list type", "controller", Name, "resource", resource, "reason", err)
+	}
+	klog.FromContext(ctx).V(4).Info("Feed state changed", "controller", Name, "resource", resource, "from", was, "to", p, "reason", err)
+	if was == listing && p == current {
+		signal(t.changed)
+	}
+}
+
+// observe connects the graph to the informer of a type.
+func (t *knownTypes) observe(of caches.Cached) caches.Handler[metav1.Object] {
+	r := of.Resource.GroupResource()
+	if t.ignored[r] {
+		return caches.Handler[metav1.Object]{}
+	}
+	k := &knownType{cached: true, typeState: typeState{
+		apiType:  apiType{GroupVersionResource: of.Resource, kind: of.Kind, watched: true, local: true},
+		standing: standing{listing, t.deps.Clock.Now()},
+	}}
+	f := t.deps.Graph.feed(k.objectType())
+	k.feed = f
+	t.lock.Lock()
+	t.types[r] = k
+	t.informers = append(t.informers, of.Synced)
+	t.lock.Unlock()
+	t.deps.Caches.Alongside(func(ctx context.Context) {
 		select {
+		case <-of.Synced:
+			t.setPhase(ctx, k, current, nil)
 		case <-ctx.Done():
-			return
-		case <-t.tell:
 		}
-		if t.deps.Clock.Since(told) < pause {
-			pause = min(2*pause, maxTold)
-		} else {
-			pause = minTold
-		}
-		if !timing.Sleep(ctx, t.deps.Clock, pause) {
-			return
-		}
-		select { // those that came meanwhile
-		case <-t.tell:
-		default:
-		}
-		t.deps.Changed()
-		told = t.deps.Clock.Now()
+	})
+	return caches.Handler[metav1.Object]{
+		Add:    func(obj metav1.Object) { _ = f.Add(obj) },
+		Update: f.Changed,
+		Delete: func(obj metav1.Object) { _ = f.Delete(obj) },
+		Missed: func(obj metav1.Object) { _ = f.Delete(cache.DeletedFinalStateUnknown{Obj: obj}) },
 	}
-}
-
-// order puts first what says which types are local.
-func order(a, b schema.GroupResource) int {
-	rank := func(r schema.GroupResource) int {
-		if r == apiServices || r == crds {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.String(), b.String()))
 }

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,9 +21,11 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/discovery"
 	"minikcm/pkg/freshness"
 )
 
@@ -62,26 +62,19 @@ func newAPIWorld(t *testing.T) *apiWorld {
 	w.api.Serve("v1", metav1.APIResource{Name: "nodes", Kind: "Node"})
 	w.api.Serve("apiregistration.k8s.io/v1", metav1.APIResource{Name: "apiservices", Kind: "APIService"})
 	w.api.Serve("apiextensions.k8s.io/v1", metav1.APIResource{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"})
-	for _, local := range []string{"v1.", "v1.apiregistration.k8s.io", "v1.apiextensions.k8s.io"} {
-		w.service(local, true)
-	}
 	return w
 }
 
 // service registers an APIService.
-func (w *apiWorld) service(name string, local bool) {
-	meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"other": "label"}}
-	if local {
-		meta.Labels[automanaged] = "onstart"
-	}
-	w.api.Put("apiregistration.k8s.io/v1", "apiservices", meta)
+func (w *apiWorld) service(name string) {
+	w.api.Put("apiregistration.k8s.io/v1", "apiservices", metav1.ObjectMeta{Name: name})
 }
 
 // define serves widgets, as a CustomResourceDefinition does.
 func (w *apiWorld) define() {
 	w.api.Serve(widgetsV1, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
 	w.api.Put("apiextensions.k8s.io/v1", "customresourcedefinitions", metav1.ObjectMeta{Name: "widgets.example.com"})
-	w.service("v1.example.com", true)
+	w.service("v1.example.com")
 }
 
 // undefine deletes widgets, their definition and their APIService, as an API server does.
@@ -97,7 +90,7 @@ func (w *apiWorld) undefine(names ...string) {
 // aggregate serves widgets, as a server behind the aggregator does.
 func (w *apiWorld) aggregate() {
 	w.api.Serve(widgetsV1, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
-	w.service("v1.example.com", false)
+	w.service("v1.example.com")
 }
 
 // separate deletes the APIService of widgets. That says nothing of their objects.
@@ -106,7 +99,8 @@ func (w *apiWorld) separate() {
 	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
 }
 
-func (w *apiWorld) start(t *testing.T) {
+// build makes a table without running discovery.
+func (w *apiWorld) build(t *testing.T, clk clock.WithTicker) {
 	t.Helper()
 	transport := freshness.NewTransport(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
 	made := false
@@ -121,15 +115,20 @@ func (w *apiWorld) start(t *testing.T) {
 	if _, err := w.caches.Nodes(); err != nil {
 		t.Fatal(err)
 	}
-	w.graph = newGraph(clock.RealClock{}, func(wakes) {})
+	w.graph = newGraph(clk, func(wakes) {})
 	var err error
 	w.knownTypes, err = newTypes(typesDeps{
-		Graph: w.graph, Caches: w.caches, Clock: clock.RealClock{}, Ignored: defaultIgnored,
+		Graph: w.graph, Caches: w.caches, Clock: clk, Ignored: defaultIgnored,
 		Changed: func() { w.changes.Add(1) }, SyncError: func() { w.errors.Add(1) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (w *apiWorld) start(t *testing.T) {
+	t.Helper()
+	w.build(t, clock.RealClock{})
 	ctx, cancel := context.WithCancel(context.Background())
 	w.caches.Start(ctx)
 	w.stop = func() {
@@ -206,35 +205,20 @@ func TestTypesAreThoseOfDiscovery(t *testing.T) {
 	})
 }
 
-// A type is the API server's own if it keeps the APIServices of all its versions by itself.
-func TestWhoServesAType(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		services map[string]bool
-		defined  bool
-		want     bool
-		told     bool
-	}{
-		{"APIServices that the API server keeps", map[string]bool{"v1.example.com": true, "v2.example.com": true}, false, true, true},
-		{"an APIService of another server", map[string]bool{"v1.example.com": false, "v2.example.com": true}, true, false, true},
-		{"a definition, and no APIServices at all", nil, true, true, true},
-		{"of one version nothing says so", map[string]bool{"v1.example.com": true}, false, false, false},
-		{"of one version nothing says so, and the other is another server's", map[string]bool{"v2.example.com": false}, false, false, true},
-		{"nothing says so", nil, false, false, false},
+// Every version of a local type has the same storage.
+func TestLocalTypes(t *testing.T) {
+	k := &knownTypes{defined: map[string]time.Time{"widgets.example.com": began}}
+	for r, want := range map[schema.GroupResource]bool{
+		secretsType: true, crds: true, apiServices: true, {Group: "apps", Resource: "deployments"}: true, widgetType: true,
+		{Group: "example.com", Resource: "gadgets"}: false, {Group: "metrics.k8s.io", Resource: "pods"}: false,
 	} {
-		k := &knownTypes{services: map[string]bool{}, defined: map[string]time.Time{}, known: make(chan struct{})}
-		maps.Copy(k.services, tt.services)
-		if tt.defined {
-			k.defined["widgets.example.com"] = began
-		}
-		typ := &knownType{apiType: apiType{GroupVersionResource: widgetType.WithVersion("v1"), versions: []string{"v1", "v2"}}}
-		if local, told := k.isLocal(typ); local != tt.want || told != tt.told {
-			t.Errorf("%s: local %v, told %v, want %v, %v", tt.name, local, told, tt.want, tt.told)
+		if got := k.isLocal(r); got != want {
+			t.Errorf("%v: local %v, want %v", r, got, want)
 		}
 	}
 }
 
-func TestATypeThatIsDefinedIsSeenAtOnceAndOneThatIsNotAnyMoreGoes(t *testing.T) {
+func TestDefinedTypesComeAndGo(t *testing.T) {
 	w := newAPIWorld(t)
 	w.start(t)
 	w.is(t, crds, current)
@@ -249,7 +233,6 @@ func TestATypeThatIsDefinedIsSeenAtOnceAndOneThatIsNotAnyMoreGoes(t *testing.T) 
 
 	before := w.changes.Load()
 	w.undefine("a")
-	w.is(t, widgetType, away)
 	w.has(t, a, false)
 	key, _ := idOf(owned)
 	ref := reference{apiVersion: widgetsV1, kind: "Widget", name: "a", uid: a}
@@ -261,10 +244,11 @@ func TestATypeThatIsDefinedIsSeenAtOnceAndOneThatIsNotAnyMoreGoes(t *testing.T) 
 		case !w.catalogue().lacks(ref, against[0].gone):
 			return errors.New("no discovery has shown since that the kind is gone")
 		case w.changes.Load() == before:
-			return errors.New("nobody was told")
+			return errors.New("the change was not reported")
 		}
 		return nil
 	})
+	w.is(t, widgetType, "")
 
 	w.define() // as another
 	w.is(t, widgetType, current)
@@ -272,8 +256,8 @@ func TestATypeThatIsDefinedIsSeenAtOnceAndOneThatIsNotAnyMoreGoes(t *testing.T) 
 	w.has(t, b, true)
 }
 
-// Three streams tell of a type that goes: of its definition, its APIService and its objects, in any order.
-func TestTheLastObjectsOfATypeAreHeardOfAfterItsDefinition(t *testing.T) {
+// Three streams deliver the deletions of a definition, its APIService and the last objects, in any order.
+func TestDeletionEventsAfterTheDefinitionIsGone(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
 	a := w.api.Put(widgetsV1, "widgets", widget("a"))
@@ -282,74 +266,49 @@ func TestTheLastObjectsOfATypeAreHeardOfAfterItsDefinition(t *testing.T) {
 	w.start(t)
 	w.has(t, a, true)
 	w.has(t, owned, true)
-	isLocal := func(want bool) {
-		t.Helper()
-		fakeapi.Eventually(t, func() error {
-			if s := w.state(widgetType); s.local != want {
-				return fmt.Errorf("widgets are %+v, want local %v", s, want)
-			}
-			return nil
-		})
-	}
-	isLocal(true)
+	fakeapi.Eventually(t, func() error {
+		if s := w.state(widgetType); !s.local {
+			return fmt.Errorf("widgets are not local: %+v", s)
+		}
+		return nil
+	})
 	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
 	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
-	isLocal(false)
-	w.api.Remove(widgetsV1, "widgets", "ns", "a")
-	w.has(t, a, false)
 	w.api.Withdraw(widgetsV1, "widgets")
-	w.is(t, widgetType, away)
+	w.is(t, widgetType, "")
 	key, _ := idOf(owned)
-	fakeapi.Eventually(t, func() error {
-		if _, against, _, _ := w.graph.look(key); len(against) != 1 || against[0].gone.IsZero() {
-			return fmt.Errorf("the graph was not told that the owner was deleted: %+v", against)
-		}
-		return nil
-	})
-}
+	if _, against, _, _ := w.graph.look(key); len(against) != 1 || !against[0].gone.IsZero() {
+		t.Errorf("the graph has a deletion event that was never sent: %+v", against)
+	}
 
-// What is told by a feed that another server has taken over proves nothing.
-func TestAFeedIsAnothersAsSoonAsSomethingSaysSo(t *testing.T) {
-	w := newAPIWorld(t)
 	w.define()
-	a := w.api.Put(widgetsV1, "widgets", widget("a"))
-	owned := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "s", Namespace: "ns",
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: widgetsV1, Kind: "Widget", Name: "a", UID: a}}})
-	w.start(t)
-	w.has(t, a, true)
-	w.has(t, owned, true)
-	feedIsLocal := func(want bool) {
-		t.Helper()
-		fakeapi.Eventually(t, func() error {
-			w.graph.lock.Lock()
-			defer w.graph.lock.Unlock()
-			if f := w.graph.feeds[w.graph.nodes[keyOf(a)].feed]; f.typ.local != want {
-				return fmt.Errorf("the feed is of %+v, want local %v", f.typ, want)
-			}
-			return nil
-		})
-	}
-	feedIsLocal(true)
-	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
-	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
+	b := w.api.Put(widgetsV1, "widgets", widget("b"))
+	ofB := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "of-b", Namespace: "ns",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: widgetsV1, Kind: "Widget", Name: "b", UID: b}}})
+	w.has(t, b, true)
+	w.has(t, ofB, true)
 	fakeapi.Eventually(t, func() error {
-		if s := w.state(widgetType); s.local {
-			return fmt.Errorf("widgets are %+v", s)
+		if s := w.state(widgetType); !s.local {
+			return fmt.Errorf("widgets are not local: %+v", s)
 		}
 		return nil
 	})
-	feedIsLocal(true)
-	w.service("v1.example.com", false)
-	feedIsLocal(false)
-	w.api.Remove(widgetsV1, "widgets", "ns", "a")
-	w.has(t, a, false)
-	if _, against, _, _ := w.graph.look(keyOf(owned)); len(against) != 1 || !against[0].gone.IsZero() {
-		t.Errorf("what the graph holds against the owner is %+v", against)
+	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
+	sent := w.catalogue().sent
+	fakeapi.Eventually(t, func() error {
+		if !w.catalogue().sent.After(sent) {
+			return errors.New("no discovery since")
+		}
+		return nil
+	})
+	w.api.Remove(widgetsV1, "widgets", "ns", "b")
+	w.has(t, b, false)
+	if _, against, _, _ := w.graph.look(keyOf(ofB)); len(against) != 1 || against[0].gone.IsZero() {
+		t.Errorf("the graph lacks the deletion event: %+v", against)
 	}
 }
 
-// What cannot be discovered for a moment goes on being watched, and what is in its group is not taken to be gone.
-func TestPartialDiscoveryTakesNothingAway(t *testing.T) {
+func TestPartialDiscoveryRemovesNoType(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
 	a := w.api.Put(widgetsV1, "widgets", widget("a"))
@@ -357,7 +316,7 @@ func TestPartialDiscoveryTakesNothingAway(t *testing.T) {
 	w.has(t, a, true)
 	w.api.BreakDiscovery(widgetsV1, http.StatusServiceUnavailable)
 	asked := w.api.Asked("discovery")
-	w.service("v1.another.example.com", true) // whatever happens
+	w.service("v1.another.example.com") // whatever happens
 	w.api.Serve("another.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
 	w.is(t, schema.GroupResource{Group: "another.example.com", Resource: "gadgets"}, current)
 	if w.api.Asked("discovery") == asked || w.errors.Load() == 0 {
@@ -377,8 +336,7 @@ func TestPartialDiscoveryTakesNothingAway(t *testing.T) {
 	w.has(t, b, true)
 }
 
-// An answer without the core API says nothing about anything.
-func TestADiscoveryThatFailsIsNoAnswer(t *testing.T) {
+func TestDiscoveryWithoutCoreGroupIsIgnored(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
 	w.start(t)
@@ -387,7 +345,7 @@ func TestADiscoveryThatFailsIsNoAnswer(t *testing.T) {
 	w.api.BreakDiscovery("v1", http.StatusInternalServerError)
 	w.api.Withdraw("v1", "namespaces")
 	failed := w.errors.Load()
-	w.service("v1.another.example.com", true)
+	w.service("v1.another.example.com")
 	fakeapi.Eventually(t, func() error {
 		if w.errors.Load() == failed {
 			return errors.New("discovery has not failed yet")
@@ -403,7 +361,7 @@ func TestADiscoveryThatFailsIsNoAnswer(t *testing.T) {
 }
 
 // As behind a conversion webhook that does not answer, or one that answers nonsense.
-func TestATypeThatCannotBeListedIsInNobodysWay(t *testing.T) {
+func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
 	w.api.Serve(widgetsV1, metav1.APIResource{Name: "broken", Kind: "Broken", Namespaced: true})
@@ -425,79 +383,12 @@ func TestATypeThatCannotBeListedIsInNobodysWay(t *testing.T) {
 	}
 	w.api.Break(widgetsV1, "broken", 0)
 	heal()
-	w.api.Put("apiextensions.k8s.io/v1", "customresourcedefinitions", metav1.ObjectMeta{Name: "broken.example.com"}) // whoever repairs it, tells
+	w.api.Put("apiextensions.k8s.io/v1", "customresourcedefinitions", metav1.ObjectMeta{Name: "broken.example.com"})
 	w.is(t, broken, current)
 	w.is(t, hanging, current)
 	if s := w.state(broken); s.err != nil {
 		t.Errorf("it works, and still has the error %v", s.err)
 	}
-}
-
-// A hundred thousand objects whose owners are still to come are not looked at one by one; but nobody waits for ever.
-func TestOwnersAreToComeWhileTheirTypeIsListed(t *testing.T) {
-	w := newAPIWorld(t)
-	w.define()
-	w.api.Serve(widgetsV1, metav1.APIResource{Name: "hanging", Kind: "Hanging", Namespaced: true})
-	heal := w.api.Hang(t, widgetsV1, "hanging")
-	owned := func(name, kind string) types.UID {
-		owner := metav1.OwnerReference{APIVersion: widgetsV1, Kind: kind, Name: "o", UID: types.UID("no-such-" + kind)}
-		return w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: name, Namespace: "ns", OwnerReferences: []metav1.OwnerReference{owner}})
-	}
-	ofWidget, ofHanging := owned("a", "Widget"), owned("b", "Hanging")
-	w.start(t)
-	suspects := func(want ...types.UID) {
-		t.Helper()
-		fakeapi.Eventually(t, func() error {
-			var got []types.UID
-			for _, s := range w.graph.all().objects {
-				for _, u := range []types.UID{ofWidget, ofHanging} {
-					if s == keyOf(u) {
-						got = append(got, u)
-					}
-				}
-			}
-			slow := w.state(schema.GroupResource{Group: "example.com", Resource: "hanging"}).listingFor(time.Now()) >= syncPatience
-			slices.Sort(got)
-			if slices.Sort(want); !slices.Equal(got, want) && !slow {
-				return fmt.Errorf("looked at are %v, want %v", got, want)
-			}
-			return nil
-		})
-	}
-	w.is(t, secretsType, current)
-	w.is(t, widgetType, current)
-	w.has(t, ofHanging, true)
-	suspects(ofWidget)
-	w.heed(t.Context(), time.Now().Add(syncPatience))
-	suspects(ofWidget, ofHanging)
-	heal()
-	w.is(t, schema.GroupResource{Group: "example.com", Resource: "hanging"}, current)
-	suspects(ofWidget, ofHanging)
-}
-
-func TestTypesThatWaitForAPlaceAreNotSlow(t *testing.T) {
-	const n = 9 // one more than there are places
-	w := newAPIWorld(t)
-	w.define()
-	for i := range n {
-		resource := fmt.Sprint("hanging", i)
-		w.api.Serve(widgetsV1, metav1.APIResource{Name: resource, Kind: resource, Namespaced: true})
-		t.Cleanup(w.api.Hang(t, widgetsV1, resource))
-	}
-	w.start(t)
-	fakeapi.Eventually(t, func() error {
-		now := time.Now()
-		w.heed(t.Context(), now)
-		var since []time.Duration
-		for i := range n {
-			since = append(since, w.state(schema.GroupResource{Group: "example.com", Resource: fmt.Sprint("hanging", i)}).listingFor(now))
-		}
-		slices.Sort(since)
-		if since[0] != 1 || since[1] == 1 {
-			return fmt.Errorf("types are listed for %v, want one that waits for a place and is not", since)
-		}
-		return nil
-	})
 }
 
 func TestAnotherVersionKeepsTheObjects(t *testing.T) {
@@ -509,7 +400,7 @@ func TestAnotherVersionKeepsTheObjects(t *testing.T) {
 	w.api.Withdraw(widgetsV1, "widgets")
 	w.api.Serve("example.com/v2", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
 	heal := w.api.Hang(t, "example.com/v2", "widgets")
-	w.service("v2.example.com", true)
+	w.service("v2.example.com")
 	fakeapi.Eventually(t, func() error {
 		if s := w.state(widgetType); s.Version != "v2" || s.phase != listing {
 			return fmt.Errorf("widgets are %+v", s)
@@ -535,7 +426,7 @@ func goroutinesOfOurs() int {
 	return n
 }
 
-func TestNothingIsLeftOfTypesThatCameAndWent(t *testing.T) {
+func TestRemovedTypesLeaveNothing(t *testing.T) {
 	w := newAPIWorld(t)
 	w.start(t)
 	w.is(t, crds, current)
@@ -544,13 +435,7 @@ func TestNothingIsLeftOfTypesThatCameAndWent(t *testing.T) {
 		w.define()
 		w.is(t, widgetType, current)
 		w.undefine()
-		w.is(t, widgetType, away)
-		w.heed(t.Context(), time.Now().Add(lingering))
-		w.lock.Lock()
-		defer w.lock.Unlock()
-		if w.types[widgetType].source != nil {
-			t.Error("its feed is still there")
-		}
+		w.is(t, widgetType, "")
 	}
 	round()
 	before := goroutinesOfOurs()
@@ -563,10 +448,6 @@ func TestNothingIsLeftOfTypesThatCameAndWent(t *testing.T) {
 		}
 		return nil
 	})
-	w.heed(t.Context(), time.Now().Add(2*keptFor))
-	if s := w.state(widgetType); s.phase != "" {
-		t.Errorf("after a long time the type is %+v", s)
-	}
 	w.stop()
 	fakeapi.Eventually(t, func() error {
 		if n := w.api.Watches(); n > 0 {
@@ -576,95 +457,58 @@ func TestNothingIsLeftOfTypesThatCameAndWent(t *testing.T) {
 	})
 }
 
-// Feeds of which nothing is heard are doubted, and their watches opened anew.
-func TestSilenceIsDoubted(t *testing.T) {
-	w := newAPIWorld(t)
-	w.define()
-	w.start(t)
-	w.is(t, widgetType, current)
-	opened := func() int { return w.api.Asked("watch /apis/example.com/v1/widgets") }
-	before := opened()
-	w.heed(t.Context(), time.Now().Add(quietFor+time.Minute))
-	if s := w.state(widgetType); s.phase != silent || !s.blind() {
-		t.Errorf("widgets are %+v", s)
-	}
-	fakeapi.Eventually(t, func() error {
-		if opened() == before {
-			return errors.New("its watch was not opened anew")
+// A single discovery without a type removes nothing: API servers learn of definitions at different times.
+func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
+	now := time.Now()
+	answer := func(widgets bool) (a discovery.Answer) {
+		a.Sent = now
+		if widgets {
+			a.Types = []discovery.Type{{GroupVersionResource: widgetType.WithVersion("v1"), Kind: "Widget", List: true, Watch: true, Delete: true}}
 		}
-		return nil
-	})
-}
-
-// What is known of the objects of a type that has gone is kept for as long as an owner waits for them.
-func TestATypeThatHoldsOrphansIsNotForgotten(t *testing.T) {
-	w := newAPIWorld(t)
-	w.aggregate()
-	deleted := metav1.NewTime(began)
-	owner := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "o", Namespace: "ns", DeletionTimestamp: &deleted, Finalizers: []string{"orphan"}})
-	orphan := widget("d")
-	orphan.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "o", UID: owner}}
-	d := w.api.Put(widgetsV1, "widgets", orphan)
-	w.start(t)
-	w.has(t, owner, true)
-	w.has(t, d, true)
-	w.separate() // but the object is still there
-	w.is(t, widgetType, away)
-	if s := w.state(widgetType); s.blind() {
-		t.Errorf("all objects of the type were seen, and it is %+v", s)
+		return a
 	}
-	w.awayForLong(widgetType)
-	fakeapi.Eventually(t, func() error {
-		if s := w.state(widgetType); time.Since(s.since) > keptFor {
-			return fmt.Errorf("the type is %+v", s)
-		}
-		return nil
-	})
-	w.has(t, d, true)
-	w.api.Remove("v1", "secrets", "ns", "o")
-	w.has(t, owner, false)
-	w.awayForLong(widgetType)
-	w.has(t, d, false)
-}
-
-func TestATypeThatGoesUnseenIsMissed(t *testing.T) {
-	now := began.Add(time.Hour)
 	for _, tt := range []struct {
-		name string
-		typ  knownType
-		want bool
+		name    string
+		defined bool
+		kept    time.Duration
 	}{
-		{"it was up to date", knownType{standing: standing{current, began}, whole: true}, false},
-		{"its watch has ended just now", knownType{standing: standing{listing, now.Add(-time.Second)}, whole: true}, false},
-		{"its watch had ended before", knownType{standing: standing{listing, now.Add(-time.Minute)}, whole: true}, true},
-		{"it was never listed", knownType{standing: standing{listing, now.Add(-time.Second)}}, true},
-		{"it was silent", knownType{standing: standing{silent, now.Add(-time.Second)}, whole: true}, true},
+		{"without a definition", false, removalDelay},
+		{"with a definition", true, discoveryPatience},
 	} {
-		if got := tt.typ.lacks(now); got != tt.want {
-			t.Errorf("%s: objects may be missing: %v, want %v", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			clk := clocktesting.NewFakeClock(now)
+			w := newAPIWorld(t)
+			w.define()
+			w.build(t, clk)
+			if tt.defined {
+				check(t, w.graph.feed(objectType{GroupResource: crds}).Add(newThing("", "widgets.example.com", uid(1))))
+			}
+			phases := func(widgets bool, after time.Duration, want phase, settled bool) {
+				t.Helper()
+				clk.Step(after)
+				if got := w.update(t.Context(), answer(widgets)); w.state(widgetType).phase != want || got != settled {
+					t.Errorf("after %v: phase %q, settled %v, want %q, %v", after, w.state(widgetType).phase, got, want, settled)
+				}
+			}
+			defer func() {
+				for _, k := range w.types {
+					k.stop()
+				}
+			}()
+			phases(true, 0, listing, true)
+			phases(false, time.Second, away, false)
+			if s := w.state(widgetType); !s.blind() || s.served() {
+				t.Errorf("owners may go without the type: %+v", s)
+			}
+			phases(false, tt.kept-1, away, false)
+			phases(true, 0, listing, true)
+			phases(false, time.Second, away, false)
+			phases(false, tt.kept, "", true)
+		})
 	}
 }
 
-func TestWhichTypesShouldHaveAFeedAndHaveNone(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		typ  knownType
-		want bool
-	}{
-		{"one that has none yet", knownType{apiType: apiType{watched: true}, standing: standing{phase: listing}}, true},
-		{"one that has one", knownType{apiType: apiType{watched: true}, standing: standing{phase: listing}, source: &caches.Feed{}}, false},
-		{"one that is no longer watched", knownType{standing: standing{phase: listing}}, false},
-		{"one that is away", knownType{apiType: apiType{watched: true}, standing: standing{phase: away}}, false},
-		{"one with a cache", knownType{apiType: apiType{watched: true}, standing: standing{phase: listing}, cached: true}, false},
-	} {
-		if got := tt.typ.lacksFeed(); got != tt.want {
-			t.Errorf("%s: it should have one: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestAFeedThatCouldNotBeStartedIsStartedAgain(t *testing.T) {
+func TestFeedStartIsRetried(t *testing.T) {
 	w := newAPIWorld(t)
 	w.noWay.Store(true)
 	w.start(t)
@@ -681,35 +525,7 @@ func TestAFeedThatCouldNotBeStartedIsStartedAgain(t *testing.T) {
 	}
 }
 
-// A list that is being stored while its source is replaced is not one of the source that follows.
-func TestWhatAFormerSourceTellsIsNotHeard(t *testing.T) {
-	w := newAPIWorld(t)
-	w.define()
-	w.start(t)
-	w.is(t, widgetType, current)
-	asked := func() int { return w.api.Asked("watch /apis/example.com/v1/widgets") }
-	before := asked()
-	w.shifting.Lock()
-	w.lock.Lock()
-	k := w.types[widgetType]
-	former := k.turn
-	stop := k.release()
-	k.standing = standing{listing, time.Now()} // as with another version
-	w.lock.Unlock()
-	stop.Stop()
-	w.happened(t.Context(), widgetType, former, listed, nil)
-	if s := w.state(widgetType); s.phase != listing {
-		t.Errorf("nothing brings in the type, and it is %+v", s)
-	}
-	w.shifting.Unlock()
-	w.is(t, widgetType, current)
-	if asked() == before {
-		t.Error("it has no source")
-	}
-}
-
-// A type that comes back in another version is begun, although a third version of its group does not answer.
-func TestATypeComesBackWhileAnotherVersionOfItsGroupFails(t *testing.T) {
+func TestReturningTypesStartWhileAnotherVersionFails(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
 	w.start(t)
@@ -719,162 +535,113 @@ func TestATypeComesBackWhileAnotherVersionOfItsGroupFails(t *testing.T) {
 	w.api.Serve("example.com/v3", metav1.APIResource{Name: "gadgets", Kind: "Gadget", Namespaced: true})
 	w.api.BreakDiscovery("example.com/v3", http.StatusServiceUnavailable)
 	w.api.Serve("example.com/v2", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
-	w.service("v2.example.com", true)
+	w.service("v2.example.com")
 	w.is(t, widgetType, current)
 	if s := w.state(widgetType); s.Version != "v2" {
 		t.Errorf("widgets are %+v", s)
 	}
 }
 
-// awayForLong has a type been away for longer than it is kept.
-func (w *apiWorld) awayForLong(r schema.GroupResource) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.types[r].since = time.Now().Add(-2 * keptFor)
-}
-
-// What was never seen of a type holds owners that leave orphans, those as well that are deleted later, but not for ever: they would hold each other.
-func TestATypeThatGoesUnseenHoldsOwnersForAWhile(t *testing.T) {
-	w := newAPIWorld(t)
-	w.aggregate()
-	deleted := metav1.NewTime(began)
-	w.api.Break(widgetsV1, "widgets", http.StatusInternalServerError)
-	w.start(t)
-	w.is(t, widgetType, listing)
-	w.unseen(t, widgetType)
-	w.separate()
-	w.is(t, widgetType, away)
-	if s := w.state(widgetType); !s.blind() || s.err != nil {
-		t.Errorf("nothing was seen of the type, and it is %+v", s)
-	}
-	owner := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "o", Namespace: "ns", DeletionTimestamp: &deleted, Finalizers: []string{"orphan"}})
-	w.has(t, owner, true)
-	w.awayForLong(widgetType)
-	w.heed(t.Context(), time.Now())
-	if s := w.state(widgetType); s.phase != "" {
-		t.Errorf("the owner waits for the type and the type for the owner: it is %+v", s)
-	}
-}
-
-// A definition goes after the last of its objects has gone, so that nothing is missed of what was never seen.
-func TestATypeWhoseDefinitionHasGoneHoldsNobody(t *testing.T) {
+// A definition is deleted after the last of its objects, also if none was ever listed.
+func TestUnlistedTypesAreDropped(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
-	w.api.Break(widgetsV1, "widgets", http.StatusInternalServerError)
+	w.api.Break(widgetsV1, "widgets", http.StatusForbidden)
 	w.start(t)
 	w.is(t, crds, current)
-	w.unseen(t, widgetType)
-	w.undefine()
-	w.is(t, widgetType, away)
 	fakeapi.Eventually(t, func() error {
-		if s := w.state(widgetType); s.blind() || s.err != nil {
+		if s := w.state(widgetType); s.phase != listing || s.err == nil {
 			return fmt.Errorf("widgets are %+v", s)
 		}
 		return nil
 	})
+	w.undefine()
+	w.is(t, widgetType, "")
 	w.api.Break(widgetsV1, "widgets", 0)
 	w.define()
 	w.is(t, widgetType, current)
 }
 
-// unseen waits until a type is known to fail.
-func (w *apiWorld) unseen(t *testing.T, r schema.GroupResource) {
-	t.Helper()
-	w.is(t, r, listing)
-	w.happened(t.Context(), r, w.turnOf(r), lost, errors.New("broken"))
-}
-
-func (w *apiWorld) turnOf(r schema.GroupResource) int {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	return w.types[r].turn
-}
-
-// Why a feed does not work is said until it does: that somebody has ended an attempt to hurry it changes nothing.
-func TestWhatIsWrongWithATypeIsSaidUntilItIsListed(t *testing.T) {
+func TestErrorsLastUntilTheNextList(t *testing.T) {
 	w := newAPIWorld(t)
-	w.start(t)
-	w.is(t, secretsType, current)
-	for _, step := range []struct {
-		what occurrence
+	w.build(t, clock.RealClock{})
+	k := &knownType{typeState: typeState{standing: standing{listing, began}}}
+	broken := errors.New("broken")
+	for n, step := range []struct {
+		to   phase
 		err  error
-		want bool
-	}{{lost, errors.New("broken"), true}, {lost, nil, true}, {listed, nil, false}, {lost, nil, false}} {
-		w.happened(t.Context(), secretsType, w.turnOf(secretsType), step.what, step.err)
-		if s := w.state(secretsType); (s.err != nil) != step.want {
-			t.Errorf("%s with error %v: the type has the error %v", step.what, step.err, s.err)
+		want error
+	}{{current, nil, nil}, {listing, broken, broken}, {listing, nil, broken}, {current, nil, nil}, {listing, nil, nil}} {
+		if w.setPhase(t.Context(), k, step.to, step.err); !errors.Is(k.err, step.want) || k.phase != step.to {
+			t.Errorf("step %d: phase %s, error %v", n, k.phase, k.err)
 		}
+	}
+	k.standing, k.err = standing{away, began}, nil
+	if w.setPhase(t.Context(), k, current, nil); k.phase != away {
+		t.Errorf("a type that discovery lacks is %s", k.phase)
 	}
 }
 
-// An API server that has just started shows less than there is.
-func TestAnAPIServerThatIsNotReadyTakesNothingAway(t *testing.T) {
+// An API server that has just started may lack types in its discovery.
+func TestDiscoveryOfUnreadyServerIsIgnored(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
 	a := w.api.Put(widgetsV1, "widgets", widget("a"))
 	w.start(t)
 	w.is(t, crds, current)
-	w.is(t, apiServices, current)
 	w.is(t, widgetType, current)
 	w.has(t, a, true)
 	w.api.SetReadyz(http.StatusInternalServerError)
-	w.look(t.Context()) // one that was under way has ended by then
-	sent := w.catalogue().sent
+	moment := time.Now()
 	w.api.Withdraw(widgetsV1, "widgets")
 	w.api.Serve("other.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
 	w.api.BreakDiscovery("other.example.com/v1", http.StatusServiceUnavailable)
-	if w.look(t.Context()) {
-		t.Error("discovery counts as complete")
-	}
-	if s := w.state(widgetType); s.phase == away {
+	failed := w.errors.Load()
+	fakeapi.Eventually(t, func() error {
+		if w.discoveredSince(moment) {
+			t.Fatal("owners that leave orphans may go")
+		}
+		if w.errors.Load() < failed+2 {
+			return errors.New("no discovery since")
+		}
+		return nil
+	})
+	if s := w.state(widgetType); s.phase == away || s.phase == "" {
 		t.Errorf("widgets are %+v", s)
 	}
-	if w.catalogue().sent.After(sent) {
-		t.Error("owners that leave orphans may go by what the API server shows")
-	}
+	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
 	w.api.SetReadyz(0)
-	w.look(t.Context())
-	w.is(t, widgetType, away)
+	w.is(t, widgetType, "")
 }
 
-// While types come in one after the other, whoever is told is told less and less often.
-func TestThatThingsHaveChangedIsToldLessAndLessOften(t *testing.T) {
+func TestChangesAreReportedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		var told []time.Duration
-		k := &knownTypes{tell: make(chan struct{}, 1), deps: typesDeps{Clock: clock.RealClock{}, Changed: func() { told = append(told, time.Since(began)) }}}
+		calls := 0
+		k := &knownTypes{changed: make(chan struct{}, 1), deps: typesDeps{Clock: clock.RealClock{}, Changed: func() { calls++ }}}
 		ctx, cancel := context.WithCancel(t.Context())
-		go k.telling(ctx)
+		go k.notify(ctx)
 		for range 200 {
-			k.changed()
-			time.Sleep(100 * time.Millisecond)
+			signal(k.changed)
+			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := len(told); n < 5 || n > 13 {
-			t.Errorf("told %d times in twenty seconds: %v", n, told)
-		}
-		before := time.Since(began)
-		k.changed()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if last := told[len(told)-1] - before; last != minTold {
-			t.Errorf("after a quiet time it is told after %v", last)
+		if calls < 7 || calls > 9 {
+			t.Errorf("%d calls for changes within two seconds", calls)
 		}
 		cancel()
 		synctest.Wait()
 	})
 }
 
-// Twenty definitions that are there at the start make no type begin twice.
-func TestWhatIsThereAtTheStartIsAskedForOnce(t *testing.T) {
+func TestExistingDefinitionsCauseNoRestarts(t *testing.T) {
 	w := newAPIWorld(t)
 	for n := range 20 {
 		name := fmt.Sprint("t", n)
 		w.api.Serve(widgetsV1, metav1.APIResource{Name: name, Kind: "T", Namespaced: true})
 		w.api.Put("apiextensions.k8s.io/v1", "customresourcedefinitions", metav1.ObjectMeta{Name: name + ".example.com"})
 	}
-	w.service("v1.example.com", true)
+	w.service("v1.example.com")
 	w.start(t)
 	paths := []string{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/apiregistration.k8s.io/v1/apiservices", "/api/v1/secrets"}
 	for n := range 20 {
@@ -893,27 +660,90 @@ func TestWhatIsThereAtTheStartIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// What the graph knows of a type may change while a list of it comes: both feeds that say what is local do that to each other.
-func TestATypeMayBeRelocatedWhileItIsListed(t *testing.T) {
-	w := &knownTypes{
-		deps:  typesDeps{Graph: newGraph(clock.RealClock{}, func(wakes) {}), Clock: clock.RealClock{}},
-		types: map[schema.GroupResource]*knownType{}, services: map[string]bool{}, defined: map[string]time.Time{}, known: make(chan struct{}), woken: make(chan struct{}, 1),
+func TestNextDiscovery(t *testing.T) {
+	at := func(d time.Duration) time.Time { return began.Add(d) }
+	long := at(-time.Hour)
+	for _, tt := range []struct {
+		name    string
+		retries int
+		event   time.Time
+		awaited bool
+		want    time.Duration // after began, when the latest discovery was sent
+	}{
+		{"nothing to do", 0, long, false, discoveryInterval},
+		{"first retry", 1, long, false, time.Second},
+		{"third retry", 3, long, false, 4 * time.Second},
+		{"later retries", 60, long, false, maxRetryInterval},
+		{"event long after", 0, at(time.Minute), false, time.Minute + eventDelays[0]},
+		{"event just after", 0, at(1), false, minDiscoveryInterval},
+		{"first delay is over", 0, at(-eventDelays[0]), false, eventDelays[1] - eventDelays[0]},
+		{"all delays are over", 0, at(-eventDelays[4]), false, discoveryInterval},
+		{"event during retries", 60, at(-eventDelays[2]), false, eventDelays[3] - eventDelays[2]},
+		{"awaited", 0, long, true, minDiscoveryInterval},
+		{"awaited during retries", 60, long, true, minDiscoveryInterval},
+	} {
+		if got := nextDiscovery(began, tt.retries, tt.event, tt.awaited).Sub(began); got != tt.want {
+			t.Errorf("%s: next discovery after %v, want %v", tt.name, got, tt.want)
+		}
 	}
-	f, err := w.deps.Graph.feed(objectType{GroupResource: crds})
-	check(t, err)
-	store := w.storeOf(crds, f)
-	var both sync.WaitGroup
-	both.Go(func() {
-		for n := range 3000 {
-			_, _ = w.deps.Graph.feed(objectType{GroupResource: crds, local: n%2 == 0})
+}
+
+// Waiting owners cause a discovery, also if no event tells of a new type.
+func TestAwaitedDiscoveryIsSent(t *testing.T) {
+	w := newAPIWorld(t)
+	w.start(t)
+	w.is(t, apiServices, current)
+	w.api.Serve(widgetsV1, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+	moment := time.Now()
+	if w.discoveredSince(moment) {
+		t.Fatal("an earlier discovery counts")
+	}
+	fakeapi.Eventually(t, func() error {
+		if !w.discoveredSince(moment) {
+			return errors.New("no discovery")
 		}
+		return nil
 	})
-	both.Go(func() {
-		for n := range 3000 {
-			if err := store.Replace([]any{newThing("", "widgets.example.com", uid(n))}, "1"); err != nil {
-				t.Error(err)
-			}
+	if s := w.state(widgetType); s.phase == "" {
+		t.Error("the type is not known")
+	}
+	if took := time.Since(moment); took > 8*time.Second {
+		t.Errorf("the discovery took %v, as if no owner waited", took)
+	}
+}
+
+func TestUnknownGroups(t *testing.T) {
+	watchable := &knownType{typeState: typeState{apiType: apiType{watched: true}}}
+	of := func(group, resource string) schema.GroupResource {
+		return schema.GroupResource{Group: group, Resource: resource}
+	}
+	clk := clocktesting.NewFakeClock(began)
+	types := &knownTypes{
+		deps: typesDeps{Clock: clk}, ignored: map[schema.GroupResource]bool{of("ignored.example.com", "e"): true},
+		types: map[schema.GroupResource]*knownType{
+			of("stores.example.com", "a"): watchable, of("stores.example.com", "b"): {}, of("shows.example.com", "c"): {}, of("answers.example.com", "d"): watchable,
+		},
+		defined: map[string]time.Time{"d.answers.example.com": began, "e.ignored.example.com": began, "f.defined.example.com": began},
+		latest:  newCatalogue(began, []string{"never-seen.example.com", "stores.example.com", "shows.example.com", "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"}),
+	}
+	if got := types.unknownGroups(); !slices.Equal(got, []string{"defined.example.com", "never-seen.example.com", "stores.example.com"}) {
+		t.Errorf("groups %v", got)
+	}
+	clk.Step(discoveryPatience)
+	if got := types.unknownGroups(); !slices.Equal(got, []string{"never-seen.example.com", "stores.example.com"}) {
+		t.Errorf("after %v, groups %v", discoveryPatience, got)
+	}
+}
+
+func TestOnlyCurrentFeedsAreEvidence(t *testing.T) {
+	now := began.Add(time.Minute)
+	for p, want := range map[phase][2]time.Duration{listing: {0, time.Minute}, current: {time.Minute, 0}, away: {0, 0}} {
+		s := standing{p, began}
+		if got := [2]time.Duration{s.currentFor(now), s.listingFor(now)}; got != want {
+			t.Errorf("%s: current and listing for %v, want %v", p, got, want)
 		}
-	})
-	both.Wait()
+	}
+	if got := (standing{listing, now}).listingFor(now); got <= 0 {
+		t.Error("a feed that has just started is not listing")
+	}
 }

@@ -1,0 +1,93 @@
+package garbagecollector
+
+import (
+	"context"
+	"time"
+
+	"minikcm/internal/timing"
+)
+
+const (
+	// discoveryInterval is the interval of discoveries without events.
+	discoveryInterval = 5 * time.Minute
+	// maxRetryInterval bounds the interval of discoveries while a group fails, a type is about to be dropped, or a feed cannot start.
+	maxRetryInterval = 30 * time.Second
+	// minDiscoveryInterval limits the discoveries that events and waiting owners cause.
+	minDiscoveryInterval = 500 * time.Millisecond
+)
+
+// eventDelays are the times of discoveries after an event of a CustomResourceDefinition or APIService. Discovery follows such an
+// event some moments later. The aggregator polls a repaired server after some seconds.
+var eventDelays = [...]time.Duration{250 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second}
+
+// nextDiscovery returns the time of the next discovery. sent is the time of the latest one, retries counts the latest
+// discoveries that left something to do, and event is the time of the latest event.
+func nextDiscovery(sent time.Time, retries int, event time.Time, awaited bool) time.Time {
+	next := sent.Add(discoveryInterval)
+	if retries > 0 {
+		next = sent.Add(min(time.Second<<min(retries-1, 10), maxRetryInterval))
+	}
+	for _, delay := range eventDelays {
+		if at := event.Add(delay); at.After(sent) {
+			next = timing.Earlier(next, at)
+			break
+		}
+	}
+	if awaited {
+		next = sent
+	}
+	return timing.Later(next, sent.Add(minDiscoveryInterval))
+}
+
+// discover sends discoveries until ctx ends.
+func (t *knownTypes) discover(ctx context.Context) {
+	var sent time.Time
+	retries := 0
+	next := t.deps.Clock.Now()
+	for {
+		timer := t.deps.Clock.NewTimer(next.Sub(t.deps.Clock.Now()))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-t.wake:
+			timer.Stop()
+			next = timing.Earlier(next, t.dueAfter(sent, retries)) // never later, or a series of events would postpone the discovery
+		case <-timer.C():
+			sent = t.deps.Clock.Now()
+			if retries++; t.refresh(ctx) {
+				retries = 0
+			}
+			next = t.dueAfter(sent, retries)
+		}
+	}
+}
+
+func (t *knownTypes) dueAfter(sent time.Time, retries int) time.Time {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return nextDiscovery(sent, retries, t.event, !t.awaited.IsZero() && !t.latest.sent.After(t.awaited))
+}
+
+// definitionChanged is called after each event of a CustomResourceDefinition or APIService.
+func (t *knownTypes) definitionChanged() {
+	t.lock.Lock()
+	t.event = t.deps.Clock.Now()
+	t.lock.Unlock()
+	signal(t.wake)
+}
+
+// discoveredSince reports whether the latest discovery was sent after a moment. If not, a discovery is sent soon. A type that an
+// earlier discovery lacks may have objects by now. See unknownGroups for groups that failed.
+func (t *knownTypes) discoveredSince(moment time.Time) bool {
+	t.lock.Lock()
+	known := t.latest.sent.After(moment)
+	if !known {
+		t.awaited = timing.Later(t.awaited, moment)
+	}
+	t.lock.Unlock()
+	if !known {
+		signal(t.wake)
+	}
+	return known
+}
