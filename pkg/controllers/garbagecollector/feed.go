@@ -8,21 +8,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// objectType is what the graph knows of a type.
+// objectType is a type in the graph.
 type objectType struct {
 	schema.GroupResource
 	kind  string
-	local bool // served by the API server itself, not by one behind the aggregator
+	local bool // not served by an aggregated API server
 }
 
-// feed is where the objects of one type come into the graph. It is the store of a reflector, or told by the handlers of a cache; either way by
+// feed stores the objects of one type in the graph. It is the store of a reflector or the handler of an informer, and is called by
 // one goroutine at a time.
 type feed struct {
 	graph   *graph
 	typ     objectType
-	epoch   marks  // epoch, or 0
-	count   int    // of its objects that are seen
-	shown   int    // of these, since the epoch began
+	count   int    // objects in the graph
 	changed func() // called after each event and list; may be nil
 }
 
@@ -41,23 +39,21 @@ func (g *graph) feed(typ objectType) *feed {
 	return f
 }
 
-// forget drops a type with its objects. That they are no longer seen says nothing about whether they exist. What the feed is still told changes
-// nothing.
+// forget drops a type with its objects. The source of the feed must have stopped. A forgotten object may still exist.
 func (g *graph) forget(f *feed) {
 	g.change(func(w *wakes) {
-		g.sweep(f, w, func(*node) bool { return true })
+		g.removeObjects(f, w, func(*node) bool { return true })
 		delete(g.feeds, f.typ.GroupResource)
 	})
 }
 
-// sweep has the objects of a feed vanish that are out.
-func (g *graph) sweep(f *feed, w *wakes, out func(*node) bool) {
+func (g *graph) removeObjects(f *feed, w *wakes, selected func(*node) bool) {
 	if f.count == 0 {
 		return
 	}
 	for _, n := range g.nodes {
-		if n.feed == f && out(n) {
-			g.vanish(n, w)
+		if n.feed == f && selected(n) {
+			g.removeObject(n, w)
 		}
 	}
 }
@@ -77,33 +73,33 @@ func (g *graph) namesOf(r schema.GroupResource) map[string]bool {
 	return names
 }
 
-func notAnObject(obj any) error { return fmt.Errorf("a feed was given a %T, which is no object", obj) }
+func notAnObject(obj any) error { return fmt.Errorf("%T has no object metadata", obj) }
 
-// Add notes an object that has come.
+// Add implements cache.ReflectorStore.
 func (f *feed) Add(obj any) error {
 	m, ok := obj.(metav1.Object)
 	if !ok {
 		return notAnObject(obj)
 	}
-	f.graph.change(func(w *wakes) { f.graph.put(f, m, false, w) })
+	f.graph.change(func(w *wakes) { f.graph.storeObject(f, m, false, w) })
 	f.notify()
 	return nil
 }
 
-// Update notes that an object has changed.
+// Update implements cache.ReflectorStore.
 func (f *feed) Update(obj any) error { return f.Add(obj) }
 
-// Changed is Update for caches, which tell of two objects that had a name one after the other as of one that has changed.
+// Changed is the update handler of informers. Informers report an object that was deleted and created again as an update.
 func (f *feed) Changed(old, new metav1.Object) {
 	f.graph.change(func(w *wakes) {
 		if old.GetUID() != new.GetUID() {
 			f.remove(old, false, w)
 		}
-		f.graph.put(f, new, false, w)
+		f.graph.storeObject(f, new, false, w)
 	})
 }
 
-// Delete notes that an object was deleted. A tombstone says only that a list no longer has it.
+// Delete implements cache.ReflectorStore. A tombstone stands for an object that a list lacks. It is not a deletion event.
 func (f *feed) Delete(obj any) error {
 	event := true
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -133,43 +129,50 @@ func (f *feed) remove(m metav1.Object, event bool, w *wakes) {
 	}
 	switch {
 	case n.feed != nil:
-		g.vanish(n, w)
-	case event: // it came and went between two sights; that it was deleted is known all the same
+		g.removeObject(n, w)
+	case event: // of an object that was created and deleted between two sights
 		g.wakeDependents(n, w)
 	}
 	if event {
-		g.depart(n, f, numberOf(m.GetResourceVersion()))
+		g.recordDeletion(n, f, numberOf(m.GetResourceVersion()))
 	}
 }
 
-// Replace notes what a list has shown, and that what it has not shown is no more.
+// Replace implements cache.ReflectorStore. It stores a list object by object, so that events of other types do not wait for the
+// whole list.
 func (f *feed) Replace(list []any, _ string) error {
+	listed := make(map[id]bool, len(list))
 	for _, obj := range list {
-		if _, ok := obj.(metav1.Object); !ok {
+		m, ok := obj.(metav1.Object)
+		if !ok {
 			return notAnObject(obj)
 		}
+		key, _ := idOf(m.GetUID())
+		listed[key] = true
 	}
 	g := f.graph
-	g.change(func(*wakes) {
-		f.epoch ^= epoch
-		f.shown = 0
-	})
-	for _, obj := range list { // each for itself, so that nobody waits for a long list
-		g.change(func(w *wakes) { g.put(f, obj.(metav1.Object), true, w) })
+	for _, obj := range list {
+		g.change(func(w *wakes) { g.storeObject(f, obj.(metav1.Object), true, w) })
 	}
 	g.change(func(w *wakes) {
-		if f.count > f.shown { // as a rule they are equal, and then there is no need for a walk over all nodes
-			g.sweep(f, w, func(n *node) bool { return n.marks&epoch != f.epoch })
+		for key := range listed {
+			if n := g.nodes[key]; n == nil || n.feed != f {
+				delete(listed, key) // another type has the object
+			}
+		}
+		if f.count > len(listed) { // rare, which saves a walk over all nodes
+			g.removeObjects(f, w, func(n *node) bool { return !listed[n.uid] })
 		}
 	})
 	f.notify()
 	return nil
 }
 
-// Resync does nothing: what could be missed is looked for in the whole graph.
+// Resync implements cache.ReflectorStore. The collector looks through the whole graph instead.
 func (f *feed) Resync() error { return nil }
 
-// Transformer drops, on arrival, what the graph does not keep, so that a long list takes less room while it comes in.
+// Transformer implements cache.TransformingStore. It drops metadata that the graph does not keep, so that a long list takes less
+// memory during its transfer.
 func (f *feed) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if m, ok := obj.(metav1.Object); ok {
@@ -181,7 +184,7 @@ func (f *feed) Transformer() cache.TransformFunc {
 	}
 }
 
-// Count is how many objects of the type are seen.
+// Count returns the number of objects of the type in the graph.
 func (f *feed) Count() int {
 	f.graph.lock.Lock()
 	defer f.graph.lock.Unlock()

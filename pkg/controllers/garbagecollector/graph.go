@@ -1,6 +1,8 @@
 package garbagecollector
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unique"
@@ -9,55 +11,68 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
 )
 
-// graph is all that is known of the cluster: a node for every object of every type that is watched, and for every object that is only referred
-// to; an edge for every owner reference. It is what feeds write into, so there is no other copy. It sends no requests, and its lock is held
-// for microseconds, but for a walk over all nodes, over the dependents of one owner, or over the references of one object: 30 ms for 100,000.
+// graph has a node for each object of each watched type, a virtual node for each owner that no feed shows, and an edge for each
+// owner reference. Feeds store objects in the graph only, so the graph is the only copy. The lock is held for microseconds,
+// except during walks over all nodes, over the dependents of an owner, or over the references of an object: 30 ms for 100,000.
 //
-// deny removes an object that a live read did not find, vanish one that is no longer seen, depart records the deletion event of a feed, and tidy drops the node
-// when nothing refers to it any more.
-//
-// It tells who should be looked at. What it shows is a suspicion and never a proof: see evidence.go.
+// The graph sends no requests and proves nothing. See evidence.go for proof.
 type graph struct {
 	clock clock.PassiveClock
 	began time.Time
-	wake  func(wakes) // called without the lock, from the goroutines of the feeds
+	wake  func(wakes) // called without the lock, by the goroutines of feeds
 
 	lock   sync.Mutex
 	nodes  map[id]*node
 	feeds  map[schema.GroupResource]*feed
-	texts  map[id]types.UID    // of UIDs that are no UUID
-	gone   map[*node]departure // of objects that are still referred to
-	denied map[*node]time.Time // when a live read did not find an object that was seen until then
+	texts  map[id]types.UID    // UIDs that are no UUIDs
+	gone   map[*node]departure // deletion events of referenced objects
+	denied map[*node]time.Time // time of the live read that did not find an object of the graph
 }
 
-// departure is what a feed told of the deletion of an object.
+// departure is a deletion event.
 type departure struct {
 	at      time.Time
 	typ     objectType
-	version uint64 // of the event; 0: none that is a number
+	version uint64 // 0 if the version is not a number
 }
 
-// node is one object. There may be hundreds of thousands, so its size is tested.
+// node is an object. Large clusters have hundreds of thousands, so a test checks the size.
 type node struct {
 	uid        id
-	version    uint64                // 0: none that is a number
-	name       string                // while the object is not seen, as its first reference has it
-	space      unique.Handle[string] // the namespace
-	feed       *feed                 // nil if the object is not seen
+	version    uint64                // 0 if the version is not a number
+	name       string                // of a virtual node: as in the first reference
+	space      unique.Handle[string] // namespace
+	feed       *feed                 // nil for virtual nodes
 	marks      marks
-	refs       *edge // the first, in the order in which they are written
-	dependents *edge // the first, in no order
+	refs       *edge // first owner reference, in written order
+	dependents *edge // first dependent, in no order
 }
 
-// clusterScope is the namespace of cluster-scoped objects, and of objects that are not seen.
+// edge is an owner reference.
+type edge struct {
+	dependent, owner *node
+	next             *edge         // next reference of dependent
+	after, before    *edge         // neighbours in the dependents of owner
+	since            time.Duration // last change of the references of dependent, since graph.began
+	kind             unique.Handle[writtenKind]
+	name             string
+	blocking         bool
+}
+
+// writtenKind is the kind of an owner as written in a reference.
+type writtenKind struct{ apiVersion, kind string }
+
+// clusterScope is the namespace of cluster-scoped objects and of virtual nodes.
 var clusterScope = unique.Make("")
 
-// wakes are the objects that a change makes worth a look.
+// wakes are objects for which a change of the graph may require a request.
 type wakes struct {
-	objects []id // whose references may not be to living owners
-	owners  []id // that are being deleted, and may be let go
+	objects []id // with references to owners that may be absent or waiting
+	owners  []id // in deletion, with a finalizer of the collector
 }
 
 func (w *wakes) object(n *node) { w.objects = append(w.objects, n.uid) }
@@ -70,7 +85,7 @@ func newGraph(c clock.PassiveClock, wake func(wakes)) *graph {
 	}
 }
 
-// change runs a change under the lock and tells afterwards whom it has woken.
+// change runs a change with the lock and then reports the objects that the change has woken, without the lock.
 func (g *graph) change(do func(*wakes)) {
 	var w wakes
 	g.lock.Lock()
@@ -81,102 +96,94 @@ func (g *graph) change(do func(*wakes)) {
 	}
 }
 
-// put notes how an object is. The lock is held, as for all that follow.
-//
-// Only feeds call it: what other reads show is not in the order of their events. An older event does not undo a newer sight of an object all the same,
-// where versions can be compared. A list does: it is of what there is, and older only if the API server was restored from a backup.
-func (g *graph) put(f *feed, m metav1.Object, listed bool, w *wakes) {
+// storeObject stores an object from an event or a list. Objects from live reads are not stored, because their order with events is
+// unknown. An event does not replace a newer version. A list does: after a restore of etcd, versions are lower than before.
+// The lock is held, as in all functions below.
+func (g *graph) storeObject(f *feed, m metav1.Object, listed bool, w *wakes) {
 	if m.GetUID() == "" {
-		return // what an aggregated API makes up has no identity, and nothing can refer to it
+		return // computed by an aggregated API server; no reference can name the object
 	}
 	n := g.nodeOf(m.GetUID(), m.GetName())
 	was := n.marks
-	first := !was.has(seen)
-	if !first && n.feed != f {
-		// One object under two types, as the projects of OpenShift are namespaces: the API server's own type counts.
+	moved := was.has(seen) && n.feed != f
+	if moved {
+		// OpenShift serves each namespace as a project, too. The local type wins.
 		if n.feed.typ.local || !f.typ.local {
 			return
 		}
-		g.unplace(n)
+		n.feed.count--
 	}
 	delete(g.denied, n)
-	anew := first || n.feed != f
+	added := moved || !was.has(seen)
 	version := numberOf(m.GetResourceVersion())
-	switch d, departed := g.gone[n]; {
+	switch d, deleted := g.gone[n]; {
 	case !f.typ.local || version == 0 || listed:
-	case departed && d.typ == f.typ && version <= d.version:
+	case deleted && d.typ == f.typ && version <= d.version:
 		return
-	case !anew && version < n.version:
-		if was&epoch != f.epoch {
-			f.shown++
-		}
-		n.marks = was&^epoch | f.epoch
+	case !added && version < n.version:
 		return
 	}
-	if anew {
+	if added {
 		n.feed, n.space = f, unique.Make(m.GetNamespace())
 		f.count++
 		delete(g.gone, n)
 	}
-	n.name = m.GetName() // also if equal: the text is shared with an informer's cache
+	n.name = m.GetName() // also if equal, to share the text with an informer's cache
 	n.version = version
-	if anew || was&epoch != f.epoch {
-		f.shown++
+	n.marks = was&odd | seen | marksOf(m)
+	changed := !g.sameRefs(n, m.GetOwnerReferences())
+	if changed {
+		g.wakeOwners(n, w) // the earlier owners
+		g.replaceRefs(n, m.GetOwnerReferences())
 	}
-	n.marks = was&odd | seen | marksOf(m) | f.epoch
-	rewired := !g.sameRefs(n, m.GetOwnerReferences())
-	if rewired {
-		g.wakeOwners(n, w) // those before
-		g.rewire(n, m.GetOwnerReferences())
+	if added {
+		g.wakeMismatched(n, w)
 	}
-	if anew {
-		g.meet(n, w)
-	}
-	if anew || rewired || was&facts != n.marks&facts {
+	if added || changed || was&facts != n.marks&facts {
 		g.wakeOwners(n, w)
-		g.consider(n, w)
+		g.wakeSuspect(n, w)
 	}
 	if n.marks.waiting() && !(was.has(seen) && was.waiting()) {
 		g.wakeDependents(n, w)
 	}
 }
 
-// vanish notes that an object is no more. Its feed told of the deletion, or a list lacked it.
-func (g *graph) vanish(n *node, w *wakes) {
+// removeObject turns the node of an object into a virtual node, or removes the node.
+func (g *graph) removeObject(n *node, w *wakes) {
 	g.wakeOwners(n, w)
 	g.wakeDependents(n, w)
-	g.rewire(n, nil)
-	g.unplace(n)
+	g.replaceRefs(n, nil)
+	n.feed.count--
 	n.feed, n.space, n.version = nil, clusterScope, 0
 	n.marks &= odd
-	g.tidy(n)
+	g.dropUnreferenced(n)
 }
 
-// deny removes an object that a live read did not find, as if a list had lacked the object. Its dependents need evidence from after this moment, so
-// that the same response does not count twice.
+// deny removes an object that a live read did not find. Dependents need evidence from after this moment, so that the same response
+// does not count twice.
 func (g *graph) deny(key id) {
 	g.change(func(w *wakes) {
 		n := g.nodes[key]
-		if n == nil || !n.marks.has(seen) || !n.feed.typ.local { // an aggregated API server may answer from a cache
+		if n == nil || !n.marks.has(seen) || !n.feed.typ.local { // an aggregated API server may read from a cache
 			return
 		}
 		g.denied[n] = g.clock.Now()
-		g.vanish(n, w)
+		g.removeObject(n, w)
 	})
 }
 
-// depart notes that a feed told of the deletion of an object, which must not be seen. A view of another API that is withdrawn does not hide what the API
-// server's own type told.
-func (g *graph) depart(n *node, f *feed, version uint64) {
+// recordDeletion records a deletion event of an object that the graph has removed. An event from an aggregated API server does not
+// replace an event of the local type.
+func (g *graph) recordDeletion(n *node, f *feed, version uint64) {
 	if g.gone[n].typ.local && !f.typ.local {
 		return
 	}
 	g.gone[n] = departure{g.clock.Now(), f.typ, version}
-	g.tidy(n)
+	g.dropUnreferenced(n)
 }
 
-// goneAs is when the feed of the kind that a reference names told of the deletion of its owner; zero: it did not. Other servers may show one object
-// under the UID of another, or give a UID twice.
+// goneAs returns the time of the deletion event of an owner, from the feed of the kind that the reference names. It returns zero
+// without such an event. Aggregated API servers do not count: UIDs there may be equal to UIDs of other objects.
 func (g *graph) goneAs(n *node, kind writtenKind) time.Time {
 	d, ok := g.gone[n]
 	if group, parsed := groupOf(kind.apiVersion); !ok || !parsed || !d.typ.local || group != d.typ.Group || kind.kind != d.typ.kind {
@@ -185,16 +192,7 @@ func (g *graph) goneAs(n *node, kind writtenKind) time.Time {
 	return d.at
 }
 
-// unplace takes a node out of the counts of its feed.
-func (g *graph) unplace(n *node) {
-	f := n.feed
-	f.count--
-	if n.marks&epoch == f.epoch {
-		f.shown--
-	}
-}
-
-// nodeOf returns the node of a UID, a new one if there is none.
+// nodeOf returns the node of a UID. It adds a virtual node if there is none.
 func (g *graph) nodeOf(uid types.UID, name string) *node {
 	key, exact := idOf(uid)
 	n := g.nodes[key]
@@ -209,8 +207,8 @@ func (g *graph) nodeOf(uid types.UID, name string) *node {
 	return n
 }
 
-// tidy forgets a node that nothing shows and nothing refers to.
-func (g *graph) tidy(n *node) {
+// dropUnreferenced drops a virtual node without dependents.
+func (g *graph) dropUnreferenced(n *node) {
 	if n.marks.has(seen) || n.dependents != nil {
 		return
 	}
@@ -220,8 +218,8 @@ func (g *graph) tidy(n *node) {
 	delete(g.denied, n)
 }
 
-// meet is called when a feed shows an object for the first time. Others may refer to it already, and not all of them may mean it.
-func (g *graph) meet(n *node, w *wakes) {
+// wakeMismatched wakes the dependents of a new object whose references do not match the object.
+func (g *graph) wakeMismatched(n *node, w *wakes) {
 	for e := n.dependents; e != nil; e = e.after {
 		if d := g.doubt(e); d == mismatched || d == elsewhere {
 			w.object(e.dependent)
@@ -229,17 +227,17 @@ func (g *graph) meet(n *node, w *wakes) {
 	}
 }
 
-// consider wakes an object that there may be something to do about.
-func (g *graph) consider(n *node, w *wakes) {
+// wakeSuspect wakes an object if a request may be needed.
+func (g *graph) wakeSuspect(n *node, w *wakes) {
 	switch {
 	case n.marks.finishing():
 		w.owner(n)
-	case g.doubted(n):
+	case g.isSuspect(n):
 		w.object(n)
 	}
 }
 
-// wakeOwners wakes the owners of a node that are being deleted: what they wait for may have changed.
+// wakeOwners wakes the owners of an object that wait for dependents.
 func (g *graph) wakeOwners(n *node, w *wakes) {
 	for e := n.refs; e != nil; e = e.next {
 		if e.owner.marks.finishing() {
@@ -261,4 +259,193 @@ func (g *graph) collect(key id) {
 			g.wakeDependents(n, w)
 		}
 	})
+}
+
+// sameRefs reports whether a node has the given references, in the same order.
+func (g *graph) sameRefs(n *node, refs []metav1.OwnerReference) bool {
+	e := n.refs
+	for _, ref := range refs {
+		if e == nil || !e.equals(ref) {
+			return false
+		}
+		e = e.next
+	}
+	return e == nil
+}
+
+func (e *edge) equals(ref metav1.OwnerReference) bool {
+	key, _ := idOf(ref.UID)
+	return e.owner.uid == key && e.blocking == blocking(ref) && e.name == ref.Name && e.kind.Value() == writtenKind{ref.APIVersion, ref.Kind}
+}
+
+func (g *graph) replaceRefs(n *node, refs []metav1.OwnerReference) {
+	old, now := n.refs, g.clock.Since(g.began)
+	n.refs = nil
+	next := &n.refs
+	for _, ref := range refs {
+		owner := g.nodeOf(ref.UID, ref.Name)
+		e := &edge{
+			dependent: n, owner: owner, after: owner.dependents, since: now,
+			kind: unique.Make(writtenKind{ref.APIVersion, ref.Kind}), name: ref.Name, blocking: blocking(ref),
+		}
+		if owner.name == ref.Name {
+			e.name = owner.name // share the text
+		}
+		if owner.dependents != nil {
+			owner.dependents.before = e
+		}
+		owner.dependents = e
+		*next = e
+		next = &e.next
+	}
+	for ; old != nil; old = old.next { // last, so that owners of both lists keep their nodes
+		g.unlinkRef(old)
+	}
+}
+
+// unlinkRef removes a reference from the dependents of the owner.
+func (g *graph) unlinkRef(e *edge) {
+	if e.before != nil {
+		e.before.after = e.after
+	} else {
+		e.owner.dependents = e.after
+	}
+	if e.after != nil {
+		e.after.before = e.before
+	}
+	g.dropUnreferenced(e.owner)
+}
+
+// isCalled reports whether an object has the kind and name of a reference. The version may differ: all versions of a group serve
+// the same object.
+func (g *graph) isCalled(n *node, kind writtenKind, name string) bool {
+	group, ok := groupOf(kind.apiVersion)
+	return ok && group == n.feed.typ.Group && kind.kind == n.feed.typ.kind && name == n.name
+}
+
+// reachable reports whether the dependent may refer to objects in the namespace of the owner, which must not be virtual.
+func (g *graph) reachable(e *edge) bool {
+	return e.owner.space == clusterScope || e.owner.space == e.dependent.space
+}
+
+// groupOf returns the API group of an apiVersion.
+func groupOf(apiVersion string) (group string, ok bool) {
+	switch group, version, grouped := strings.Cut(apiVersion, "/"); {
+	case !grouped:
+		return "", apiVersion != ""
+	default:
+		return group, group != "" && version != "" && !strings.Contains(version, "/")
+	}
+}
+
+func (g *graph) reference(e *edge) reference {
+	kind := e.kind.Value()
+	return reference{apiVersion: kind.apiVersion, kind: kind.kind, name: e.name, uid: g.uidOf(e.owner), blocking: e.blocking}
+}
+
+// doubt is the reason for which the owner of a reference may be absent or waiting.
+type doubt uint8
+
+const (
+	none       doubt = iota // the graph shows the owner, in no foreground deletion
+	unseen                  // the owner is virtual
+	mismatched              // the object with this UID has another name or kind
+	elsewhere               // the object with this UID is in another namespace
+	leaving                 // the owner waits for the deletion of its dependents
+)
+
+func (g *graph) doubt(e *edge) doubt {
+	return g.doubtOf(e.owner, e.dependent.space.Value(), e.kind.Value(), e.name)
+}
+
+// doubtOf returns the doubt about a reference from a namespace. The owner is nil if the graph has no node.
+func (g *graph) doubtOf(owner *node, namespace string, kind writtenKind, name string) doubt {
+	switch {
+	case owner == nil || !owner.marks.has(seen):
+		return unseen
+	case owner.space != clusterScope && owner.space.Value() != namespace:
+		return elsewhere
+	case !g.isCalled(owner, kind, name):
+		return mismatched
+	case owner.marks.waiting():
+		return leaving
+	}
+	return none
+}
+
+// doubts reports whether there is a doubt about an owner of an object.
+func (g *graph) doubts(key id) bool {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	n := g.nodes[key]
+	return n != nil && g.isSuspect(n)
+}
+
+func (g *graph) isSuspect(n *node) bool {
+	if !n.marks.has(seen) || n.marks.has(terminating) {
+		return false
+	}
+	for e := n.refs; e != nil; e = e.next {
+		if g.doubt(e) != none {
+			return true
+		}
+	}
+	return false
+}
+
+// suspicion is the state of the owner of a reference in the graph.
+type suspicion struct {
+	doubt    doubt
+	gone     time.Time // deletion event from the feed of the owner's kind; zero without
+	departed time.Time // deletion event from any feed, which is no evidence; zero without
+	since    time.Time // first sight of the reference; the writer of the reference had seen the owner before
+}
+
+// look returns an object, the suspicion about each reference, and whether the object has dependents. It returns false for a virtual
+// node.
+func (g *graph) look(key id) (o object, against []suspicion, owns, ok bool) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	n := g.nodes[key]
+	if n == nil || !n.marks.has(seen) {
+		return object{}, nil, false, false
+	}
+	o = g.snapshot(n)
+	return o, g.suspicionsOf(o), g.ownsOthers(n), true
+}
+
+// against returns the suspicions about the references of an object from a live read.
+func (g *graph) against(o object) []suspicion {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	return g.suspicionsOf(o)
+}
+
+func (g *graph) suspicionsOf(o object) []suspicion {
+	since := o.read
+	if since.IsZero() {
+		since = g.clock.Now()
+	}
+	if n := g.nodes[keyed(o)]; n != nil && n.refs != nil && slices.Equal(g.references(n), o.refs) {
+		since = timing.Earlier(since, g.began.Add(n.refs.since))
+	}
+	against := make([]suspicion, 0, len(o.refs))
+	for _, r := range o.refs {
+		key, _ := idOf(r.uid)
+		n, kind := g.nodes[key], writtenKind{r.apiVersion, r.kind}
+		against = append(against, suspicion{
+			doubt: g.doubtOf(n, o.namespace, kind, r.name), gone: g.goneAs(n, kind), departed: g.gone[n].at, since: timing.Later(since, g.denied[n]),
+		})
+	}
+	return against
+}
+
+// ownsOthers reports whether an object has dependents other than itself.
+func (g *graph) ownsOthers(n *node) bool {
+	for e := n.dependents; e != nil; e = e.after {
+		if e.dependent != n && g.reachable(e) {
+			return true
+		}
+	}
+	return false
 }

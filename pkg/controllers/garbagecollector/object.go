@@ -40,7 +40,6 @@ const (
 	orphaning                     // it has the finalizer orphan
 	held                          // it has other finalizers
 	odd                           // its UID is no UUID
-	epoch                         // flips with every list of its type, to tell what the list did not show
 )
 
 // facts are the marks that come from the object itself.

@@ -113,7 +113,7 @@ func (g *graph) all() wakes {
 	var w wakes
 	for _, n := range g.nodes {
 		if n.marks.has(seen) {
-			g.consider(n, &w)
+			g.wakeSuspect(n, &w)
 		}
 	}
 	return w
