@@ -46,7 +46,7 @@ type Controller struct {
 	objectLoop *controller.Loop[id]
 	ownerLoop  *controller.Loop[id]
 	owners     *owners
-	lists      *lists
+	sweeper    *sweeper
 	writer     *writer
 	memories   *memories
 	metrics    *metrics
@@ -81,7 +81,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, fmt.Errorf("garbage collector: %w", err)
 	}
 	c.owners = newOwners(deps.Metadata, deps.Clock, c.graph, c.types)
-	c.lists = newLists(deps.Metadata, deps.Clock, c.graph, c.types, c.memories.finishing)
+	c.sweeper = newSweeper(deps.Metadata, deps.Clock, c.graph, c.types, c.memories.finishing)
 	deps.Metrics.MustRegister(newState(c))
 	return c, nil
 }
@@ -110,7 +110,7 @@ func (c *Controller) lookThrough() {
 // It always returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.owners.reset()
-	c.lists.reset()
+	c.sweeper.prune(0)
 	c.memories.reset()
 	var loops sync.WaitGroup
 	c.ownerLoop.Start(ctx, &loops, nil)
@@ -145,7 +145,7 @@ func (c *Controller) keepHouse(ctx context.Context) {
 // prune forgets what is not needed any more.
 func (c *Controller) prune() {
 	c.owners.prune()
-	c.lists.prune()
+	c.sweeper.prune(listFresh)
 	c.memories.prune(c.graph.sees, c.graph.doubts, c.deps.Clock.Now())
 }
 

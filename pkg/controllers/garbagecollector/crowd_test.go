@@ -27,7 +27,7 @@ func TestANameThatWouldBeAnotherPathIsNotAskedFor(t *testing.T) {
 		t.Errorf("requests are %q, and %d deletes were sent, want no request for the owner", got, len(s.sent()))
 	}
 	at := s.types.state(configMaps.GroupResource).apiType
-	if _, _, err := s.writer.read(t.Context(), at, object{name: "../secrets/s"}); err == nil || len(s.asked("get configmaps")) > 0 {
+	if _, err := s.writer.read(t.Context(), at, object{name: "../secrets/s"}); err == nil || len(s.asked("get configmaps")) > 0 {
 		t.Errorf("an object was read that is called like a path: %v", err)
 	}
 }
@@ -43,6 +43,7 @@ func TestAnObjectWhoseOwnersAreAnsweredForSlowlyIsDecidedAboutInOneLook(t *testi
 		{"two owners that are gone, of slow APIs", 2, 3 * time.Second, false},
 		{"two owners that wait", 2, 300 * time.Millisecond, true},
 		{"thousands of owners", 3000, time.Millisecond, false},
+		{"a hundred owners at one read per second", 100, time.Second, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShell(t)
@@ -133,7 +134,7 @@ func TestAConflictAboutWhatHasNotChangedIsARejection(t *testing.T) {
 	if got := s.look(t, key); got.RequeueAfter != minRejectedPause || len(s.sent()) != 1 {
 		t.Errorf("%d deletes were sent, and it is looked at again in %v", len(s.sent()), got.RequeueAfter)
 	}
-	if got := s.memories.count(); got[string(byRejection)] != 1 {
+	if got := s.counts(); got[string(causeRejected)] != 1 {
 		t.Errorf("counted are %v", got)
 	}
 
@@ -154,7 +155,7 @@ func TestAConflictAboutWhatHasNotChangedIsARejection(t *testing.T) {
 		return newThing("a", name, uid(n)).at("7").owned(ref("v1", "ConfigMap", "o", uid(1))), nil
 	}
 	s.patch = func(name string, _ int) error { return conflictOn(name) }
-	if got := s.finish(t, orphaned); got.RequeueAfter < noticeAfter/2 || len(s.asked("patch")) > 6 {
+	if got := s.finish(t, orphaned); got.RequeueAfter < reportAfter/2 || len(s.asked("patch")) > 6 {
 		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.asked("patch")), got.RequeueAfter)
 	}
 }
@@ -178,7 +179,7 @@ func TestRejectedRequestsAboutOwnersAreLogged(t *testing.T) {
 		s.clock.Step(time.Minute)
 	}
 	for range 3 { // whatever else holds it in between
-		s.memories.note(key, func(m *ownerMemory) { m.why = byRefs })
+		s.memories.note(key, func(m *ownerMemory) { m.cause = causeReferences })
 		s.clock.Step(time.Minute)
 		if _, err := s.reconcileOwner(ctx, key); err != nil {
 			t.Fatal(err)

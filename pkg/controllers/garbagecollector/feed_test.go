@@ -114,7 +114,7 @@ func TestFeedsMayBeFilledAtOnce(t *testing.T) {
 				key := keyOf(uid(i % (3 * population)))
 				g.look(key)
 				g.dependentsOf(key, 3)
-				g.waitingBelow(key)
+				g.ringBlockers(key)
 				g.referring(key)
 				if i%100 == 0 {
 					g.all()

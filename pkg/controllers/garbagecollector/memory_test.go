@@ -7,30 +7,6 @@ import (
 	"golang.org/x/time/rate"
 )
 
-func TestWhenUsersAreToldWhatHoldsAnOwner(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		told   notice
-		text   string
-		waited time.Duration
-		want   bool
-	}{
-		{"not in the first moments", notice{}, "a", noticeAfter - 1, false},
-		{"after a while", notice{}, "a", noticeAfter, true},
-		{"not if there is nothing to tell", notice{}, "", time.Hour, false},
-		{"not again at once", notice{"a", began.Add(-time.Minute)}, "a", time.Hour, false},
-		{"again after some time", notice{"a", began.Add(-noticeAgain)}, "a", time.Hour, true},
-		{"soon, if something has changed", notice{"a", began.Add(-noticeAfter)}, "b", time.Hour, true},
-		{"but not for each dependent that goes", notice{"a", began.Add(-noticeAfter + 1)}, "b", time.Hour, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.told.due(tt.text, tt.waited, began); got != tt.want {
-				t.Errorf("due: %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestAnOwnerThatIsDeletedInAnotherWayBeginsToWaitAnew(t *testing.T) {
 	m := newMemories()
 	key := keyOf(uid(1))
@@ -41,14 +17,14 @@ func TestAnOwnerThatIsDeletedInAnotherWayBeginsToWaitAnew(t *testing.T) {
 	if got := m.owner(key, true, began.Add(time.Minute)); !got.since.Equal(began.Add(time.Minute)) || !got.orphaning {
 		t.Errorf("after the change it is %+v", got)
 	}
-	m.note(key, func(o *ownerMemory) { o.why = byBlindness })
-	m.setObject(keyOf(uid(2)), objectMemory{held: "refused"})
-	if got := m.count(); got[string(byBlindness)] != 1 || got["refused"] != 1 {
+	m.note(key, func(o *ownerMemory) { o.cause = causeUnseenType })
+	m.setObject(keyOf(uid(2)), objectMemory{cause: "refused"})
+	if got, _ := m.counts(began); got[string(causeUnseenType)] != 1 || got["refused"] != 1 {
 		t.Errorf("counted are %v", got)
 	}
 	second := func(key id) bool { return key == keyOf(uid(2)) }
 	m.prune(second, second, began)
-	if got := m.count(); len(got) != 1 || got["refused"] != 1 {
+	if got, _ := m.counts(began); len(got) != 1 || got["refused"] != 1 {
 		t.Errorf("counted after one is gone are %v", got)
 	}
 }
@@ -57,7 +33,7 @@ func TestABackOffOutlastsTheDoubt(t *testing.T) {
 	m := newMemories()
 	key := keyOf(uid(1))
 	nobody := func(id) bool { return false }
-	m.setObject(key, objectMemory{}.reject(remove, "not now", rate.NewLimiter(1, 1), began))
+	m.setObject(key, objectMemory{}.rejection(remove, "5", "not now", rate.NewLimiter(1, 1), began))
 	m.prune(nobody, nobody, began)
 	if got := m.object(key).pause(remove, began); got != minRejectedPause {
 		t.Errorf("it may be sent again in %v, want %v", got, minRejectedPause)
@@ -71,7 +47,7 @@ func TestRejectionsShareARate(t *testing.T) {
 	all, now := rate.NewLimiter(rejectedPerSecond, rejectedBurst), began
 	var last objectMemory
 	for range 2000 {
-		last = objectMemory{}.reject(remove, "no", all, now)
+		last = objectMemory{}.rejection(remove, "5", "no", all, now)
 	}
 	if got, least := last.pause(remove, now), 1800/rejectedPerSecond*time.Second; got < least || got > least+2*time.Second {
 		t.Errorf("the last of 2,000 rejected requests is sent again after %v, want about %v", got, least)
@@ -83,17 +59,17 @@ func TestStandstillIsCountedFromTheLastChange(t *testing.T) {
 	m := newMemories()
 	for key, moved := range map[id]time.Time{keyed(object{uid: "a"}): begin, keyed(object{uid: "b"}): begin.Add(time.Minute), keyed(object{uid: "c"}): {}} {
 		m.owner(key, false, begin)
-		m.note(key, func(known *ownerMemory) { known.why, known.moved = byFinalizers, moved })
+		m.note(key, func(known *ownerMemory) { known.cause, known.moved = causeFinalizers, moved })
 	}
-	if got := m.standstill(begin.Add(time.Hour)); got != time.Hour {
+	if _, got := m.counts(begin.Add(time.Hour)); got != time.Hour {
 		t.Errorf("longest standstill is %v, want 1h", got)
 	}
 	m.forgetOwner(keyed(object{uid: "a"}))
-	if got := m.standstill(begin.Add(time.Hour)); got != 59*time.Minute {
+	if _, got := m.counts(begin.Add(time.Hour)); got != 59*time.Minute {
 		t.Errorf("longest standstill without the first is %v, want 59m", got)
 	}
 	m.reset()
-	if got := m.standstill(begin.Add(time.Hour)); got != 0 {
+	if _, got := m.counts(begin.Add(time.Hour)); got != 0 {
 		t.Errorf("longest standstill of none is %v", got)
 	}
 }

@@ -79,11 +79,12 @@ func newState(c *Controller) *state {
 	}
 }
 
-// causes that are always shown.
+// causes are the values of the label of garbagecollector_blocked_objects.
 var causes = [...]string{
-	string(byFinalizers), string(byDependents), string(byIdle), string(byBlindness), string(byRefs), string(byRejection), string(byFailure), string(byLine),
+	string(causeFinalizers), string(causeDependents), string(causeNotRemoved), string(causeUnseenType), string(causeReferences),
+	string(causeRejected), string(causeFailed), string(causeBusy),
 	string(unparsable), string(outOfReach), string(undiscovered), string(unserved), string(otherVersion), string(ambiguous), string(unusable),
-	"syncing", string(refused), string(unnamed), string(unable), "unconfirmed", "slow",
+	"syncing", string(refused), string(unnamed404), string(unavailable), "unconfirmed", "slow",
 }
 
 // Describe implements prometheus.Collector.
@@ -97,8 +98,7 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s *state) Collect(ch chan<- prometheus.Metric) {
-	count := s.controller.memories.count()
-	standstill := s.controller.memories.standstill(s.controller.deps.Clock.Now())
+	count, standstill := s.controller.memories.counts(s.controller.deps.Clock.Now())
 	ch <- prometheus.MustNewConstMetric(s.standstill, prometheus.GaugeValue, standstill.Seconds())
 	for _, cause := range causes {
 		ch <- prometheus.MustNewConstMetric(s.waiting, prometheus.GaugeValue, float64(count[cause]), cause)

@@ -264,9 +264,9 @@ func TestAFeedOfAnotherServerIsNoWitness(t *testing.T) {
 }
 
 func TestAReferenceWithoutUIDIsToNobodyWhoCouldBeGone(t *testing.T) {
-	live := reply{}.then(found, newThing("a", "o", uid(1)), began, began)
-	if got, want := judge(testimony{suspicion: suspicion{doubt: unseen}, live: live}, began), (ruling{held: "unparsable_version"}); got != want {
-		t.Errorf("ruling is %+v, want %+v", got, want)
+	live := liveRead{}.next(found, newThing("a", "o", uid(1)), began, began)
+	if got, want := judge(evidence{suspicion: suspicion{doubt: unseen}, live: live}, began), (judgment{cause: "unparsable_version"}); got != want {
+		t.Errorf("judgment is %+v, want %+v", got, want)
 	}
 }
 

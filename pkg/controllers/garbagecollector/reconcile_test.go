@@ -59,8 +59,8 @@ func TestWhatWasDecidedIsLookedAtAgainWhenTheRequestCanBeSent(t *testing.T) {
 				return waits(), nil
 			}
 			return owner().finalizedBy("orphan").deleted(), nil
-		}, func(s *shell) { s.clock.Step(waitingFor + 1) }, 0},
-		{"the owner still waits, as a new answer says", waits(), func(int) (*thing, error) { return waits(), nil }, func(s *shell) { s.clock.Step(waitingFor + 1) }, 1},
+		}, func(s *shell) { s.clock.Step(liveFor + 1) }, 0},
+		{"the owner still waits, as a new answer says", waits(), func(int) (*thing, error) { return waits(), nil }, func(s *shell) { s.clock.Step(liveFor + 1) }, 1},
 		{"the feed shows an owner that lives", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { _ = s.feed.Add(owner()) }, 0},
 		{"the owner is still not there", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { s.clock.Step(liveFor + 1) }, 1},
 	} {

@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/timing"
@@ -25,187 +25,217 @@ const (
 	eventOrphan           = "OrphanDeletionBlocked"
 )
 
-// lastingRejections is the number of rejected deletes of one object, 1 + 2 + ... + 32 s apart, after which a dry run counts the object as lasting.
-const lastingRejections = 7
+const (
+	// An event is sent about an owner that was blocked for reportAfter, again after the same time if the blockage
+	// has changed, or else after reportAgain.
+	reportAfter = 30 * time.Second
+	reportAgain = 10 * time.Minute
+	// maxNamed is the number of dependents and types that an event names.
+	maxNamed = 3
+	// lastingRejections is the number of rejected deletes of one object, 1 + 2 + ... + 32 s apart, after which a dry
+	// run counts the object as lasting.
+	lastingRejections = 7
+)
 
-// hindrance is what is known of what holds an owner.
-type hindrance struct {
-	all     int      // dependents
-	some    []object // of them
-	blind   []blind
-	refused string // why the last request has failed
-}
-
-// wait notes why an owner is held, tells its users when it has been for long, and says when to look again.
-func (c *Controller) wait(ctx context.Context, key id, owner object, n next, h hindrance) controller.Result {
+// recordBlockage records what blocks an owner and sends an event if the owner has been blocked for long. It returns the
+// result of the sync that ended with the given blockage and error.
+func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, b blockage, err error) (controller.Result, error) {
 	now := c.deps.Clock.Now()
-	var m ownerMemory
-	c.memories.note(key, func(known *ownerMemory) {
-		if n.why == byRejection && !known.told { // once: events say more
-			known.told = true
-			klog.FromContext(ctx).Info("Request was rejected", "resource", owner.resource, "object", klog.KRef(owner.namespace, owner.name), "uid", owner.uid, "reason", h.refused)
+	switch {
+	case errors.Is(err, errRejected):
+		b.cause, b.failure, err = causeRejected, err.Error(), nil
+	case errors.Is(err, errBusy):
+		b.cause = causeBusy
+	case errors.Is(err, context.Canceled):
+		return controller.Result{}, err
+	case err != nil:
+		b.cause, b.failure = cmp.Or(b.cause, causeFailed), outcome.EventMessage(err)
+	}
+	var waited time.Duration
+	var report, log bool
+	m, known := c.memories.note(key, func(m *ownerMemory) {
+		m.cause, waited = b.cause, now.Sub(m.since)
+		if b.cause == "" || b.cause == causeBusy {
+			return
 		}
-		known.why = n.why
-		looked := h.refused == "" || h.all+len(h.blind) > 0
-		if holders := h.all + len(h.blind); known.moved.IsZero() || looked && known.holders != holders {
-			known.holders, known.moved = holders, now
+		holders := b.count + len(b.types)
+		if m.moved.IsZero() || m.holders != holders && (b.failure == "" || holders > 0) {
+			m.holders, m.moved = holders, now
 		}
-		m = *known
+		log, m.logged = b.cause == causeRejected && !m.logged, m.logged || b.cause == causeRejected
+		pause := reportAgain
+		summary := blockageSummary{b.cause, holders, b.failure}
+		if m.reported != summary {
+			pause = reportAfter
+		}
+		if report = waited >= reportAfter && now.Sub(m.reportedAt) >= pause; report {
+			m.reported, m.reportedAt = summary, now
+		}
 	})
-	waited := now.Sub(m.since)
-	if waited < noticeAfter {
-		return controller.Result{RequeueAfter: min(n.after, noticeAfter-waited)}
+	if !known || b.cause == "" || b.cause == causeBusy {
+		return controller.Result{RequeueAfter: b.after}, err
 	}
-	pause := noticeAfter
-	if h.refused == "" && !m.moved.After(m.notice.at) { // to read the same blockers again shows nothing new
-		pause = noticeAgain
+	if log {
+		klog.FromContext(ctx).Info("Request was rejected", "resource", owner.resource, "object", klog.KRef(owner.namespace, owner.name), "uid", owner.uid, "reason", b.failure)
 	}
-	if !m.notice.at.IsZero() && now.Sub(m.notice.at) < pause {
-		return controller.Result{RequeueAfter: n.after}
+	if report {
+		c.reportBlockage(ctx, owner, m.orphaning, b)
 	}
-	reason, text := eventForeground, ""
-	if m.orphaning {
-		reason, text = eventOrphan, explainOrphaning(h.all, h.blind)
-	} else {
-		text = explainForeground(h.all, c.blockers(ctx, h.some), h.blind)
+	if b.cause == causeRejected {
+		b.after = recheck(waited)
 	}
-	if h.refused != "" {
-		text = strings.TrimSpace(text + " The last request failed: " + h.refused)
+	if waited < reportAfter {
+		b.after = min(b.after, reportAfter-waited)
 	}
-	if m.notice.due(text, waited, now) {
-		c.event(ctx, owner, reason, text)
-		c.memories.note(key, func(known *ownerMemory) { known.notice = notice{text, now} })
-	}
-	return controller.Result{RequeueAfter: n.after}
+	return controller.Result{RequeueAfter: b.after}, err
 }
 
-// blockers finds out what holds dependents. Their finalizers only a read can tell.
-func (c *Controller) blockers(ctx context.Context, all []object) []blocker {
-	var some []blocker
-	for _, o := range all {
-		key := keyed(o)
-		b := blocker{object: o, refused: c.memories.object(key).refused}
-		if d, ok := c.graph.dependentsOf(key, 0); ok {
-			b.own = d.blocking
+// reportBlockage sends the event about a blocked owner.
+func (c *Controller) reportBlockage(ctx context.Context, owner object, orphans bool, b blockage) {
+	var text []string
+	switch {
+	case orphans && b.count > 0:
+		text = append(text, fmt.Sprintf("Deletion waits for the removal of owner references from dependents (%d).", b.count))
+	case b.count > 0:
+		var some []string
+		for _, o := range b.some {
+			some = append(some, c.describeBlocker(ctx, o))
 		}
-		if o.marks.has(terminating) { // the event that it is gone may have been missed, and it would hold its owner for ever
-			if now, err := c.reread(ctx, c.types.state(o.resource).apiType, o); err == nil && now != nil {
-				b.finalizers = foreign(now.live.Finalizers)
-			}
-		} else {
-			v := c.owners.view(o, c.graph.against(o), c.deps.Clock.Now())
-			if n, why := v.obscure(); n >= 0 {
-				b.unknown, b.why = o.refs[n], why
-			}
+		if more := b.count - len(some); more > 0 {
+			some = append(some, fmt.Sprintf("and %d more", more))
 		}
-		some = append(some, b)
+		text = append(text, fmt.Sprintf("Deletion waits for dependents with blockOwnerDeletion (%d): %s.", b.count, strings.Join(some, "; ")))
 	}
-	return some
+	if len(b.types) > 0 {
+		text = append(text, describeTypes(b.types))
+		if orphans {
+			text = append(text, fmt.Sprintf("If no dependents of these types have to be kept, remove the finalizer %s.", metav1.FinalizerOrphanDependents))
+		}
+	}
+	if b.failure != "" {
+		text = append(text, "The last request failed: "+b.failure)
+	}
+	reason := eventForeground
+	if orphans {
+		reason = eventOrphan
+	}
+	c.deps.Recorder.Event(c.referenceTo(owner), corev1.EventTypeWarning, reason, strings.Join(text, " "))
 }
 
-// foreign are the finalizers that are not the garbage collector's.
-func foreign(finalizers []string) []string {
-	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
+// describeBlocker returns the reason why a dependent still exists. It reads a terminating dependent, because the graph
+// does not hold finalizers.
+func (c *Controller) describeBlocker(ctx context.Context, o object) string {
+	name, key := fmt.Sprintf("%s %q", o.resource, o.qualifiedName()), keyed(o)
+	if o.marks.has(terminating) {
+		if now, err := c.readAgain(ctx, c.types.state(o.resource).apiType, o); err == nil && now != nil {
+			if finalizers := otherFinalizers(now.live.Finalizers); len(finalizers) > 0 {
+				return fmt.Sprintf("%s has finalizers %s", name, strings.Join(finalizers, ", "))
+			}
+		}
+		if d, ok := c.graph.dependentsOf(key, 0); ok && o.marks.waiting() && d.blocking > 0 {
+			return fmt.Sprintf("%s waits for its own dependents (%d)", name, d.blocking)
+		}
+		return name + " is being deleted"
+	}
+	v := c.owners.view(o, c.graph.against(o), c.deps.Clock.Now())
+	for n, e := range v.owners {
+		if r := o.refs[n]; e.state == unknown && cmp.Or(e.cause, string(e.live.result)) != "" {
+			return fmt.Sprintf("%s is kept, because the state of its owner %s %s %q is unknown (%s)", name, r.apiVersion, r.kind, r.name, cmp.Or(e.cause, string(e.live.result)))
+		}
+	}
+	if failure := c.memories.object(key).failure; failure != "" {
+		return fmt.Sprintf("%s cannot be deleted: %s", name, failure)
+	}
+	return name + " is not deleted yet"
+}
+
+func otherFinalizers(all []string) []string {
+	return slices.DeleteFunc(slices.Sorted(slices.Values(all)), func(f string) bool {
 		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
 	})
 }
 
-// remember keeps why an object is not deleted although nobody knows of an owner that lives.
-func (c *Controller) remember(o object, a action, v view) {
-	key := keyed(o)
-	m := c.memories.object(key)
-	switch a.do {
-	case await:
-		m.held = v.held
-	case remove, release:
-		m.held = ""
-	default:
-		m = objectMemory{told: m.told}
+func describeTypes(types []blindType) string {
+	types = slices.SortedFunc(slices.Values(types), func(a, b blindType) int { return strings.Compare(a.resource, b.resource) })
+	var names []string
+	for _, t := range types[:min(len(types), maxNamed)] {
+		names = append(names, t.resource)
 	}
-	n := v.unreachable()
-	switch {
-	case n < 0:
-		m.told = false
-	case !m.told:
-		m.told = true
+	if more := len(types) - maxNamed; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("Dependents of these types are unknown: %s (%s).", strings.Join(names, ", "), types[0].reason)
+}
+
+// qualifiedName returns the name as users write it.
+func (o object) qualifiedName() string { return strings.TrimPrefix(o.namespace+"/"+o.name, "/") }
+
+// recordDecision records why an object is kept without a solid owner.
+func (c *Controller) recordDecision(key id, o object, d decision, v ownerView) {
+	m := c.memories.object(key)
+	switch d.action {
+	case await:
+		m.cause = v.cause
+	case remove, release:
+		m.cause = ""
+	default:
+		m = objectMemory{invalidNamespaces: m.invalidNamespaces}
+	}
+	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.doubt == elsewhere || e.problem == outOfReach })
+	if n >= 0 && !m.invalidNamespaces {
 		c.deps.Recorder.Event(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, invalidNamespace(o.refs[n], o.namespace))
 	}
+	m.invalidNamespaces = n >= 0
 	c.memories.setObject(key, m)
 }
 
-// failed keeps what a request was answered that is to be repeated: that is what holds the owner of the object meanwhile. What the end of the term has cut
-// short has not failed.
-func (c *Controller) failed(o object, a action, err error) {
-	c.busy(o, err)
-	if errors.Is(err, context.Canceled) {
-		return
+// recordFailure records why a sync of an object has failed. The loop paces the retries.
+func (c *Controller) recordFailure(key id, err error) {
+	m := c.memories.object(key)
+	switch {
+	case errors.Is(err, errBusy):
+		m.cause = string(causeBusy)
+	case errors.Is(err, context.Canceled): // the end of the term
+	default:
+		m.failure, m.rejected, m.rejections, m.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
 	}
-	key := keyed(o)
-	c.memories.setObject(key, c.memories.object(key).fail(outcome.EventMessage(err)))
-}
-
-// busy keeps that others are in line, if that is what an error says.
-func (c *Controller) busy(o object, err error) {
-	if errors.Is(err, errBusy) {
-		key := keyed(o)
-		m := c.memories.object(key)
-		m.held = string(byLine)
-		c.memories.setObject(key, m)
-	}
-}
-
-// refused keeps what a request was answered that was rejected, and returns when to try again. A policy may keep thousands of objects, so that is told once
-// for each of them.
-func (c *Controller) refused(ctx context.Context, o object, a action, err error) time.Duration {
-	key, now := keyed(o), c.deps.Clock.Now()
-	m := c.memories.object(key).reject(a.do, err.Error(), c.memories.rejections, now)
-	m.version = o.version
 	c.memories.setObject(key, m)
-	if a.do == remove && m.times == lastingRejections && errors.Is(err, errDryRun) {
+}
+
+// recordRejection returns the pause after a rejected request. The first rejection of each object is logged.
+func (c *Controller) recordRejection(ctx context.Context, o object, d decision, err error) time.Duration {
+	now := c.deps.Clock.Now()
+	m := c.memories.object(keyed(o)).rejection(d.action, o.version, err.Error(), c.memories.rejections, now)
+	c.memories.setObject(keyed(o), m)
+	if d.action == remove && m.rejections == lastingRejections && errors.Is(err, errDryRun) {
 		c.metrics.lasting.Inc()
 	}
-	level := klog.Level(2)
-	if m.times == 1 {
-		level = 0
+	logger := klog.FromContext(ctx)
+	if m.rejections > 1 {
+		logger = logger.V(2)
 	}
-	klog.FromContext(ctx).V(int(level)).Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", m.times)
-	return m.pause(a.do, now)
+	logger.Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", m.rejections)
+	return m.pause(d.action, now)
 }
 
-// recordDone counts a request that has succeeded.
-func (c *Controller) recordDone(o object, v view, a action, got requestResult) {
-	key := keyed(o)
-	c.memories.setObject(key, objectMemory{})
-	if got != done {
+// recordDone counts a completed request.
+func (c *Controller) recordDone(o object, v ownerView, d decision, result requestResult) {
+	c.memories.setObject(keyed(o), objectMemory{})
+	switch {
+	case result != done:
 		return
-	}
-	now := c.deps.Clock.Now()
-	var last time.Time
-	for _, j := range v.of {
-		last = timing.Later(last, j.gone)
-	}
-	if a.do == release {
+	case d.action == release:
 		c.metrics.released.Inc()
 		return
 	}
-	c.metrics.removed.WithLabelValues(string(a.policy)).Inc()
-	if !last.IsZero() {
-		c.metrics.latency.Observe(now.Sub(last).Seconds())
+	c.metrics.removed.WithLabelValues(string(d.policy)).Inc()
+	var ownerGone time.Time
+	for _, e := range v.owners {
+		ownerGone = timing.Later(ownerGone, e.gone)
 	}
-}
-
-// event tells of an object. A namespace that is being deleted takes no events, so there they are told of the namespace itself.
-func (c *Controller) event(ctx context.Context, about object, reason, text string) {
-	to := c.referenceTo(about)
-	if about.namespace != "" {
-		namespace := object{resource: schema.GroupResource{Resource: "namespaces"}, name: about.namespace}
-		now, says, err := c.writer.read(ctx, apiType{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces")}, namespace)
-		if err == nil && says == found && now.marks.has(terminating) {
-			to = &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: now.name, UID: now.uid}
-			text = fmt.Sprintf("%s %q: %s", about.resource, about.name, text)
-		}
+	if !ownerGone.IsZero() {
+		c.metrics.latency.Observe(c.deps.Clock.Since(ownerGone).Seconds())
 	}
-	c.deps.Recorder.Event(to, corev1.EventTypeWarning, reason, text)
 }
 
 func (c *Controller) referenceTo(o object) *corev1.ObjectReference {

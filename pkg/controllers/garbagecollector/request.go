@@ -12,8 +12,8 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// removal returns the options for the deletion of an object. The API server rejects the deletion if the object has another UID or version, so references and
-// finalizers are those that the decision was based on.
+// removal returns the options of a DELETE. The preconditions guarantee the UID, references and finalizers that the
+// decision was based on.
 func removal(o object, policy metav1.DeletionPropagation) metav1.DeleteOptions {
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.uid}, PropagationPolicy: &policy}
 	if o.version != "" {
@@ -22,11 +22,12 @@ func removal(o object, policy metav1.DeletionPropagation) metav1.DeleteOptions {
 	return options
 }
 
-// needsLive reports whether an object has to be read live before it is deleted: its API may not keep to preconditions, or its version is not known.
+// needsLive reports whether an object has to be read before its deletion: its API may ignore preconditions, or its
+// version is unknown.
 func needsLive(o object, local bool) bool { return o.live == nil && (!local || o.version == "") }
 
-// operation is one step of a JSON patch. The API server rejects a patch with a failed test with 422. A patch without a version is repeated by the API server
-// itself when the status of the object changes.
+// operation is one step of a JSON patch. The API server rejects a failed test with 422, and repeats a patch without a
+// version after concurrent changes.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -41,7 +42,7 @@ const (
 	fullPatch  = 1 + 5*refsAtOnce
 )
 
-// refPatch returns a patch of references, which are given by their positions in ascending order.
+// refPatch returns a patch of references. Their positions are in ascending order.
 func refPatch(o object, refs []int, change func(path string) operation) []operation {
 	ops := []operation{test("/metadata/uid", o.uid)}
 	for _, n := range slices.Backward(refs[:min(len(refs), refsAtOnce)]) {
@@ -54,7 +55,7 @@ func refPatch(o object, refs []int, change func(path string) operation) []operat
 func removed(path string) operation   { return operation{Op: "remove", Path: path} }
 func unblocked(path string) operation { return operation{"add", path + "/blockOwnerDeletion", false} }
 
-// finalizerPatch removes a finalizer from an object that was read live. It returns nil if the object does not have the finalizer.
+// finalizerPatch removes a finalizer from a live object. It returns nil if the object does not have the finalizer.
 func finalizerPatch(o object, finalizer string) []operation {
 	n := slices.Index(o.live.Finalizers, finalizer)
 	if n < 0 {
@@ -64,20 +65,21 @@ func finalizerPatch(o object, finalizer string) []operation {
 	return []operation{test("/metadata/uid", o.uid), test(path, finalizer), removed(path)}
 }
 
-// requestResult is the result of a write.
+// requestResult classifies the result of a write.
 type requestResult string
 
 const (
-	done     requestResult = "done"     // the API server did it
-	gone     requestResult = "gone"     // there is no such object any more: as good as done
-	conflict requestResult = "conflict" // the object is not as it was seen
+	done     requestResult = "done"
+	gone     requestResult = "gone"     // a 404 that names the object
+	conflict requestResult = "conflict" // the object has changed
 	invalid  requestResult = "invalid"  // 422: a test of the patch failed, or the API server rejected the change
-	rejected requestResult = "rejected" // it may not be, and asking again soon will not help: a policy, or a right that is missing
-	failed   requestResult = "failed"   // it has to be tried again, after a pause
+	rejected requestResult = "rejected" // by a policy, or a permission is missing
+	failed   requestResult = "failed"
+	outdated requestResult = "outdated" // not sent: the decision no longer holds
 )
 
-// outcomeOf reads what a write to an object of a name was answered. A lost answer is a failure: all our writes may be repeated.
-func outcomeOf(err error, name string) requestResult {
+// classifyWrite treats a lost response as a failure: every write may be repeated.
+func classifyWrite(err error, name string) requestResult {
 	var status apierrors.APIStatus
 	if outcome.FromError(err) == outcome.Done {
 		return done

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestPatches(t *testing.T) {
@@ -109,7 +110,7 @@ func TestOutcome(t *testing.T) {
 		{"admission webhook away", apierrors.NewInternalError(errors.New("failed calling webhook")), failed},
 		{"no answer", context.DeadlineExceeded, failed},
 	} {
-		if got := outcomeOf(tt.err, "c"); got != tt.want {
+		if got := classifyWrite(tt.err, "c"); got != tt.want {
 			t.Errorf("%s: outcome is %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -141,7 +142,7 @@ func TestInvalidPatch(t *testing.T) {
 				}
 				return nil
 			}
-			err := s.orphan(t.Context(), o, uid(1))
+			err := s.orphan(t.Context(), []object{o}, object{uid: uid(1)}, map[types.UID]bool{})
 			if got := s.asked("patch"); len(got) != tt.patches || (err != nil) != tt.err || tt.err && !errors.Is(err, errRejected) {
 				t.Errorf("sent %q, error %v", got, err)
 			}

@@ -83,7 +83,7 @@ func TestADeletionThatIsRejectedIsTriedAgainLessAndLessOften(t *testing.T) {
 		}
 		s.clock.Step(want / 2)
 	}
-	if got := s.memories.count(); got[string(byRejection)] != 1 {
+	if got := s.counts(); got[string(causeRejected)] != 1 {
 		t.Errorf("counted are %v, want one rejected", got)
 	}
 	for range 20 {
@@ -95,7 +95,7 @@ func TestADeletionThatIsRejectedIsTriedAgainLessAndLessOften(t *testing.T) {
 	s.clock.Step(maxRejectedPause)
 	s.remove = func(int) error { return nil }
 	s.look(t, key)
-	if got := s.memories.count(); len(got) > 0 {
+	if got := s.counts(); len(got) > 0 {
 		t.Errorf("counted after it went are %v", got)
 	}
 }
@@ -136,7 +136,7 @@ func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
 	check(t, f.Add(dependent))
 	s.clock.Step(time.Minute)
 	s.get = func(name string, _ int) (*thing, error) {
-		s.clock.Step(askTimeout - 100*time.Millisecond)
+		s.clock.Step(readTimeout - 100*time.Millisecond)
 		if name == "d" {
 			return dependent, nil
 		}
@@ -166,7 +166,7 @@ func TestADeletionThatFailsIsAnError(t *testing.T) {
 		if !strings.HasPrefix(got.Error(), `delete configmaps "a/d": `) {
 			t.Errorf("the log is told %q, want the namespace, too", got)
 		}
-		if got := s.memories.object(key).refused; !strings.Contains(got, outcome.EventMessage(err)) {
+		if got := s.memories.object(key).failure; !strings.Contains(got, outcome.EventMessage(err)) {
 			t.Errorf("who asks what holds its owner is told %q, want %q", got, outcome.EventMessage(err))
 		}
 	}
@@ -240,7 +240,7 @@ func TestWhatARereadShows(t *testing.T) {
 			key := s.dependent(t)
 			s.get = func(string, int) (*thing, error) { return tt.found, tt.err }
 			was, _, _, _ := s.graph.look(key)
-			now, err := s.reread(t.Context(), s.types.state(was.resource).apiType, was)
+			now, err := s.readAgain(t.Context(), s.types.state(was.resource).apiType, was)
 			if (now != nil) != tt.there || (err != nil) != tt.fails || s.graph.sees(key) != (tt.there || tt.fails) {
 				t.Errorf("read %v, %v; in the graph %v", now, err, s.graph.sees(key))
 			}
@@ -275,13 +275,13 @@ func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 	if err := controller.Contain(sync); err == nil || !strings.Contains(err.Error(), "of a test") {
 		t.Errorf("it ends with %v", err)
 	}
-	err := each(t.Context(), []object{{name: "one"}}, func(context.Context, object) error { panic("of a test") })
+	err := forEach(t.Context(), []object{{name: "one"}}, func(context.Context, object) error { panic("of a test") })
 	if err == nil {
 		t.Error("a panic about one of many is no error")
 	}
 	s.list = func(string) ([]*thing, error) { panic("of a test") }
 	list := func() error {
-		_, err := s.lists.dependents(t.Context(), search{types: typeCalled("configmaps"), namespace: "a", owner: key, since: began})
+		_, _, err := s.sweeper.sweep(t.Context(), typeCalled("configmaps"), object{namespace: "a", uid: uid(2)}, began)
 		return err
 	}
 	if controller.Contain(list) == nil {
@@ -309,12 +309,12 @@ func TestAnObjectThatNothingHoldsAnyMoreIsNotCounted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShell(t)
 			s.look(t, s.dependent(t, widget))
-			if got := s.memories.count()["unknown_kind"]; got != 1 {
+			if got := s.counts()["unknown_kind"]; got != 1 {
 				t.Fatalf("%d are held at first, want one", got)
 			}
 			check(t, tt.happens(s, t))
 			s.prune()
-			if got := s.memories.count()["unknown_kind"]; got != tt.want {
+			if got := s.counts()["unknown_kind"]; got != tt.want {
 				t.Errorf("%d are held, want %d", got, tt.want)
 			}
 		})

@@ -34,6 +34,7 @@ type shell struct {
 	list     func(resource string) ([]*thing, error)
 	gets     map[string]int
 	patches  map[string]int
+	patched  map[string]bool // patches without error, by name
 	deletes  []metav1.DeleteOptions
 	requests []string // all of them, in order: verb, what, and the body of a patch
 }
@@ -41,7 +42,7 @@ type shell struct {
 func newShell(t *testing.T) *shell {
 	t.Helper()
 	s := &shell{
-		clock: clocktesting.NewFakeClock(began), gets: map[string]int{}, patches: map[string]int{},
+		clock: clocktesting.NewFakeClock(began), gets: map[string]int{}, patches: map[string]int{}, patched: map[string]bool{},
 		get:    func(name string, _ int) (*thing, error) { return nil, notFound(name) },
 		remove: func(int) error { return nil },
 		patch:  func(string, int) error { return nil },
@@ -87,7 +88,9 @@ func newShell(t *testing.T) *shell {
 		p := a.(clienttesting.PatchAction)
 		s.patches[p.GetName()]++
 		s.note("patch", a, p.GetName(), string(p.GetPatch()))
-		return nil, s.patch(p.GetName(), s.patches[p.GetName()])
+		err := s.patch(p.GetName(), s.patches[p.GetName()])
+		s.patched[p.GetName()] = s.patched[p.GetName()] || err == nil
+		return nil, err
 	})
 	g := newGraph(s.clock, func(wakes) {})
 	known := &knownTypes{deps: typesDeps{Graph: g, Clock: s.clock}, defined: map[string]time.Time{}, types: map[schema.GroupResource]*knownType{}, latest: newCatalogue(began, nil)}
@@ -97,7 +100,7 @@ func newShell(t *testing.T) *shell {
 	s.events = recorder.Events
 	s.Controller = &Controller{
 		deps: Deps{Metadata: client, Clock: s.clock, Recorder: recorder}, graph: g, types: known,
-		owners: newOwners(client, s.clock, g, known), lists: newLists(client, s.clock, g, known, remembered.finishing), memories: remembered,
+		owners: newOwners(client, s.clock, g, known), sweeper: newSweeper(client, s.clock, g, known, remembered.finishing), memories: remembered,
 		writer: newWriter(client, s.clock, false, m), metrics: m,
 	}
 	s.feed = s.serve(t, configMaps, "v1")
@@ -144,4 +147,10 @@ func (s *shell) sent() []metav1.DeleteOptions {
 
 func notFound(name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
+}
+
+// counts returns the number of blocked owners and objects by cause.
+func (s *shell) counts() map[string]int {
+	causes, _ := s.memories.counts(s.clock.Now())
+	return causes
 }

@@ -112,13 +112,12 @@ func (s *storage) owner(from *thing, r metav1.OwnerReference) *thing {
 type collector struct {
 	*storage
 	r       *rand.Rand
-	clock   *clocktesting.FakePassiveClock
+	clock   *clocktesting.FakeClock
 	graph   *graph
 	feeds   map[schema.GroupResource]*feed
 	read    map[schema.GroupResource]int // of each stream
 	types   *knownTypes
 	judges  *owners
-	ending  map[id]ended
 	objects map[id]bool // queued
 	owners  map[id]bool // queued
 	faults  bool
@@ -126,14 +125,6 @@ type collector struct {
 
 	names int           // so many: the fewer there are, the sooner one is taken again
 	pace  time.Duration // the longest pause between two steps
-}
-
-// ended is what is remembered of an owner that is being deleted.
-type ended struct {
-	orphaning bool
-	since     time.Time
-	looked    bool        // all types were listed
-	left      []types.UID // what refers to it, as lists and the graph have shown
 }
 
 var simulated = []objectType{configMaps, replicaSets, nodesType}
@@ -147,7 +138,7 @@ var simulatedCatalogue = newCatalogue(began, nil,
 // start is a process that begins and remembers nothing.
 func (c *collector) start() {
 	c.note("a new process")
-	c.feeds, c.read, c.ending = map[schema.GroupResource]*feed{}, map[schema.GroupResource]int{}, map[id]ended{}
+	c.feeds, c.read = map[schema.GroupResource]*feed{}, map[schema.GroupResource]int{}
 	c.objects, c.owners = map[id]bool{}, map[id]bool{}
 	c.graph = newGraph(c.clock, c.queue)
 	c.types = &knownTypes{types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
@@ -240,17 +231,17 @@ func (c *collector) doObject(key id) {
 	}
 	for {
 		o.read = c.clock.Now()
-		v, err := c.judges.judged(c.t.Context(), o, against)
+		v, err := c.judges.read(c.t.Context(), o, against)
 		if err != nil {
 			c.fail("judge the owners of %s: %v", o.name, err)
 		}
 		if v.after > 0 {
 			c.objects[key] = true
 		}
-		a := decide(sight{o, v.owners, owns})
+		d := decide(o.marks, v.states, owns)
 		now := c.storage.objects[o.uid]
-		switch a.do {
-		case let:
+		switch d.action {
+		case finish:
 			c.owners[key] = true
 			return
 		case remove, release:
@@ -268,12 +259,12 @@ func (c *collector) doObject(key id) {
 			return
 		}
 		switch {
-		case a.do == release && c.applies(refPatch(o, a.refs, removed), now.obj):
-			c.releaseRefs(now.obj, o, a.refs)
+		case d.action == release && c.applies(refPatch(o, d.refs, removed), now.obj):
+			c.releaseRefs(now.obj, o, d.refs)
 			return
-		case a.do == remove && c.meets(removal(o, a.policy).Preconditions, now.obj):
+		case d.action == remove && c.meets(removal(o, d.policy).Preconditions, now.obj):
 			c.checkRemoval(now.obj)
-			c.storage.delete(o.uid, a.policy)
+			c.storage.delete(o.uid, d.policy)
 			return
 		}
 		o = objectOf(now.typ.GroupResource, now.obj)
@@ -355,7 +346,7 @@ func (c *collector) checkRemoval(o *thing) {
 	}
 }
 
-// doOwner works off one owner that is being deleted.
+// doOwner works off one owner that is being deleted, in the order of finishOwner.
 func (c *collector) doOwner(key id) {
 	delete(c.owners, key)
 	d, ok := c.graph.dependentsOf(key, 3)
@@ -367,41 +358,29 @@ func (c *collector) doOwner(key id) {
 		return
 	}
 	live := objectOf(now.typ.GroupResource, now.obj)
-	m, known := c.ending[key]
-	if !known || m.orphaning != live.marks.has(orphaning) {
-		m = ended{orphaning: live.marks.has(orphaning), since: c.clock.Now()}
-	}
-	r, ringed := c.graph.waitingBelow(key).ringOf(live.uid)
-	sight := ownerSight{
-		meant: d.owner.uid, owner: live, blocking: d.blocking, idle: d.idle, waiting: d.waiting, refs: len(m.left), looked: m.looked,
-		ring: ringed && r.victim == live.uid, waited: c.clock.Since(m.since), still: c.clock.Since(m.since),
-	}
-	if c.faults && c.r.IntN(4) == 0 {
-		sight.blind = 1
-	}
-	got := finish(sight)
-	if got.do == list { // what lists show stays out of the graph: it is not in the order of events
-		m.looked = true
-		for _, o := range union(c.referring(live.uid), c.graph.referring(key)) {
-			m.left = append(m.left, o.uid)
-		}
-	}
-	c.ending[key] = m
-	if got.do != nothing && got.do != finalize {
+	switch {
+	case !live.marks.finishing():
+	case c.faults && c.r.IntN(4) == 0: // a type cannot be listed
 		c.owners[key] = true
-	}
-	switch got.do {
-	case orphan:
-		for _, dependent := range m.left {
-			c.loseOwner(dependent, live.uid)
+	case live.marks.has(orphaning):
+		found := c.referring(live.uid)
+		for _, dependent := range found {
+			c.loseOwner(dependent.uid, live.uid)
 		}
-		m.left = nil
-		c.ending[key] = m
-	case unblock:
-		for _, u := range r.release {
-			if o := c.storage.objects[u]; o != nil {
+		if len(found) > 0 {
+			c.owners[key] = true
+			return
+		}
+		c.finalizeOwner(now.obj, live)
+	case d.blocking > 0:
+		c.owners[key] = true
+		if d.idle > 0 {
+			c.graph.collect(key)
+		}
+		for _, blocker := range c.graph.ringBlockers(key) {
+			if o := c.storage.objects[blocker.uid]; o != nil {
 				c.note("unblock %s for %s", o.obj.Name, now.obj.Name)
-				c.update(u, func(t *thing) {
+				c.update(blocker.uid, func(t *thing) {
 					for i, r := range t.OwnerReferences {
 						if r.UID == live.uid {
 							t.OwnerReferences[i].BlockOwnerDeletion = new(false)
@@ -410,9 +389,7 @@ func (c *collector) doOwner(key id) {
 				})
 			}
 		}
-	case collect:
-		c.graph.change(func(w *wakes) { c.graph.wakeDependents(c.graph.nodes[key], w) })
-	case finalize:
+	default:
 		c.finalizeOwner(now.obj, live)
 	}
 }
@@ -678,7 +655,7 @@ func (c *collector) heldForGood(owner types.UID, asked []types.UID) bool {
 func newCollector(t *testing.T, seed uint64) *collector {
 	return &collector{
 		storage: &storage{t: t, objects: map[types.UID]*stored{}, streams: map[schema.GroupResource][]change{}},
-		r:       rand.New(rand.NewPCG(seed, 131)), clock: clocktesting.NewFakePassiveClock(began),
+		r:       rand.New(rand.NewPCG(seed, 131)), clock: clocktesting.NewFakeClock(began),
 		names: 30, pace: 700 * time.Millisecond,
 	}
 }

@@ -1,0 +1,152 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/conversion"
+)
+
+const (
+	// hangs is the duration from which a failed read counts against its type.
+	hangs = 2 * time.Second
+	// turnPatience is the maximum wait for a turn to send a request. A sync that sends nothing for longer would
+	// count as stuck, so it ends with errBusy.
+	turnPatience = 30 * time.Second
+)
+
+var (
+	// errPaused has the text that outcome.EventMessage returns for a timeout: the paused read may have
+	// concerned another namespace.
+	errPaused = errors.New("no answer from the API server")
+	// errBusy is no failure: the key is requeued like that of a sync that was cut short.
+	errBusy = fmt.Errorf("too many requests are waiting: %w", context.Canceled)
+)
+
+// readLimiter bounds the reads in flight, per type and in all. A type whose reads hang backs off from minPause to
+// maxPause. After each pause a single read probes the type.
+type readLimiter struct {
+	clock   clock.PassiveClock
+	perType int
+	all     chan struct{} // nil: no bound
+	backoff *flowcontrol.Backoff
+
+	lock  sync.Mutex
+	turns map[schema.GroupVersionResource]chan struct{}
+}
+
+func newReadLimiter(clk clock.Clock, perType int, all chan struct{}) *readLimiter {
+	return &readLimiter{clock: clk, perType: perType, all: all, backoff: newBackoff(clk), turns: map[schema.GroupVersionResource]chan struct{}{}}
+}
+
+func newBackoff(clk clock.Clock) *flowcontrol.Backoff {
+	b := flowcontrol.NewBackOff(minPause, maxPause)
+	b.Clock = clk
+	return b
+}
+
+// do calls read when a turn is free. Its error is that of read, errPaused, errBusy, or the end of the term.
+func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, read func(context.Context) error) error {
+	turns := l.turnsOf(t)
+	if err := enter(ctx, turns); err != nil {
+		return err
+	}
+	defer func() { <-turns }()
+	if l.all != nil {
+		if err := enter(ctx, l.all); err != nil {
+			return err
+		}
+		defer func() { <-l.all }()
+	}
+	if l.pause(t, 1) > 0 {
+		return errPaused
+	}
+	ctx, cancel := withinTerm(ctx)
+	defer cancel()
+	if ctx.Err() != nil {
+		return waitError(ctx)
+	}
+	begun := l.clock.Now()
+	err := read(ctx)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded), conversion.Failed(err), err != nil && l.clock.Since(begun) >= hangs:
+		if !l.backoff.IsInBackOffSinceUpdate(t.String(), l.clock.Now()) { // reads that were in flight together count once
+			l.backoff.Next(t.String(), l.clock.Now())
+		}
+	default:
+		l.backoff.Reset(t.String())
+	}
+	return err
+}
+
+// pause returns a time after which a type may be read again, or 0 if it may be read now. own is the number of turns
+// that the caller holds.
+func (l *readLimiter) pause(t schema.GroupVersionResource, own int) time.Duration {
+	switch backoff := l.backoff.Get(t.String()); {
+	case l.backoff.IsInBackOffSinceUpdate(t.String(), l.clock.Now()):
+		return backoff
+	case backoff > 0 && len(l.turnsOf(t)) > own: // another caller probes the type
+		return hangs
+	}
+	return 0
+}
+
+func (l *readLimiter) turnsOf(t schema.GroupVersionResource) chan struct{} {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.turns[t] == nil {
+		l.turns[t] = make(chan struct{}, l.perType)
+	}
+	return l.turns[t]
+}
+
+// withinTerm returns a context for a read that also ends with the term.
+func withinTerm(ctx context.Context) (context.Context, context.CancelFunc) {
+	within, cancel := context.WithCancelCause(ctx)
+	if controller.Draining(ctx) {
+		cancel(controller.ErrDraining)
+	}
+	go func() {
+		select {
+		case <-controller.TermDone(ctx):
+			cancel(controller.ErrDraining)
+		case <-within.Done():
+		}
+	}()
+	return within, func() { cancel(context.Canceled) }
+}
+
+// enter sends to a channel, unless the term ends before or turnPatience is over.
+func enter(ctx context.Context, turns chan struct{}) error {
+	patience, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	select {
+	case turns <- struct{}{}:
+		return nil
+	case <-controller.TermDone(ctx):
+	case <-patience.Done():
+	}
+	return waitError(ctx)
+}
+
+// waitError returns the reason why a wait for a turn has ended.
+func waitError(ctx context.Context) error {
+	switch {
+	case controller.Draining(ctx):
+		return controller.ErrDraining
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return errBusy
+}

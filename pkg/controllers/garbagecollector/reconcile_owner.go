@@ -1,0 +1,319 @@
+package garbagecollector
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/internal/timing"
+	"minikcm/pkg/controller"
+)
+
+const (
+	// ringPatience is the time without progress after which an owner looks for a ring.
+	ringPatience = time.Second
+	// listPatience is the time for which a foreground deletion waits for the first list of a type. A missed
+	// dependent is deleted later.
+	listPatience = 30 * time.Second
+	// A blocked owner is rechecked after as long as it has waited, within these bounds, in case of a lost event.
+	minRecheck = 30 * time.Second
+	maxRecheck = 5 * time.Minute
+	// minDiscovery is the first recheck of an owner that waits for discovery.
+	minDiscovery = 20 * time.Millisecond
+	// writesAtOnce bounds the concurrent patches of the dependents of one owner.
+	writesAtOnce = 32
+	// tries bounds the attempts of one sync after concurrent changes.
+	tries = 8
+)
+
+// cause is the reason why an owner is blocked; a label of metrics.
+type cause string
+
+const (
+	causeFinalizers cause = "finalizer"   // finalizers of other controllers block dependents
+	causeDependents cause = "dependents"  // all blocking dependents wait for dependents of their own
+	causeNotRemoved cause = "not_removed" // dependents are not being deleted yet
+	causeUnseenType cause = "unseen_type" // a type cannot be listed
+	causeReferences cause = "references"  // dependents still refer to an owner that leaves orphans
+	causeRejected   cause = "rejected"    // a policy or a missing permission rejects a request
+	causeFailed     cause = "failed"      // a request fails
+	causeBusy       cause = "busy"        // a request waits for its turn
+)
+
+// blockage is what blocks the deletion of an owner. A zero cause means that nothing does.
+type blockage struct {
+	cause   cause
+	count   int      // dependents
+	some    []object // the first of those
+	types   []blindType
+	failure string        // of the last request
+	after   time.Duration // time until the next recheck
+}
+
+// reconcileOwner completes the deletion of an owner that waits for its dependents or leaves orphans.
+func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Result, error) {
+	d, ok := c.graph.dependentsOf(key, maxNamed)
+	if !ok || !d.owner.marks.finishing() {
+		c.memories.forgetOwner(key)
+		return controller.Result{}, nil
+	}
+	m := c.memories.owner(key, d.owner.marks.has(orphaning), c.deps.Clock.Now())
+	b, err := c.finishOwner(ctx, key, d, m)
+	return c.recordBlockage(ctx, key, d.owner, b, err)
+}
+
+func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ownerMemory) (blockage, error) {
+	now := c.deps.Clock.Now()
+	waited := now.Sub(m.since)
+
+	// 1. A foreground deletion waits for the blocking dependents in the graph.
+	if !m.orphaning && d.blocking > 0 {
+		return c.awaitDependents(ctx, key, d, m, now)
+	}
+
+	// 2. The types have to be known: for orphans, by a discovery that was sent after the deletion.
+	since := time.Time{}
+	if m.orphaning {
+		since = m.since
+	}
+	at := c.types.state(d.owner.resource)
+	switch listing := c.listingTypes(at.apiType, now); {
+	case !c.types.discoveredSince(since):
+		discovery := []blindType{{"any type", "discovery is not complete"}}
+		return blockage{cause: causeUnseenType, types: discovery, after: min(max(waited, minDiscovery), minPause)}, nil
+	case !m.orphaning && len(listing) > 0:
+		return blockage{cause: causeUnseenType, types: listing, after: ringPatience}, nil
+	case !at.served():
+		return blockage{}, nil // discovery requeues the owner
+	}
+
+	// 3. The live owner has to be in the same kind of deletion.
+	live, err := c.readAgain(ctx, at.apiType, d.owner)
+	switch {
+	case err != nil || live == nil || !live.marks.finishing():
+		return blockage{}, err
+	case live.marks.has(orphaning) != m.orphaning:
+		return blockage{after: minPause}, nil // the event is late
+	}
+
+	// 4. Orphans lose their references.
+	finalizer := metav1.FinalizerDeleteDependents
+	if m.orphaning {
+		finalizer = metav1.FinalizerOrphanDependents
+		if b, err := c.orphanDependents(ctx, key, at.apiType, *live, m); err != nil || b.cause != "" {
+			return b, err
+		}
+	}
+
+	// 5. The owner goes.
+	err = c.rewrite(ctx, *live, live.uid, requestFinalize, func(o object) []operation { return finalizerPatch(o, finalizer) })
+	if err == nil {
+		c.memories.forgetOwner(key)
+	}
+	return blockage{}, err
+}
+
+// awaitDependents returns the blockage of an owner with blocking dependents, and breaks a ring of owners that wait for
+// each other.
+func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, m ownerMemory, now time.Time) (blockage, error) {
+	waited, still := now.Sub(m.since), now.Sub(timing.Later(m.since, m.moved))
+	b := blockage{cause: causeDependents, count: d.blocking, some: d.some, after: recheck(waited)}
+	switch {
+	case d.idle > 0:
+		b.cause = causeNotRemoved
+		if now.Sub(m.collected) >= minRecheck { // in case of a lost event
+			c.memories.note(key, func(m *ownerMemory) { m.collected = now })
+			c.graph.collect(key)
+		}
+	case d.blocking > d.waiting:
+		b.cause = causeFinalizers
+	case still < ringPatience:
+		b.after = ringPatience - still
+	default:
+		b.after = min(max(waited, ringPatience), maxRecheck)
+		return b, forEach(ctx, c.graph.ringBlockers(key), func(ctx context.Context, blocker object) error {
+			return c.rewrite(ctx, blocker, d.owner.uid, requestUnblock, func(o object) []operation {
+				refs := positions(o, func(r reference) bool { return r.uid == d.owner.uid && r.blocking })
+				if len(refs) == 0 || !o.marks.waiting() {
+					return nil
+				}
+				return refPatch(o, refs, unblocked)
+			})
+		})
+	}
+	return b, nil
+}
+
+// listingTypes returns the types that may have dependents of an owner and have waited for their first list for less
+// than listPatience.
+func (c *Controller) listingTypes(owner apiType, now time.Time) (all []blindType) {
+	for _, t := range c.types.states() {
+		if listing := t.listingFor(now); t.watched && t.mayDependOn(owner) && listing > 0 && listing < listPatience {
+			all = append(all, blindType{t.GroupResource().String(), "the objects are being listed"})
+		}
+	}
+	return all
+}
+
+// orphanDependents removes the references to an owner from all dependents. A zero blockage means that a sweep of all
+// types since the deletion and since the last patch has found no dependent.
+func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, owner object, m ownerMemory) (blockage, error) {
+	waited := c.deps.Clock.Since(m.since)
+	b := blockage{after: min(max(waited/8, ringPatience), minRecheck)}
+	since, orphaned := m.since, map[types.UID]bool{}
+	for range 2 {
+		// The dependents in the graph come first: while their patches are rejected, no type is listed.
+		all, shown, blind := c.sweeper.candidates(key, at)
+		shown = slices.DeleteFunc(shown, func(o object) bool { return orphaned[o.uid] }) // events of patches may be late
+		if len(shown) > 0 {
+			if err := c.orphan(ctx, shown, owner, orphaned); err != nil {
+				b.cause, b.count = causeReferences, len(shown)
+				return b, err
+			}
+			since = c.deps.Clock.Now()
+		}
+		found, blind, err := c.sweepTypes(ctx, key, all, blind, owner, since)
+		switch b.types = blind; {
+		case err != nil:
+			return b, err
+		case len(found) > 0:
+			if err := c.orphan(ctx, found, owner, orphaned); err != nil {
+				b.cause, b.count = causeReferences, len(found)
+				return b, err
+			}
+			since = c.deps.Clock.Now()
+		case len(blind) > 0:
+			b.cause = causeUnseenType
+			return b, nil
+		case !slices.ContainsFunc(c.graph.referring(key), func(o object) bool { return !orphaned[o.uid] }):
+			return blockage{}, nil
+		}
+	}
+	b.cause, b.count = causeReferences, len(orphaned)
+	return b, nil
+}
+
+// sweepTypes sweeps all types that may have dependents of an owner. While a type is blind, only the types are swept
+// whose last list has failed.
+func (c *Controller) sweepTypes(ctx context.Context, key id, all []apiType, blind []blindType, owner object, since time.Time) ([]object, []blindType, error) {
+	var last map[string]bool
+	c.memories.note(key, func(m *ownerMemory) { last = m.blind })
+	if len(last) > 0 {
+		failed := slices.DeleteFunc(slices.Clone(all), func(t apiType) bool { return !last[t.GroupResource().String()] })
+		_, unlisted, err := c.sweeper.sweep(ctx, failed, owner, since)
+		if err != nil || len(blind)+len(unlisted) > 0 {
+			return nil, append(blind, unlisted...), err
+		}
+	}
+	found, unlisted, err := c.sweeper.sweep(ctx, all, owner, since)
+	if err != nil {
+		return nil, nil, err
+	}
+	blind = append(blind, unlisted...)
+	last = map[string]bool{}
+	for _, t := range blind {
+		last[t.resource] = true
+	}
+	c.memories.note(key, func(m *ownerMemory) { m.blind = last })
+	return found, blind, nil
+}
+
+// orphan removes the references to an owner from dependents.
+func (c *Controller) orphan(ctx context.Context, dependents []object, owner object, orphaned map[types.UID]bool) error {
+	for _, o := range dependents {
+		orphaned[o.uid] = true
+	}
+	return forEach(ctx, dependents, func(ctx context.Context, dependent object) error {
+		return c.rewrite(ctx, dependent, owner.uid, requestOrphan, func(o object) []operation {
+			refs := positions(o, func(r reference) bool { return r.uid == owner.uid })
+			if len(refs) == 0 {
+				return nil
+			}
+			return refPatch(o, refs, removed)
+		})
+	})
+}
+
+func positions(o object, wanted func(reference) bool) (at []int) {
+	for n, r := range o.refs {
+		if wanted(r) {
+			at = append(at, n)
+		}
+	}
+	return at
+}
+
+var errKeepsChanging = errors.New("object was modified concurrently too often")
+
+// rewrite sends the patch that build returns, and builds the patch again from a live read if the object has changed.
+// An empty patch ends the loop.
+func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, purpose string, build func(object) []operation) error {
+	at := c.types.state(o.resource).apiType
+	for range tries {
+		ops := build(o)
+		if len(ops) == 0 {
+			return nil
+		}
+		result, err := c.writer.patch(ctx, at, o, account, ops, purpose, always)
+		if result != conflict && result != invalid && (err != nil || len(ops) < fullPatch) {
+			return err
+		}
+		now, readErr := c.readAgain(ctx, at, o)
+		switch {
+		case now == nil:
+			return readErr
+		case result == conflict && now.version == o.version, result == invalid && slices.Equal(build(*now), ops):
+			return err
+		}
+		o = *now
+	}
+	return fmt.Errorf("%s %v %q: %w", purpose, o.resource, o.qualifiedName(), errKeepsChanging)
+}
+
+// forEach calls do for many objects, writesAtOnce at a time. It returns the first failure, or else the first
+// rejection. It stops at the end of the term, after errBusy, and after writesAtOnce consecutive errors.
+func forEach(ctx context.Context, all []object, do func(context.Context, object) error) error {
+	var group controller.Group
+	group.SetLimit(writesAtOnce)
+	var consecutive atomic.Int32
+	failed := make([]error, 1+len(all))
+	for n, o := range all {
+		if controller.Draining(ctx) {
+			failed[0] = controller.ErrDraining
+			break
+		}
+		group.Go(func() error {
+			if consecutive.Load() >= writesAtOnce {
+				return nil
+			}
+			switch failed[1+n] = controller.Contain(func() error { return do(ctx, o) }); {
+			case failed[1+n] == nil:
+				consecutive.Store(0)
+			case errors.Is(failed[1+n], errBusy):
+				consecutive.Store(writesAtOnce)
+			default:
+				consecutive.Add(1)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	var rejection error
+	for _, err := range failed {
+		if err != nil && !errors.Is(err, errRejected) {
+			return err
+		}
+		rejection = cmp.Or(rejection, err)
+	}
+	return rejection
+}
+
+// recheck returns the time until the next look at an owner that has waited for the given time.
+func recheck(waited time.Duration) time.Duration { return min(max(waited, minRecheck), maxRecheck) }

@@ -1,0 +1,210 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
+)
+
+const (
+	// All sweeps share listsInAll lists in flight, at most listsOfType of one type.
+	listsOfType = 2
+	listsInAll  = 32
+	pageSize    = 500
+	// pageTimeout is the time within which kube-apiserver v1.37 ends a list request.
+	pageTimeout = time.Minute
+	// listFresh is the time for which a list serves other owners.
+	listFresh = time.Second
+)
+
+// sweeper lists the dependents of owners that leave orphans. Lists are shared by all such owners.
+type sweeper struct {
+	client metadata.Interface
+	clock  clock.PassiveClock
+	graph  *graph
+	types  *knownTypes
+	owners func() map[id]bool // owners whose dependents each list collects
+	limit  *readLimiter
+	shared singleflight.Group
+	// allFailed is the back-off of lists of all namespaces.
+	allFailed *flowcontrol.Backoff
+
+	lock  sync.Mutex
+	lists map[place]dependentList
+}
+
+// place is a type in a namespace, or in all namespaces if namespace is empty.
+type place struct {
+	schema.GroupVersionResource
+	namespace string
+}
+
+type dependentList struct {
+	sent, received time.Time
+	owners         map[id]bool
+	dependents     map[id][]object // by owner
+}
+
+func newSweeper(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes, owners func() map[id]bool) *sweeper {
+	return &sweeper{
+		client: client, clock: clk, graph: g, types: known, owners: owners, limit: newReadLimiter(clk, listsOfType, make(chan struct{}, listsInAll)),
+		allFailed: newBackoff(clk), lists: map[place]dependentList{},
+	}
+}
+
+// blindType is a type whose objects are not known, and the reason.
+type blindType struct{ resource, reason string }
+
+// candidates returns the types that may have dependents of an owner, the dependents in the graph, and the types that
+// cannot be listed.
+func (s *sweeper) candidates(key id, owner apiType) (types []apiType, dependents []object, blind []blindType) {
+	unserved := map[schema.GroupResource]bool{}
+	for _, d := range s.graph.referring(key) {
+		if s.types.state(d.resource).served() {
+			dependents = append(dependents, d)
+		} else {
+			unserved[d.resource] = true
+		}
+	}
+	for _, t := range s.types.states() {
+		switch r := t.GroupResource(); {
+		case !t.watched || !t.mayDependOn(owner):
+		case t.served():
+			types = append(types, t.apiType)
+		case unserved[r], t.blind(): // otherwise the graph has shown all objects of the type
+			blind = append(blind, blindType{r.String(), "the API server does not serve the type"})
+		}
+	}
+	for _, group := range s.types.unknownGroups() {
+		blind = append(blind, blindType{"*." + group, "discovery of the group fails"})
+	}
+	return types, dependents, blind
+}
+
+// sweep lists types and returns the dependents of an owner, by lists that were sent since a moment, and the types
+// that could not be listed. The error is errBusy or the end of the term.
+func (s *sweeper) sweep(ctx context.Context, types []apiType, owner object, since time.Time) (dependents []object, blind []blindType, err error) {
+	found, failed := make([][]object, len(types)), make([]error, len(types))
+	var group controller.Group
+	group.SetLimit(listsInAll)
+	for n, t := range types {
+		group.Go(func() error {
+			found[n], failed[n] = s.list(ctx, t, owner, since)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil { // a panic
+		return nil, nil, err
+	}
+	for n, t := range types {
+		switch {
+		case failed[n] != nil && (ctx.Err() != nil || errors.Is(failed[n], context.Canceled)):
+			return nil, nil, fmt.Errorf("list %v: %w", t.GroupResource(), failed[n])
+		case failed[n] != nil:
+			blind = append(blind, blindType{t.GroupResource().String(), outcome.EventMessage(failed[n])})
+		}
+		dependents = append(dependents, found[n]...)
+	}
+	return dependents, blind, nil
+}
+
+// list returns the objects of a type that refer to an owner. All namespaces of a small type are listed at once.
+func (s *sweeper) list(ctx context.Context, t apiType, owner object, since time.Time) ([]object, error) {
+	key, at := keyed(owner), place{t.GroupVersionResource, owner.namespace}
+	if !t.namespaced || s.small(t) {
+		at.namespace = ""
+	}
+	for {
+		if list := s.latest(at); !list.sent.Before(since) && list.owners[key] && s.clock.Since(list.received) < listFresh {
+			elsewhere := func(o object) bool { return owner.namespace != "" && o.namespace != owner.namespace }
+			return slices.DeleteFunc(slices.Clone(list.dependents[key]), elsewhere), nil
+		}
+		_, err, _ := s.shared.Do(fmt.Sprint(at.GroupVersionResource, "/", at.namespace), func() (any, error) {
+			return nil, s.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error { return s.read(ctx, at, key) })
+		})
+		if err != nil {
+			if at.namespace == "" && !errors.Is(err, context.Canceled) {
+				s.allFailed.Next(at.String(), s.clock.Now())
+			}
+			return nil, err
+		}
+	}
+}
+
+// small reports whether all objects of a type fit into one page. After a failed list of all namespaces the list of one
+// namespace may succeed.
+func (s *sweeper) small(t apiType) bool {
+	state := s.types.state(t.GroupResource())
+	return state.phase == current && state.objects() <= pageSize && !s.allFailed.IsInBackOffSinceUpdate(t.String(), s.clock.Now())
+}
+
+func (s *sweeper) latest(at place) dependentList {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.lists[at]
+}
+
+// read lists a place from storage, not from a watch cache, and keeps the dependents of all owners.
+func (s *sweeper) read(ctx context.Context, at place, owner id) error {
+	list := dependentList{sent: s.clock.Now(), owners: s.owners(), dependents: map[id][]object{}}
+	list.owners[owner] = true
+	options := metav1.ListOptions{Limit: pageSize}
+	for first := true; first || options.Continue != ""; first = false {
+		page, err := s.page(ctx, at, options)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			list.add(at, &page.Items[i])
+		}
+		options.Continue = page.Continue
+	}
+	list.received = s.clock.Now()
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.lists[at] = list
+	return nil
+}
+
+// add appends an object to the dependents of each of its owners, once.
+func (l dependentList) add(at place, m *metav1.PartialObjectMetadata) {
+	added := map[id]bool{}
+	for _, ref := range m.OwnerReferences {
+		if key, _ := idOf(ref.UID); l.owners[key] && !added[key] {
+			added[key] = true
+			l.dependents[key] = append(l.dependents[key], objectOf(at.GroupResource(), m))
+		}
+	}
+}
+
+func (s *sweeper) page(ctx context.Context, at place, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	return s.client.Resource(at.GroupVersionResource).Namespace(at.namespace).List(ctx, options)
+}
+
+// prune forgets lists that are older than the given time.
+func (s *sweeper) prune(age time.Duration) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for at, list := range s.lists {
+		if s.clock.Since(list.received) >= age {
+			delete(s.lists, at)
+		}
+	}
+	s.limit.backoff.GC()
+	s.allFailed.GC()
+}
