@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,7 @@ type Elector struct {
 	endedAt           time.Time     // end of the term in which leading is set; zero during a term
 	renewedAt         time.Time     // when the last successful renewal was sent
 	confirmedDuration time.Duration // of the lease from renewedAt, for the deadlines of writes
-	leaseHolder       *leaseHolder  // of the running term or of the current attempt; nil after a term
+	lostReason        string        // of the running term or of the current attempt; empty while the lease is held
 	loggedHolder      string
 	standDown         standDown
 }
@@ -292,13 +293,19 @@ func (e *Elector) releaseLease(ctx context.Context, expires time.Time) {
 	}
 }
 
-// loseLease ends the running term because the Lease names another holder. The caller holds the lock
-// until the fence has cancelled all requests, so that no other term can begin in between.
+// loseLease ends the running term and keeps the first reason. The caller holds the lock until the fence
+// has cancelled all requests, so that no other term can begin in between.
 func (e *Elector) loseLease(reason string) {
-	if e.leaseHolder != nil {
-		e.leaseHolder.markLost(reason)
-	}
-	e.fence.abortTerm(reason) // after markLost: beginTerm checks lost after opening the fence
+	e.lostReason = cmp.Or(e.lostReason, reason)
+	e.fence.abortTerm(reason)
+	signal(e.wake)
+}
+
+// whyLost returns an empty string while the lease is held.
+func (e *Elector) whyLost() string {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	return e.lostReason
 }
 
 // recordEvent records an event on the Lease, as client-go's resourcelock does.
@@ -359,15 +366,5 @@ func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-// isClosed reports whether c is closed. No value is ever sent on c.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

@@ -77,8 +77,10 @@ func oneWriter(t *testing.T, d time.Duration, ps ...*process) {
 			if p.writable() {
 				writers = append(writers, p.cfg.Identity)
 			}
-			if isClosed(p.done) {
+			select {
+			case <-p.done:
 				t.Fatalf("%s has ended: %v", p.cfg.Identity, p.err)
+			default:
 			}
 		}
 		if len(writers) > 1 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -40,37 +39,17 @@ type leaseHolder struct {
 	e         *Elector
 	cause     Cause
 	freeSince time.Time
-	lost      chan struct{} // closed when the Lease names another holder
 	done      chan struct{} // closed when renewals have ended
 	stop      context.CancelFunc
-
-	once       sync.Once
-	lostReason string // set before lost is closed
-}
-
-// markLost keeps the first reason.
-func (h *leaseHolder) markLost(reason string) {
-	h.once.Do(func() {
-		h.lostReason = reason
-		close(h.lost)
-	})
-}
-
-// endChannels returns nil channels without election.
-func (h *leaseHolder) endChannels() (lost, done <-chan struct{}) {
-	if h == nil {
-		return nil, nil
-	}
-	return h.lost, h.done
 }
 
 // acquire makes one attempt to acquire the lease. It returns a nil holder if the attempt failed;
 // unknown is true if this process may hold the lease nevertheless. When ctx ends during the attempt,
 // acquire waits a second for the response, and releases the lease.
 func (e *Elector) acquire(ctx context.Context) (h *leaseHolder, version string, unknown bool) {
-	h = &leaseHolder{e: e, lost: make(chan struct{}), done: make(chan struct{})}
+	h = &leaseHolder{e: e, done: make(chan struct{})}
 	e.lock.Lock()
-	e.leaseHolder = h // before the attempt: the watch may be faster than the response
+	e.lostReason = "" // before the attempt: the watch may be faster than the response
 	e.lock.Unlock()
 	attemptCtx, cancel := outlivingContext(ctx, e.clock, time.Second)
 	result := e.attemptLease(attemptCtx, false)
@@ -99,6 +78,11 @@ func (h *leaseHolder) keepRenewing(ctx context.Context) {
 	for ok := true; ok; ok = h.renewOrTimeOut(ctx) {
 		timing.Sleep(ctx, h.e.clock, h.e.cfg.RetryPeriod)
 	}
+	if ctx.Err() == nil {
+		h.e.lock.Lock()
+		h.e.loseLease(notRenewed)
+		h.e.lock.Unlock()
+	}
 }
 
 // renewOrTimeOut repeats attempts to renew the lease until one succeeds. It returns false after the
@@ -107,7 +91,7 @@ func (h *leaseHolder) renewOrTimeOut(ctx context.Context) bool {
 	e := h.e
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.RenewDeadline)
 	defer cancel()
-	for ctx.Err() == nil && !isClosed(h.lost) {
+	for ctx.Err() == nil && e.whyLost() == "" {
 		next := e.clock.Now().Add(e.cfg.RetryPeriod)
 		result := e.attemptLease(ctx, true)
 		if result.read && result.lostReason == "" {
@@ -183,11 +167,11 @@ func (e *Elector) beginTerm(ctx context.Context, holder *leaseHolder) *termRunne
 	if holder != nil {
 		limits = e.cfg.limitsAfter(e.renewedAt, e.confirmedDuration)
 	}
-	e.fence.openTerm(term.Number, limits) // under the lock: a renewal must not shorten confirmedDuration in between
-	e.lock.Unlock()
-	if holder != nil && isClosed(holder.lost) { // before the fence was open
-		e.fence.abortTerm(holder.lostReason)
+	e.fence.openTerm(term.Number, limits)    // under the lock: a renewal must not shorten confirmedDuration in between
+	if holder != nil && e.lostReason != "" { // before the fence was open
+		e.fence.abortTerm(e.lostReason)
 	}
+	e.lock.Unlock()
 	e.deps.Metrics.takeovers.WithLabelValues(string(cause)).Observe(now.Sub(freeSince).Seconds())
 	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", cause, "leaseFreeFor", now.Sub(freeSince).Round(time.Millisecond))
 	t := &termRunner{e: e, term: term, holder: holder, leadDone: make(chan error, 1), loggedDuration: e.cfg.LeaseDuration}
@@ -201,21 +185,17 @@ func (e *Elector) beginTerm(ctx context.Context, holder *leaseHolder) *termRunne
 // runPhases runs the term to its final phase.
 func (t *termRunner) runPhases(ctx context.Context) {
 	stop := ctx.Done()
-	leaseLost, renewalsDone := t.holder.endChannels()
 	for !t.phase.isOver() {
 		select {
 		case err := <-t.leadDone:
 			t.onLeadReturned(ctx, err)
-		case <-leaseLost:
-			leaseLost = nil
-			t.handle(ctx, lost, t.holder.lostReason)
-		case <-renewalsDone:
-			renewalsDone = nil
-			t.handle(ctx, lost, notRenewed)
 		case <-stop:
 			stop = nil
 			t.handle(ctx, stopped, "shutdown")
 		case <-t.e.wake:
+			if reason := t.e.whyLost(); reason != "" {
+				t.handle(ctx, lost, reason)
+			}
 			if down := t.e.currentStandDown(); down.active() {
 				t.handle(ctx, steppedDown, down.reason)
 			}
@@ -423,5 +403,5 @@ func (t *termRunner) recordEnd() {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	e.standDown.extend(free.Add(e.cfg.coolDown()))
-	e.leading, e.leaseHolder = t.stuck, nil
+	e.leading = t.stuck
 }
