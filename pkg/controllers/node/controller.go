@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,19 +53,23 @@ type Deps struct {
 // Controller is the node lifecycle controller.
 type Controller struct {
 	cfg      Config
+	deps     Deps
 	clock    clock.WithTicker
 	metrics  *metrics
 	nodes    *caches.Nodes
 	nodeLoop *controller.Loop[string]
+	podLoop  *controller.Loop[podKey] // apart, so nodes do not wait for pods
 
-	health       *healthMap
-	api          *apiHealth
-	leases       *leaseReader
-	confirmation *confirmation
-	zones        *zones // new in each term
-	writer       *nodeWriter
-	pods         *podMarker
-	announcer    *announcer
+	health    *healthMap
+	api       *apiHealth
+	leases    *leaseReader
+	announced sync.Map // node name → UID, from term to term: a process announces no node twice
+
+	// Of one term.
+	zones     *zones
+	confirmed atomic.Bool // the node cache was equal to the API server at some time
+	versions  sync.Map    // node name → resource version of the last write or live read
+	downtimes sync.Map    // node name → downtime whose pods were queued
 }
 
 // New returns a controller and registers its handlers. The caches must not have been started.
@@ -73,22 +78,16 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		return nil, fmt.Errorf("build %s: %d workers and %d for pods, want at least one of each", Name, cfg.Workers, cfg.PodWorkers)
 	}
 	c := &Controller{
-		cfg: cfg, clock: deps.Clock, metrics: newMetrics(deps.Metrics), nodes: deps.Nodes,
-		health: newHealthMap(), announcer: newAnnouncer(deps.Recorder),
+		cfg: cfg, deps: deps, clock: deps.Clock, metrics: newMetrics(deps.Metrics), nodes: deps.Nodes, health: newHealthMap(),
 	}
 	c.api = &apiHealth{cfg: cfg, client: deps.Reads, clock: deps.Clock, metrics: c.metrics, health: c.health, event: deps.Clock.Now()}
 	c.leases = newLeaseReader(deps.Reads, deps.Leases, deps.Clock, c.api)
-	c.confirmation = &confirmation{nodes: deps.Nodes, metadata: deps.Metadata, clock: deps.Clock, api: c.api}
-	c.writer = &nodeWriter{client: deps.Client, reads: deps.Reads, api: c.api}
-	c.pods = &podMarker{
-		client: deps.Client, nodes: deps.Nodes, pods: deps.Pods, recorder: deps.Recorder, clock: deps.Clock, api: c.api,
-	}
 	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile)
-	c.pods.loop = controller.NewLoop(controller.LoopConfig{
+	c.podLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: podQueue, Workers: cfg.PodWorkers, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.pods.reconcile).GroupBy(func(key podKey) string { return key.Namespace })
+	}, deps.Metrics, c.reconcilePod).GroupBy(func(key podKey) string { return key.Namespace })
 	if err := c.addHandlers(deps); err != nil {
 		return nil, fmt.Errorf("build %s: %w", Name, err)
 	}
@@ -119,8 +118,8 @@ func (c *Controller) addHandlers(deps Deps) error {
 			Update: func(_, lease *coordinationv1.Lease) { c.api.observeLease(lease) },
 		}),
 		deps.Pods.Handle(caches.Handler[*caches.Pod]{
-			Add:    func(pod *caches.Pod) { c.pods.enqueueBound(nil, pod) },
-			Update: c.pods.enqueueBound,
+			Add:    func(pod *caches.Pod) { c.enqueueBound(nil, pod) },
+			Update: c.enqueueBound,
 		}),
 	)
 }
@@ -146,15 +145,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.api.begin(now)
 	defer c.metrics.reset()
 	defer c.api.end()
-	c.confirmation.begin()
+	c.confirmed.Store(false)
+	c.versions.Clear()
+	c.downtimes.Clear()
 	c.zones = newZones(c.cfg, c.metrics, c.nodeLoop.AddAfter, c.taintingToggled)
-	c.zones.begin(c.nodes.List(), now)
 
 	var running sync.WaitGroup
-	c.pods.start(ctx, &running) // first, because the loop of nodes fills its queue
+	c.podLoop.Start(ctx, &running, nil) // first, because the loop of nodes fills its queue
 	running.Go(func() { c.api.watch(ctx, c.zones.freeze) })
-	running.Go(func() { c.confirmation.run(ctx, c.enqueueAll) })
-	c.nodeLoop.Run(ctx, c.allNodes)
+	running.Go(func() { c.confirmNodes(ctx) })
+	c.nodeLoop.Run(ctx, func() []string {
+		c.zones.begin(c.nodes.List(), now) // the queue is open: no deletion is missed
+		return c.allNodes()
+	})
 	running.Wait()
 	return nil
 }
@@ -173,15 +176,17 @@ func (c *Controller) taintingToggled(stopped bool) {
 }
 
 func (c *Controller) enqueueAll() {
-	for _, name := range c.nodes.Names() {
-		c.nodeLoop.Add(name.Name)
+	for _, name := range c.allNodes() {
+		c.nodeLoop.Add(name)
 	}
 }
 
-// allNodes returns the cached nodes, the nodes of the last term and the nodes that were counted in a zone.
-// Deleted nodes among them need a sync as well.
-func (c *Controller) allNodes() []string {
-	names := append(c.announcer.announced(), c.zones.nodeNames()...)
+// allNodes returns the cached nodes and the announced nodes. Deleted nodes among them need a sync as well.
+func (c *Controller) allNodes() (names []string) {
+	c.announced.Range(func(name, _ any) bool {
+		names = append(names, name.(string))
+		return true
+	})
 	for _, name := range c.nodes.Names() {
 		names = append(names, name.Name)
 	}
@@ -190,5 +195,5 @@ func (c *Controller) allNodes() []string {
 
 // Healthy returns an error if a sync makes no progress.
 func (c *Controller) Healthy() error {
-	return errors.Join(c.nodeLoop.Healthy(), c.pods.loop.Healthy())
+	return errors.Join(c.nodeLoop.Healthy(), c.podLoop.Healthy())
 }

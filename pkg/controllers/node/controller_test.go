@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // epoch is the start time of every bubble.
@@ -269,9 +268,6 @@ func TestNodeEvents(t *testing.T) {
 			t.Errorf("events = %q, want %q", got, want)
 		}
 	})
-	if got, want := nodeReference("node", "u"), (&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "node", UID: types.UID("u")}); *got != *want {
-		t.Errorf("reference = %+v, want %+v", got, want)
-	}
 }
 
 func sorted(s []string) []string {

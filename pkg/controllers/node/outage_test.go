@@ -300,7 +300,7 @@ func TestNewTermDoesNotTrustAStaleNodeCache(t *testing.T) {
 		if got := b.Count("patch nodes"); got > 1 {
 			t.Errorf("%d patches, want at most the one of the node that came back", got)
 		}
-		if !b.controller.confirmation.done.Load() {
+		if !b.controller.confirmed.Load() {
 			t.Error("the cache was never confirmed")
 		}
 	})

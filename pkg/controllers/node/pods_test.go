@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
@@ -155,65 +154,38 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 	})
 }
 
-func TestDowntimeOf(t *testing.T) {
-	since := epoch.Add(-time.Hour)
+func TestMustMark(t *testing.T) {
+	const now = 50 * time.Second // since the epoch
 	for _, tt := range []struct {
-		name    string
-		ready   corev1.ConditionStatus
-		reason  string
-		isDown  bool
-		unknown bool
+		name   string
+		ready  corev1.ConditionStatus // of the node, since the epoch
+		reason string
+		pod    time.Duration // at which the pod became Ready, since the epoch
+		old    bool          // must an old pod become not Ready?
+		bound  bool          // must a new pod?
 	}{
-		{"Ready", "True", "KubeletReady", false, false},
-		{"no condition", "", "", false, false},
-		{"the kubelet reports not ready", "False", "KubeletNotReady", true, false},
-		{"silent", "Unknown", reasonUnknown, true, true},
-		{"never posted", "Unknown", reasonNeverUpdated, true, false},
+		{"Ready", "True", "KubeletReady", -time.Second, false, false},
+		{"no condition", "", "", -time.Second, false, false},
+		{"the kubelet reports not ready", "False", "KubeletNotReady", -time.Second, false, true},
+		{"never posted", "Unknown", reasonNeverUpdated, -time.Second, false, true},
+		{"silent, pod Ready before", "Unknown", reasonUnknown, -time.Second, true, true},
+		{"silent, pod Ready since then: the kubelet is back", "Unknown", reasonUnknown, 0, false, true},
+		{"silent, the clock of the node runs ahead", "Unknown", reasonUnknown, now + time.Second, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := aNode("node", "", tt.ready)
 			if c := conditionOf(node, corev1.NodeReady); c != nil {
-				c.Reason, c.LastTransitionTime = tt.reason, metav1.NewTime(since)
+				c.Reason, c.LastTransitionTime = tt.reason, metav1.NewTime(epoch)
 			}
-			var want *downtime
-			if tt.isDown {
-				want = &downtime{node: node.UID, unknown: tt.unknown, since: since}
-			}
-			if diff := cmp.Diff(want, downtimeOf(node), cmp.AllowUnexported(downtime{})); diff != "" {
-				t.Errorf("downtimeOf (-want +got):\n%s", diff)
+			pod := aPod("pod", "node")
+			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch.Add(tt.pod))
+			for _, bound := range []bool{false, true} {
+				want := tt.old && !bound || tt.bound && bound
+				if got := mustMark(caches.TrimPod(pod), node, bound, epoch.Add(now)); got != want {
+					t.Errorf("bound %v: %v, want %v", bound, got, want)
+				}
 			}
 		})
-	}
-}
-
-func TestMustMark(t *testing.T) {
-	unknown := func(uid types.UID, since time.Time) *corev1.Node {
-		return aNode("node", "", "Unknown", func(n *corev1.Node) {
-			n.UID = uid
-			c := conditionOf(n, corev1.NodeReady)
-			c.Reason, c.LastTransitionTime = reasonUnknown, metav1.NewTime(since)
-		})
-	}
-	ready := func(since time.Time) *caches.Pod {
-		pod := aPod("pod", "node")
-		pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(since)
-		return caches.TrimPod(pod)
-	}
-	p := &podMarker{down: map[string]*downtime{}}
-	p.observeNode(unknown("n", epoch), true)
-	for _, tt := range []struct {
-		name string
-		node *corev1.Node
-		pod  *caches.Pod
-		want bool
-	}{
-		{"Ready before the node became Unknown", unknown("n", epoch), ready(epoch.Add(-time.Second)), true},
-		{"Ready since then: the kubelet is back", unknown("n", epoch), ready(epoch), false},
-		{"on another node of the same name", unknown("other", epoch), ready(epoch.Add(-time.Second)), false},
-	} {
-		if got := p.mustMark(tt.pod, tt.node, false); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -30,11 +31,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 		c.forget(name, now)
 		return controller.Result{}, nil
 	}
-	node, err := c.writer.newest(ctx, cached)
+	node, err := c.newestNode(ctx, cached)
 	if err != nil || node == nil {
 		return controller.Result{}, err
 	}
-	c.announcer.announce(node.Name, node.UID)
+	c.announce(node.Name, node.UID)
 
 	// 2. Check the deadline of the last sign of life.
 	health := c.healthOf(node)
@@ -54,9 +55,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	now = c.clock.Now() // a write may take long
 	c.zones.setNode(name, zoneOf(node), memberOf(node), now)
 
-	// 6. Queue the pods of an Unknown node.
-	confirmed := c.confirmation.done.Load()
-	c.pods.enqueuePodsOf(node, confirmed)
+	// 6. Queue the pods of a node that the cache shows as Unknown.
+	confirmed := c.confirmed.Load()
+	c.enqueuePodsOf(cached, confirmed)
 
 	// 7. Write taints and labels.
 	taintRecheck, taintErr := c.writeTaints(ctx, node, confirmed, now)
@@ -67,10 +68,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 // state later.
 func (c *Controller) forget(name string, now time.Time) {
 	c.health.forget(name, "")
-	c.writer.forget(name)
+	c.versions.Delete(name)
+	c.downtimes.Delete(name)
 	c.zones.removeNode(name, now)
-	c.pods.forget(name)
-	c.announcer.forget(name)
+	if uid, announced := c.announced.LoadAndDelete(name); announced {
+		c.announceRemoval(name, uid.(types.UID))
+	}
 }
 
 // healthOf returns the health of a node. The state of the node is recorded only before the first event.
@@ -146,7 +149,7 @@ func (c *Controller) recordAlive(node *corev1.Node, now time.Time) (recheck time
 // are trimmed and the status may show a late sign of life. writeUnknown returns the newest known state of the
 // node and the time until the next check.
 func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*corev1.Node, time.Duration, error) {
-	live, err := c.writer.readLive(ctx, node)
+	live, err := c.readNode(ctx, node)
 	if err != nil || live == nil {
 		return node, 0, err
 	}
@@ -160,7 +163,7 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 		return live, 0, nil
 	}
 	live.Status.Conditions = conditions
-	written, err := c.writer.updateStatus(ctx, live)
+	written, err := c.updateStatus(ctx, live)
 	if written == nil {
 		return node, 0, err
 	}
@@ -168,7 +171,7 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", silent, "from", h.ready)
 	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.judged = now })
 	if h.ready != "" {
-		c.announcer.announceNotReady(node.Name, node.UID)
+		c.announceNotReady(node.Name, node.UID)
 	}
 	return written, 0, nil
 }
@@ -181,7 +184,7 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 	if !changed && labels == nil {
 		return wait, nil
 	}
-	written, err := c.writer.patch(ctx, node, taints, labels)
+	written, err := c.patchNode(ctx, node, taints, labels)
 	if written == nil {
 		if granted {
 			c.zones.giveBack(node.Name, outcome.FromError(err), c.clock.Now())

@@ -1,16 +1,11 @@
 package node
 
 import (
-	"context"
-	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"minikcm/internal/fakeapi"
 )
 
 func TestNodeMadeAnewStartsAfresh(t *testing.T) {
@@ -56,26 +51,6 @@ func TestTaintsSurviveANewTerm(t *testing.T) {
 			if !taint.TimeAdded.Equal(&old) {
 				t.Errorf("time of %s:%s = %v, want %v", taint.Key, taint.Effect, taint.TimeAdded, old)
 			}
-		}
-	})
-}
-
-// A node goes after the zones have been filled and before events are queued.
-func TestNodeThatGoesWhileATermStartsLeavesItsZone(t *testing.T) {
-	objects, _, _ := cluster(3, 0)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		c := b.controller
-		c.api.begin(time.Now())
-		c.pods.down = map[string]*downtime{}
-		c.zones = newZones(defaults(), c.metrics, c.nodeLoop.AddAfter, c.taintingToggled)
-		c.zones.begin(c.nodes.List(), time.Now())
-		if err := b.CoreV1().Nodes().Delete(b.t.Context(), "live0", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		defer fakeapi.Term(b.t, func(ctx context.Context) error { c.nodeLoop.Run(ctx, c.allNodes); return nil })()
-		if got := c.zones.nodeNames(); slices.Contains(got, "live0") || len(got) != 2 {
-			t.Errorf("nodes in zones: %v, want those that there are", got)
 		}
 	})
 }

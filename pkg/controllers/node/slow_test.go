@@ -102,7 +102,7 @@ func (s slowNodes) Patch(ctx context.Context, name string, kind types.PatchType,
 func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
 	objects, live, dying := cluster(5, 300)
 	inBubble(t, defaults(), objects, func(b *bench) {
-		b.controller.writer.client = slowClient{b.Clientset, slowWrites{status: 10 * time.Second}}
+		b.controller.deps.Client = slowClient{b.Clientset, slowWrites{status: 10 * time.Second}}
 		b.term()
 		b.renewFor(70*time.Second, live...)
 		b.edit("live0", func(node *corev1.Node) { node.Spec.Unschedulable = true })
@@ -122,7 +122,7 @@ func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
 func TestDeadNodesThatCannotBeTaintedStarveNoOther(t *testing.T) {
 	objects, live, dying := cluster(5, 200)
 	inBubble(t, defaults(), objects, func(b *bench) {
-		b.controller.writer.client = slowClient{b.Clientset, slowWrites{refusal: 10 * time.Second}}
+		b.controller.deps.Client = slowClient{b.Clientset, slowWrites{refusal: 10 * time.Second}}
 		b.term()
 		b.renewFor(3*time.Minute, live...)
 		if got := b.withStatus("Unknown", dying); got != len(dying) {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestTaintFollowsWithoutWaitingForTheCache(t *testing.T) {
@@ -124,5 +126,28 @@ func TestLabelsAndTaintsGoInOnePatch(t *testing.T) {
 		if got.Labels["beta.kubernetes.io/os"] != "linux" || !hasTaint(got, "unschedulable:NoSchedule") || b.Count("patch nodes") != 1 {
 			t.Errorf("labels %v, taints %v, %d patches", got.Labels, got.Spec.Taints, b.Count("patch nodes"))
 		}
+	})
+}
+
+// After each conflict the next try is based on a live read, although the node cache shows none of the versions.
+func TestConflictsInARowNeedNoCache(t *testing.T) {
+	objects, live, _ := cluster(1, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		var patches atomic.Int32
+		b.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if patches.Add(1) > 2 {
+				return false, nil, nil
+			}
+			_, _, err := b.React(clienttesting.NewUpdateAction(corev1.SchemeGroupVersion.WithResource("nodes"), "", b.Node("dying0")))
+			return err != nil, nil, err
+		})
+		b.term()
+		b.renewFor(49*time.Second, live...)
+		b.Freeze("nodes", true)
+		b.pass(3 * time.Second)
+		if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || patches.Load() != 3 {
+			t.Errorf("taints %v after %d patches, want the taint with the third", node.Spec.Taints, patches.Load())
+		}
+		b.Freeze("nodes", false)
 	})
 }

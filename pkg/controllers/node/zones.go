@@ -1,7 +1,6 @@
 package node
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -59,13 +58,6 @@ func (z *zones) begin(nodes []*corev1.Node, now time.Time) {
 		z.setNode(node.Name, zoneOf(node), memberOf(node), now)
 	}
 	z.freeze(false, now)
-}
-
-// nodeNames returns the nodes that are counted in a zone.
-func (z *zones) nodeNames() []string {
-	z.lock.Lock()
-	defer z.lock.Unlock()
-	return slices.Collect(maps.Keys(z.nodes))
 }
 
 // setNode records the zone and the state of a node.

@@ -1,0 +1,39 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"minikcm/internal/timing"
+	"minikcm/pkg/freshness"
+)
+
+// maxConfirmPause bounds the pause between two comparisons while the cache stays behind.
+const maxConfirmPause = 30 * time.Second
+
+// confirmNodes compares the node cache with the API server until both are equal, and then queues all nodes. States
+// of zones depend on all nodes, so a live read of one node is not enough.
+func (c *Controller) confirmNodes(ctx context.Context) {
+	for pause := time.Second; ; {
+		limited, cancel := context.WithTimeout(ctx, readTimeout)
+		err := c.nodes.Confirm(limited, c.deps.Metadata, c.clock)
+		cancel()
+		if err == nil {
+			c.confirmed.Store(true)
+			c.enqueueAll()
+			return
+		}
+		if errors.Is(err, freshness.ErrBehind) { // the API server is reachable
+			pause = min(2*pause, maxConfirmPause)
+		} else {
+			c.api.observeRead(err)
+		}
+		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
+		if !timing.Sleep(ctx, c.clock, pause) {
+			return
+		}
+	}
+}
