@@ -60,8 +60,7 @@ type Controller struct {
 	// Of the current term; set by beginTerm before any sync.
 	catalogue    *discovery.Catalogue
 	unresponsive *unresponsive
-	lock         sync.Mutex
-	states       map[string]*state
+	states       *controller.KeyStates[string, state]
 }
 
 // New returns a controller and registers its handlers. It sends no request.
@@ -132,10 +131,7 @@ func (c *Controller) terminating() []string {
 // Run works for one term, see [controller.Loop]. It always returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.beginTerm()
-	var resync sync.WaitGroup
-	resync.Go(func() { c.resync(ctx) })
 	c.loop.Run(ctx, c.terminating)
-	resync.Wait()
 	c.metrics.reset()
 	return nil
 }
@@ -143,27 +139,8 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) beginTerm() {
 	deletable := func(api metav1.APIResource) bool { return api.Namespaced && slices.Contains(api.Verbs, "delete") }
 	c.catalogue = discovery.NewCatalogue(c.deps.Discovery, c.deps.Clock, deletable)
-	c.unresponsive = &unresponsive{clock: c.deps.Clock, until: map[schema.GroupVersion]time.Time{}}
-	c.states = map[string]*state{}
-}
-
-// resync queues every terminating namespace once per sync period until ctx ends.
-func (c *Controller) resync(ctx context.Context) {
-	if c.cfg.SyncPeriod == 0 {
-		return
-	}
-	ticker := c.deps.Clock.NewTicker(c.cfg.SyncPeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-			for _, name := range c.terminating() {
-				c.loop.Add(name)
-			}
-		}
-	}
+	c.unresponsive = &unresponsive{clock: c.deps.Clock, pauses: map[schema.GroupVersion]apiPause{}}
+	c.states = controller.NewKeyStates[string](func() *state { return &state{timeouts: map[schema.GroupResource]int{}} })
 }
 
 // Healthy fails while a sync is stuck.

@@ -343,7 +343,7 @@ func itemOf(kind, version string) *metav1.List {
 func TestSkippedAPIIsNoError(t *testing.T) {
 	b := newBench(t, terminating())
 	b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("hang", "delete", "list")))
-	b.unresponsive.record(schema.GroupVersion{Group: "a.io", Version: "v1"}, true)
+	b.unresponsive.record(schema.GroupVersion{Group: "a.io", Version: "v1"}, "test", true)
 	if next := b.mustSync(t); next.RequeueAfter == 0 {
 		t.Error("no further sync")
 	}

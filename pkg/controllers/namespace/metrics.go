@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"minikcm/pkg/controller"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,20 +20,14 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "namespace_deletion_duration_seconds",
-			Help:    "From this process seeing the deletion of a namespace until its content was gone and it was finalized.",
-			Buckets: []float64{.1, .2, .5, 1, 2, 5, 5.5, 6, 8, 10, 15, 30, 60, 120, 300, 1800, 7200},
-		}),
-		blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "namespace_deletion_blocked",
-			Help: "1 for each cause that holds up the deletion of a namespace. At most 100 series; later ones are left out.",
-		}, []string{"namespace", "cause"}),
+	m := controller.Metrics{Registerer: reg, Subsystem: "namespace_deletion"}
+	return &metrics{
+		duration: m.Histogram("duration_seconds", "From this process seeing the deletion of a namespace until its content was gone and it was finalized.",
+			[]float64{.1, .2, .5, 1, 2, 5, 5.5, 6, 8, 10, 15, 30, 60, 120, 300, 1800, 7200}),
+		blocked: m.GaugeVec("blocked", "1 for each cause that holds up the deletion of a namespace. At most 100 series; later ones are left out.",
+			controller.Label{"namespace"}, controller.Label{"cause"}),
 		causes: map[string][]string{},
 	}
-	reg.MustRegister(m.duration, m.blocked)
-	return m
 }
 
 // showCauses replaces the causes of a namespace.

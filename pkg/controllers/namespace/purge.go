@@ -83,31 +83,44 @@ func conditionText(err error) string {
 // unresponsive holds group versions of aggregated APIs that time out. With many terminating namespaces,
 // requests to such an API would otherwise occupy all workers.
 type unresponsive struct {
-	clock clock.PassiveClock
-	lock  sync.Mutex
-	until map[schema.GroupVersion]time.Time
+	clock  clock.PassiveClock
+	lock   sync.Mutex
+	pauses map[schema.GroupVersion]apiPause
+}
+
+// apiPause is a pause after a timeout. The cause may be one large namespace, so the pause holds for that namespace
+// only until another namespace has a timeout.
+type apiPause struct {
+	until     time.Time
+	namespace string // empty for all
 }
 
 // skip reports whether to send no requests to the group version. Every ten seconds one request is sent.
-func (u *unresponsive) skip(gv schema.GroupVersion) bool {
+func (u *unresponsive) skip(gv schema.GroupVersion, namespace string) bool {
 	u.lock.Lock()
 	defer u.lock.Unlock()
-	until, ok := u.until[gv]
-	if !ok || u.clock.Now().Before(until) {
-		return ok
+	pause, ok := u.pauses[gv]
+	if !ok || pause.namespace != "" && pause.namespace != namespace {
+		return false
 	}
-	u.until[gv] = u.clock.Now().Add(minTimeout)
+	if u.clock.Now().Before(pause.until) {
+		return true
+	}
+	u.pauses[gv] = apiPause{u.clock.Now().Add(minTimeout), pause.namespace}
 	return false
 }
 
-func (u *unresponsive) record(gv schema.GroupVersion, timedOut bool) {
+func (u *unresponsive) record(gv schema.GroupVersion, namespace string, timedOut bool) {
 	u.lock.Lock()
 	defer u.lock.Unlock()
-	if timedOut {
-		u.until[gv] = u.clock.Now().Add(minTimeout)
-	} else {
-		delete(u.until, gv)
+	if !timedOut {
+		delete(u.pauses, gv)
+		return
 	}
+	if before, ok := u.pauses[gv]; ok && before.namespace != namespace {
+		namespace = ""
+	}
+	u.pauses[gv] = apiPause{u.clock.Now().Add(minTimeout), namespace}
 }
 
 // purger deletes and counts the content of one namespace in one sync.
@@ -138,7 +151,7 @@ func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []typeRes
 	for _, i := range rand.Perm(len(types)) {
 		r := types[i]
 		group.Go(func() error {
-			if p.unresponsive.skip(r.GroupVersion()) {
+			if p.unresponsive.skip(r.GroupVersion(), p.namespace) {
 				results[i] = typeResult{resource: r, err: listFailed(r, errSkipped)}
 				return nil
 			}
@@ -147,7 +160,7 @@ func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []typeRes
 				results[i].err = listFailed(r, errHidden)
 			}
 			if r.Group != "" && r.List && ctx.Err() == nil { // the core group has no server of its own
-				p.unresponsive.record(r.GroupVersion(), errors.Is(results[i].err, context.DeadlineExceeded))
+				p.unresponsive.record(r.GroupVersion(), p.namespace, errors.Is(results[i].err, context.DeadlineExceeded))
 			}
 			return nil
 		})

@@ -35,7 +35,7 @@ func TestPagesFollowTheContinueToken(t *testing.T) {
 	pages[""].RemainingItemCount, pages["two"].RemainingItemCount = new(int64(6)), new(int64(3))
 	var lock sync.Mutex
 	var removed []string
-	p := b.newPurger(terminating(), b.stateOf(terminating()))
+	p := b.newPurger(terminating(), b.states.For("test", terminating().UID))
 	p.client = pagedClient{
 		list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return pages[o.Continue], nil },
 		remove: func(token string) error {
@@ -79,7 +79,7 @@ func TestFirstPageIsDeletedByItsVersion(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, terminating())
 			var got []string
-			p := b.newPurger(terminating(), b.stateOf(terminating()))
+			p := b.newPurger(terminating(), b.states.For("test", terminating().UID))
 			p.client = pagedClient{
 				list: func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 					return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: tt.version}, Items: make([]metav1.PartialObjectMetadata, 1)}, nil
@@ -131,7 +131,7 @@ func TestVersionOfTheSecondList(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, terminating())
-			p := b.newPurger(terminating(), b.stateOf(terminating()))
+			p := b.newPurger(terminating(), b.states.For("test", terminating().UID))
 			var asked []string
 			p.client = pagedClient{
 				list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
@@ -173,7 +173,7 @@ func TestObjectsOfTheGarbageCollectorAreDeleted(t *testing.T) {
 					removed++
 					return nil
 				}
-				p := b.newPurger(terminating(), b.stateOf(terminating()))
+				p := b.newPurger(terminating(), b.states.For("test", terminating().UID))
 				p.client = pagedClient{list: func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return page, nil }, remove: remove, one: remove}
 				r := discovery.Pods
 				r.DeleteCollection = collections
@@ -188,7 +188,7 @@ func TestObjectsOfTheGarbageCollectorAreDeleted(t *testing.T) {
 
 func TestPagesShrinkAfterTimeouts(t *testing.T) {
 	b := newBench(t, terminating())
-	state := b.stateOf(terminating())
+	state := b.states.For("test", terminating().UID)
 	configMaps := discovery.Type{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, List: true}
 	var limits []int64
 	for _, err := range []error{context.DeadlineExceeded, apierrors.NewTimeoutError("slow", 1), context.DeadlineExceeded, context.DeadlineExceeded, nil, nil} {
@@ -207,19 +207,23 @@ func TestPagesShrinkAfterTimeouts(t *testing.T) {
 func TestUnresponsiveAPIGetsOneRequestPerPause(t *testing.T) {
 	b := newBench(t)
 	gv := schema.GroupVersion{Group: "a.io", Version: "v1"}
-	b.unresponsive.record(gv, true)
+	b.unresponsive.record(gv, "large", true)
+	if !b.unresponsive.skip(gv, "large") || b.unresponsive.skip(gv, "other") {
+		t.Error("a timeout in one namespace pauses other namespaces, or not its own")
+	}
+	b.unresponsive.record(gv, "other", true)
 	for round := range 2 {
 		b.clock.Step(minTimeout - 1)
-		if !b.unresponsive.skip(gv) {
+		if !b.unresponsive.skip(gv, "third") {
 			t.Errorf("round %d: not skipped within the pause", round)
 		}
 		b.clock.Step(1)
-		if b.unresponsive.skip(gv) || !b.unresponsive.skip(gv) {
+		if b.unresponsive.skip(gv, "third") || !b.unresponsive.skip(gv, "third") {
 			t.Errorf("round %d: want one request after the pause", round)
 		}
 	}
-	b.unresponsive.record(gv, false)
-	if b.unresponsive.skip(gv) {
+	b.unresponsive.record(gv, "third", false)
+	if b.unresponsive.skip(gv, "third") {
 		t.Error("skipped after a response")
 	}
 }
@@ -276,7 +280,7 @@ func TestOneRejectionBlocksNoOther(t *testing.T) {
 				name := fmt.Sprintf("%02d", i)
 				page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}})
 			}
-			p := b.newPurger(terminating(), b.stateOf(terminating()))
+			p := b.newPurger(terminating(), b.states.For("test", terminating().UID))
 			var asked []string
 			p.client = pagedClient{
 				list:   func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return page, nil },

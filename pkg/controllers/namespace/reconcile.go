@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -19,7 +18,6 @@ import (
 
 // state is the progress of one terminating namespace. Losing the state costs requests only.
 type state struct {
-	uid      types.UID
 	empty    sets.Set[discovery.Type]     // types that earlier passes left empty; nil: list all
 	timeouts map[schema.GroupResource]int // passes with timeouts since the type was last empty, at most maxTimeouts
 	hiddenAt time.Time                    // of the latest 404 for a discovered type
@@ -44,9 +42,9 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	}
 	if ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 {
 		c.forgetState(name)
-		return controller.Result{}, nil
+		return controller.Result{RequeueAfter: c.cfg.SyncPeriod}, nil
 	}
-	s := c.stateOf(ns)
+	s := c.states.For(name, ns.UID)
 	now := c.deps.Clock.Now() // before the first list
 	seen := c.deletions.note(ns.UID, now)
 	gate := seen.Add(max(c.cfg.Grace, minGrace))
@@ -116,10 +114,10 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, r report, w
 			failures = append(failures, err)
 		}
 	}
-	return controller.Result{RequeueAfter: nextSync(waited)}, errors.Join(failures...)
+	return controller.Result{RequeueAfter: controller.MinPositive(nextSync(waited), c.cfg.SyncPeriod)}, errors.Join(failures...)
 }
 
-// finish finalizes a namespace without content. Finalizers of others may keep the namespace.
+// finish finalizes a namespace without content.
 func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report) (controller.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return controller.Result{}, err
@@ -140,7 +138,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		}
 	}
 	c.forgetState(ns.Name)
-	return controller.Result{}, nil
+	return controller.Result{RequeueAfter: c.cfg.SyncPeriod}, nil // finalizers of others may keep the namespace
 }
 
 // typesOfPass returns the types to list, without pods.
@@ -182,21 +180,7 @@ func (s *state) recordTimeouts(result typeResult) {
 	}
 }
 
-// stateOf returns the state of the namespace. At most one sync of a namespace runs at a time.
-func (c *Controller) stateOf(ns *corev1.Namespace) *state {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if s, ok := c.states[ns.Name]; ok && s.uid == ns.UID {
-		return s
-	}
-	s := &state{uid: ns.UID, timeouts: map[schema.GroupResource]int{}}
-	c.states[ns.Name] = s
-	return s
-}
-
 func (c *Controller) forgetState(name string) {
-	c.lock.Lock()
-	delete(c.states, name)
-	c.lock.Unlock()
+	c.states.Delete(name)
 	c.metrics.showCauses(name)
 }

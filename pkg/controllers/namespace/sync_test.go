@@ -123,8 +123,10 @@ func TestReplacedNamespaceKeepsItsContent(t *testing.T) {
 			}
 			expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
 			expect(t, requests(b.metadata.Actions()), "list pods")
-			if _, remembered := b.states["test"]; remembered != (tt.response != nil) {
-				t.Errorf("state kept: %v", remembered)
+			states := 0
+			b.states.ForEach(func(*state) { states++ })
+			if kept := states == 1; kept != (tt.response != nil) {
+				t.Errorf("state kept: %v", kept)
 			}
 		})
 	}
@@ -198,7 +200,7 @@ func TestNotFoundIsNotRemembered(t *testing.T) {
 		b.metadata.PrependReactor("delete-collection", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
 		})
-		p := b.newPurger(terminating(), b.stateOf(terminating()))
+		p := b.newPurger(terminating(), b.states.For("test", terminating().UID))
 		r := discovery.Pods
 		r.GroupVersionResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 		for range 2 {
