@@ -343,7 +343,7 @@ func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
 			replyTo(b, map[string]error{"old": err})
 			// The pod cache is empty, so the plan is made by hand.
 			a := applyOutcome{}
-			b.writes.applyChanges(t.Context(), b.syncState, &a, []change{{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}})
+			b.applyChanges(t.Context(), b.syncState, &a, []change{{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}})
 			if a.err == nil || len(a.result.changes) != 0 {
 				t.Errorf("error %v, done %v; want an error and nothing", a.err, a.result.changes)
 			}
@@ -353,7 +353,7 @@ func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
 			}, capacity: 1}}
 			b.client.ClearActions()
 			b.syncState.now = now.Add(time.Second) // when what was refused is tried again
-			a = b.writes.applyPlan(t.Context(), b.syncState, d.plan)
+			a = b.applyPlan(t.Context(), b.syncState, d.plan)
 			patches := b.patches()
 			if len(a.result.changes) != 1 || a.result.changes[0].to != 1 || len(patches) != 2 || !strings.Contains(patches[1], `"/spec/replicas","value":1`) {
 				t.Errorf("done %v, patches %v; want next raised to 1, the surge", sizesOf(a.result.changes), patches)
@@ -391,7 +391,7 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 		b.client.ClearActions()
 		b.clock.SetTime(now.Add(tt.after))
 		b.syncState.now = b.clock.Now()
-		a := b.writes.applyPlan(t.Context(), b.syncState, d.plan)
+		a := b.applyPlan(t.Context(), b.syncState, d.plan)
 		if got := names(b.client.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) {
 			t.Errorf("%d: sent %v, again after %v, error %v; want %v, %v", i, got, a.requeueAfter, a.err, tt.want, tt.again)
 		}
@@ -410,7 +410,7 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 	}
 	b.d = b.d.DeepCopy()
 	b.d.Generation++
-	if a := b.writes.applyPlan(t.Context(), b.syncState, d.plan); a.err == nil {
+	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err == nil {
 		t.Error("another spec is not tried at once")
 	}
 	changed := b.sets[0].DeepCopy()
@@ -421,7 +421,7 @@ func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
 	replyTo(b, nil)
 	b.clock.SetTime(now.Add(time.Minute))
 	b.syncState.now = b.clock.Now()
-	if a := b.writes.applyPlan(t.Context(), b.syncState, d.plan); a.err != nil || len(b.backoffs.rejectedResizes) > 0 {
+	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err != nil || len(b.backoffs.rejectedResizes) > 0 {
 		t.Errorf("accepted: %v, back-offs %v", a.err, b.backoffs.rejectedResizes)
 	}
 }
@@ -478,11 +478,11 @@ func TestAFailedTestIsNoRefusal(t *testing.T) {
 				tt.live(live)
 				return live, nil
 			})
-			r := b.writes.sendChange(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
+			r := b.sendChange(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
 			if r.outcome != tt.want {
 				t.Errorf("outcome %s, want %s", r.outcome, tt.want)
 			}
-			err := b.writes.recordChange(t.Context(), b.syncState, change{rs: b.sets[0], from: 3, to: 2}, r)
+			err := b.recordChange(t.Context(), b.syncState, change{rs: b.sets[0], from: 3, to: 2}, r)
 			if moved := errors.Is(err, errChanged); moved != (tt.want != outcome.Rejected) {
 				t.Errorf("error %v", err)
 			}
@@ -558,7 +558,7 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		}
 		b.clock.SetTime(now.Add(outcome.MaxCompletionDelay))
 		b.syncState.now = b.clock.Now()
-		if wait, err := b.writes.settleResizes(t.Context(), b.syncState); err != nil || wait > 0 || len(b.expectations.unknownResizes) > 0 {
+		if wait, err := b.settleResizes(t.Context(), b.syncState); err != nil || wait > 0 || len(b.expectations.unknownResizes) > 0 {
 			t.Errorf("when it can no longer be carried out: %v, %v, %d", wait, err, len(b.expectations.unknownResizes))
 		}
 	})
@@ -589,7 +589,7 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("no"))})
 		for range 2 {
-			if wait, err := b.writes.settleResizes(t.Context(), b.syncState); err != nil || wait != minRejected {
+			if wait, err := b.settleResizes(t.Context(), b.syncState); err != nil || wait != minRejected {
 				t.Errorf("%v, %v; want another try after %v", wait, err, minRejected)
 			}
 		}
@@ -601,7 +601,7 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, map[string]error{"old": conflict})
 		live(b, b.sets[0].Generation, 3)
-		if wait, err := b.writes.settleResizes(t.Context(), b.syncState); err != nil || wait == 0 || len(b.expectations.unknownResizes) != 1 {
+		if wait, err := b.settleResizes(t.Context(), b.syncState); err != nil || wait == 0 || len(b.expectations.unknownResizes) != 1 {
 			t.Errorf("%+v, %v, not answered %d; want it to be waited for", wait, err, len(b.expectations.unknownResizes))
 		}
 	})
@@ -610,7 +610,7 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		lost(b)
 		replyTo(b, map[string]error{"old": conflict})
 		b.on("get replicasets", fails(errBroken))
-		if wait, err := b.writes.settleResizes(t.Context(), b.syncState); !errors.Is(err, errBroken) || len(b.expectations.unknownResizes) != 1 {
+		if wait, err := b.settleResizes(t.Context(), b.syncState); !errors.Is(err, errBroken) || len(b.expectations.unknownResizes) != 1 {
 			t.Errorf("%+v, %v, not answered %d; want an error, and it to be waited for", wait, err, len(b.expectations.unknownResizes))
 		}
 	})
@@ -646,7 +646,7 @@ func TestNoStatusForAnOutdatedSpec(t *testing.T) {
 		store := caches.New(fakeapi.NewClientset(t, newer), caches.Config{Name: t.Name()})
 		b := newBench(t, d, owned(d, "v1", newNext("new", 3, sizedFor(3, 3), revision("1"))))
 		var err error
-		if b.statuses.deployments, err = store.Deployments(); err != nil {
+		if b.deps.Deployments, err = store.Deployments(); err != nil {
 			t.Fatal(err)
 		}
 		defer fakeapi.Fill(t, store)()
@@ -689,7 +689,7 @@ func TestNumbersAloneAreWrittenAtTheirPace(t *testing.T) {
 			b.backoffs.statusAt = now.Add(-40 * time.Millisecond)
 			status := *d.Status.DeepCopy()
 			tt.edit(&status)
-			again, err := b.statuses.write(t.Context(), b.syncState, status, tt.revision)
+			again, err := b.writeStatus(t.Context(), b.syncState, status, tt.revision)
 			if err != nil || again != tt.want {
 				t.Errorf("again in %v, %v; want %v", again, err, tt.want)
 			}
@@ -709,7 +709,7 @@ func TestFewerAvailablePodsAreToldAtOnceIfNoRolloutTakesThem(t *testing.T) {
 		status := *d.Status.DeepCopy()
 		status.ReadyReplicas, status.AvailableReplicas = tt.available, tt.available
 		b.backoffs.statusAt = now.Add(-40 * time.Millisecond)
-		if again, err := b.statuses.write(t.Context(), b.syncState, status, ""); err != nil || again != tt.want {
+		if again, err := b.writeStatus(t.Context(), b.syncState, status, ""); err != nil || again != tt.want {
 			t.Errorf("%d available: again in %v, %v; want %v", tt.available, again, err, tt.want)
 		}
 	}
@@ -740,10 +740,10 @@ func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
 		}
 		return nil, nil
 	})
-	if err := b.writes.deleteHistory(t.Context(), []*appsv1.ReplicaSet{old}); !errors.Is(err, errChanged) {
+	if err := b.deleteHistory(t.Context(), []*appsv1.ReplicaSet{old}); !errors.Is(err, errChanged) {
 		t.Errorf("changed since: %v", err)
 	}
-	if err := b.writes.deleteHistory(t.Context(), []*appsv1.ReplicaSet{old}); err != nil {
+	if err := b.deleteHistory(t.Context(), []*appsv1.ReplicaSet{old}); err != nil {
 		t.Error(err)
 	}
 	if got.Preconditions == nil || *got.Preconditions.UID != old.UID || *got.Preconditions.ResourceVersion != "5" {
@@ -815,17 +815,17 @@ func TestLiveReadsAreCounted(t *testing.T) {
 	d := newDeployment(3)
 	for reason, read := range map[string]func(*bench) error{
 		controller.ReadFirstWrite: func(b *bench) error {
-			_, err := b.read.live(t.Context(), b.syncState, controller.ReadFirstWrite)
+			_, err := b.liveState(t.Context(), b.syncState, controller.ReadFirstWrite)
 			return err
 		},
 		readNameTaken: func(b *bench) error {
-			_, err := b.read.replicaSet(t.Context(), "default", "old", readNameTaken)
+			_, err := b.readReplicaSet(t.Context(), "default", "old", readNameTaken)
 			return err
 		},
-		readAdopt: func(b *bench) error { _, err := b.read.deploymentToAdopt(t.Context(), b.d); return err },
+		readAdopt: func(b *bench) error { _, err := b.deploymentToAdopt(t.Context(), b.d); return err },
 		readRejected: func(b *bench) error {
 			b.on("patch replicasets", fails(apierrors.NewConflict(setResource, "old", errors.New("changed"))))
-			b.writes.sendChange(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
+			b.sendChange(t.Context(), change{rs: b.sets[0], from: 3, to: 2})
 			return nil
 		},
 	} {

@@ -46,8 +46,7 @@ type Deps struct {
 	Metrics     prometheus.Registerer
 }
 
-// Controller is the Deployment control loop. States between two syncs are in KeyStates; reader, writer and
-// statusWriter have none.
+// Controller is the Deployment control loop. The state between two syncs is in states.
 type Controller struct {
 	cfg  Config
 	deps Deps
@@ -61,10 +60,7 @@ type Controller struct {
 	metrics  *metrics
 	loader   controller.Loader[syncState, decision]
 
-	read     *reader
-	owners   ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]
-	writes   *writer
-	statuses *statusWriter
+	owners ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]
 }
 
 // New returns a controller and registers its handlers. The caches must not have been started.
@@ -76,16 +72,11 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c := &Controller{cfg: cfg, deps: deps, states: controller.NewKeyStates[cache.ObjectName](newState)}
 	c.wake = c.wakes()
 	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
-	c.read = &reader{client: deps.Client, deployments: deps.Deployments, sets: deps.ReplicaSets, pods: deps.Pods, metrics: c.metrics}
 	c.owners = ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]{
-		Kind: ownerKind, Noun: "replica set", Objects: deps.ReplicaSets, Get: c.read.deploymentToAdopt, Patch: c.patchOwner, Recorder: deps.Recorder, Clock: deps.Clock,
+		Kind: ownerKind, Noun: "replica set", Objects: deps.ReplicaSets, Get: c.deploymentToAdopt, Patch: c.patchOwner, Recorder: deps.Recorder, Clock: deps.Clock,
 	}
-	c.writes = &writer{
-		client: deps.Client, deployments: deps.Deployments, sets: deps.ReplicaSets, read: c.read, recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,
-	}
-	c.statuses = &statusWriter{client: deps.Client, deployments: deps.Deployments, clock: deps.Clock}
 	c.loader = controller.Loader[syncState, decision]{
-		Baseline: &c.baseline, Cached: c.read.cached, Live: c.read.live, Decide: c.claimAndPlan, Writes: c.writesAnything, Unconfirmed: unconfirmed,
+		Baseline: &c.baseline, Cached: c.cachedState, Live: c.liveState, Decide: c.claimAndPlan, Writes: c.writesAnything, Unconfirmed: unconfirmed,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,

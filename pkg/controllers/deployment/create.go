@@ -43,58 +43,58 @@ type createResult struct {
 
 // createNew creates the new ReplicaSet. If the name is taken, the ReplicaSet of that name is read: an earlier
 // attempt without a response or another manager may have created it.
-func (w *writer) createNew(ctx context.Context, t syncState, want *appsv1.ReplicaSet) createResult {
+func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.ReplicaSet) createResult {
 	if controller.Draining(ctx) {
 		return createResult{outcome: createUnknown, err: controller.ErrDraining}
 	}
-	if _, there := w.sets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
-		return w.findByName(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
+	if _, there := c.deps.ReplicaSets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
+		return c.findByName(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
 	}
 	// A ReplicaSet gets no pods before admission has left it unmodified once. The next sync raises it.
 	if t.backoffs.modifiedBackoff(want.Name).tries > 0 {
 		want = want.DeepCopy()
 		want.Spec.Replicas = ptr.To[int32](0)
 	}
-	attempt := t.expectations.startCreate(want.Name, replicasOrOne(want.Spec.Replicas), w.clock.Now())
+	attempt := t.expectations.startCreate(want.Name, replicasOrOne(want.Spec.Replicas), c.deps.Clock.Now())
 	var got *appsv1.ReplicaSet
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
-		got, err = w.client.AppsV1().ReplicaSets(want.Namespace).Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
+		got, err = c.deps.Client.AppsV1().ReplicaSets(want.Namespace).Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
 		return err
 	})
 	switch {
 	case res == outcome.Done:
-		return w.handleCreated(ctx, t, want, got)
+		return c.handleCreated(ctx, t, want, got)
 	case res == outcome.Exists, res == outcome.Rejected && attempt.Unknown:
-		return w.findByName(ctx, t, want, attempt, res, err)
+		return c.findByName(ctx, t, want, attempt, res, err)
 	}
-	return w.handleNotCreated(t, want, attempt, res, err)
+	return c.handleNotCreated(t, want, attempt, res, err)
 }
 
 // handleCreated records a created ReplicaSet. A Deployment does not recognize a ReplicaSet whose template, labels
 // or owner were modified during admission, and would create further ones without end. Such a ReplicaSet is deleted
 // at once, and creates of that name back off.
-func (w *writer) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
+func (c *Controller) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
 	got.ManagedFields = nil
 	t.expectations.endCreate(want.Name)
-	t.expectations.barrier.WroteAt(w.sets, got.ResourceVersion, t.now)
+	t.expectations.barrier.WroteAt(c.deps.ReplicaSets, got.ResourceVersion, t.now)
 	size := replicasOrOne(got.Spec.Replicas)
 	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
 	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
-		return w.deleteModified(ctx, t, got)
+		return c.deleteModified(ctx, t, got)
 	}
 	if size > 0 {
-		w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
+		c.deps.Recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
 	}
 	t.backoffs.collisions, t.backoffs.modified = backoff{}, backoff{}
 	return createResult{outcome: createDone, set: got}
 }
 
-func (w *writer) deleteModified(ctx context.Context, t syncState, rs *appsv1.ReplicaSet) createResult {
-	now := w.clock.Now()
+func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1.ReplicaSet) createResult {
+	now := c.deps.Clock.Now()
 	t.backoffs.modifiedName, t.backoffs.modified = rs.Name, t.backoffs.modifiedBackoff(rs.Name).next(minModified, maxModified, now)
 	message := fmt.Sprintf("Deleting new replica set %q: its template, labels or owner were modified during admission", rs.Name)
-	w.recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
-	err := w.client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
+	c.deps.Recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
+	err := c.deps.Client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
 	switch outcome.FromError(err) {
 	case outcome.Done, outcome.NotFound, outcome.Conflict:
 		err = nil
@@ -105,34 +105,34 @@ func (w *writer) deleteModified(ctx context.Context, t syncState, rs *appsv1.Rep
 }
 
 // findByName finds out to whom a taken name belongs.
-func (w *writer) findByName(ctx context.Context, t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, rejection error) createResult {
-	found, err := w.read.replicaSet(ctx, want.Namespace, want.Name, readNameTaken)
+func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, rejection error) createResult {
+	found, err := c.readReplicaSet(ctx, want.Namespace, want.Name, readNameTaken)
 	switch {
 	case err != nil:
-		attempt.Unknown, attempt.Until = true, w.clock.Now().Add(outcome.MaxCompletionDelay)
+		attempt.Unknown, attempt.Until = true, c.deps.Clock.Now().Add(outcome.MaxCompletionDelay)
 		t.expectations.creates.Retry(attempt)
 		return createResult{outcome: createUnknown, err: errors.Join(rejection, err)}
 	case found == nil && res == outcome.Exists:
 		t.expectations.creates.Retry(attempt) // deleted since
 		return createResult{outcome: createExists}
 	case found == nil:
-		return w.handleNotCreated(t, want, attempt, res, rejection) // the earlier attempt may still be carried out
+		return c.handleNotCreated(t, want, attempt, res, rejection) // the earlier attempt may still be carried out
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
 		t.expectations.endCreate(want.Name)
-		t.expectations.barrier.WroteAt(w.sets, found.ResourceVersion, t.now)
+		t.expectations.barrier.WroteAt(c.deps.ReplicaSets, found.ResourceVersion, t.now)
 		if size := replicasOrOne(found.Spec.Replicas); attempt.Unknown && size > 0 {
-			w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
+			c.deps.Recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}
 		if t.live {
 			return createResult{outcome: createUnknown, err: fmt.Errorf("ReplicaSet %s is owned and has the current template, but a list by the selector did not return it", found.Name)}
 		}
-		if known, there := w.sets.Get(cache.NewObjectName(found.Namespace, found.Name)); there && known.UID == found.UID {
+		if known, there := c.deps.ReplicaSets.Get(cache.NewObjectName(found.Namespace, found.Name)); there && known.UID == found.UID {
 			t.expectations.cacheIncomplete = true
 		}
 		return createResult{outcome: createExists}
 	}
 	t.expectations.endCreate(want.Name)
-	now := w.clock.Now()
+	now := c.deps.Clock.Now()
 	if wait := t.backoffs.collisions.remaining(now); wait > 0 {
 		return createResult{outcome: createRejected, deferred: deferCreateBackoff, requeueAfter: wait}
 	}
@@ -142,8 +142,8 @@ func (w *writer) findByName(ctx context.Context, t syncState, want *appsv1.Repli
 }
 
 // handleNotCreated records a rejected create, or one with an unknown outcome.
-func (w *writer) handleNotCreated(t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, err error) createResult {
-	now := w.clock.Now()
+func (c *Controller) handleNotCreated(t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, err error) createResult {
+	now := c.deps.Clock.Now()
 	switch {
 	case res == outcome.Unknown:
 		attempt.Unknown, attempt.Until = true, now.Add(outcome.MaxCompletionDelay)
@@ -154,18 +154,18 @@ func (w *writer) handleNotCreated(t syncState, want *appsv1.ReplicaSet, attempt 
 		t.expectations.endCreate(want.Name)
 	}
 	err = fmt.Errorf("create ReplicaSet %s: %w", want.Name, err)
-	c := createResult{outcome: createUnknown, err: err}
+	r := createResult{outcome: createUnknown, err: err}
 	switch res {
 	case outcome.Terminating:
 		return createResult{outcome: createRejected, deferred: deferTerminating, requeueAfter: terminatingRecheck}
 	case outcome.Rejected, outcome.NotFound: // a conflict, for instance of a quota, is retried at once
-		c.outcome, c.deferred = createRejected, deferCreateBackoff
+		r.outcome, r.deferred = createRejected, deferCreateBackoff
 	}
 	if !isCanceled(err) {
-		c.message = fmt.Sprintf("Failed to create new replica set %q: %v", want.Name, outcome.EventMessage(errors.Unwrap(err)))
-		w.recorder.Event(t.d, corev1.EventTypeWarning, reasonCreateFailed, c.message)
+		r.message = fmt.Sprintf("Failed to create new replica set %q: %v", want.Name, outcome.EventMessage(errors.Unwrap(err)))
+		c.deps.Recorder.Event(t.d, corev1.EventTypeWarning, reasonCreateFailed, r.message)
 	}
-	return c
+	return r
 }
 
 // newReplicaSet returns the ReplicaSet for the template of a Deployment. The name depends only on the template and

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
@@ -18,24 +17,15 @@ import (
 	"minikcm/pkg/controllers/internal/live"
 )
 
-// reader reads from the caches and from the API server.
-type reader struct {
-	client      kubernetes.Interface
-	deployments *caches.Deployments
-	sets        *caches.ReplicaSets
-	pods        *caches.Pods
-	metrics     *metrics
-}
-
-// cached returns the sync with the ReplicaSets of the cache.
-func (r *reader) cached(t syncState) syncState {
+// cachedState returns the sync with the ReplicaSets of the cache.
+func (c *Controller) cachedState(t syncState) syncState {
 	// Resolve names before the ReplicaSets are read: a ReplicaSet that arrives in between is counted twice, and not
 	// missed.
 	t.expectations.resolveCreates(func(name string) bool {
-		_, exists := r.sets.Get(cache.NewObjectName(t.d.Namespace, name))
+		_, exists := c.deps.ReplicaSets.Get(cache.NewObjectName(t.d.Namespace, name))
 		return exists
 	}, t.now)
-	sets := r.sets.Claimable(t.d.Namespace, t.d.UID)
+	sets := c.deps.ReplicaSets.Claimable(t.d.Namespace, t.d.UID)
 	t.dropDeleted(sets)
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
 		return t.selects(rs) && t.expectations.barrier.DeletedBeforeList(rs)
@@ -43,14 +33,14 @@ func (r *reader) cached(t syncState) syncState {
 	return t
 }
 
-// live returns the sync with the Deployment and the ReplicaSets of the API server. reason is for the metric.
-func (r *reader) live(ctx context.Context, t syncState, reason string) (syncState, error) {
-	r.metrics.liveReads.WithLabelValues(reason).Inc()
-	d, err := r.deployment(ctx, t.d)
+// liveState returns the sync with the Deployment and the ReplicaSets of the API server. reason is for the metric.
+func (c *Controller) liveState(ctx context.Context, t syncState, reason string) (syncState, error) {
+	c.metrics.liveReads.WithLabelValues(reason).Inc()
+	d, err := c.liveDeployment(ctx, t.d)
 	if err != nil {
 		return t, err
 	}
-	list, err := r.client.AppsV1().ReplicaSets(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: t.selector.String()})
+	list, err := c.deps.Client.AppsV1().ReplicaSets(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: t.selector.String()})
 	if err != nil {
 		return t, fmt.Errorf("list ReplicaSets: %w", err)
 	}
@@ -60,7 +50,7 @@ func (r *reader) live(ctx context.Context, t syncState, reason string) (syncStat
 		t.sets[i].ManagedFields = nil
 	}
 	t.expectations.cacheIncomplete = false
-	controller.RecordLiveRead(&t.expectations.barrier, r.deployments, d, r.sets, t.sets, list.ResourceVersion, t.now)
+	controller.RecordLiveRead(&t.expectations.barrier, c.deps.Deployments, d, c.deps.ReplicaSets, t.sets, list.ResourceVersion, t.now)
 	t.expectations.resolveCreates(func(name string) bool {
 		return slices.ContainsFunc(t.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
 	}, t.now)
@@ -68,19 +58,19 @@ func (r *reader) live(ctx context.Context, t syncState, reason string) (syncStat
 	return t, nil
 }
 
-func (r *reader) deploymentToAdopt(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
-	r.metrics.liveReads.WithLabelValues(readAdopt).Inc()
-	return r.deployment(ctx, known)
+func (c *Controller) deploymentToAdopt(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
+	c.metrics.liveReads.WithLabelValues(readAdopt).Inc()
+	return c.liveDeployment(ctx, known)
 }
 
-func (r *reader) deployment(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
-	return live.Same(ctx, known, r.client.AppsV1().Deployments(known.Namespace).Get)
+func (c *Controller) liveDeployment(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
+	return live.Same(ctx, known, c.deps.Client.AppsV1().Deployments(known.Namespace).Get)
 }
 
-// replicaSet reads one ReplicaSet live, and returns nil if it does not exist. reason is for the metric.
-func (r *reader) replicaSet(ctx context.Context, namespace, name, reason string) (*appsv1.ReplicaSet, error) {
-	r.metrics.liveReads.WithLabelValues(reason).Inc()
-	rs, err := r.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
+// readReplicaSet reads one ReplicaSet live, and returns nil if it does not exist. reason is for the metric.
+func (c *Controller) readReplicaSet(ctx context.Context, namespace, name, reason string) (*appsv1.ReplicaSet, error) {
+	c.metrics.liveReads.WithLabelValues(reason).Inc()
+	rs, err := c.deps.Client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -91,7 +81,7 @@ func (r *reader) replicaSet(ctx context.Context, namespace, name, reason string)
 }
 
 // observe returns owned ReplicaSets with the state of this process and the counts of cached pods.
-func (r *reader) observe(t syncState, owned []*appsv1.ReplicaSet) []replicaSet {
+func (c *Controller) observe(t syncState, owned []*appsv1.ReplicaSet) []replicaSet {
 	sets := make([]replicaSet, len(owned))
 	for i, rs := range owned {
 		current := t.expectations.templates.isCurrent(t.d, rs)
@@ -99,7 +89,7 @@ func (r *reader) observe(t syncState, owned []*appsv1.ReplicaSet) []replicaSet {
 		rejected := t.backoffs.rejectedResize(t.d, rs)
 		sets[i] = replicaSet{
 			rs: rs, current: current, resizedAt: t.expectations.resizedAt[rs.UID], backoff: rejected.remaining(t.now), rejections: rejected.tries,
-			statusUnreliable: t.expectations.statusUnreliable(rs), pods: countPods(r.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
+			statusUnreliable: t.expectations.statusUnreliable(rs), pods: countPods(c.deps.Pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}
 	return sets

@@ -42,7 +42,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 // step is the part of a sync after the read of the Deployment.
 func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, error) {
 	// 3. Resolve resizes with an unknown outcome. Nothing else is decided before.
-	if wait, err := c.writes.settleResizes(ctx, t); wait > 0 || err != nil {
+	if wait, err := c.settleResizes(ctx, t); wait > 0 || err != nil {
 		c.metrics.deferred.WithLabelValues(string(deferResizeUnknown)).Inc()
 		return controller.Result{RequeueAfter: wait}, err
 	}
@@ -54,7 +54,7 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	}
 
 	// 5. Create and resize.
-	a := c.writes.applyPlan(ctx, t, d.plan)
+	a := c.applyPlan(ctx, t, d.plan)
 	for _, reason := range a.deferred {
 		c.metrics.deferred.WithLabelValues(string(reason)).Inc()
 	}
@@ -67,14 +67,14 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 
 	// 6. Write the status.
 	status := d.pass.newStatus(a.result)
-	statusAgain, statusErr := c.statuses.write(ctx, t, status, d.pass.newRevision(a.result))
+	statusAgain, statusErr := c.writeStatus(ctx, t, status, d.pass.newRevision(a.result))
 	progress := a.result.created != nil || progressed(t.d.Status, status) || slices.ContainsFunc(a.result.changes, func(c change) bool { return c.from != c.to })
 	c.states.Update(t.key, func(s *state) { s.record(t, c.finished(t.d, status), progress) })
 
 	// 7. Delete old ReplicaSets.
 	var deleteErr error
 	if statusErr == nil && a.err == nil {
-		deleteErr = c.writes.deleteHistory(ctx, d.plan.delete)
+		deleteErr = c.deleteHistory(ctx, d.plan.delete)
 	}
 
 	// 8. Requeue, also after a failure.
@@ -100,7 +100,7 @@ func (c *Controller) claimAndPlan(ctx context.Context, t syncState) (d decision,
 	if err != nil {
 		return d, err
 	}
-	d.pass = planningPass(t.d, c.read.observe(t, owned), t.now)
+	d.pass = planningPass(t.d, c.observe(t, owned), t.now)
 	d.pass.facts, d.requeueAfter = c.facts(t, d.pass.found)
 	d.plan = d.pass.makePlan()
 	return d, nil
@@ -127,7 +127,7 @@ func (c *Controller) facts(t syncState, found bool) (f facts, requeueAfter time.
 
 // writesAnything reports whether a decision writes anything, the status included.
 func (c *Controller) writesAnything(t syncState, d decision) bool {
-	return d.plan.writesAnything() || c.statuses.needsWrite(t, d.pass.newStatus(d.plan.result), d.pass.newRevision(d.plan.result))
+	return d.plan.writesAnything() || c.statusDiffers(t, d.pass.newStatus(d.plan.result), d.pass.newRevision(d.plan.result))
 }
 
 // unconfirmed returns a reason for a live read if the caches have not shown a ReplicaSet that exists.
@@ -148,7 +148,7 @@ func (c *Controller) unselected(ctx context.Context, t syncState, err error) (co
 	c.deps.Recorder.Eventf(t.d, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
 	status := *t.d.Status.DeepCopy()
 	status.ObservedGeneration = t.d.Generation
-	_, err = c.statuses.write(ctx, t, status, "")
+	_, err = c.writeStatus(ctx, t, status, "")
 	return controller.Result{}, err
 }
 

@@ -68,100 +68,100 @@ type patchResult struct {
 
 // sendChange sends a change. The API server returns 422 for a failed test as well as for an invalid object, and a
 // live read shows the difference.
-func (w *writer) sendChange(ctx context.Context, c change) patchResult {
+func (c *Controller) sendChange(ctx context.Context, ch change) patchResult {
 	if controller.Draining(ctx) {
 		return patchResult{outcome: outcome.NotSent, err: controller.ErrDraining}
 	}
-	body, err := c.patchBody()
+	body, err := ch.patchBody()
 	if err != nil {
 		return patchResult{outcome: outcome.NotSent, err: err}
 	}
 	var got *appsv1.ReplicaSet
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
-		got, err = w.client.AppsV1().ReplicaSets(c.rs.Namespace).Patch(ctx, c.rs.Name, types.JSONPatchType, body, metav1.PatchOptions{})
+		got, err = c.deps.Client.AppsV1().ReplicaSets(ch.rs.Namespace).Patch(ctx, ch.rs.Name, types.JSONPatchType, body, metav1.PatchOptions{})
 		return err
 	})
 	r := patchResult{outcome: res, set: got, err: err}
 	if res != outcome.Conflict && !(res == outcome.Rejected && apierrors.IsInvalid(err)) {
 		return r
 	}
-	live, readErr := w.read.replicaSet(ctx, c.rs.Namespace, c.rs.Name, readRejected)
+	live, readErr := c.readReplicaSet(ctx, ch.rs.Namespace, ch.rs.Name, readRejected)
 	switch {
 	case readErr != nil:
 		r.outcome, r.err = outcome.NotSent, errors.Join(err, readErr)
-	case live == nil || live.UID != c.rs.UID:
+	case live == nil || live.UID != ch.rs.UID:
 		r.outcome = outcome.NotFound
-	case c.isOutdatedBy(live), res == outcome.Conflict, len(live.Annotations) == 0 && len(c.rs.Annotations) > 0:
+	case ch.isOutdatedBy(live), res == outcome.Conflict, len(live.Annotations) == 0 && len(ch.rs.Annotations) > 0:
 		r.outcome, r.set = outcome.Conflict, live
 	}
 	return r
 }
 
 // recordChange records the result of a change and sends an event.
-func (w *writer) recordChange(ctx context.Context, t syncState, c change, r patchResult) error {
-	if c.isRaise() && !(replicaSet{rs: c.rs}).statusCaughtUp() {
-		delete(t.expectations.reliableStatus, c.rs.UID) // for any result: the raise may have been carried out
+func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r patchResult) error {
+	if ch.isRaise() && !(replicaSet{rs: ch.rs}).statusCaughtUp() {
+		delete(t.expectations.reliableStatus, ch.rs.UID) // for any result: the raise may have been carried out
 	}
 	switch r.outcome {
 	case outcome.Done:
-		delete(t.expectations.unknownResizes, c.rs.UID)
-		delete(t.backoffs.rejectedResizes, c.rs.UID)
-		if c.from != c.to {
-			t.expectations.resizedAt[c.rs.UID] = w.clock.Now()
+		delete(t.expectations.unknownResizes, ch.rs.UID)
+		delete(t.backoffs.rejectedResizes, ch.rs.UID)
+		if ch.from != ch.to {
+			t.expectations.resizedAt[ch.rs.UID] = c.deps.Clock.Now()
 		}
-		t.expectations.barrier.WroteAt(w.sets, r.set.ResourceVersion, t.now)
-		w.reportScaled(ctx, t, c)
+		t.expectations.barrier.WroteAt(c.deps.ReplicaSets, r.set.ResourceVersion, t.now)
+		c.reportScaled(ctx, t, ch)
 		return nil
 	case outcome.Conflict:
-		delete(t.expectations.unknownResizes, c.rs.UID)
-		t.expectations.barrier.WroteAt(w.sets, r.set.ResourceVersion, t.now)
+		delete(t.expectations.unknownResizes, ch.rs.UID)
+		t.expectations.barrier.WroteAt(c.deps.ReplicaSets, r.set.ResourceVersion, t.now)
 		return errChanged
 	case outcome.NotFound:
-		delete(t.expectations.unknownResizes, c.rs.UID)
+		delete(t.expectations.unknownResizes, ch.rs.UID)
 		return errChanged
 	case outcome.Unknown:
-		t.expectations.unknownResizes[c.rs.UID] = unknownResize{change: c, generation: t.d.Generation, until: w.clock.Now().Add(outcome.MaxCompletionDelay)}
+		t.expectations.unknownResizes[ch.rs.UID] = unknownResize{change: ch, generation: t.d.Generation, until: c.deps.Clock.Now().Add(outcome.MaxCompletionDelay)}
 	case outcome.Rejected:
-		t.backoffs.resizeRejected(t.d, c.rs, w.clock.Now())
+		t.backoffs.resizeRejected(t.d, ch.rs, c.deps.Clock.Now())
 	}
 	if isCanceled(r.err) {
 		return r.err
 	}
-	w.recorder.Eventf(t.d, corev1.EventTypeWarning, "FailedScaleReplicaSet", "Failed to scale replica set %s from %d to %d: %v", c.rs.Name, c.from, c.to, outcome.EventMessage(r.err))
-	return fmt.Errorf("scale ReplicaSet %s from %d to %d: %w", c.rs.Name, c.from, c.to, r.err)
+	c.deps.Recorder.Eventf(t.d, corev1.EventTypeWarning, "FailedScaleReplicaSet", "Failed to scale replica set %s from %d to %d: %v", ch.rs.Name, ch.from, ch.to, outcome.EventMessage(r.err))
+	return fmt.Errorf("scale ReplicaSet %s from %d to %d: %w", ch.rs.Name, ch.from, ch.to, r.err)
 }
 
-func (w *writer) reportScaled(ctx context.Context, t syncState, c change) {
-	if c.from == c.to {
-		klog.FromContext(ctx).V(4).Info("Updated ReplicaSet", "replicaSet", klog.KObj(c.rs), "annotations", len(c.annotations))
+func (c *Controller) reportScaled(ctx context.Context, t syncState, ch change) {
+	if ch.from == ch.to {
+		klog.FromContext(ctx).V(4).Info("Updated ReplicaSet", "replicaSet", klog.KObj(ch.rs), "annotations", len(ch.annotations))
 		return
 	}
 	direction := "down"
-	if c.isRaise() {
+	if ch.isRaise() {
 		direction = "up"
 	}
-	klog.FromContext(ctx).V(2).Info("Scaled ReplicaSet", "replicaSet", klog.KObj(c.rs), "from", c.from, "to", c.to, "reason", c.reason)
-	w.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, c.rs.Name, c.from, c.to)
+	klog.FromContext(ctx).V(2).Info("Scaled ReplicaSet", "replicaSet", klog.KObj(ch.rs), "from", ch.from, "to", ch.to, "reason", ch.reason)
+	c.deps.Recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, ch.rs.Name, ch.from, ch.to)
 }
 
 // settleResizes resolves changes with an unknown outcome. It returns the time until the next try, or 0 if no change
 // is pending. The same patch is sent again, so the size is changed once at most. If the Deployment has changed
 // since, the change may be unwanted, and the ReplicaSet is only read.
-func (w *writer) settleResizes(ctx context.Context, t syncState) (wait time.Duration, err error) {
+func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.Duration, err error) {
 	for uid, pending := range t.expectations.unknownResizes {
-		c := pending.change
-		if backoff := t.backoffs.rejectedResize(t.d, c.rs).remaining(t.now); backoff > 0 && t.now.Before(pending.until) {
+		ch := pending.change
+		if backoff := t.backoffs.rejectedResize(t.d, ch.rs).remaining(t.now); backoff > 0 && t.now.Before(pending.until) {
 			wait = controller.MinPositive(wait, backoff, pending.until.Sub(t.now))
 			continue
 		}
-		r := w.retryResize(ctx, t, pending)
-		now := w.clock.Now()
+		r := c.retryResize(ctx, t, pending)
+		now := c.deps.Clock.Now()
 		switch {
-		case r.outcome == outcome.Done, r.outcome == outcome.NotFound, r.outcome == outcome.Conflict && c.isOutdatedBy(r.set):
-			if r.outcome == outcome.Conflict && replicasOrOne(r.set.Spec.Replicas) == c.to {
-				w.reportScaled(ctx, t, c)
+		case r.outcome == outcome.Done, r.outcome == outcome.NotFound, r.outcome == outcome.Conflict && ch.isOutdatedBy(r.set):
+			if r.outcome == outcome.Conflict && replicasOrOne(r.set.Spec.Replicas) == ch.to {
+				c.reportScaled(ctx, t, ch)
 			}
-			_ = w.recordChange(ctx, t, c, r)
+			_ = c.recordChange(ctx, t, ch, r)
 			wait = controller.MinPositive(wait, controller.ConsistencyRecheck)
 			continue
 		case r.outcome == outcome.Unknown:
@@ -173,24 +173,24 @@ func (w *writer) settleResizes(ctx context.Context, t syncState) (wait time.Dura
 		}
 		if r.outcome == outcome.Rejected || r.outcome == outcome.Conflict {
 			// The first attempt may still be carried out.
-			t.backoffs.resizeRejected(t.d, c.rs, now)
-			wait = controller.MinPositive(wait, t.backoffs.rejectedResize(t.d, c.rs).remaining(now), pending.until.Sub(now))
+			t.backoffs.resizeRejected(t.d, ch.rs, now)
+			wait = controller.MinPositive(wait, t.backoffs.rejectedResize(t.d, ch.rs).remaining(now), pending.until.Sub(now))
 			continue
 		}
 		wait = controller.MinPositive(wait, controller.ConsistencyRecheck)
 		if r.err != nil {
-			err = errors.Join(err, fmt.Errorf("scale ReplicaSet %s again: %w", c.rs.Name, r.err))
+			err = errors.Join(err, fmt.Errorf("scale ReplicaSet %s again: %w", ch.rs.Name, r.err))
 		}
 	}
 	return wait, err
 }
 
-func (w *writer) retryResize(ctx context.Context, t syncState, pending unknownResize) patchResult {
+func (c *Controller) retryResize(ctx context.Context, t syncState, pending unknownResize) patchResult {
 	rs := pending.change.rs
 	if pending.generation == t.d.Generation {
-		return w.sendChange(ctx, pending.change)
+		return c.sendChange(ctx, pending.change)
 	}
-	live, err := w.read.replicaSet(ctx, rs.Namespace, rs.Name, readRejected)
+	live, err := c.readReplicaSet(ctx, rs.Namespace, rs.Name, readRejected)
 	switch {
 	case err != nil:
 		return patchResult{outcome: outcome.NotSent, err: err}

@@ -10,11 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
-	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
 
@@ -30,27 +27,21 @@ func (p pass) statusInterval() time.Duration {
 
 const maxStatusInterval = 2 * time.Second
 
-type statusWriter struct {
-	client      kubernetes.Interface
-	deployments *caches.Deployments
-	clock       clock.Clock
-}
-
-func (w *statusWriter) needsWrite(t syncState, status appsv1.DeploymentStatus, revision string) bool {
+func (c *Controller) statusDiffers(t syncState, status appsv1.DeploymentStatus, revision string) bool {
 	return revision != "" && t.d.Annotations[revisionAnnotation] != revision || !equality.Semantic.DeepEqual(t.d.Status, status)
 }
 
-// write writes the status and the revision if they have changed, and returns a requeue delay if the write can wait.
+// writeStatus writes the status and the revision if they have changed, and returns a requeue delay if the write can wait.
 // The status endpoint accepts annotations and does not raise the generation. A conflict is no failure: the event of
 // the change starts the next sync.
-func (w *statusWriter) write(ctx context.Context, t syncState, status appsv1.DeploymentStatus, revision string) (again time.Duration, err error) {
-	if !w.needsWrite(t, status, revision) {
+func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1.DeploymentStatus, revision string) (again time.Duration, err error) {
+	if !c.statusDiffers(t, status, revision) {
 		return 0, nil
 	}
-	if wait := t.backoffs.statusAt.Add(pass{d: t.d}.statusInterval()).Sub(w.clock.Now()); wait > 0 && !isUrgent(t.d, status, revision) {
+	if wait := t.backoffs.statusAt.Add(pass{d: t.d}.statusInterval()).Sub(c.deps.Clock.Now()); wait > 0 && !isUrgent(t.d, status, revision) {
 		return wait, nil
 	}
-	if newest, ok := w.deployments.Get(t.key); ok && newest.UID == t.d.UID && newest.Generation > t.d.Generation {
+	if newest, ok := c.deps.Deployments.Get(t.key); ok && newest.UID == t.d.UID && newest.Generation > t.d.Generation {
 		return controller.ConsistencyRecheck, nil // the API server would return a conflict
 	}
 	if controller.Draining(ctx) {
@@ -63,7 +54,7 @@ func (w *statusWriter) write(ctx context.Context, t syncState, status appsv1.Dep
 	}
 	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", status.Replicas, "updated", status.UpdatedReplicas, "available", status.AvailableReplicas,
 		"generation", status.ObservedGeneration)
-	written, err := w.client.AppsV1().Deployments(update.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
+	written, err := c.deps.Client.AppsV1().Deployments(update.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return 0, nil
@@ -72,8 +63,8 @@ func (w *statusWriter) write(ctx context.Context, t syncState, status appsv1.Dep
 	case err != nil:
 		return 0, fmt.Errorf("write status: %w", err)
 	}
-	t.backoffs.statusAt = w.clock.Now()
-	t.expectations.barrier.WroteAt(w.deployments, written.ResourceVersion, t.now)
+	t.backoffs.statusAt = c.deps.Clock.Now()
+	t.expectations.barrier.WroteAt(c.deps.Deployments, written.ResourceVersion, t.now)
 	return 0, nil
 }
 

@@ -9,26 +9,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
-	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
-
-// writer executes plans.
-type writer struct {
-	client      kubernetes.Interface
-	deployments *caches.Deployments
-	sets        *caches.ReplicaSets
-	read        *reader
-	recorder    record.EventRecorder
-	clock       clock.Clock
-	metrics     *metrics
-}
 
 // applyOutcome is the outcome of a plan.
 type applyOutcome struct {
@@ -40,11 +25,11 @@ type applyOutcome struct {
 }
 
 // applyPlan creates, then shrinks, then raises.
-func (w *writer) applyPlan(ctx context.Context, t syncState, p plan) applyOutcome {
+func (c *Controller) applyPlan(ctx context.Context, t syncState, p plan) applyOutcome {
 	a := applyOutcome{result: p.result, deferred: slices.Clone(p.deferred)}
 	a.result.changes = nil
 	if p.create != nil {
-		creation := w.createNew(ctx, t, p.create)
+		creation := c.createNew(ctx, t, p.create)
 		a.err, a.requeueAfter = creation.err, creation.requeueAfter
 		if creation.deferred != "" {
 			a.deferred = append(a.deferred, creation.deferred)
@@ -60,9 +45,9 @@ func (w *writer) applyPlan(ctx context.Context, t syncState, p plan) applyOutcom
 	if raises < 0 {
 		raises = len(p.changes)
 	}
-	w.applyChanges(ctx, t, &a, p.changes[:raises])
+	c.applyChanges(ctx, t, &a, p.changes[:raises])
 	if !isCanceled(a.err) && !a.changed {
-		w.applyChanges(ctx, t, &a, p.raisesAfter(a.result.changes))
+		c.applyChanges(ctx, t, &a, p.raisesAfter(a.result.changes))
 	}
 	a.result.observed = a.result.observed && len(a.result.changes) == len(p.changes)
 	return a
@@ -71,9 +56,9 @@ func (w *writer) applyPlan(ctx context.Context, t syncState, p plan) applyOutcom
 func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }
 
 // applyChanges sends changes in parallel, apart from those that back off.
-func (w *writer) applyChanges(ctx context.Context, t syncState, a *applyOutcome, changes []change) {
-	changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
-		wait := t.backoffs.rejectedResize(t.d, c.rs).remaining(t.now)
+func (c *Controller) applyChanges(ctx context.Context, t syncState, a *applyOutcome, changes []change) {
+	changes = slices.DeleteFunc(slices.Clone(changes), func(ch change) bool {
+		wait := t.backoffs.rejectedResize(t.d, ch.rs).remaining(t.now)
 		if wait > 0 && !slices.Contains(a.deferred, deferResizeBackoff) {
 			a.deferred = append(a.deferred, deferResizeBackoff)
 		}
@@ -83,17 +68,17 @@ func (w *writer) applyChanges(ctx context.Context, t syncState, a *applyOutcome,
 	results := make([]patchResult, len(changes))
 	var calls controller.Group
 	calls.SetLimit(writesInFlight)
-	for i, c := range changes {
+	for i, ch := range changes {
 		calls.Go(func() error {
-			results[i] = w.sendChange(ctx, c)
+			results[i] = c.sendChange(ctx, ch)
 			return nil
 		})
 	}
 	_ = calls.Wait()
-	for i, c := range changes {
-		switch err := w.recordChange(ctx, t, c, results[i]); {
+	for i, ch := range changes {
+		switch err := c.recordChange(ctx, t, ch, results[i]); {
 		case err == nil:
-			a.result.changes = append(a.result.changes, c)
+			a.result.changes = append(a.result.changes, ch)
 		case errors.Is(err, errChanged):
 			a.changed = true
 		default:
@@ -106,12 +91,12 @@ func (w *writer) applyChanges(ctx context.Context, t syncState, a *applyOutcome,
 const writesInFlight = 10
 
 // deleteHistory deletes old ReplicaSets until the first failure.
-func (w *writer) deleteHistory(ctx context.Context, sets []*appsv1.ReplicaSet) error {
+func (c *Controller) deleteHistory(ctx context.Context, sets []*appsv1.ReplicaSet) error {
 	for _, rs := range sets {
 		if controller.Draining(ctx) {
 			return controller.ErrDraining
 		}
-		err := w.client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{
+		err := c.deps.Client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &rs.UID, ResourceVersion: &rs.ResourceVersion},
 		})
 		switch outcome.FromError(err) {
