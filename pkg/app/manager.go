@@ -188,7 +188,7 @@ func newCaches(cfg Config, transport *freshness.Transport, clk clock.WithTicker)
 		Direct: func() (*rest.Config, *http.Client, error) {
 			feeds := kubeclient.WithAgent(cfg.REST, "feeds")
 			feeds.QPS = -1
-			return transport.FeedClient(feeds)
+			return transport.Client(feeds, false)
 		},
 		REST: func(content *rest.ContentConfig) (rest.Interface, error) {
 			if content.ContentType == "" {

@@ -47,7 +47,7 @@ func feedsOn(t *testing.T, api *fakeapi.Types) (feeds *Feeds, ways func() int) {
 		lock.Lock()
 		defer lock.Unlock()
 		made++
-		return transport.FeedClient(api.Config())
+		return transport.Client(api.Config(), false)
 	}})
 	if _, err := c.Nodes(); err != nil {
 		t.Fatal(err)

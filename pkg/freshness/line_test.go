@@ -10,30 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
-
-// Types of feeds come and go by the thousand.
-func TestListsOfFeedsHaveNoSeries(t *testing.T) {
-	transport := newTransport()
-	cfg := &rest.Config{Host: "https://server", Transport: roundTripper(func(*http.Request) (*http.Response, error) { return answer(http.StatusOK, "{}"), nil })}
-	_, client, err := transport.Client(cfg, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, feeds, err := transport.FeedClient(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	get(t, client.Transport, "https://server/api/v1/pods?limit=500")
-	get(t, feeds.Transport, "https://server/apis/example.com/v1/widgets?limit=500")
-	if got := testutil.CollectAndCount(transport.metrics.lists); got != 1 {
-		t.Errorf("%d series, want 1: pods", got)
-	}
-}
 
 // A token may expire while the API server is away: what was held comes with the one of the moment.
 func TestHeldRequestIsSentWithTheTokenOfThatMoment(t *testing.T) {

@@ -50,14 +50,6 @@ func parseRequest(u *url.URL) informerRequest {
 	return r
 }
 
-// form is the value of the metric label.
-func (r informerRequest) form() string {
-	if r.watch {
-		return listStreamed
-	}
-	return listPaged
-}
-
 // parseCollection parses [prefix]/api/v1 or [prefix]/apis/group/version, followed by [/namespaces/name]/resource.
 func parseCollection(path string) (target watchTarget, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")

@@ -86,18 +86,9 @@ func NewTransport(clk clock.WithTicker, m *Metrics) *Transport {
 // Client returns a copy of cfg and an HTTP client with connections of its own. The transport wraps authentication: a request that was held
 // carries the credentials that are valid when the request is sent. With coalesce, events in quick succession are read together, up to
 // 75 ms late.
-func (t *Transport) Client(cfg *rest.Config, coalesce bool) (*rest.Config, *http.Client, error) {
-	return t.newClient(cfg, coalesce, false)
-}
-
-// FeedClient is Client for types that come and go. Their lists are not counted.
-func (t *Transport) FeedClient(cfg *rest.Config) (*rest.Config, *http.Client, error) {
-	return t.newClient(cfg, false, true)
-}
-
-func (t *Transport) newClient(cfg *rest.Config, coalesce, feeds bool) (_ *rest.Config, _ *http.Client, err error) {
+func (t *Transport) Client(cfg *rest.Config, coalesce bool) (_ *rest.Config, _ *http.Client, err error) {
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // As client-go.
-	pool := &connectionPool{Transport: t, dialer: connrotation.NewDialer(dialer.DialContext), connecting: semaphore.NewWeighted(1), feeds: feeds}
+	pool := &connectionPool{Transport: t, dialer: connrotation.NewDialer(dialer.DialContext), connecting: semaphore.NewWeighted(1)}
 	cfg = rest.CopyConfig(cfg)
 	cfg.Dial = pool.dialer.DialContext
 	if coalesce {
@@ -115,7 +106,6 @@ type connectionPool struct {
 	next       http.RoundTripper
 	dialer     *connrotation.Dialer
 	connecting *semaphore.Weighted
-	feeds      bool
 
 	lastByte time.Time // Under the lock of Transport.
 }
@@ -193,9 +183,6 @@ func (p *connectionPool) send(req *http.Request, r informerRequest, connected fu
 		p.update(r.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams++ })
 	} else {
 		s.stall.Stop()
-	}
-	if s.accepted && r.firstPage && !p.feeds {
-		p.metrics.lists.WithLabelValues(append(r.labels(), r.form())...).Inc()
 	}
 	if resp.StatusCode == http.StatusGone && !r.watch && !r.firstPage {
 		_ = resp.Body.Close()

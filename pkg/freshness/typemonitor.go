@@ -277,7 +277,6 @@ func (k *typeMonitor) compare(ctx context.Context, now time.Time) (equal bool) {
 		return false
 	}
 	listed, version, err := k.all(ctx, k.listPage)
-	k.deps.Metrics.compared.WithLabelValues(k.target.labels()...).Inc()
 	k.comparedAt = k.deps.Clock.Now()
 	if err != nil {
 		k.nextComparison = k.comparedAt.Add(k.backoff.Step())

@@ -109,7 +109,7 @@ func (w *apiWorld) build(t *testing.T, clk clock.WithTicker) {
 			return nil, nil, errors.New("no way")
 		}
 		made = true
-		return transport.FeedClient(w.api.Config())
+		return transport.Client(w.api.Config(), false)
 	}
 	w.caches = caches.New(fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}}), caches.Config{Name: t.Name(), Direct: direct, Transport: transport})
 	if _, err := w.caches.Nodes(); err != nil {
