@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strconv"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -29,12 +32,11 @@ const (
 	warningsPerSecond, warningsBurst = 10, 100
 
 	// maxQueued is less than the 1,000 events that client-go queues. client-go drops further events without a
-	// trace, flush markers included.
+	// trace.
 	maxQueued = 900
 
-	// markerKind is the kind of the object of a flush marker. The resource version of the object is the number
-	// of the marker: client-go keeps no record per version.
-	markerKind = "minikcm.marker"
+	// flushPeriod is the time between two looks at the queues.
+	flushPeriod = 10 * time.Millisecond
 )
 
 // events sends the events of the controllers. Events pass no fence, because an event changes no other object.
@@ -58,10 +60,7 @@ type channel struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder // nil before start
 
-	queued  atomic.Int64  // events that were recorded and not sent yet
-	markers atomic.Int64  // flush markers that were recorded
-	reached atomic.Int64  // the last flush marker behind all events that were sent
-	passed  chan struct{} // of size one; receives after each change of reached
+	queued atomic.Int64 // events that were recorded and not sent yet
 }
 
 func newEvents(cfg *rest.Config, metrics prometheus.Registerer) (*events, error) {
@@ -80,8 +79,8 @@ func newEvents(cfg *rest.Config, metrics prometheus.Registerer) (*events, error)
 // recorder returns a recorder whose events name component as their source. It must be called before start.
 func (e *events) recorder(component string) record.EventRecorder {
 	c := &channel{
-		component: component, passed: make(chan struct{}, 1),
-		warnings: rate.NewLimiter(warningsPerSecond, warningsBurst), dropped: e.dropped.MustCurryWith(prometheus.Labels{"controller": component}),
+		component: component,
+		warnings:  rate.NewLimiter(warningsPerSecond, warningsBurst), dropped: e.dropped.MustCurryWith(prometheus.Labels{"controller": component}),
 	}
 	// These are the limits of client-go's correlator, which drops an event only after it was correlated and
 	// its patch was made.
@@ -119,21 +118,11 @@ func (e *events) stop() {
 	}
 }
 
-// flush waits until every event recorded before has been sent, or ctx has ended. Only one flush runs at a time.
+// flush waits until every event recorded before has been sent, or ctx has ended.
 func (e *events) flush(ctx context.Context) {
-	for _, c := range e.channels {
-		marker := strconv.FormatInt(c.markers.Add(1), 10)
-		c.recorder.Event(&corev1.ObjectReference{Kind: markerKind, ResourceVersion: marker}, corev1.EventTypeNormal, "Flush", "")
-	}
-	for _, c := range e.channels {
-		for c.reached.Load() < c.markers.Load() {
-			select {
-			case <-c.passed:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
+	_ = wait.PollUntilContextCancel(ctx, flushPeriod, true, func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(e.channels, func(c *channel) bool { return c.queued.Load() > 0 }), nil
+	})
 }
 
 // Event implements record.EventRecorder.
@@ -171,25 +160,16 @@ type request func(context.Context) (*corev1.Event, error)
 
 // sender returns a function that sends the events of c, in order, until ctx ends. Later events count as sent,
 // or client-go would send them again.
-func (e *events) sender(ctx context.Context, c *channel) func(*corev1.Event, request) (*corev1.Event, error) {
-	var last *corev1.Event
-	return func(event *corev1.Event, send request) (*corev1.Event, error) {
-		if event.InvolvedObject.Kind == markerKind {
-			marker, _ := strconv.ParseInt(event.InvolvedObject.ResourceVersion, 10, 64)
-			c.reached.Store(marker)
-			select {
-			case c.passed <- struct{}{}:
-			default:
-			}
-			return event, nil
-		}
-		if event != last { // client-go sends an event again after an error, and creates an event that cannot be patched
-			last = event
-			defer c.queued.Add(-1)
-		}
+func (e *events) sender(ctx context.Context, c *channel) func(*corev1.Event, bool, request) (*corev1.Event, error) {
+	var last *corev1.Event // client-go sends an event again after an error
+	return func(event *corev1.Event, patch bool, send request) (*corev1.Event, error) {
 		e.sending.RLock()
 		defer e.sending.RUnlock()
 		sent, err := send(ctx)
+		if event != last && !(patch && apierrors.IsNotFound(err)) { // client-go creates an event that cannot be patched
+			last = event
+			c.queued.Add(-1)
+		}
 		if ctx.Err() != nil {
 			return event, nil
 		}
@@ -200,24 +180,20 @@ func (e *events) sender(ctx context.Context, c *channel) func(*corev1.Event, req
 // sink implements record.EventSink.
 type sink struct {
 	client corev1client.EventInterface
-	send   func(*corev1.Event, request) (*corev1.Event, error)
+	send   func(event *corev1.Event, patch bool, send request) (*corev1.Event, error)
 }
 
 func (s sink) Create(event *corev1.Event) (*corev1.Event, error) {
-	return s.send(event, func(ctx context.Context) (*corev1.Event, error) {
+	return s.send(event, false, func(ctx context.Context) (*corev1.Event, error) {
 		return s.client.CreateWithEventNamespaceWithContext(ctx, event)
 	})
 }
 
 func (s sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
-	return s.send(event, func(ctx context.Context) (*corev1.Event, error) {
+	return s.send(event, true, func(ctx context.Context) (*corev1.Event, error) {
 		return s.client.PatchWithEventNamespaceWithContext(ctx, event, data)
 	})
 }
 
 // Update is not called by client-go v0.37.
-func (s sink) Update(event *corev1.Event) (*corev1.Event, error) {
-	return s.send(event, func(ctx context.Context) (*corev1.Event, error) {
-		return s.client.UpdateWithEventNamespaceWithContext(ctx, event)
-	})
-}
+func (s sink) Update(event *corev1.Event) (*corev1.Event, error) { return s.Create(event) }

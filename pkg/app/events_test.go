@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -138,7 +137,7 @@ func TestFlushWaitsForAllControllers(t *testing.T) {
 		}
 		start := time.Now()
 		e.flush(t.Context())
-		if took := time.Since(start); took != 3*time.Second {
+		if took := time.Since(start); took < 3*time.Second || took > 3*time.Second+flushPeriod {
 			t.Errorf("flushed after %v, want 3 s: the events of two, one after the other", took)
 		}
 		one.Event(object, corev1.EventTypeNormal, "C", "")
@@ -152,38 +151,31 @@ func TestFlushWaitsForAllControllers(t *testing.T) {
 	})
 }
 
-// A process may lose a thousand leases, and each end of a term flushes.
-func TestFlushesLeaveNothingBehind(t *testing.T) {
-	e, err := newEvents(&rest.Config{Host: "https://server", Transport: answering(func(req *http.Request) (*http.Response, error) {
-		t.Errorf("%s %s, want no request without an event", req.Method, req.URL)
-		return nil, errors.New("unexpected")
-	})}, prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"one", "two", "three", "four"} {
-		e.recorder(name)
-	}
-	e.start(t.Context())
-	defer e.stop()
-	flush := func(times int) (heap uint64) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for range times {
-			e.flush(ctx)
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("%d flushes: %v", times, ctx.Err())
-		}
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
-	}
-	before := flush(64)
-	after := flush(1200)
-	if grown := int64(after) - int64(before); grown > 300_000 { // 5 MB if each left something
-		t.Errorf("1,200 flushes left %d bytes", grown)
+// Events of the last term are sent before the process ends, and delay the end by a second at most.
+func TestEndWaitsForEvents(t *testing.T) {
+	for _, tt := range []struct{ takes, want time.Duration }{{100 * time.Millisecond, 300 * time.Millisecond}, {time.Hour, flushTimeout}} {
+		synctest.Test(t, func(t *testing.T) {
+			e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
+				slowly(req, tt.takes)
+				return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
+			})}, prometheus.NewRegistry())
+			if err != nil {
+				t.Fatal(err)
+			}
+			recorder := e.recorder("one")
+			ctx, cancel := context.WithCancel(fakeapi.Quiet(t.Context()))
+			m := &Manager{events: e}
+			begun := time.Now()
+			_ = m.sendEvents(ctx, func() {
+				for i := range 3 {
+					recorder.Event(&corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("p", i)}, corev1.EventTypeNormal, "Reason", "")
+				}
+				cancel()
+			})
+			if took := time.Since(begun); took < tt.want || took > tt.want+2*flushPeriod {
+				t.Errorf("ended after %v, want %v", took, tt.want)
+			}
+		})
 	}
 }
 
@@ -202,10 +194,14 @@ func TestEventsAreLoggedByTheirManager(t *testing.T) {
 	defer e.stop()
 	object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
 	recorder.Event(object, corev1.EventTypeNormal, "Refused", "")
-	recorder.Event(object, "Strange", "NotRecorded", "")
-	e.flush(t.Context())
-	if lines.Load() != 2 {
-		t.Errorf("%d lines, want one about each event", lines.Load())
+	for range 1000 {
+		if lines.Load() > 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if lines.Load() != 1 {
+		t.Errorf("%d lines, want one about the event", lines.Load())
 	}
 }
 

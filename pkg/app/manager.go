@@ -34,6 +34,9 @@ import (
 // informer sends no further request and no reader is left.
 const shutdownTimeoutOfCaches = time.Second
 
+// flushTimeout is the time that events have after the end of the last term and the release of the lease.
+const flushTimeout = time.Second
+
 // Manager is one run of the program.
 type Manager struct {
 	cfg         Config
@@ -92,7 +95,7 @@ func New(cfg Config) (*Manager, error) {
 	// 3. Build the elector, and show it the Lease as the shared informer sees it.
 	termMetrics := leadership.NewMetrics(registry)
 	fence := leadership.NewFence(m.clock, termMetrics)
-	electorDeps := leadership.Deps{Fence: fence, Metrics: termMetrics, Clock: m.clock, Flush: m.events.flush}
+	electorDeps := leadership.Deps{Fence: fence, Metrics: termMetrics, Clock: m.clock}
 	if cfg.Election.Enabled {
 		if electorDeps.Leases, err = leadership.NewLeaseClient(cfg.REST, cfg.Election.RenewDeadline); err != nil {
 			return nil, err
@@ -333,6 +336,9 @@ func (m *Manager) sendEvents(ctx context.Context, up func()) error {
 	defer m.events.stop()
 	up()
 	<-ctx.Done()
+	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	m.events.flush(flushing)
 	return nil
 }
 

@@ -54,10 +54,6 @@ type Deps struct {
 	// Seen records a resourceVersion of the Lease that a request has shown. A working watch delivers
 	// that version at once. May be nil.
 	Seen func(resourceVersion string)
-
-	// Flush is called after the release of the lease and sends pending events of controllers. Its ctx
-	// ends after a second. May be nil.
-	Flush func(ctx context.Context)
 }
 
 // Elector holds the lease for this process, for one term after another.

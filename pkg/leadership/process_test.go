@@ -28,7 +28,6 @@ type process struct {
 	lock            sync.Mutex
 	terms           []span
 	work            func(ctx context.Context) error // run by Lead after the end of ctx; may be nil
-	flush           func(ctx context.Context)       // may be nil
 }
 
 // span is one call of Lead.
@@ -50,7 +49,7 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	p.fence = NewFence(realClock, metrics)
-	elector, err := New(cfg, Deps{Leases: p.conn, Events: p.events, Fence: p.fence, Metrics: metrics, Flush: p.flush, Seen: p.see})
+	elector, err := New(cfg, Deps{Leases: p.conn, Events: p.events, Fence: p.fence, Metrics: metrics, Seen: p.see})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,31 +70,6 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 	})
 }
 
-// Pending events do not delay the next leader. The process waits a second for the events.
-func TestPendingEventsDoNotDelayHandOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
-		sent := 0
-		a := start(t, s, "a", func(p *process, _ *Config) {
-			p.flush = func(ctx context.Context) {
-				for ; ctx.Err() == nil; sent++ {
-					time.Sleep(100 * time.Millisecond)
-				}
-			}
-		})
-		begun := time.Now()
-		a.cancel()
-		sleep(50 * time.Millisecond)
-		if got := s.holder(); got != "" {
-			t.Errorf("holder while events are being sent = %q, want none", got)
-		}
-		<-a.done
-		if took := time.Since(begun); a.err != nil || sent < 9 || took > 1200*time.Millisecond {
-			t.Errorf("Run = %v after %v and %d events, want nil after about a second and 10", a.err, took, sent)
-		}
-	})
-}
-
 func TestDrainThatTakesTooLong(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -31,9 +31,6 @@ const (
 	termOver   = "its term is over"
 )
 
-// flushTimeout bounds Deps.Flush.
-const flushTimeout = time.Second
-
 // leaseHolder renews the lease from the attempt that acquired the lease to the end of the term.
 type leaseHolder struct {
 	e         *Elector
@@ -374,11 +371,6 @@ func (t *termRunner) finishTerm(ctx context.Context) {
 		e.recordEvent("stopped leading")
 	}
 	t.recordEnd()
-	if e.deps.Flush != nil { // after the release: pending events must not delay the next leader
-		ctx, cancel := context.WithTimeout(ctx, flushTimeout)
-		defer cancel()
-		e.deps.Flush(ctx)
-	}
 }
 
 // handOver releases the lease, or lets the lease expire when all writes of the term have completed.
