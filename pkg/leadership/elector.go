@@ -123,12 +123,12 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 // called once.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	if e.lease == nil {
-		_, err := e.runTerm(ctx, nil, lead)
+		_, err := e.runTerm(ctx, attemptResult{cause: CauseInitial, freeSince: e.clock.Now()}, lead)
 		return err
 	}
 	for {
 		won := e.waitForLease(ctx)
-		if won == nil {
+		if !won.held {
 			return nil
 		}
 		if stop, err := e.runTerm(ctx, won, lead); stop {
@@ -142,8 +142,8 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 // from leading.
 const maxUnknownWrites = 2
 
-// waitForLease waits until this process has acquired the lease. It returns nil when ctx ends.
-func (e *Elector) waitForLease(ctx context.Context) *leaseHolder {
+// waitForLease waits until this process holds the lease, or until ctx ends.
+func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Waiting for the lease", "lease", e.lease, "identity", e.cfg.Identity)
 	var last lastAttempt
@@ -165,11 +165,10 @@ func (e *Elector) waitForLease(ctx context.Context) *leaseHolder {
 			e.waitForWake(ctx, pause)
 			continue
 		}
-		h, version, unknown := e.acquire(ctx)
-		if h != nil {
-			return h
+		if result = e.acquire(ctx); result.held {
+			return result
 		}
-		if unknownWrites++; !unknown {
+		if unknownWrites++; !result.unknown {
 			unknownWrites = 0
 		}
 		if unknownWrites == maxUnknownWrites {
@@ -177,10 +176,10 @@ func (e *Elector) waitForLease(ctx context.Context) *leaseHolder {
 			logger.Info("Standing down, writes to the lease have unknown outcomes", "lease", e.lease)
 			e.StepDown("writes to the lease have unknown outcomes", e.remainedFree)
 		}
-		last = lastAttempt{at: e.clock.Now(), version: version, pause: wait.Jitter(e.cfg.RetryPeriod/2, 1)}
+		last = lastAttempt{at: e.clock.Now(), version: result.version, pause: wait.Jitter(e.cfg.RetryPeriod/2, 1)}
 		poll = wait.Jitter(3*e.cfg.RetryPeriod/2, 2.0/3) // 1.5 to 2.5 retry periods
 	}
-	return nil
+	return result
 }
 
 // remainedFree reports whether the lease has been free for so long that any other candidate would have

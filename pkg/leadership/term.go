@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -31,20 +32,9 @@ const (
 	termOver   = "its term is over"
 )
 
-// leaseHolder renews the lease from the attempt that acquired the lease to the end of the term.
-type leaseHolder struct {
-	e         *Elector
-	cause     Cause
-	freeSince time.Time
-	done      chan struct{} // closed when renewals have ended
-	stop      context.CancelFunc
-}
-
-// acquire makes one attempt to acquire the lease. It returns a nil holder if the attempt failed;
-// unknown is true if this process may hold the lease nevertheless. When ctx ends during the attempt,
-// acquire waits a second for the response, and releases the lease.
-func (e *Elector) acquire(ctx context.Context) (h *leaseHolder, version string, unknown bool) {
-	h = &leaseHolder{e: e, done: make(chan struct{})}
+// acquire makes one attempt to acquire the lease. When ctx ends during the attempt, acquire waits a
+// second for the response, releases the lease, and returns a result that does not hold the lease.
+func (e *Elector) acquire(ctx context.Context) attemptResult {
 	e.lock.Lock()
 	e.lostReason = "" // before the attempt: the watch may be faster than the response
 	e.lock.Unlock()
@@ -52,40 +42,36 @@ func (e *Elector) acquire(ctx context.Context) (h *leaseHolder, version string, 
 	result := e.attemptLease(attemptCtx, false)
 	cancel()
 	if result.held && ctx.Err() == nil {
-		h.cause, h.freeSince = result.cause, result.freeSince
 		e.recordEvent("became leader")
-		ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx)) // a leader renews while it drains
-		go h.keepRenewing(ctx)
-		return h, result.version, false
+		return result
 	}
 	e.lease.stopHolding()
 	if ctx.Err() != nil && (result.held || result.unknown) {
 		e.releaseLease(context.WithoutCancel(ctx), time.Time{})
 	}
-	return nil, result.version, result.unknown
+	result.held = false
+	return result
 }
 
 // keepRenewing renews the lease until ctx ends, another process holds the lease, or the renew deadline
 // has passed.
-func (h *leaseHolder) keepRenewing(ctx context.Context) {
-	defer close(h.done)
-	master := h.e.deps.Metrics.master.WithLabelValues(h.e.cfg.Name)
+func (e *Elector) keepRenewing(ctx context.Context) {
+	master := e.deps.Metrics.master.WithLabelValues(e.cfg.Name)
 	master.Set(1)
 	defer master.Set(0)
-	for ok := true; ok; ok = h.renewOrTimeOut(ctx) {
-		timing.Sleep(ctx, h.e.clock, h.e.cfg.RetryPeriod)
+	for ok := true; ok; ok = e.renewOrTimeOut(ctx) {
+		timing.Sleep(ctx, e.clock, e.cfg.RetryPeriod)
 	}
 	if ctx.Err() == nil {
-		h.e.lock.Lock()
-		h.e.loseLease(notRenewed)
-		h.e.lock.Unlock()
+		e.lock.Lock()
+		e.loseLease(notRenewed)
+		e.lock.Unlock()
 	}
 }
 
 // renewOrTimeOut repeats attempts to renew the lease until one succeeds. It returns false after the
 // renew deadline or a loss.
-func (h *leaseHolder) renewOrTimeOut(ctx context.Context) bool {
-	e := h.e
+func (e *Elector) renewOrTimeOut(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.RenewDeadline)
 	defer cancel()
 	for ctx.Err() == nil && e.whyLost() == "" {
@@ -119,9 +105,11 @@ func outlivingContext(ctx context.Context, clk clock.Clock, d time.Duration) (ou
 type termRunner struct {
 	e        *Elector
 	term     Term
-	holder   *leaseHolder // nil without election
 	cancel   context.CancelFunc
 	leadDone chan error
+
+	stopRenewing context.CancelFunc
+	renewing     sync.WaitGroup
 
 	phase         phase
 	timer         clock.Timer     // of the phase; nil for none
@@ -140,8 +128,8 @@ type termRunner struct {
 }
 
 // runTerm opens the fence, calls lead and ends the term in order. If stop is true, Run must return err.
-func (e *Elector) runTerm(ctx context.Context, holder *leaseHolder, lead Lead) (stop bool, err error) {
-	t := e.beginTerm(ctx, holder)
+func (e *Elector) runTerm(ctx context.Context, won attemptResult, lead Lead) (stop bool, err error) {
+	t := e.beginTerm(ctx, won)
 	termCtx, cancel := context.WithCancel(withTerm(context.WithoutCancel(ctx), t.term.Number))
 	defer cancel()
 	t.cancel = cancel
@@ -151,31 +139,31 @@ func (e *Elector) runTerm(ctx context.Context, holder *leaseHolder, lead Lead) (
 	return t.stopping || t.err != nil, t.err
 }
 
-func (e *Elector) beginTerm(ctx context.Context, holder *leaseHolder) *termRunner {
+func (e *Elector) beginTerm(ctx context.Context, won attemptResult) *termRunner {
 	now := e.clock.Now()
-	cause, freeSince := CauseInitial, now
-	if holder != nil {
-		cause, freeSince = holder.cause, holder.freeSince
-	}
 	e.lock.Lock()
-	e.term = Term{Number: e.term.Number + 1, Cause: cause}
+	e.term = Term{Number: e.term.Number + 1, Cause: won.cause}
 	e.leading, e.endedAt = true, time.Time{}
 	term, limits := e.term, writeLimits{}
-	if holder != nil {
+	if e.lease != nil {
 		limits = e.cfg.limitsAfter(e.renewedAt, e.confirmedDuration)
 	}
-	e.fence.openTerm(term.Number, limits)    // under the lock: a renewal must not shorten confirmedDuration in between
-	if holder != nil && e.lostReason != "" { // before the fence was open
+	e.fence.openTerm(term.Number, limits) // under the lock: a renewal must not shorten confirmedDuration in between
+	if e.lostReason != "" {               // before the fence was open
 		e.fence.abortTerm(e.lostReason)
 	}
 	e.lock.Unlock()
-	e.deps.Metrics.takeovers.WithLabelValues(string(cause)).Observe(now.Sub(freeSince).Seconds())
-	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", cause, "leaseFreeFor", now.Sub(freeSince).Round(time.Millisecond))
-	t := &termRunner{e: e, term: term, holder: holder, leadDone: make(chan error, 1), loggedDuration: e.cfg.LeaseDuration}
-	if holder != nil {
+	t := &termRunner{e: e, term: term, leadDone: make(chan error, 1), loggedDuration: e.cfg.LeaseDuration, stopRenewing: func() {}}
+	if e.lease != nil {
+		var renewing context.Context
+		renewing, t.stopRenewing = context.WithCancel(context.WithoutCancel(ctx)) // a leader renews while it drains
+		t.renewing.Go(func() { e.keepRenewing(renewing) })
 		t.deadlineTimer = e.clock.NewTimer(limits.until.Sub(now))
 		signal(e.wake)
 	}
+	freeFor := now.Sub(won.freeSince)
+	e.deps.Metrics.takeovers.WithLabelValues(string(won.cause)).Observe(freeFor.Seconds())
+	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", won.cause, "leaseFreeFor", freeFor.Round(time.Millisecond))
 	return t
 }
 
@@ -279,7 +267,7 @@ func (t *termRunner) checkWrites(ctx context.Context) {
 	t.stopTimer()
 	now := t.e.clock.Now()
 	unknownUntil := now
-	if t.holder != nil {
+	if t.e.lease != nil {
 		unknownUntil = t.e.fence.unknownUntil()
 	}
 	ev, over, wait := decideWait(unknownUntil, t.phaseDeadline, now)
@@ -293,9 +281,7 @@ func (t *termRunner) checkWrites(ctx context.Context) {
 
 // abortRequests ends the renewals and cancels all requests: this process cannot use the lease any more.
 func (t *termRunner) abortRequests(ctx context.Context, reason string) {
-	if t.holder != nil {
-		t.holder.stop()
-	}
+	t.stopRenewing()
 	n := t.e.fence.abortTerm(reason)
 	klog.FromContext(ctx).V(2).Info("Cancelled the requests of the term", "term", t.term.Number, "reason", reason, "requests", n)
 }
@@ -331,7 +317,7 @@ func (t *termRunner) logLeaseDuration(ctx context.Context) {
 	t.e.lock.Lock()
 	duration := t.e.confirmedDuration
 	t.e.lock.Unlock()
-	if t.holder == nil || duration == t.loggedDuration {
+	if t.e.lease == nil || duration == t.loggedDuration {
 		return
 	}
 	klog.FromContext(ctx).Info("Lease duration changed, it is extended while writes are slow",
@@ -362,10 +348,10 @@ func (t *termRunner) finishTerm(ctx context.Context) {
 	e.fence.closeTerm(termOver)
 	klog.FromContext(ctx).Info("Controllers stopped", "term", t.term.Number, "duration", e.clock.Since(t.endedAt).Round(time.Millisecond),
 		"drained", t.phase == clean, "stuck", t.stuck, "inFlight", e.fence.inFlight())
-	if t.holder != nil {
+	t.stopRenewing()
+	t.renewing.Wait()
+	if e.lease != nil {
 		t.deadlineTimer.Stop()
-		t.holder.stop()
-		<-t.holder.done
 		e.lease.stopHolding()
 		t.handOver(ctx)
 		e.recordEvent("stopped leading")
