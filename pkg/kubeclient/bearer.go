@@ -10,24 +10,25 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// bearer sends requests with a token. Those that wait for one wait for the same, and no longer than they may themselves: client-go's transport would have each get
-// one in its turn, and wait whatever becomes of it, so an API server that says nothing would hold up hundreds for hours.
+// bearer sends requests with a token. Requests without a token wait for the same fetch, until their own
+// deadlines. With client-go's transport each request would fetch a token in its turn and ignore its own
+// deadline: a silent API server would block hundreds of requests for hours.
 type bearer struct {
 	tokens transport.ResettableTokenSource
 	next   http.RoundTripper
 	flight *singleflight.Group // of the account
 }
 
-// WrappedRoundTripper lets client-go find the TLS settings below.
+// WrappedRoundTripper lets client-go find the TLS settings of next.
 func (b *bearer) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 // RoundTrip implements http.RoundTripper.
 func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
-	begun := time.Now() // a token that is newer is not the one that is refused
+	begun := time.Now() // a newer token was not rejected
 	token, err := b.token(req.Context())
 	if err != nil {
 		if req.Body != nil {
-			req.Body.Close() // a RoundTripper closes the body whatever happens
+			req.Body.Close() // a RoundTripper must close the body
 		}
 		return nil, err
 	}
@@ -40,7 +41,8 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// token returns the one in use, or waits for one. Getting it goes on when nobody waits any more: the next request needs it, too.
+// token returns the current token, or waits for a fetch. A fetch outlives the requests that wait: the next
+// request needs the token.
 func (b *bearer) token(ctx context.Context) (*oauth2.Token, error) {
 	fetched := b.flight.DoChan("", func() (any, error) { return b.tokens.Token() })
 	select {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// tokenSource answers after a time.
+// tokenSource returns a token after a time.
 type tokenSource struct {
 	takes time.Duration
 	err   error
@@ -39,9 +39,9 @@ func TestRequestsWaitForOneTokenTogether(t *testing.T) {
 		want   error
 		after  time.Duration
 	}{
-		{"it comes", tokenSource{takes: 20 * time.Second}, time.Minute, nil, 20 * time.Second},
-		{"it does not come", tokenSource{takes: tokenTimeout, err: away}, time.Minute, away, tokenTimeout},
-		{"requests have less time", tokenSource{takes: tokenTimeout, err: away}, 5 * time.Second, context.DeadlineExceeded, 5 * time.Second},
+		{"fetched", tokenSource{takes: 20 * time.Second}, time.Minute, nil, 20 * time.Second},
+		{"not fetched", tokenSource{takes: tokenTimeout, err: away}, time.Minute, away, tokenTimeout},
+		{"requests have shorter deadlines", tokenSource{takes: tokenTimeout, err: away}, 5 * time.Second, context.DeadlineExceeded, 5 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,24 +65,24 @@ func TestRequestsWaitForOneTokenTogether(t *testing.T) {
 					})
 				}
 				requests.Wait()
-				time.Sleep(tokenTimeout) // the fetch ends for itself
+				time.Sleep(tokenTimeout) // the fetch continues
 				synctest.Wait()
 				if tt.source.asked != 1 {
-					t.Errorf("%d tokens were asked for, want 1", tt.source.asked)
+					t.Errorf("%d tokens were fetched, want 1", tt.source.asked)
 				}
 			})
 		})
 	}
 }
 
-func TestATokenThatIsRefusedIsNotUsedAgain(t *testing.T) {
+func TestRejectedTokenIsNotUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &tokenSource{}
 		status := http.StatusUnauthorized
 		b := &bearer{flight: new(singleflight.Group), tokens: transport.NewCachedTokenSource(source), next: roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status}, nil
 		})}
-		for n, want := range []int{1, 1, 2, 2} { // the first answer may be about the token before
+		for n, want := range []int{1, 1, 2, 2} { // the first response may concern the previous token
 			if n == 2 {
 				status = http.StatusOK
 			}

@@ -8,24 +8,25 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// CertificateMetric shows when the certificate ends with which clients of cfg identify themselves. client-go v0.37 shows it only of those
-// that an exec plugin hands out.
+// CertificateMetric returns a gauge with the expiration of the client certificate of cfg. The metric of
+// client-go v0.37 covers only certificates of exec plugins.
 func CertificateMetric(cfg rest.TLSClientConfig) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rest_client_certificate_expiration_timestamp_seconds",
-		Help: "Unix time at which the client certificate of the kubeconfig ends; 0 if it has none, or names a file that cannot be read.",
+		Help: "Unix time at which the client certificate of the kubeconfig expires; 0 without a certificate, or if its file cannot be read.",
 	}, func() float64 { return certificateEnd(cfg) })
 }
 
-// certificateEnd is a Unix time, 0 if there is no certificate. A file is read each time: clients notice by themselves when it is renewed.
+// certificateEnd returns a Unix time, or 0 without a certificate. It reads a file each time, because clients
+// reload a renewed file.
 func certificateEnd(cfg rest.TLSClientConfig) float64 {
 	text := cfg.CertData
 	if len(text) == 0 && cfg.CertFile != "" {
-		text, _ = os.ReadFile(cfg.CertFile) // clients log why they cannot
+		text, _ = os.ReadFile(cfg.CertFile) // clients log the error
 	}
 	chain, err := certutil.ParseCertsPEM(text)
 	if err != nil {
 		return 0
 	}
-	return float64(chain[0].NotAfter.Unix()) // the client's own comes first
+	return float64(chain[0].NotAfter.Unix()) // the client certificate comes first
 }

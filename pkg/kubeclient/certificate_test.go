@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ending returns a certificate that ends then, PEM.
+// ending returns a certificate as PEM with an expiration.
 func ending(t *testing.T, then time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,5 +1,5 @@
-// Package kubeclient makes client configurations: from a kubeconfig or the pod's service account, with the user agent of a purpose, or as
-// another service account.
+// Package kubeclient builds client configurations: from a kubeconfig or the service account of the pod, with
+// the user agent of a purpose, or as another service account.
 package kubeclient
 
 import (
@@ -15,9 +15,9 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Load builds a client configuration from a kubeconfig file and an address, which takes precedence. Both empty mean the service account of
-// the pod; the error is [rest.ErrNotInCluster] if there is none. Any other error is one line that names flag, without its dashes, or
-// --master. Nothing is asked over the network.
+// Load returns a client configuration from a kubeconfig file and an address, which takes precedence. If both
+// are empty, it returns the service account of the pod, or an error with [rest.ErrNotInCluster]. Any other
+// error is one line with the name of the flag, or with --master. Load sends no request.
 func Load(flag, file, address string) (*rest.Config, error) {
 	if file == "" && address == "" {
 		cfg, err := rest.InClusterConfig()
@@ -35,11 +35,11 @@ func Load(flag, file, address string) (*rest.Config, error) {
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err == nil {
 		if _, _, err = rest.DefaultServerUrlFor(cfg); err != nil && address != "" {
-			file = "" // it is the address that is wrong
+			file = "" // the address is wrong
 		}
 	}
 	if err == nil {
-		// The files that a kubeconfig names are read when the first client is built: do it where the flag is known.
+		// Read the files that the kubeconfig names, while the flag is known.
 		_, err = rest.TransportFor(cfg)
 	}
 	if err != nil {
@@ -51,7 +51,7 @@ func Load(flag, file, address string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// UserAgent is how requests of a program name themselves; each client appends a slash and its purpose, see [WithAgent].
+// UserAgent returns the user agent of a program. Each client appends a slash and its purpose, see [WithAgent].
 func UserAgent(program string) string {
 	v := version.Get()
 	commit := v.GitCommit
@@ -61,7 +61,7 @@ func UserAgent(program string) string {
 	if commit == "" || strings.HasPrefix(commit, "$") {
 		commit = "unknown"
 	}
-	semver, _, _ := strings.Cut(v.GitVersion, "-") // build metadata adds nothing for the reader of an audit log
+	semver, _, _ := strings.Cut(v.GitVersion, "-") // without build metadata
 	return fmt.Sprintf("%s/%s (%s/%s) kubernetes/%s", program, semver, runtime.GOOS, runtime.GOARCH, commit)
 }
 

@@ -9,15 +9,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// CheckReady returns an error if the API server does not report on /readyz that it is ready. Until then its discovery
-// may lack types, and its authorizer roles. An API server without /readyz counts as ready.
+// CheckReady returns an error if /readyz shows that the API server is not ready. Until then discovery may
+// lack types, and the authorizer may lack roles. An API server without /readyz counts as ready.
 func CheckReady(ctx context.Context, client rest.Interface) error {
 	body, err := client.Get().AbsPath("/readyz").DoRaw(ctx)
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
 	var failed []string
-	for line := range strings.Lines(string(body)) { // most of them name checks that pass
+	for line := range strings.Lines(string(body)) { // most lines are checks that pass
 		if check, ok := strings.CutPrefix(line, "[-]"); ok {
 			name, _, _ := strings.Cut(check, " ")
 			failed = append(failed, name)

@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	tokenLifetime = time.Hour // as kube-controller-manager v1.37 asks for
-	// tokenUse is the part of its life a token is used for; then there is time to get another.
+	tokenLifetime = time.Hour // as in kube-controller-manager v1.37
+	// tokenUse is the part of its lifetime for which a token is used.
 	tokenUse = 0.8
-	// tokenTimeout bounds getting one.
+	// tokenTimeout bounds the fetch of a token.
 	tokenTimeout = 30 * time.Second
 )
 
-// AsServiceAccount returns base as a service account of kube-system. Nothing is asked of the API server before the first request, which
-// gets a token, and makes the account if it is missing. guard is applied below that: what it measures begins when there is a token.
+// AsServiceAccount returns base with the identity of a service account of kube-system. The first request
+// fetches a token, and creates a missing account. guard is applied below, so its deadlines begin after the
+// fetch.
 func AsServiceAccount(base *rest.Config, name string, guard func(*rest.Config)) (*rest.Config, error) {
 	client, err := corev1client.NewForConfig(WithAgent(base, "service-accounts"))
 	if err != nil {
@@ -53,10 +54,10 @@ type serviceAccount struct {
 func (s *serviceAccount) Token() (*oauth2.Token, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), tokenTimeout)
 	defer cancel()
-	token, err := s.request(ctx)
+	token, err := s.requestToken(ctx)
 	if apierrors.IsNotFound(err) {
-		if err = s.create(ctx); err == nil {
-			token, err = s.request(ctx)
+		if err = s.createAccount(ctx); err == nil {
+			token, err = s.requestToken(ctx)
 		}
 	}
 	if err != nil {
@@ -65,29 +66,29 @@ func (s *serviceAccount) Token() (*oauth2.Token, error) {
 	return token, nil
 }
 
-func (s *serviceAccount) request(ctx context.Context) (*oauth2.Token, error) {
+func (s *serviceAccount) requestToken(ctx context.Context) (*oauth2.Token, error) {
 	seconds := int64(tokenLifetime.Seconds())
-	asked := s.clock.Now()
-	answer, err := s.client.CreateToken(ctx, s.name, &authenticationv1.TokenRequest{
+	sent := s.clock.Now()
+	response, err := s.client.CreateToken(ctx, s.name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
 	return &oauth2.Token{
-		AccessToken: answer.Status.Token,
+		AccessToken: response.Status.Token,
 		TokenType:   "Bearer",
-		Expiry:      asked.Add(useFor(answer.Status.ExpirationTimestamp.Sub(asked))),
+		Expiry:      sent.Add(usableFor(response.Status.ExpirationTimestamp.Sub(sent))),
 	}, nil
 }
 
-// useFor is how long a token of some life is used. The API server may give it less life than was asked for, and its clock may be behind
-// ours.
-func useFor(life time.Duration) time.Duration {
+// usableFor returns the time for which a token with a lifetime is used. The lifetime may be shorter than
+// tokenLifetime, and the clock of the API server may be behind.
+func usableFor(life time.Duration) time.Duration {
 	return max(time.Duration(float64(life)*tokenUse), time.Minute)
 }
 
-func (s *serviceAccount) create(ctx context.Context) error {
+func (s *serviceAccount) createAccount(ctx context.Context) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: s.name}}
 	if _, err := s.client.Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err

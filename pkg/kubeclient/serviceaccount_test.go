@@ -21,7 +21,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// What the API server answers is forced here; that upstream's roles suffice is tested on a real one.
+// The integration tests check that the roles of kube-controller-manager are sufficient.
 func TestTokensOfServiceAccounts(t *testing.T) {
 	missing := apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "replicaset-controller")
 	for _, tt := range []struct {
@@ -31,8 +31,8 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 		failed  bool
 	}{
 		{"the account exists", []error{nil}, []string{"create serviceaccounts/token"}, false},
-		{"it is made", []error{missing, nil}, []string{"create serviceaccounts/token", "create serviceaccounts", "create serviceaccounts/token"}, false},
-		{"refused", []error{errors.New("no")}, []string{"create serviceaccounts/token"}, true},
+		{"the account is missing", []error{missing, nil}, []string{"create serviceaccounts/token", "create serviceaccounts", "create serviceaccounts/token"}, false},
+		{"rejected", []error{errors.New("no")}, []string{"create serviceaccounts/token"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now := time.Unix(1e9, 0)
@@ -65,7 +65,7 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 	}
 }
 
-// A request is guarded from when there is a token for it: a deadline the server is given must not be older than the request.
+// A deadline that begins before the token is fetched would be too short for the request.
 func TestTokenIsFetchedBeforeARequestIsGuarded(t *testing.T) {
 	var order []string
 	record := func(what string) http.RoundTripper {
@@ -112,10 +112,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-func TestUseFor(t *testing.T) {
+func TestUsableFor(t *testing.T) {
 	for life, want := range map[time.Duration]time.Duration{time.Hour: 48 * time.Minute, 10 * time.Minute: 8 * time.Minute, -time.Hour: time.Minute} {
-		if got := useFor(life); got != want {
-			t.Errorf("useFor(%v) = %v, want %v", life, got, want)
+		if got := usableFor(life); got != want {
+			t.Errorf("usableFor(%v) = %v, want %v", life, got, want)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestSend tells a write that never left from one whose answer is missing, whatever the last error was.
-func TestSend(t *testing.T) {
+// The error of the last attempt does not show whether an earlier attempt was sent.
+func TestDo(t *testing.T) {
 	reset := func(w http.ResponseWriter) { panic(http.ErrAbortHandler) }
 	later := func(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", "1")
@@ -22,18 +22,18 @@ func TestSend(t *testing.T) {
 	refuse := errors.New("this process may not write")
 	for _, tt := range []struct {
 		name    string
-		answer  func(http.ResponseWriter) // of the first attempt; nil: nobody listens
-		refused int                       // from this attempt on the transport refuses; 0: never
+		answer  func(http.ResponseWriter) // of the first attempt; nil without a server
+		refused int                       // first attempt that the transport rejects; 0 for none
 		http1   bool
 		want    Outcome
 	}{
-		{name: "nobody listens", want: NotSent},
-		{name: "the transport refuses", answer: reset, refused: 1, want: NotSent},
-		{name: "the connection breaks", answer: reset, want: Unknown},
-		{name: "the connection breaks, HTTP/1.1", answer: reset, http1: true, want: Unknown},
-		{name: "asked to come again, then nobody listens", answer: later, want: Unknown},
-		{name: "asked to come again, then the transport refuses", answer: later, refused: 2, want: Unknown},
-		{name: "answered", answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, want: Rejected},
+		{name: "no server", want: NotSent},
+		{name: "transport rejects", answer: reset, refused: 1, want: NotSent},
+		{name: "connection breaks", answer: reset, want: Unknown},
+		{name: "connection breaks, HTTP/1.1", answer: reset, http1: true, want: Unknown},
+		{name: "Retry-After, then no server", answer: later, want: Unknown},
+		{name: "Retry-After, then transport rejects", answer: later, refused: 2, want: Unknown},
+		{name: "complete response", answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, want: Rejected},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var server *httptest.Server
@@ -69,7 +69,7 @@ func TestSend(t *testing.T) {
 				return client.CoreV1().Pods("default").Delete(ctx, "a", metav1.DeleteOptions{})
 			})
 			if got != tt.want {
-				t.Errorf("meaning %s with error %v after %d attempts, want %s", got, err, attempts, tt.want)
+				t.Errorf("outcome %s with error %v after %d attempts, want %s", got, err, attempts, tt.want)
 			}
 		})
 	}

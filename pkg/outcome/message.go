@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// from is where a connection comes from, as package net writes it.
-var from = regexp.MustCompile(`[\w.:%\[\]]+:\d+->`)
+// localAddress matches the source of a connection in errors of package net.
+var localAddress = regexp.MustCompile(`[\w.:%\[\]]+:\d+->`)
 
-// ForUsers is the text of an error for events and conditions. It leaves out the ports and streams that errors of connections name, ours and, where a webhook
-// fails, the API server's: with them the same failure would have another text each time. The log has them.
+// EventMessage returns the text of an error for events and conditions. Ports and streams of connections are
+// left out: they would give the same failure another text each time. The log contains them.
 func EventMessage(err error) string {
-	var late interface{ WriteTimeout() time.Duration } // what a write has, which says more than that it was not enough
+	var late interface{ WriteTimeout() time.Duration } // an error of package leadership
 	var transport *url.Error
 	switch {
 	case errors.As(err, &late):
-		return fmt.Sprintf("no answer from the API server in the %v that a write has, admission may be slow", late.WriteTimeout())
+		return fmt.Sprintf("API server did not respond within the write timeout of %v, admission may be slow", late.WriteTimeout())
 	case errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded):
-		return "no answer from the API server"
+		return "API server did not respond"
 	}
-	return from.ReplaceAllString(err.Error(), "")
+	return localAddress.ReplaceAllString(err.Error(), "")
 }

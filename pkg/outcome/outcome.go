@@ -1,5 +1,5 @@
-// Package answer says what an answer of the API server to a request, or its absence, proves. Everybody who has to know whether a write may
-// still have happened asks here, so that there is one rule.
+// Package outcome classifies the responses of the API server to writes: whether a write was executed, was
+// not executed, or may be executed later.
 package outcome
 
 import (
@@ -12,29 +12,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Meaning is what an answer proves about a request.
+// Outcome is the effect of a write, as far as its response shows.
 type Outcome string
 
 const (
-	Done        Outcome = "done"        // it was done
-	Exists      Outcome = "exists"      // not done: the name is taken
-	NotFound    Outcome = "missing"     // not done: there is no such object, or no such type
-	Conflict    Outcome = "conflict"    // not done: the object is not the version, or not the UID, that was asked for
-	Terminating Outcome = "terminating" // not done: the namespace is going away
-	Rejected    Outcome = "refused"     // not done for another reason
-	Unknown     Outcome = "unknown"     // done, not done, or going to be
+	Done        Outcome = "done"        // executed
+	Exists      Outcome = "exists"      // not executed: the name is taken
+	NotFound    Outcome = "missing"     // not executed: there is no such object or type
+	Conflict    Outcome = "conflict"    // not executed: the object has another version or UID
+	Terminating Outcome = "terminating" // not executed: the namespace is terminating
+	Rejected    Outcome = "refused"     // not executed for another reason
+	Unknown     Outcome = "unknown"     // executed, not executed, or executed later
 )
 
-// Of says what err, the error of a request that was sent, proves; nil is Done.
+// FromError returns the outcome of a write that was sent and returned err.
 func FromError(err error) Outcome {
-	var answer apierrors.APIStatus
+	var response apierrors.APIStatus
 	switch {
 	case err == nil:
 		return Done
-	case !errors.As(err, &answer):
+	case !errors.As(err, &response):
 		return Unknown
 	}
-	status := answer.Status()
+	status := response.Status()
 	switch {
 	case status.Code == http.StatusInternalServerError && WebhookFailed(status.Message):
 		return Rejected
@@ -52,39 +52,41 @@ func FromError(err error) Outcome {
 	return Rejected
 }
 
-// Complete reports whether an answer with this HTTP status proves that the request is over at the server. A 5xx may be the voice of a proxy,
-// or of a server that gave up waiting for its storage; a 408 that of a proxy that gave up waiting for the request.
+// Complete reports whether a response with this HTTP status shows that the API server has finished the
+// request. A 5xx may come from a proxy, or from a server whose storage did not respond in time. A 408 may
+// come from a proxy.
 func Complete(status int) bool {
 	return status < http.StatusInternalServerError && status != http.StatusRequestTimeout
 }
 
-// WebhookFailed reports whether the text of a 500 tells of an admission webhook that did not do its work and must not be passed over. Such a
-// request was not done: admission comes before the write (apiserver v0.37, admission/plugin/webhook: an internal error with this text; a
-// deadline is another answer). The webhook may be away for long, and nobody should wait for deadlines meanwhile.
+// WebhookFailed reports whether the text of a 500 shows a failed admission webhook with failurePolicy Fail.
+// Such a write was not executed, because admission comes first (apiserver v0.37, admission/plugin/webhook). A
+// webhook may be away for long, so callers must not wait for MaxCompletionDelay.
 func WebhookFailed(text string) bool { return strings.Contains(text, "failed calling webhook ") }
 
-// Unable reports whether err means that the API server gave no usable answer: none at all, an incomplete one (see Complete), or 429. Then other
-// clients may get none either. It is false for nil and for answers about the object, such as not found, conflict or forbidden.
+// IsUnavailable reports whether err shows that the API server sent no response, an incomplete response (see
+// Complete), or 429. Then other clients may have no service either. Responses about the object, such as not
+// found, conflict or forbidden, do not count.
 func IsUnavailable(err error) bool {
-	var answer apierrors.APIStatus
+	var response apierrors.APIStatus
 	if err == nil {
 		return false
 	}
-	if !errors.As(err, &answer) {
+	if !errors.As(err, &response) {
 		return true
 	}
-	code := int(answer.Status().Code)
+	code := int(response.Status().Code)
 	return !Complete(code) || code == http.StatusTooManyRequests
 }
 
-// NotFound reports whether err is the Status 404 of an API server that has no object of this name. A load balancer, or a server
-// without the path, returns 404 with text. client-go makes a Status with the name of that text, too, with the cause
-// UnexpectedServerResponse.
+// IsNotFound reports whether err is the Status 404 of an API server that has no object of this name. A load
+// balancer, or a server without the path, returns a 404 with text. client-go converts such a text into a
+// Status with the name and with the cause UnexpectedServerResponse.
 func IsNotFound(err error, name string) bool {
-	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+	var response apierrors.APIStatus
+	if !errors.As(err, &response) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return false
 	}
-	status := answer.Status()
+	status := response.Status()
 	return status.Code == http.StatusNotFound && status.Reason == metav1.StatusReasonNotFound && status.Details != nil && status.Details.Name == name
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestOf(t *testing.T) {
+func TestFromError(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	code := func(code int) error { return apierrors.NewGenericServerResponse(code, "post", pods, "a", "", 0, true) }
 	transport := func(err error) error { return &url.Error{Op: "Post", URL: "https://127.0.0.1/", Err: err} }
@@ -26,11 +26,11 @@ func TestOf(t *testing.T) {
 		err  error
 		want Outcome
 	}{
-		{"answered", nil, Done},
+		{"no error", nil, Done},
 		{"quota, webhook or RBAC", apierrors.NewForbidden(pods, "a", errors.New("exceeded quota")), Rejected},
 		{"invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), Rejected},
 		{"bad request", code(http.StatusBadRequest), Rejected},
-		{"unauthorized", apierrors.NewUnauthorized("who are you"), Rejected},
+		{"unauthorized", apierrors.NewUnauthorized("unknown user"), Rejected},
 		{"too large", apierrors.NewRequestEntityTooLargeError("big"), Rejected},
 		{"too many requests", apierrors.NewTooManyRequests("later", 1), Rejected},
 		{"name taken", apierrors.NewAlreadyExists(pods, "a"), Exists},
@@ -50,17 +50,17 @@ func TestOf(t *testing.T) {
 		{"a status without a code", &apierrors.StatusError{ErrStatus: metav1.Status{Message: "?"}}, Unknown},
 		{"connection reset", transport(syscall.ECONNRESET), Unknown},
 		{"deadline", transport(context.DeadlineExceeded), Unknown},
-		{"answer that cannot be read", errors.New("unexpected EOF"), Unknown},
+		{"incomplete response", errors.New("unexpected EOF"), Unknown},
 
-		{"we are being stopped", transport(context.Canceled), Unknown},
-		{"cut by the fence", fmt.Errorf("no lease: %w", context.Canceled), Unknown},
+		{"canceled", transport(context.Canceled), Unknown},
+		{"canceled by the fence", fmt.Errorf("no lease: %w", context.Canceled), Unknown},
 
-		{"a webhook that could not be asked", apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": an error on the server`)), Rejected},
-		{"a webhook that refuses with 500", code(http.StatusInternalServerError), Unknown},
+		{"a webhook without a response", apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": an error on the server`)), Rejected},
+		{"a webhook that rejects with 500", code(http.StatusInternalServerError), Unknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := FromError(tt.err); got != tt.want {
-				t.Errorf("Of(%v) = %s, want %s", tt.err, got, tt.want)
+				t.Errorf("FromError(%v) = %s, want %s", tt.err, got, tt.want)
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func TestNotFoundNamesTheObject(t *testing.T) {
 		{"another object", apierrors.NewNotFound(pods, "b"), false},
 		{"the page of a load balancer", apierrors.NewGenericServerResponse(http.StatusNotFound, "get", pods, "a", "404 page not found", 0, true), false},
 		{"another status", apierrors.NewConflict(pods, "a", nil), false},
-		{"no answer", syscall.ECONNREFUSED, false},
+		{"no response", syscall.ECONNREFUSED, false},
 		{"no error", nil, false},
 	} {
 		if got := IsNotFound(tt.err, "a"); got != tt.want {

@@ -75,7 +75,7 @@ func conditionText(err error) string {
 	var failed *typeError
 	var transport *url.Error
 	if errors.As(err, &failed) && (errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSkipped)) {
-		return failed.operation + ": no answer from the API server"
+		return failed.operation + ": API server did not respond"
 	}
 	return outcome.EventMessage(err)
 }
