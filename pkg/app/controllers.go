@@ -7,6 +7,7 @@ import (
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/deployment"
+	"minikcm/pkg/controllers/endpointslice"
 	"minikcm/pkg/controllers/garbagecollector"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/pkg/controllers/node"
@@ -24,6 +25,7 @@ func Controllers() []controller.Registration {
 		tainteviction.Registration(&nodes.MonitorGracePeriod),
 		podgc.Registration(podgc.DefaultConfig()),
 		namespace.Registration(namespace.DefaultConfig()),
+		endpointslice.Registration(endpointslice.DefaultConfig()),
 		deployment.Registration(deployment.DefaultConfig()),
 		garbagecollector.Registration(garbagecollector.DefaultConfig()),
 	}

@@ -90,11 +90,12 @@ func TestUnknownItems(t *testing.T) {
 func TestControllerNames(t *testing.T) {
 	want := map[string]string{
 		"replicaset-controller": "replicaset", "node-lifecycle-controller": "nodelifecycle", "taint-eviction-controller": "",
-		"pod-garbage-collector-controller": "podgc", "namespace-controller": "namespace", "deployment-controller": "deployment", "garbage-collector-controller": "garbagecollector",
+		"pod-garbage-collector-controller": "podgc", "namespace-controller": "namespace", "endpointslice-controller": "endpointslice", "deployment-controller": "deployment", "garbage-collector-controller": "garbagecollector",
 	}
 	agents := map[string]string{
 		"replicaset-controller": "replicaset-controller", "node-lifecycle-controller": "node-controller", "taint-eviction-controller": "node-controller",
 		"pod-garbage-collector-controller": "pod-garbage-collector", "namespace-controller": "namespace-controller",
+		"endpointslice-controller":     "endpointslice-controller",
 		"deployment-controller":        "deployment-controller",
 		"garbage-collector-controller": "generic-garbage-collector",
 	}

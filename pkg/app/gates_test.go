@@ -13,7 +13,7 @@ import (
 // Defaults are literals here, so that a library that changes one is noticed.
 func TestGateDefaults(t *testing.T) {
 	want := map[featuregate.Feature]bool{
-		"PodDeletionCost": true, "DeploymentReplicaSetTerminatingReplicas": true,
+		"PodDeletionCost": true, "DeploymentReplicaSetTerminatingReplicas": true, "PreferSameTrafficDistribution": true,
 		"SeparateTaintEvictionController": true, "StaleControllerConsistencyReplicaSet": true, "NodeControllerLeaseCircuitBreaker": true,
 		"ControllerManagerReleaseLeaderElectionLockOnExit": true, "CoordinatedLeaderElection": false,
 		"AtomicFIFO": true, "InOrderInformers": true, "InformerResourceVersion": true, "UnlockWhileProcessingFIFO": true, "InOrderInformersBatchProcess": true, "WatchListClient": true,

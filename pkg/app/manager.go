@@ -183,11 +183,15 @@ func newCaches(cfg Config, transport *freshness.Transport, clk clock.WithTicker)
 	if cfg.OwnProcess {
 		name = Name
 	}
+	fields := caches.Fields(0)
+	for _, c := range cfg.Controllers {
+		fields |= c.CachedFields
+	}
 	return caches.New(client, caches.Config{
 		Name: name, FreeMemory: cfg.OwnProcess, Resync: wait.Jitter(max(0, cfg.MinResync), 1),
-		LeaseNamespaces: leaseNamespaces(cfg),
-		LeaseOwners:     slices.ContainsFunc(cfg.Controllers, func(c controller.Registration) bool { return c.FollowsOwners }),
-		LeaseClient:     leaseClient, Transport: transport, Clock: clk,
+		LeaseNamespaces: leaseNamespaces(cfg), Fields: fields,
+		LeaseOwners: slices.ContainsFunc(cfg.Controllers, func(c controller.Registration) bool { return c.FollowsOwners }),
+		LeaseClient: leaseClient, Transport: transport, Clock: clk,
 		Direct: func() (*rest.Config, *http.Client, error) {
 			feeds := kubeclient.WithAgent(cfg.REST, "feeds")
 			feeds.QPS = -1

@@ -15,6 +15,7 @@ import (
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/deployment"
+	"minikcm/pkg/controllers/endpointslice"
 	"minikcm/pkg/controllers/garbagecollector"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/pkg/controllers/node"
@@ -71,7 +72,7 @@ func wantControllers(t *testing.T, o *Options, cfg Config, enabled []string, gat
 			t.Errorf("configuration of %s (-want +got):\n%s", c.Name, diff)
 		}
 		for gate := range c.Gates {
-			if cfg.Enabled(gate) != gates {
+			if locked := gate == endpointslice.PreferSameTrafficDistribution; cfg.Enabled(gate) != (gates || locked) {
 				t.Errorf("gate %s of %s is %v, want %v", gate, c.Name, !gates, gates)
 			}
 		}
@@ -121,13 +122,14 @@ func TestDefaults(t *testing.T) {
 		nil,
 		&podgc.Config{TerminatedPodThreshold: 12500, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
 		&namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: 5 * time.Second},
+		&endpointslice.Config{Workers: 5, MaxEndpoints: 100},
 		&deployment.Config{Workers: 5},
 		&garbagecollector.Config{Enabled: true, Workers: 20},
 	}
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration of the defaults (-want +got):\n%s", diff)
 	}
-	wantControllers(t, o, got, []string{"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "namespace-controller"},
+	wantControllers(t, o, got, []string{"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "namespace-controller", "endpointslice-controller"},
 		true, wantConfigs...)
 	if id := got.Election.Identity; !strings.Contains(id, "_") {
 		t.Errorf("identity %q, want host name and a unique part", id)
@@ -156,6 +158,7 @@ func TestFlagsReachConfig(t *testing.T) {
 		"--authorization-kubeconfig=/authz", "--authorization-always-allow-paths=/x,/y/*",
 		"--authorization-webhook-cache-authorized-ttl=2s", "--authorization-webhook-cache-unauthorized-ttl=3s",
 		"--concurrent-replicaset-syncs=6", "--concurrent-deployment-syncs=9", "--concurrent-namespace-syncs=7", "--namespace-sync-period=10m", "--namespace-deletion-grace-period=0",
+		"--concurrent-service-endpoint-syncs=8", "--max-endpoints-per-slice=90", "--endpointslice-updates-batch-period=2s",
 		"--node-monitor-period=10s", "--node-monitor-grace-period=30s", "--node-startup-grace-period=30s", "--node-eviction-rate=0.2",
 		"--secondary-node-eviction-rate=0.05", "--large-cluster-size-threshold=100", "--unhealthy-zone-threshold=0.6", "--terminated-pod-gc-threshold=12000",
 		"--enable-garbage-collector=false", "--concurrent-gc-syncs=21", "--garbage-collector-dry-run", "--garbage-collector-ignored-resources=foos.example.com,secrets",
@@ -207,13 +210,14 @@ func TestFlagsReachConfig(t *testing.T) {
 		nil,
 		&podgc.Config{TerminatedPodThreshold: 12000, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
 		&namespace.Config{Workers: 7, SyncPeriod: 10 * time.Minute},
+		&endpointslice.Config{Workers: 8, MaxEndpoints: 90, BatchPeriod: 2 * time.Second},
 		&deployment.Config{Workers: 9},
 		&garbagecollector.Config{Workers: 21, DryRun: true, Ignored: []string{"foos.example.com", "secrets"}},
 	}
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
-	wantControllers(t, o, got, []string{"replicaset-controller", "taint-eviction-controller", "namespace-controller"}, false, wantConfigs...)
+	wantControllers(t, o, got, []string{"replicaset-controller", "taint-eviction-controller", "namespace-controller", "endpointslice-controller"}, false, wantConfigs...)
 }
 
 func TestConfigz(t *testing.T) {

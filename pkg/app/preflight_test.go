@@ -381,6 +381,8 @@ func TestRequired(t *testing.T) {
 	podGC := []string{"delete pods", "get nodes", "list pods", "patch pods/status"}
 	namespaces := []string{"delete *.*", "deletecollection *.*", "get /api", "get /apis", "get /readyz", "get namespaces", "list *.*",
 		"update namespaces/finalize", "update namespaces/status"}
+	endpoints := []string{"create endpointslices.discovery.k8s.io", "delete endpointslices.discovery.k8s.io", "list endpointslices.discovery.k8s.io",
+		"update endpointslices.discovery.k8s.io", "update services/finalizers"}
 	garbage := []string{"delete *.*", "get *.*", "list *.*", "patch *.*"}
 
 	for _, tt := range []struct {
@@ -396,15 +398,17 @@ func TestRequired(t *testing.T) {
 			process: {common, nodes, watches("nodes", "pods", leases+" in kube-node-lease")},
 		}},
 		{"all", nil, map[string][][]string{
-			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "namespaces"), replicaSets, nodes, evictions, podGC, namespaces},
+			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "namespaces", "services", "endpointslices.discovery.k8s.io"),
+				replicaSets, nodes, evictions, podGC, namespaces, endpoints},
 		}},
 		{"all, each with an account of its own", []string{"--use-service-account-credentials"}, map[string][][]string{
-			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "namespaces"),
-				tokens("replicaset-controller", "node-controller", "pod-garbage-collector", "namespace-controller")},
-			"replicaset-controller": {replicaSets},
-			"node-controller":       {nodes, evictions},
-			"pod-garbage-collector": {podGC},
-			"namespace-controller":  {namespaces},
+			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "namespaces", "services", "endpointslices.discovery.k8s.io"),
+				tokens("replicaset-controller", "node-controller", "pod-garbage-collector", "namespace-controller", "endpointslice-controller")},
+			"replicaset-controller":    {replicaSets},
+			"node-controller":          {nodes, evictions},
+			"pod-garbage-collector":    {podGC},
+			"namespace-controller":     {namespaces},
+			"endpointslice-controller": {endpoints},
 		}},
 		{"the garbage collector is asked for", []string{"--controllers=garbagecollector", "--leader-elect=false"}, map[string][][]string{
 			process: {common, garbage, watches("*.*")},

@@ -38,6 +38,8 @@ type Config struct {
 	// LeaseOwners also keeps owner references, finalizers and deletion timestamp of Leases, and watches all
 	// namespaces.
 	LeaseOwners bool
+	// Fields are the optional fields that cached objects keep.
+	Fields Fields
 	// LeaseClient is the client for Leases, if Leases need a client of their own.
 	LeaseClient kubernetes.Interface
 	// REST returns the client of a type without informer. An empty content type means the default.
@@ -51,6 +53,14 @@ type Config struct {
 	// Clock is the clock of feeds; by default the real one.
 	Clock clock.WithTicker
 }
+
+// Fields is a set of optional fields. Cached objects lack a field that no controller requests.
+type Fields uint8
+
+const (
+	PodEndpoint Fields = 1 << iota // [Pod.Endpoint]
+	NodeCPU                        // the allocatable CPU of nodes
+)
 
 // Caches is built in one goroutine in three steps: New, requests for types and handlers, Start. After that
 // all methods may be called from any goroutine.

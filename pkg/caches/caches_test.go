@@ -198,7 +198,7 @@ func TestTrimNode(t *testing.T) {
 			Images:     []corev1.ContainerImage{{SizeBytes: 1}},
 		},
 	}
-	if n := trimNode(node).(*corev1.Node); n.Status.Images != nil || n.Annotations != nil || n.Labels["zone"] != "a" || len(n.Status.Conditions) != 1 || !n.Spec.Unschedulable || len(n.Spec.Taints) != 1 {
+	if n := trimNode(node, 0); n.Status.Images != nil || n.Annotations != nil || n.Labels["zone"] != "a" || len(n.Status.Conditions) != 1 || !n.Spec.Unschedulable || len(n.Spec.Taints) != 1 {
 		t.Errorf("trimmed node = %+v", n)
 	}
 }

@@ -25,13 +25,13 @@ func controllerIndex(obj any) ([]string, error) {
 }
 
 // ControlledBy returns the objects whose controller has that UID, terminating objects included.
-func (o owned[T]) ControlledBy(uid types.UID) []T { return o.byIndex(byController, string(uid)) }
+func (o owned[T]) ControlledBy(uid types.UID) []T { return o.ByIndex(byController, string(uid)) }
 
 // Claimable returns the objects that a controller may claim: orphans of the namespace, and objects whose
 // controller has that UID. Orphans are read first, so an object that is adopted between the two reads is in
 // the result.
 func (o owned[T]) Claimable(namespace string, uid types.UID) []T {
-	orphans := o.byIndex(byController, "orphan/"+namespace)
+	orphans := o.ByIndex(byController, "orphan/"+namespace)
 	controlled := o.ControlledBy(uid)
 	if len(orphans) == 0 {
 		return controlled

@@ -17,6 +17,8 @@ type Pod struct {
 	Reason      string // status.reason, set by a kubelet
 	Tolerations []corev1.Toleration
 
+	Endpoint *Endpoint // only if [PodEndpoint] is requested
+
 	Ready      Condition
 	Scheduled  Condition // PodScheduled
 	Disruption Condition // DisruptionTarget
@@ -25,10 +27,17 @@ type Pod struct {
 	SidecarRestarts int32 // maximum of the restartable init containers
 }
 
-// Condition is a pod condition without texts. An absent condition has an empty Status.
+// Endpoint holds the fields of a pod that only EndpointSlices show.
+type Endpoint struct {
+	IPs        []corev1.PodIP
+	Hostname   string
+	Subdomain  string
+	Containers []corev1.Container // one, with the named ports of all in the order of lookup; or none
+}
+
+// Condition is a pod condition without reason and message. An absent condition has an empty Status.
 type Condition struct {
 	Status corev1.ConditionStatus
-	Reason string
 	Since  metav1.Time // last transition
 }
 
@@ -54,7 +63,7 @@ func (p *Pod) Reference() *corev1.ObjectReference {
 }
 
 // TrimPod returns a pod as a cache would hold it.
-func TrimPod(pod *corev1.Pod) *Pod { return trimPod(newShared(), pod) }
+func TrimPod(pod *corev1.Pod) *Pod { return trimPod(newShared(0), pod) }
 
 func trimPod(share *shared, pod *corev1.Pod) *Pod {
 	p := &Pod{
@@ -90,11 +99,17 @@ func trimPod(share *shared, pod *corev1.Pod) *Pod {
 		}
 	}
 	p.Restarts, p.SidecarRestarts = restarts(pod)
+	if share.fields&PodEndpoint != 0 {
+		p.Endpoint = &Endpoint{
+			IPs: pod.Status.PodIPs, Hostname: pod.Spec.Hostname, Subdomain: canonical(pod.Spec.Subdomain),
+			Containers: share.containersOf(pod),
+		}
+	}
 	return p
 }
 
 func trimCondition(c *corev1.PodCondition) Condition {
-	return Condition{Status: canonical(c.Status), Reason: canonical(c.Reason), Since: c.LastTransitionTime}
+	return Condition{Status: canonical(c.Status), Since: c.LastTransitionTime}
 }
 
 func restarts(pod *corev1.Pod) (regular, sidecar int32) {
@@ -102,7 +117,7 @@ func restarts(pod *corev1.Pod) (regular, sidecar int32) {
 		regular = max(regular, s.RestartCount)
 	}
 	for _, c := range pod.Spec.InitContainers {
-		if c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+		if !isSidecar(&c) {
 			continue
 		}
 		for _, s := range pod.Status.InitContainerStatuses {
@@ -112,4 +127,8 @@ func restarts(pod *corev1.Pod) (regular, sidecar int32) {
 		}
 	}
 	return regular, sidecar
+}
+
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

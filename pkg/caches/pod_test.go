@@ -61,9 +61,9 @@ func TestTrimPodKeepsWhatTheLoopsRead(t *testing.T) {
 		},
 		NodeName: "n1", Phase: "Running", Reason: "Evicted",
 		Tolerations:     in.Spec.Tolerations,
-		Ready:           Condition{Status: "True", Reason: "r", Since: at},
+		Ready:           Condition{Status: "True", Since: at},
 		Scheduled:       Condition{Status: "True", Since: at},
-		Disruption:      Condition{Status: "False", Reason: "DeletionByTaintManager"},
+		Disruption:      Condition{Status: "False"},
 		Restarts:        4,
 		SidecarRestarts: 2, // of ordinary init containers none count
 	}
@@ -79,7 +79,7 @@ func TestTrimPodIsSmall(t *testing.T) {
 }
 
 func TestPodsOfOneFamilyShareWhatIsEqual(t *testing.T) {
-	share := newShared()
+	share := newShared(0)
 	a, b := trimPod(share, fullPod()), trimPod(share, fullPod())
 	if &a.OwnerReferences[0] != &b.OwnerReferences[0] || &a.Tolerations[0] != &b.Tolerations[0] {
 		t.Error("equal owner references or tolerations are stored twice")
@@ -94,7 +94,7 @@ func TestPodsOfOneFamilyShareWhatIsEqual(t *testing.T) {
 func TestSharingNeverMixesUpValues(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	share := newShared()
+	share := newShared(0)
 	for range 8_000 {
 		n := rnd.IntN(4 * len(share.labels.slots)) // more values than slots, so that slots change hands
 		seconds, controller := int64(n%3), n%2 == 0

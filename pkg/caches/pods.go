@@ -27,7 +27,7 @@ func (c *Caches) Pods() (*Pods, error) {
 	if c.pods != nil {
 		return c.pods, nil
 	}
-	share := newShared()
+	share := newShared(c.cfg.Fields)
 	trim := func(pod *corev1.Pod) any { return trimPod(share, pod) }
 	store, err := Watch[*Pod](c, corev1.SchemeGroupVersion.WithResource("pods"),
 		Options{Trim: trimmer(trim), Indexers: cache.Indexers{byController: controllerIndex, podsByNode: nodeIndex},
@@ -62,7 +62,7 @@ func nodeIndex(obj any) ([]string, error) {
 }
 
 // OnNode returns the pods that are bound to a node.
-func (p *Pods) OnNode(node string) []*Pod { return p.byIndex(podsByNode, node) }
+func (p *Pods) OnNode(node string) []*Pod { return p.ByIndex(podsByNode, node) }
 
 // CountOnNode returns the number of pods bound to a node, in constant time. It follows the events of
 // handlers: it is zero when handlers receive the deletion of the last pod.

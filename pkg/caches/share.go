@@ -15,11 +15,13 @@ import (
 // shared holds one copy of values that are equal in many pods. Pods of one ReplicaSet have the same labels,
 // owners and tolerations, and a map alone takes more memory than the rest of a cached pod.
 type shared struct {
+	fields      Fields
 	seed        maphash.Seed
 	labels      table[map[string]string]
 	annotations table[map[string]string]
 	owners      table[[]metav1.OwnerReference]
 	tolerations table[[]corev1.Toleration]
+	containers  table[[]corev1.Container]
 }
 
 // table holds the last value of each hash. Its size is fixed, so it needs no sweep: a value that loses its
@@ -39,7 +41,7 @@ func (t *table[T]) share(hash uint64, value T, equal func(a, b T) bool, copied f
 	return *slot
 }
 
-func newShared() *shared { return &shared{seed: maphash.MakeSeed()} }
+func newShared(fields Fields) *shared { return &shared{fields: fields, seed: maphash.MakeSeed()} }
 
 // canonical returns the copy of a string that the process keeps while the string is in use.
 func canonical[S ~string](s S) S { return unique.Make(s).Value() }
@@ -119,4 +121,33 @@ func SameTolerations(a, b []corev1.Toleration) bool {
 		a.TolerationSeconds, b.TolerationSeconds = nil, nil
 		return seconds && a == b
 	})
+}
+
+// containersOf returns one container with the named ports of a pod: first those of regular containers, then
+// those of sidecars, as k8s.io/endpointslice looks names up.
+func (s *shared) containersOf(pod *corev1.Pod) []corev1.Container {
+	var ports []corev1.ContainerPort
+	hash := uint64(0)
+	add := func(c *corev1.Container) {
+		for _, p := range c.Ports {
+			if p.Name != "" {
+				named := corev1.ContainerPort{Name: canonical(p.Name), ContainerPort: p.ContainerPort, Protocol: canonical(p.Protocol)}
+				ports, hash = append(ports, named), hash*31+maphash.Comparable(s.seed, named)
+			}
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; isSidecar(c) {
+			add(c)
+		}
+	}
+	if len(ports) == 0 {
+		return nil
+	}
+	return s.containers.share(hash, []corev1.Container{{Ports: ports}}, func(a, b []corev1.Container) bool {
+		return len(a) == len(b) && slices.Equal(a[0].Ports, b[0].Ports)
+	}, func(c []corev1.Container) []corev1.Container { return c })
 }

@@ -146,7 +146,7 @@ func (s Store[T]) List() []T { return typed[T](s.informer.GetIndexer().List()) }
 
 // InNamespace returns the objects of a namespace.
 func (s Store[T]) InNamespace(namespace string) []T {
-	return s.byIndex(cache.NamespaceIndex, namespace)
+	return s.ByIndex(cache.NamespaceIndex, namespace)
 }
 
 // Names returns the names of all objects, in any order.
@@ -178,7 +178,8 @@ func (s Store[T]) Confirm(ctx context.Context, client metadata.Interface, clk cl
 	return s.caches.types[s.typ].Confirm(ctx, client, clk)
 }
 
-func (s Store[T]) byIndex(index, value string) []T {
+// ByIndex returns the objects with a value in an index of [Options.Indexers].
+func (s Store[T]) ByIndex(index, value string) []T {
 	objects, err := s.informer.GetIndexer().ByIndex(index, value)
 	if err != nil { // the index does not exist
 		return nil

@@ -98,21 +98,27 @@ func (d *Deployments) Latest(ctx context.Context, client kubernetes.Interface) (
 	return latest(ctx, "Deployments", client.AppsV1().Deployments(metav1.NamespaceAll).List)
 }
 
-// Nodes is the cache of nodes. Their status holds only the conditions.
+// Nodes is the cache of nodes. Their status holds the conditions and, if [NodeCPU] is requested, the
+// allocatable CPU.
 type Nodes struct{ Store[*corev1.Node] }
 
 // Nodes returns the cache of nodes and starts to watch them.
 func (c *Caches) Nodes() (*Nodes, error) {
-	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: trimmer(trimNode),
+	trim := func(node *corev1.Node) any { return trimNode(node, c.cfg.Fields) }
+	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: trimmer(trim),
 		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 			return f.Core().V1().Nodes().Informer()
 		}})
 	return &Nodes{store}, err
 }
 
-func trimNode(node *corev1.Node) any {
+func trimNode(node *corev1.Node, fields Fields) *corev1.Node {
 	node.ManagedFields, node.Annotations = nil, nil
-	node.Status = corev1.NodeStatus{Conditions: node.Status.Conditions}
+	status := corev1.NodeStatus{Conditions: node.Status.Conditions}
+	if cpu, ok := node.Status.Allocatable[corev1.ResourceCPU]; ok && fields&NodeCPU != 0 {
+		status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: cpu}
+	}
+	node.Status = status
 	node.Labels = copyLabels(node.Labels)
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]

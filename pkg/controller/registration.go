@@ -43,6 +43,8 @@ type Registration struct {
 	// FollowsOwners is set by a controller that needs the owner references of all objects. The cache of
 	// Leases then keeps owner references and covers all namespaces.
 	FollowsOwners bool
+	// CachedFields are the optional fields of cached objects that the controller reads.
+	CachedFields caches.Fields
 	// Gates holds the feature gates of the controller.
 	Gates map[featuregate.Feature]featuregate.VersionedSpecs
 

@@ -96,6 +96,7 @@ var sections = []struct {
 	{"Garbage collection", []string{"garbagecollector_"}},
 	{"Nodes", []string{"node_collector_", "taint_eviction_controller_", "pod_gc_collector_"}},
 	{"Namespaces", []string{"namespace_"}},
+	{"EndpointSlices", []string{"endpoint_slice_controller_"}},
 	{"Caches", []string{"informer_"}},
 	{"Requests to the API server", []string{"rest_client_"}},
 	{"Health", []string{"kubernetes_healthcheck"}},

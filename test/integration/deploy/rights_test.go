@@ -25,7 +25,7 @@ import (
 // controllers are those that deploy/rbac or a component has a file for, by their --controllers name.
 var controllers = []string{
 	"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
-	"namespace-controller", "deployment-controller", "garbage-collector-controller",
+	"namespace-controller", "endpointslice-controller", "deployment-controller", "garbage-collector-controller",
 }
 
 // named are those of them that run only if they are named.

@@ -24,6 +24,7 @@ var accounts = map[string]string{
 	"controller-manager:taint-eviction-controller":        "node-controller",
 	"controller-manager:pod-garbage-collector-controller": "pod-garbage-collector",
 	"controller-manager:namespace-controller":             "namespace-controller",
+	"controller-manager:endpointslice-controller":         "endpointslice-controller",
 	"controller-manager:garbage-collector-controller":     "generic-garbage-collector",
 }
 

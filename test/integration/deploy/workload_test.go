@@ -47,6 +47,7 @@ func startWorkload(t *testing.T, name string) *workload {
 	w.replicaSets(t)
 	w.deployments(t)
 	w.pods(t)
+	w.services(t)
 	w.owned(t)
 	w.doomed(t)
 	return w
@@ -327,4 +328,30 @@ func (w *workload) deployments(t *testing.T) {
 	then("the Deployment has adopted one ReplicaSet and made one", 2, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "v2" })
 	then("it is rolled out", 3, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32) })
 	then("its history is gone", 1, func(*appsv1.Deployment) {})
+}
+
+// services makes a Service whose slice gets its labels.
+func (w *workload) services(t *testing.T) {
+	t.Helper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: w.name},
+		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": w.name}},
+	}
+	_, err := w.client.CoreV1().Services(w.name).Create(t.Context(), service, metav1.CreateOptions{})
+	must(t, err)
+	slice := func(label string) func(context.Context, *workload) error {
+		return func(ctx context.Context, w *workload) error {
+			list, err := w.client.DiscoveryV1().EndpointSlices(w.name).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=" + w.name + label})
+			if err == nil && len(list.Items) != 1 {
+				err = fmt.Errorf("%d slices, want 1", len(list.Items))
+			}
+			return err
+		}
+	}
+	w.expect("a Service has a slice", slice(""))
+	w.expect("a Service gets a label", func(ctx context.Context, w *workload) error {
+		_, err := w.client.CoreV1().Services(w.name).Patch(ctx, w.name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+		return err
+	})
+	w.expect("the slice gets the label", slice(",a=b"))
 }

@@ -21,7 +21,7 @@ import (
 var everyLoop = []string{
 	"deployment-controller update deployments/status", "replicaset-controller create pods", "node-controller update nodes/status",
 	"node-controller delete pods", "pod-garbage-collector delete pods", "namespace-controller update namespaces/finalize",
-	"generic-garbage-collector delete configmaps",
+	"generic-garbage-collector delete configmaps", "endpointslice-controller create endpointslices",
 }
 
 // TestEveryControllerStopsWithItsTerm sends SIGSTOP to the leader, and SIGCONT while the standby leads. The standby then hands over.
@@ -108,12 +108,16 @@ func keepEveryLoopBusy(t *testing.T) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// workForEveryLoop makes a Deployment, an owner that goes before its dependent, a namespace that goes, a silent node, and a
+// workForEveryLoop makes a Deployment and its Service, an owner that goes before its dependent, a namespace that goes, a silent node, and a
 // pod on a node that is out of service, which is evicted and then removed.
 func workForEveryLoop(ctx context.Context, client kubernetes.Interface, namespace string, i int) error {
 	name := fmt.Sprintf("work-%d", i)
 	pods, maps, namespaces := client.CoreV1().Pods(namespace), client.CoreV1().ConfigMaps(namespace), client.CoreV1().Namespaces()
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": name}},
+	}
 	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-dependent"}}
 	doomed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + name}}
 	evicted := controlplane.Pod(namespace, name+"-evicted", nil, func(p *corev1.Pod) { p.Spec.NodeName = "evicting" })
@@ -121,6 +125,10 @@ func workForEveryLoop(ctx context.Context, client kubernetes.Interface, namespac
 	for _, step := range []func() error{
 		func() error {
 			_, err := client.AppsV1().Deployments(namespace).Create(ctx, controlplane.Deployment(namespace, name, 1), create)
+			return err
+		},
+		func() error {
+			_, err := client.CoreV1().Services(namespace).Create(ctx, service, create)
 			return err
 		},
 		func() (err error) { owner, err = maps.Create(ctx, owner, create); return err },

@@ -1,0 +1,385 @@
+package endpointslice
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"minikcm/internal/fakeapi"
+)
+
+func TestFlags(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"", ""},
+		{"--concurrent-service-endpoint-syncs=50 --max-endpoints-per-slice=1000 --endpointslice-updates-batch-period=1m", ""},
+		{"--concurrent-service-endpoint-syncs=0", "--concurrent-service-endpoint-syncs: 0 is not in the range 1 to 50"},
+		{"--concurrent-service-endpoint-syncs=51", "--concurrent-service-endpoint-syncs: 51 is not in the range 1 to 50"},
+		{"--max-endpoints-per-slice=0", "--max-endpoints-per-slice: 0 is not in the range 1 to 1000"},
+		{"--max-endpoints-per-slice=1001", "--max-endpoints-per-slice: 1001 is not in the range 1 to 1000"},
+		{"--endpointslice-updates-batch-period=-1s", "--endpointslice-updates-batch-period: -1s is not in the range 0s to 1m0s"},
+		{"--endpointslice-updates-batch-period=61s", "--endpointslice-updates-batch-period: 1m1s is not in the range 0s to 1m0s"},
+	} {
+		cfg := DefaultConfig()
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		cfg.AddFlags(flags)
+		if err := flags.Parse(strings.Fields(tt.args)); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, err := range cfg.Validate() {
+			got += err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.args, got, tt.want)
+		}
+	}
+	if cfg := DefaultConfig(); cfg.Workers != 5 || cfg.MaxEndpoints != 100 || cfg.BatchPeriod != 0 {
+		t.Errorf("defaults %+v are not upstream's", cfg)
+	}
+}
+
+func TestSelectorIndex(t *testing.T) {
+	index := newSelectorIndex()
+	selecting := func(name string, selector map[string]string) *corev1.Service {
+		return aService(name, func(s *corev1.Service) { s.Spec.Selector = selector })
+	}
+	elsewhere := selecting("c", map[string]string{"app": "a"})
+	elsewhere.Namespace = "other"
+	for _, service := range []*corev1.Service{
+		selecting("a", map[string]string{"app": "a"}), selecting("b", map[string]string{"app": "a", "tier": "web"}), elsewhere,
+		selecting("none", nil), selecting("changed", map[string]string{"app": "a"}), selecting("changed", map[string]string{"app": "b"}),
+		selecting("gone", map[string]string{"app": "a"}),
+		aService("external", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }),
+	} {
+		index.set(service)
+	}
+	index.remove(selecting("gone", nil))
+	for _, tt := range []struct {
+		labels map[string]string
+		want   []string
+	}{
+		{nil, nil},
+		{map[string]string{"app": "a"}, []string{"a"}},
+		{map[string]string{"app": "a", "tier": "web", "x": "y"}, []string{"a", "b"}},
+		{map[string]string{"tier": "web"}, nil},
+		{map[string]string{"app": "b"}, []string{"changed"}},
+		{map[string]string{"app": "external"}, nil},
+	} {
+		want := map[cache.ObjectName]bool{}
+		for _, name := range tt.want {
+			want[cache.NewObjectName("default", name)] = true
+		}
+		if diff := cmp.Diff(want, index.servicesFor("default", tt.labels)); diff != "" {
+			t.Errorf("services of %v (-want +got):\n%s", tt.labels, diff)
+		}
+	}
+	if len(index.pairs) != 4 {
+		t.Errorf("index holds %v", index.pairs)
+	}
+}
+
+// A lookup visits one Service, although all share a label.
+func BenchmarkServicesOfPod(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		index := newSelectorIndex()
+		for i := range n {
+			index.set(aService(fmt.Sprint(i), func(s *corev1.Service) {
+				s.Spec.Selector = map[string]string{"app": fmt.Sprint(i), "part-of": "shop", "managed-by": "helm"}
+			}))
+		}
+		b.Run(fmt.Sprintf("%d services", n), func(b *testing.B) {
+			for b.Loop() {
+				if got := index.servicesFor("default", map[string]string{"app": "7", "part-of": "shop", "managed-by": "helm"}); len(got) != 1 {
+					b.Fatal(got)
+				}
+			}
+		})
+	}
+}
+
+// Pod events by the Services that they sync.
+func TestPodEventsThatMatter(t *testing.T) {
+	other := aService("b", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"also": "this"} })
+	for _, tt := range []struct {
+		name string
+		edit func(*corev1.Pod)
+		want uint64 // syncs
+	}{
+		{"nothing", func(*corev1.Pod) {}, 0},
+		{"annotation", func(p *corev1.Pod) { p.Annotations = map[string]string{"x": "y"} }, 0},
+		{"another condition", func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
+		}, 0},
+		{"restart", func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 3}} }, 0},
+		{"a label that no selector has", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "a", "x": "y"} }, 0},
+		{"readiness", unready, 1},
+		{"deletion", terminating, 1},
+		{"phase", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 1},
+		{"addresses", withIPs("10.1.1.1"), 1},
+		{"another Service too", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "a", "also": "this"} }, 1},
+		{"another Service too, and unready", func(p *corev1.Pod) {
+			p.Labels = map[string]string{"app": "a", "also": "this"}
+			unready(p)
+		}, 2},
+		{"another Service instead", func(p *corev1.Pod) { p.Labels = map[string]string{"also": "this"} }, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, aService("a"), other.DeepCopy(), aNode("n1", ""), aPod("a", 1))
+				defer w.manager()()
+				w.until(10 * time.Second)
+				before := w.syncs()
+				w.change(aPod("a", 1), tt.edit)
+				w.until(10*time.Second + sliceDelay/2) // the event of a write may arrive before its response
+				if got := w.syncs() - before; got != tt.want {
+					t.Errorf("%d syncs, want %d", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Changes of pods within the batch period are written together.
+func TestBatchPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""))
+		w.cfg.BatchPeriod = 10 * time.Second
+		defer w.manager()()
+		w.until(time.Minute)
+		before := w.writes()
+		for i := range 5 {
+			w.Put(aPod("a", i))
+			time.Sleep(time.Second)
+		}
+		w.until(time.Minute + 9*time.Second)
+		if got := w.writes() - before; got != 0 {
+			t.Errorf("%d writes within the batch period", got)
+		}
+		w.until(time.Minute + 10*time.Second)
+		if got := w.writes() - before; got != 1 || w.right("a", 5) != nil {
+			t.Errorf("%d writes after the batch period, want 1; %v", got, w.right("a", 5))
+		}
+	})
+}
+
+// zoned is Service a with one pod in each of two zones.
+func zoned(edit func(*corev1.Service)) []runtime.Object {
+	objects := []runtime.Object{aService("a", edit)}
+	for i, zone := range []string{"east", "west"} {
+		objects = append(objects, aNode(zone, zone), aPod("a", i, func(p *corev1.Pod) { p.Spec.NodeName = zone }))
+	}
+	return objects
+}
+
+func automatic(s *corev1.Service) {
+	s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto", "other": "large"}
+}
+
+func preferring(distribution string) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Spec.TrafficDistribution = &distribution }
+}
+
+// hints returns the hints of each endpoint by its pod.
+func (w *world) hints(service string) map[string]string {
+	out := map[string]string{}
+	for _, slice := range w.slices(service) {
+		for _, e := range slice.Endpoints {
+			text := ""
+			if e.Hints != nil {
+				for _, zone := range e.Hints.ForZones {
+					text += "zone " + zone.Name
+				}
+				for _, node := range e.Hints.ForNodes {
+					text += " node " + node.Name
+				}
+			}
+			out[e.TargetRef.Name] = text
+		}
+	}
+	return out
+}
+
+// Hints are written as the Service asks for them, and a take-over does not touch them.
+func TestHints(t *testing.T) {
+	zones := map[string]string{"a-0": "zone east", "a-1": "zone west"}
+	for _, tt := range []struct {
+		name string
+		edit func(*corev1.Service)
+		want map[string]string
+	}{
+		{"none", func(*corev1.Service) {}, map[string]string{"a-0": "", "a-1": ""}},
+		{"topology mode", automatic, zones},
+		{"PreferClose", preferring(corev1.ServiceTrafficDistributionPreferClose), zones},
+		{"PreferSameZone", preferring(corev1.ServiceTrafficDistributionPreferSameZone), zones},
+		{"PreferSameNode", preferring(corev1.ServiceTrafficDistributionPreferSameNode),
+			map[string]string{"a-0": "zone east node east", "a-1": "zone west node west"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, zoned(tt.edit)...)
+				w.manager()()
+				if diff := cmp.Diff(tt.want, w.hints("a")); diff != "" {
+					t.Errorf("hints (-want +got):\n%s", diff)
+				}
+				before := w.writes()
+				defer w.manager()()
+				w.until(time.Minute)
+				if got := w.writes() - before; got != 0 {
+					t.Errorf("%d writes of the next term, want none", got)
+				}
+			})
+		})
+	}
+}
+
+// Nodes that change change the hints of Services that are out of balance, once per second at most.
+func TestNodesChangeHints(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*world)
+		want   uint64 // refreshes of the topology
+	}{
+		{"heartbeat", func(w *world) { w.Put(versioned(aNode("west", "west"))) }, 0},
+		{"zone", func(w *world) { w.Put(versioned(aNode("west", "north"))) }, 1},
+		{"readiness", func(w *world) {
+			node := versioned(aNode("west", "west"))
+			node.Status.Conditions[0].Status = corev1.ConditionFalse
+			w.Put(node)
+		}, 1},
+		{"many nodes", func(w *world) {
+			for i := range 50 {
+				w.Put(aNode(fmt.Sprint("extra", i), "west"))
+				time.Sleep(10 * time.Millisecond)
+			}
+		}, 1},
+		{"deletion", func(w *world) { w.Remove("nodes", "", "west") }, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, zoned(automatic)...)
+				defer w.manager()()
+				w.until(10 * time.Second)
+				queue := queueName + "_nodes"
+				before := fakeapi.Syncs(t, w.registry, queue)
+				tt.change(w)
+				w.until(11*time.Second + time.Millisecond)
+				if got := fakeapi.Syncs(t, w.registry, queue) - before; got != tt.want {
+					t.Errorf("%d refreshes, want %d", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Services out of balance are synced again: one zone has most of the CPU now.
+func TestOverloadedZone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, zoned(automatic)...)
+		defer w.manager()()
+		w.until(10 * time.Second)
+		west := versioned(aNode("west2", "west"))
+		west.Status.Allocatable[corev1.ResourceCPU] = *cpus(100)
+		w.Put(west)
+		w.until(20 * time.Second)
+		if diff := cmp.Diff(map[string]string{"a-0": "", "a-1": ""}, w.hints("a")); diff != "" {
+			t.Errorf("hints (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestDeletedServiceIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+		c, empty := w.standby()
+		defer empty()
+		defer fakeapi.Term(t, c.Run)()
+		w.until(time.Second)
+		before := w.writes()
+		w.Remove("services", "default", "a")
+		synctest.Wait()
+		w.Remove("pods", "default", "a-1")
+		w.until(time.Minute)
+		if got := w.writes() - before; got != 0 {
+			t.Errorf("%d writes, want none: the slices belong to the garbage collector", got)
+		}
+		term := c.(*Controller).term.Load()
+		states := 0
+		term.states.ForEach(func(*state) { states++ })
+		if states != 0 || len(term.triggers.ServiceStates) != 0 || term.tracker.Has(w.only("a")) {
+			t.Errorf("the Service is remembered: %d states, %v", states, term.triggers.ServiceStates)
+		}
+	})
+}
+
+// Outside of a term nothing is written, and the events of that time are not lost.
+func TestStandby(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""))
+		c, empty := w.standby()
+		defer empty()
+		w.Put(aPod("a", 1))
+		w.until(time.Minute)
+		if got := w.writes(); got != 0 {
+			t.Errorf("%d writes of a standby", got)
+		}
+		fakeapi.Term(t, c.Run)()
+		w.Put(aPod("a", 2))
+		w.until(2 * time.Minute)
+		end := fakeapi.Term(t, c.Run)
+		defer end()
+		if err := w.right("a", 2); err != nil {
+			t.Error(err)
+		}
+		if err := c.Healthy(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTrim(t *testing.T) {
+	slice := func(manager string) *discoveryv1.EndpointSlice {
+		name, ready := "n1", true
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "s", UID: "u", Labels: map[string]string{discoveryv1.LabelManagedBy: manager}, Annotations: map[string]string{"x": "y"},
+				Finalizers: []string{"f"}, OwnerReferences: []metav1.OwnerReference{{UID: "owner"}}, ManagedFields: []metav1.ManagedFieldsEntry{{}},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name}},
+			Endpoints: []discoveryv1.Endpoint{{
+				Addresses: []string{"10.0.0.1"}, NodeName: &name, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p"},
+			}},
+		}
+	}
+	ours, want := slice(managedBy), slice(managedBy)
+	want.ManagedFields = nil
+	foreign, wantForeign := slice("another"), &discoveryv1.EndpointSlice{ObjectMeta: slice("another").ObjectMeta}
+	wantForeign.ManagedFields, wantForeign.Annotations = nil, nil
+	service, wantService := aService("a", automatic), aService("a", automatic)
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "1.2.3.4"}}
+	service.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+	delete(wantService.Annotations, "other")
+	for _, tt := range []struct {
+		trim     cache.TransformFunc
+		in, want any
+	}{{trimSlice, ours, want}, {trimSlice, foreign, wantForeign}, {trimService, service, wantService}} {
+		got, err := tt.trim(tt.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := tt.trim(got) // client-go passes the objects of streaming lists twice
+		if diff := cmp.Diff(tt.want, again); err != nil || diff != "" {
+			t.Errorf("trimmed (-want +got):\n%s%v", diff, err)
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package endpointslice
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"minikcm/internal/fakeapi"
+)
+
+// right reports whether each pod is in exactly one slice of the Service.
+func (w *world) right(service string, pods int) error {
+	seen := map[string]int{}
+	for _, slice := range w.slices(service) {
+		for _, e := range slice.Endpoints {
+			seen[e.TargetRef.Name]++
+		}
+	}
+	for name, n := range seen {
+		if n != 1 {
+			return fmt.Errorf("pod %s is in %d slices", name, n)
+		}
+	}
+	if len(seen) != pods {
+		return fmt.Errorf("%d pods are in slices, want %d", len(seen), pods)
+	}
+	return nil
+}
+
+// crowd is Service a with pods, enough for several slices of two.
+func crowd(pods int) []runtime.Object {
+	objects := []runtime.Object{aService("a"), aNode("n1", "")}
+	for i := range pods {
+		objects = append(objects, aPod("a", i))
+	}
+	return objects
+}
+
+// A term over slices that are as computed sends no write and no read but that of the baseline.
+func TestTakeOverSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := []runtime.Object{aNode("n1", "")}
+		for i := range 100 {
+			app := fmt.Sprintf("app%d", i)
+			objects = append(objects, aService(app), aPod(app, i))
+		}
+		w := newWorld(t, objects...)
+		w.manager()()
+		before, lists := w.writes(), w.Count("list endpointslices")
+		if before != 100 {
+			t.Fatalf("%d writes of the first term, want 100", before)
+		}
+		defer w.manager()()
+		w.until(time.Minute)
+		if got := w.writes() - before; got != 0 {
+			t.Errorf("%d writes, want none", got)
+		}
+		if got := w.Count("list endpointslices") - lists; got != 2 {
+			t.Errorf("%d lists of slices, want that of the cache and that of the baseline", got)
+		}
+	})
+}
+
+// The next leader has a cache without the slices of its predecessor.
+func TestHandOverWithFrozenSlices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, crowd(5)...)
+		w.cfg.MaxEndpoints = 2
+		first, stopFirst := w.standby()
+		second, stopSecond := w.standby()
+		defer stopSecond()
+		w.Freeze("endpointslices", true)
+		fakeapi.Term(t, first.Run)()
+		stopFirst()
+		before := w.Count("create endpointslices")
+		defer fakeapi.Term(t, second.Run)()
+		w.until(10 * time.Second)
+		if got := w.Count("create endpointslices") - before; got != 0 {
+			t.Errorf("%d slices created over those of the predecessor", got)
+		}
+		w.Remove("pods", "default", "a-1")
+		w.until(50 * time.Second)
+		if err := w.right("a", 4); err != nil {
+			t.Errorf("slices while the watch is frozen: %v", err)
+		}
+		w.Freeze("endpointslices", false)
+		w.Remove("pods", "default", "a-2")
+		w.until(time.Minute)
+		if err := w.right("a", 3); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The process dies after each of its writes, and another one goes on with a fresh or a frozen cache.
+func TestKilledAfterEachWrite(t *testing.T) {
+	for _, frozen := range []bool{false, true} {
+		for n := int64(1); n <= 4; n++ {
+			t.Run(fmt.Sprintf("frozen %v, write %d", frozen, n), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, crowd(7)...)
+					w.cfg.MaxEndpoints = 2
+					first, stopFirst := w.standby()
+					second, stopSecond := w.standby()
+					defer stopSecond()
+					w.Freeze("endpointslices", frozen)
+					var writes atomic.Int64
+					w.After(func() {
+						if writes.Add(1) >= n {
+							w.Break(errors.New("killed"), "create endpointslices", "update endpointslices", "delete endpointslices")
+						}
+					})
+					end := fakeapi.Term(t, first.Run)
+					end()
+					stopFirst()
+					w.After(nil)
+					w.Break(nil, "create endpointslices", "update endpointslices", "delete endpointslices")
+					defer fakeapi.Term(t, second.Run)()
+					w.until(time.Minute)
+					if err := w.right("a", 7); err != nil {
+						t.Errorf("slices %q: %v", w.show("a"), err)
+					}
+					if got := len(w.slices("a")); got != 4 {
+						t.Errorf("%d slices, want 4", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Responses of writes are lost after the writes are done, while the cache shows nothing.
+func TestLostResponses(t *testing.T) {
+	for _, verb := range []string{"create", "update", "delete"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, crowd(7)...)
+				w.cfg.MaxEndpoints = 2
+				lost := false
+				w.PrependReactor(verb, "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+					if lost {
+						return false, nil, nil
+					}
+					lost = true
+					if verb == "create" {
+						a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice).UID = "lost"
+					}
+					if _, _, err := w.React(a); err != nil {
+						t.Errorf("%s: %v", verb, err)
+					}
+					return true, nil, errors.New("connection reset")
+				})
+				defer w.manager()()
+				w.until(time.Second / 2)
+				w.Freeze("endpointslices", true)
+				w.Remove("pods", "default", "a-0")
+				w.Remove("pods", "default", "a-1")
+				w.change(aPod("a", 6), unready)
+				w.until(time.Second)
+				w.Freeze("endpointslices", false)
+				w.Remove("pods", "default", "a-2")
+				w.Remove("pods", "default", "a-3")
+				w.until(2 * time.Minute)
+				if !lost {
+					t.Errorf("no %s was sent", verb)
+				}
+				if err := w.right("a", 3); err != nil {
+					t.Errorf("slices %q: %v", w.show("a"), err)
+				}
+			})
+		})
+	}
+}
+
+// A create whose response is lost is repeated under its name before the cache shows a slice.
+func TestLostCreateIsRepeatedUnderItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+		most := 0
+		w.After(func() { most = max(most, len(w.slices("a"))) })
+		lost := 0
+		w.PrependReactor("create", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if lost++; lost > 2 {
+				return false, nil, nil
+			}
+			if lost == 2 { // the first arrives late
+				a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice).UID = "lost"
+				_, _, _ = w.React(a)
+			}
+			return true, nil, errors.New("connection reset")
+		})
+		c, stop := w.standby()
+		defer stop()
+		w.Freeze("endpointslices", true)
+		defer fakeapi.Term(t, c.Run)()
+		w.until(time.Minute)
+		w.Freeze("endpointslices", false)
+		w.until(2 * time.Minute)
+		if got := len(w.slices("a")); got != 1 || most > 1 {
+			t.Errorf("%d slices at the end and %d at most, want 1", got, most)
+		}
+	})
+}
+
+// A sync waits while the cache does not show the own writes. After 30 s the slices are read live.
+func TestSyncWaitsForOwnWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+		defer w.manager()()
+		w.until(5 * time.Second)
+		w.Freeze("endpointslices", true)
+		w.Put(aPod("a", 2))
+		w.until(10 * time.Second)
+		before := w.writes()
+		w.Remove("pods", "default", "a-2") // the slices that the cache shows are right again
+		w.until(30 * time.Second)
+		if got := w.writes() - before; got != 0 {
+			t.Errorf("%d writes decided on an old cache", got)
+		}
+		w.until(50 * time.Second)
+		if diff := cmp.Diff([]string{"IPv4 web:8080, 10.0.0.2 ready serving"}, w.show("a")); diff != "" {
+			t.Errorf("slices after the live read (-want +got):\n%s", diff)
+		}
+		w.Freeze("endpointslices", false)
+		w.until(2 * time.Minute)
+		if diff := cmp.Diff([]string{"IPv4 web:8080, 10.0.0.2 ready serving"}, w.show("a")); diff != "" {
+			t.Errorf("slices at the end (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// The cache never shows a slice that was created and deleted between two lists.
+func TestSliceThatTheCacheNeverShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+		c, stop := w.standby()
+		defer stop()
+		w.CutWatches("endpointslices")
+		defer fakeapi.Term(t, c.Run)()
+		w.deleteSlice(w.only("a"))
+		w.RestoreWatches("endpointslices")
+		w.Put(aPod("a", 2))
+		w.until(2 * time.Minute)
+		if err := w.right("a", 2); err != nil {
+			t.Errorf("slices %q: %v", w.show("a"), err)
+		}
+	})
+}
+
+func TestTerminatingNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+		refusal := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "a", errors.New("namespace is being terminated"))
+		refusal.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		w.Break(refusal, "create endpointslices")
+		defer w.manager()()
+		w.until(time.Hour)
+		if got := w.Count("create endpointslices"); got != 1 {
+			t.Errorf("%d creates in a terminating namespace, want 1", got)
+		}
+		if events := w.reasons(); len(events) > 0 {
+			t.Errorf("events %q, want none", events)
+		}
+	})
+}
+
+// A webhook rejects slices for hours. Upstream gives up after 15 retries.
+func TestRejectedSlicesAreRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+		w.Break(apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "", errors.New("denied by the webhook")), "create endpointslices")
+		defer w.manager()()
+		w.until(3 * time.Hour)
+		creates := w.Requests("create endpointslices")
+		if len(creates) < 100 || len(creates) > 200 {
+			t.Errorf("%d creates in three hours, want one per minute", len(creates))
+		}
+		if first := creates[1].At.Sub(creates[0].At); first < minBackoff || first > 2*minBackoff {
+			t.Errorf("first retry after %v, want %v", first, minBackoff)
+		}
+		events := w.reasons()
+		const want = "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service default/a: "
+		if len(events) != len(creates) || !strings.HasPrefix(events[0], want) || !strings.Contains(events[0], "denied by the webhook") {
+			t.Errorf("%d events for %d creates, the first %q", len(events), len(creates), events[0])
+		}
+		w.Break(nil, "create endpointslices")
+		w.until(3*time.Hour + 2*time.Minute)
+		if err := w.right("a", 1); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A slice that another client changed first gives a conflict, which is no failure.
+func TestConflictIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+		defer w.manager()()
+		w.until(5 * time.Second)
+		w.Freeze("endpointslices", true)
+		slice := versioned(versioned(w.only("a")))
+		slice.Endpoints, slice.Generation = nil, slice.Generation+1
+		w.Put(slice)
+		w.Put(aPod("a", 2))
+		w.until(6 * time.Second)
+		w.Freeze("endpointslices", false)
+		w.until(20 * time.Second)
+		if err := w.right("a", 2); err != nil {
+			t.Errorf("slices %q: %v", w.show("a"), err)
+		}
+	})
+}
+
+// The version at the start of a term is unknown: a first write is decided on a live list.
+func TestUnknownBaseline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aService("b"), aNode("n1", ""), aPod("a", 1))
+		w.PrependReactor("list", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			all := a.(clienttesting.ListActionImpl).ListOptions.Limit == 1
+			return all, nil, map[bool]error{true: apierrors.NewInternalError(errors.New("down"))}[all]
+		})
+		defer w.manager()()
+		w.until(10 * time.Second)
+		if want := []string{"IPv4 web:8080, 10.0.0.2 ready serving"}; !slices.Equal(w.show("a"), want) {
+			t.Errorf("slices %q, want %q", w.show("a"), want)
+		}
+		if got := w.Count("list endpointslices"); got != 3 {
+			t.Errorf("%d lists, want that of the cache and one per Service", got)
+		}
+	})
+}

@@ -1,0 +1,9 @@
+package endpointslice
+
+import (
+	"testing"
+
+	"minikcm/internal/faket"
+)
+
+func TestMain(m *testing.M) { faket.Main(m) }

@@ -1,0 +1,86 @@
+package endpointslice
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+	apiversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-base/featuregate"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+	"minikcm/pkg/flagcheck"
+)
+
+// PreferSameTrafficDistribution is upstream's gate for the values PreferSameZone and PreferSameNode of
+// spec.trafficDistribution.
+const PreferSameTrafficDistribution featuregate.Feature = "PreferSameTrafficDistribution"
+
+// Config is the configuration of the controller. Names and limits of its flags are upstream's.
+type Config struct {
+	Workers      int32         `json:"ConcurrentServiceEndpointSyncs"`
+	MaxEndpoints int32         `json:"MaxEndpointsPerSlice"`
+	BatchPeriod  time.Duration `json:"EndpointUpdatesBatchPeriod"`
+}
+
+// DefaultConfig returns the defaults of kube-controller-manager v1.37.
+func DefaultConfig() *Config { return &Config{Workers: 5, MaxEndpoints: 100} }
+
+const (
+	workersFlag      = "concurrent-service-endpoint-syncs"
+	maxEndpointsFlag = "max-endpoints-per-slice"
+	batchPeriodFlag  = "endpointslice-updates-batch-period"
+
+	maxWorkers     = 50
+	mostEndpoints  = 1000 // limit of the API server
+	maxBatchPeriod = time.Minute
+)
+
+// AddFlags implements controller.Config.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&c.Workers, workersFlag, c.Workers,
+		"Services whose EndpointSlices are computed at the same time, 1 to 50. Those that wait for the API server for more than 1 s do not count.")
+	fs.Int32Var(&c.MaxEndpoints, maxEndpointsFlag, c.MaxEndpoints,
+		"Endpoints in one EndpointSlice, 1 to 1000. Larger slices are fewer, but each change sends a whole slice.")
+	fs.DurationVar(&c.BatchPeriod, batchPeriodFlag, c.BatchPeriod,
+		"Delay between a change of a pod and that of its EndpointSlices, up to 1m. Changes within the delay are written together.")
+}
+
+// Validate implements controller.Config.
+func (c *Config) Validate() []error {
+	var p flagcheck.Problems
+	inRange := func(flag string, n, most int32) {
+		if n < 1 || n > most {
+			p.Addf(flag, "%d is not in the range 1 to %d", n, most)
+		}
+	}
+	inRange(workersFlag, c.Workers, maxWorkers)
+	inRange(maxEndpointsFlag, c.MaxEndpoints, mostEndpoints)
+	if c.BatchPeriod < 0 || c.BatchPeriod > maxBatchPeriod {
+		p.Addf(batchPeriodFlag, "%v is not in the range 0s to %v", c.BatchPeriod, maxBatchPeriod)
+	}
+	return p
+}
+
+// Registration declares the controller. Flags are bound to cfg.
+func Registration(cfg *Config) controller.Registration {
+	const group = "discovery.k8s.io"
+	return controller.Registration{
+		Name: Name, Alias: "endpointslice", Agent: Name,
+		Gates: map[featuregate.Feature]featuregate.VersionedSpecs{
+			PreferSameTrafficDistribution: {
+				{Version: apiversion.MajorMinor(1, 33), Default: false, PreRelease: featuregate.Alpha},
+				{Version: apiversion.MajorMinor(1, 34), Default: true, PreRelease: featuregate.Beta},
+				{Version: apiversion.MajorMinor(1, 35), Default: true, PreRelease: featuregate.GA, LockToDefault: true},
+			},
+		},
+		Config: cfg, Section: "EndpointSliceController",
+		WatchPermissions: []controller.Access{{Resource: "services"}, {Resource: "pods"}, {Resource: "nodes"}, {Group: group, Resource: "endpointslices"}},
+		CachedFields:     caches.PodEndpoint | caches.NodeCPU,
+		Permissions: []controller.Access{
+			{Group: group, Resource: "endpointslices", Verbs: []string{"list", "create", "update", "delete"}, Impact: "cannot keep the endpoints of Services"},
+			{Resource: "services/finalizers", Verbs: []string{"update"}, Impact: "cannot create EndpointSlices that keep their owner"}, // blockOwnerDeletion
+		},
+		New: func(b controller.Base) (controller.Controller, error) { return newController(*cfg, b) },
+	}
+}

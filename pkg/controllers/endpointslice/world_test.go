@@ -1,0 +1,289 @@
+package endpointslice
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
+
+	"minikcm/internal/fakeapi"
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+)
+
+var sliceResource = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
+
+// world is a cluster of fakes in a bubble of fake time.
+type world struct {
+	*fakeapi.Clientset
+	t        *testing.T
+	cfg      Config
+	begin    time.Time
+	events   *record.FakeRecorder
+	registry *prometheus.Registry // of the latest manager
+	created  atomic.Int64
+}
+
+func newWorld(t *testing.T, objects ...runtime.Object) *world {
+	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...), cfg: *DefaultConfig(), begin: time.Now(), events: record.NewFakeRecorder(10_000)}
+	w.PrependReactor("create", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		slice := a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice)
+		slice.UID, slice.Generation = types.UID(fmt.Sprintf("slice-%d", w.created.Add(1))), 1
+		return false, nil, nil
+	})
+	w.PrependReactor("update", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		slice := a.(clienttesting.UpdateAction).GetObject().(*discoveryv1.EndpointSlice)
+		if old := w.slice(slice.Namespace, slice.Name); old != nil {
+			slice.UID, slice.Generation, slice.ResourceVersion = old.UID, old.Generation, cmp.Or(slice.ResourceVersion, old.ResourceVersion)
+			if !apiequality.Semantic.DeepEqual(old.Endpoints, slice.Endpoints) || !apiequality.Semantic.DeepEqual(old.Ports, slice.Ports) {
+				slice.Generation++
+			}
+		}
+		return false, nil, nil
+	})
+	w.PrependReactor("list", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		handled, list, err := w.React(a)
+		if err == nil {
+			list.(*discoveryv1.EndpointSliceList).ResourceVersion = w.version()
+		}
+		return handled, list, err
+	})
+	return w
+}
+
+// version returns the highest resourceVersion of a slice, 1 without slices.
+func (w *world) version() string {
+	highest := 1
+	for _, slice := range w.slices("") {
+		n, _ := strconv.Atoi(slice.ResourceVersion)
+		highest = max(highest, n)
+	}
+	return strconv.Itoa(highest)
+}
+
+// standby starts caches and a controller without a term.
+func (w *world) standby() (c controller.Controller, stop func()) {
+	w.t.Helper()
+	cfg := w.cfg
+	registration := Registration(&cfg)
+	store := caches.New(w.Clientset, caches.Config{Name: "test", Fields: registration.CachedFields})
+	w.registry = prometheus.NewRegistry()
+	c, err := registration.New(controller.Base{
+		Client: w.Clientset, Caches: store, Clock: clock.RealClock{}, Metrics: w.registry,
+		Recorder: func(string) record.EventRecorder { return w.events },
+		Enabled:  func(featuregate.Feature) bool { return true },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c, fakeapi.Fill(w.t, store)
+}
+
+// manager starts caches, controller and a term. The function it returns ends them.
+func (w *world) manager() (stop func()) {
+	w.t.Helper()
+	c, empty := w.standby()
+	end := fakeapi.Term(w.t, c.Run)
+	return func() {
+		end()
+		empty()
+	}
+}
+
+// until sleeps until some time after the beginning and for everything to come to rest.
+func (w *world) until(d time.Duration) {
+	time.Sleep(time.Until(w.begin.Add(d)))
+	synctest.Wait()
+}
+
+// writes returns the accepted and rejected writes of slices.
+func (w *world) writes() (n int) {
+	for _, verb := range []string{"create", "update", "delete"} {
+		n += w.Count(verb + " endpointslices ")
+	}
+	return n
+}
+
+func (w *world) syncs() uint64 { return fakeapi.Syncs(w.t, w.registry, queueName) }
+
+// reasons returns the events so far.
+func (w *world) reasons() (events []string) {
+	for len(w.events.Events) > 0 {
+		events = append(events, <-w.events.Events)
+	}
+	return events
+}
+
+// slices returns the managed slices of a Service of namespace default by name; without a name all slices.
+func (w *world) slices(service string) []discoveryv1.EndpointSlice {
+	w.t.Helper()
+	list, err := w.Tracker().List(sliceResource, discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	found := slices.DeleteFunc(list.(*discoveryv1.EndpointSliceList).Items, func(s discoveryv1.EndpointSlice) bool {
+		return service != "" && (s.Labels[discoveryv1.LabelServiceName] != service || s.Labels[discoveryv1.LabelManagedBy] != managedBy)
+	})
+	slices.SortFunc(found, func(a, b discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	return found
+}
+
+func (w *world) slice(namespace, name string) *discoveryv1.EndpointSlice {
+	obj, err := w.Tracker().Get(sliceResource, namespace, name)
+	if err != nil {
+		return nil
+	}
+	return obj.(*discoveryv1.EndpointSlice).DeepCopy()
+}
+
+// only returns the only slice of a Service.
+func (w *world) only(service string) *discoveryv1.EndpointSlice {
+	w.t.Helper()
+	found := w.slices(service)
+	if len(found) != 1 {
+		w.t.Fatalf("service %s has %d slices, want one", service, len(found))
+	}
+	return &found[0]
+}
+
+// show returns the slices of a Service in short: "IPv4 http:80 10.0.0.1 ready on n1, …".
+func (w *world) show(service string) []string {
+	w.t.Helper()
+	return describe(w.slices(service))
+}
+
+func describe(all []discoveryv1.EndpointSlice) []string {
+	out := []string{}
+	for _, slice := range all {
+		text := string(slice.AddressType)
+		for _, p := range slice.Ports {
+			text += fmt.Sprintf(" %s:%d", *p.Name, *p.Port)
+		}
+		var endpoints []string
+		for _, e := range slice.Endpoints {
+			endpoint := e.Addresses[0]
+			if *e.Conditions.Ready {
+				endpoint += " ready"
+			}
+			if *e.Conditions.Serving {
+				endpoint += " serving"
+			}
+			if *e.Conditions.Terminating {
+				endpoint += " terminating"
+			}
+			if e.Hostname != nil {
+				endpoint += " host " + *e.Hostname
+			}
+			if e.Zone != nil {
+				endpoint += " zone " + *e.Zone
+			}
+			endpoints = append(endpoints, endpoint)
+		}
+		slices.Sort(endpoints)
+		for _, e := range endpoints {
+			text += ", " + e
+		}
+		out = append(out, text)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// aService selects app=NAME, with one named port 80 to the port named http of its pods.
+func aService(name string, edits ...func(*corev1.Service)) *corev1.Service {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0)),
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.96.0.1", IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, Selector: map[string]string{"app": name},
+			Ports: []corev1.ServicePort{{Name: "web", Port: 80, TargetPort: intstr.FromString("http"), Protocol: corev1.ProtocolTCP}},
+		},
+	}
+	for _, edit := range edits {
+		edit(service)
+	}
+	return service
+}
+
+// aPod is a ready pod of app=APP on node n1 with an address and the port http.
+func aPod(app string, number int, edits ...func(*corev1.Pod)) *corev1.Pod {
+	name := fmt.Sprintf("%s-%d", app, number)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", Labels: map[string]string{"app": app},
+		},
+		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{
+			Name: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+		}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: fmt.Sprintf("10.0.%d.%d", number/250, number%250+1)}}},
+	}
+	setReady(pod, corev1.ConditionTrue)
+	for _, edit := range edits {
+		edit(pod)
+	}
+	return pod
+}
+
+func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(time.Now())}}
+}
+
+func unready(pod *corev1.Pod) { setReady(pod, corev1.ConditionFalse) }
+
+func terminating(pod *corev1.Pod) { pod.DeletionTimestamp = new(metav1.Now()) }
+
+func withIPs(ips ...string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.PodIPs = nil
+		for _, ip := range ips {
+			pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: ip})
+		}
+	}
+}
+
+// aNode is a ready node with a CPU; zone may be empty.
+func aNode(name, zone string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}}}
+	if zone != "" {
+		node.Labels[corev1.LabelTopologyZone] = zone
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: *cpus(1)}
+	return node
+}
+
+// versioned gives an object a higher resourceVersion, as every write does.
+func versioned[T metav1.Object](obj T) T {
+	n, _ := strconv.Atoi(obj.GetResourceVersion())
+	obj.SetResourceVersion(strconv.Itoa(n + 1))
+	return obj
+}
+
+// change replaces a pod by an edited one.
+func (w *world) change(pod *corev1.Pod, edits ...func(*corev1.Pod)) *corev1.Pod {
+	w.t.Helper()
+	pod = versioned(w.Pod(pod.Name))
+	for _, edit := range edits {
+		edit(pod)
+	}
+	w.Put(pod)
+	return pod
+}

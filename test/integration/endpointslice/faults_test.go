@@ -1,0 +1,144 @@
+package endpointslice
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/pkg/controllers/endpointslice"
+	"minikcm/test/controlplane"
+	"minikcm/test/faults"
+)
+
+// startProcess starts the manager without a lease, so that the next may work at once.
+func startProcess(t *testing.T, name string) (*controlplane.Process, *faults.Proxy) {
+	t.Helper()
+	proxy := faults.New(t, managerConfig("manager"), faults.WithName(name))
+	return controlplane.StartProcess(t, "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()), "--controllers="+endpointslice.Name,
+		"--leader-elect=false", "--secure-port=0", "-v=2", fmt.Sprint("--max-endpoints-per-slice=", maxEndpoints), "--concurrent-service-endpoint-syncs=50"), proxy
+}
+
+// The manager is killed at each write of a Service with three slices, before the API server receives the write or
+// after that. Another manager goes on.
+func TestKilledAtEachWrite(t *testing.T) {
+	for name, fault := range map[string]func(*faults.Gate) faults.Fault{"Committed": faults.HoldAnswer, "Lost": faults.Hold} {
+		t.Run(name, func(t *testing.T) {
+			first, proxy := startProcess(t, "first")
+			type victim struct {
+				*world
+				held     *faults.Held
+				from, to int // pods in the end
+			}
+			var victims []victim
+			for _, verb := range []string{"create", "update", "delete"} {
+				for i := range map[string]int{"create": 3, "update": 1, "delete": 1}[verb] {
+					w := newWorld(t)
+					gate := faults.NewGate()
+					hold := func() {
+						proxy.Inject(faults.Match{Verbs: verb, Resource: "endpointslices", Namespace: w.ns}, fault(gate), faults.After(i), faults.Next(1))
+					}
+					v := victim{world: w, from: 1, to: 7}
+					w.pods("web", 1, 7)
+					if verb == "create" {
+						hold()
+					}
+					w.service("web")
+					if verb != "create" {
+						w.gets("web", 1, 7)
+					}
+					switch verb {
+					case "update": // some slice loses a pod
+						hold()
+						v.from = 2
+						w.remove("web", 1, 1)
+					case "delete": // the slices of all pods but one go
+						hold()
+						v.from = 7
+						w.remove("web", 1, 6)
+					}
+					v.held = gate.Next(t)
+					w.watchTwins("web", 4)
+					victims = append(victims, v)
+				}
+			}
+			if err := first.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range victims {
+				v.held.Cut()
+			}
+			startProcess(t, "second")
+			for _, v := range victims {
+				v.gets("web", v.from, v.to)
+			}
+		})
+	}
+}
+
+// The watch of slices of a standby is frozen while the leader writes. The standby takes over in the middle.
+func TestHandOverWithFrozenSlices(t *testing.T) {
+	w := newWorld(t)
+	watches := faults.New(t, managerConfig("manager"), faults.WithName("watches"))
+	next := standby(t, managerConfig("manager"), watches.Config())
+	leader := start(t)
+	freeze := watches.FreezeWatches(faults.Watches("endpointslices"))
+	w.service("web")
+	w.pods("web", 1, 7)
+	w.gets("web", 1, 7)
+	w.watchTwins("web", 4)
+	leader.Stop()
+	w.pods("web", 8, 8) // the next leader has to write
+	next.BeginTerm()
+	w.gets("web", 1, 8)
+	w.remove("web", 1, 2)
+	time.Sleep(2 * time.Second) // the next leader waits for its own writes meanwhile
+	freeze.Thaw()
+	w.gets("web", 3, 8)
+}
+
+// Half of the responses of writes are lost while the watch of slices comes late.
+func TestLostResponses(t *testing.T) {
+	w := newWorld(t)
+	watches := faults.New(t, managerConfig("manager"), faults.WithName("watches"))
+	requests := faults.New(t, managerConfig("manager"), faults.WithName("requests"))
+	watches.SlowWatches(faults.Watches("endpointslices"), time.Second)
+	requests.Inject(faults.Match{Verbs: faults.Writes, Resource: "endpointslices", Namespace: w.ns}, faults.DropAnswer(), faults.Chance(0.5))
+	w.service("web")
+	w.watchTwins("web", 5)
+	standby(t, requests.Config(), watches.Config()).BeginTerm()
+	for i := range 4 {
+		w.pods("web", 2*i+1, 2*i+2)
+		time.Sleep(time.Second / 2) // the fault is the time between
+	}
+	w.remove("web", 1, 3)
+	requests.Clear()
+	w.gets("web", 4, 8)
+}
+
+// A webhook rejects slices, then hangs.
+func TestWebhook(t *testing.T) {
+	start(t)
+	w := newWorld(t)
+	hook := cluster.Webhook(t, controlplane.Webhook{APIGroup: "discovery.k8s.io", Resource: "endpointslices", Namespace: w.ns})
+	hook.Deny("not today")
+	w.service("web")
+	w.pods("web", 1, 2)
+	w.eventually(func(ctx context.Context) error {
+		events, err := w.client.CoreV1().Events(w.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedToUpdateEndpointSlices"})
+		if err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.InvolvedObject.Kind == "Service" && e.InvolvedObject.Name == "web" && e.Source.Component == "endpoint-slice-controller" && e.Type == corev1.EventTypeWarning {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event about the Service in %d events", len(events.Items))
+	})
+	hook.Delay(2 * time.Second)
+	w.gets("web", 1, 2)
+}

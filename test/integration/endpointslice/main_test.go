@@ -1,0 +1,221 @@
+// Package endpointslice tests the EndpointSlice controller on a real API server: what users see, and the promises
+// that must hold when responses are lost, watches freeze and processes die.
+package endpointslice
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
+
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/endpointslice"
+	"minikcm/test/controlplane"
+)
+
+// patience is for things that take milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+var cluster *controlplane.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
+}
+
+// managerConfig has the rights of deploy/rbac for this controller alone.
+func managerConfig(name string) *rest.Config { return cluster.ManagerConfig(name, endpointslice.Name) }
+
+// standby builds a controller whose caches have synced and which has no term yet. Its requests go through cfg,
+// its watches through watch.
+func standby(t testing.TB, cfg, watch *rest.Config) *controlplane.Loop {
+	t.Helper()
+	config := endpointslice.DefaultConfig()
+	config.MaxEndpoints = maxEndpoints
+	registration := endpointslice.Registration(config)
+	return controlplane.Standby(t, controlplane.LoopOptions{
+		Config: cfg, Watch: watch, Caches: caches.Config{Fields: registration.CachedFields},
+	}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
+		c, err := registration.New(controller.Base{
+			Client: b.Client, Caches: b.Caches, Clock: clock.RealClock{}, Metrics: b.Metrics,
+			Recorder: func(component string) record.EventRecorder { return b.Recorder(component) },
+			Enabled:  func(featuregate.Feature) bool { return true },
+		})
+		if err != nil {
+			return nil, err
+		}
+		return []controlplane.RunFunc{c.Run}, nil
+	})
+}
+
+// maxEndpoints is small, so that few pods need several slices.
+const maxEndpoints = 3
+
+// start runs the controller with nothing between it and the API server.
+func start(t testing.TB) *controlplane.Loop {
+	t.Helper()
+	return standby(t, managerConfig("manager"), nil).BeginTerm()
+}
+
+// world is one test's view of its namespace and its node.
+type world struct {
+	t      testing.TB
+	ns     string
+	client kubernetes.Interface
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{t: t, ns: cluster.Namespace(t), client: cluster.Client(t)}
+	_, err := w.client.CoreV1().Nodes().Create(t.Context(), controlplane.Node(w.ns), metav1.CreateOptions{})
+	w.must(err)
+	t.Cleanup(func() { _ = w.client.CoreV1().Nodes().Delete(context.Background(), w.ns, metav1.DeleteOptions{}) })
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// service creates a headless Service that selects app=NAME.
+func (w *world) service(name string, edits ...func(*corev1.Service)) *corev1.Service {
+	w.t.Helper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": name},
+			Ports: []corev1.ServicePort{{Name: "web", Port: 80, TargetPort: intstr.FromString("http")}},
+		},
+	}
+	for _, edit := range edits {
+		edit(service)
+	}
+	created, err := w.client.CoreV1().Services(w.ns).Create(w.t.Context(), service, metav1.CreateOptions{})
+	w.must(err)
+	return created
+}
+
+// pods creates ready pods of app=APP with the numbers from..to.
+func (w *world) pods(app string, from, to int) {
+	w.t.Helper()
+	for i := from; i <= to; i++ {
+		name := fmt.Sprintf("%s-%d", app, i)
+		pod := controlplane.Pod(w.ns, name, map[string]string{"app": app}, func(p *corev1.Pod) {
+			p.Spec.NodeName = w.ns
+			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
+		})
+		_, err := w.client.CoreV1().Pods(w.ns).Create(w.t.Context(), pod, metav1.CreateOptions{})
+		w.must(err)
+		w.setReady(name, corev1.ConditionTrue, fmt.Sprintf("10.0.0.%d", i))
+	}
+}
+
+func (w *world) setReady(pod string, status corev1.ConditionStatus, ip string) {
+	w.t.Helper()
+	controlplane.SetPodStatus(w.t, w.client, w.ns, pod, func(s *corev1.PodStatus) {
+		s.Phase, s.PodIP, s.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
+		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now()}}
+	})
+}
+
+// remove deletes pods at once.
+func (w *world) remove(app string, from, to int) {
+	w.t.Helper()
+	for i := from; i <= to; i++ {
+		w.must(w.client.CoreV1().Pods(w.ns).Delete(w.t.Context(), fmt.Sprintf("%s-%d", app, i), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	}
+}
+
+// slices lists the managed slices of a Service.
+func (w *world) slices(ctx context.Context, service string) ([]discoveryv1.EndpointSlice, error) {
+	list, err := w.client.DiscoveryV1().EndpointSlices(w.ns).List(ctx, metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=" + service + "," + discoveryv1.LabelManagedBy + "=endpointslice-controller.k8s.io",
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// has returns an error unless the slices of a Service have the pods with the numbers from..to, each once, in at
+// most as many slices as needed.
+func (w *world) has(ctx context.Context, service string, from, to int) error {
+	all, err := w.slices(ctx, service)
+	if err != nil {
+		return err
+	}
+	seen := map[string]int{}
+	for _, slice := range all {
+		for _, e := range slice.Endpoints {
+			seen[e.TargetRef.Name]++
+		}
+	}
+	for i := from; i <= to; i++ {
+		if name := fmt.Sprintf("%s-%d", service, i); seen[name] != 1 {
+			return fmt.Errorf("pod %s is in %d slices of %d", name, seen[name], len(all))
+		}
+	}
+	if want := to - from + 1; len(seen) != want {
+		return fmt.Errorf("%d pods in slices, want %d: %v", len(seen), want, seen)
+	}
+	return nil
+}
+
+func (w *world) eventually(check func(context.Context) error) {
+	w.t.Helper()
+	controlplane.Eventually(w.t, patience, check)
+}
+
+func (w *world) gets(service string, from, to int) {
+	w.t.Helper()
+	w.eventually(func(ctx context.Context) error { return w.has(ctx, service, from, to) })
+}
+
+// watchTwins fails the test if ever a pod is in two slices of a Service, or the Service has more slices than most.
+func (w *world) watchTwins(service string, most int) {
+	w.t.Helper()
+	stream, err := w.client.DiscoveryV1().EndpointSlices(w.ns).Watch(context.Background(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	w.must(err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		now := map[string]*discoveryv1.EndpointSlice{}
+		for event := range stream.ResultChan() {
+			slice, ok := event.Object.(*discoveryv1.EndpointSlice)
+			if !ok {
+				continue
+			}
+			now[slice.Name] = slice
+			if event.Type == "DELETED" {
+				delete(now, slice.Name)
+			}
+			seen := map[string]string{}
+			for _, s := range now {
+				for _, e := range s.Endpoints {
+					if other := seen[e.TargetRef.Name]; other != "" {
+						w.t.Errorf("pod %s is in slices %s and %s", e.TargetRef.Name, other, s.Name)
+					}
+					seen[e.TargetRef.Name] = s.Name
+				}
+			}
+			if len(now) > most {
+				w.t.Errorf("service %s has %d slices, want at most %d", service, len(now), most)
+			}
+		}
+	}()
+	w.t.Cleanup(func() { stream.Stop(); <-done })
+}

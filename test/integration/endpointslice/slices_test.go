@@ -1,0 +1,134 @@
+package endpointslice
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/test/controlplane"
+)
+
+// Upstream's test/integration/endpointslice: TestEndpointSliceTerminating.
+func TestTerminatingPods(t *testing.T) {
+	start(t)
+	w := newWorld(t)
+	for _, tt := range []struct {
+		name    string
+		status  corev1.ConditionStatus
+		serving bool
+	}{{"ready", corev1.ConditionTrue, true}, {"unready", corev1.ConditionFalse, false}} {
+		w.service(tt.name)
+		w.pods(tt.name, 1, 1)
+		w.setReady(tt.name+"-1", tt.status, "10.0.0.1")
+		w.gets(tt.name, 1, 1)
+		w.must(w.client.CoreV1().Pods(w.ns).Delete(t.Context(), tt.name+"-1", metav1.DeleteOptions{}))
+		w.eventually(func(ctx context.Context) error {
+			all, err := w.slices(ctx, tt.name)
+			if err != nil || len(all) != 1 || len(all[0].Endpoints) != 1 {
+				return fmt.Errorf("slices %v, %v", all, err)
+			}
+			if c := all[0].Endpoints[0].Conditions; *c.Ready || *c.Serving != tt.serving || !*c.Terminating {
+				return fmt.Errorf("conditions %v %v %v", *c.Ready, *c.Serving, *c.Terminating)
+			}
+			return nil
+		})
+	}
+}
+
+// Upstream's TestEndpointsHeadlessLabel and TestEndpointsControllersLabelSemantics, the part about slices.
+func TestLabelsOfSlices(t *testing.T) {
+	start(t)
+	w := newWorld(t)
+	w.service("web", func(s *corev1.Service) { s.Labels = map[string]string{"a": "b"} })
+	labels := func(want, absent string) {
+		t.Helper()
+		w.eventually(func(ctx context.Context) error {
+			all, err := w.slices(ctx, "web")
+			if err != nil || len(all) != 1 {
+				return fmt.Errorf("%d slices, %v", len(all), err)
+			}
+			_, headless := all[0].Labels[corev1.IsHeadlessService]
+			_, has := all[0].Labels[want]
+			_, still := all[0].Labels[absent]
+			if !headless || !has || still {
+				return fmt.Errorf("labels %v", all[0].Labels)
+			}
+			return nil
+		})
+	}
+	labels("a", "c")
+	_, err := w.client.CoreV1().Services(w.ns).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":null,"c":"d"}}}`), metav1.PatchOptions{})
+	w.must(err)
+	labels("c", "a")
+}
+
+// A Service over its life, with slices that are changed by hand.
+func TestLife(t *testing.T) {
+	start(t)
+	w := newWorld(t)
+	service := w.service("web")
+	w.pods("web", 1, 7)
+	w.gets("web", 1, 7)
+	all, err := w.slices(t.Context(), "web")
+	w.must(err)
+	for _, slice := range all {
+		if owner := metav1.GetControllerOf(&slice); owner == nil || owner.UID != service.UID || !*owner.BlockOwnerDeletion {
+			t.Errorf("owner of %s is %+v", slice.Name, owner)
+		}
+		if len(slice.Ports) != 1 || *slice.Ports[0].Port != 8080 || slice.AddressType != discoveryv1.AddressTypeIPv4 {
+			t.Errorf("slice %+v", slice)
+		}
+	}
+	w.remove("web", 1, 1)
+	w.gets("web", 2, 7)
+	w.must(w.client.DiscoveryV1().EndpointSlices(w.ns).Delete(t.Context(), all[0].Name, metav1.DeleteOptions{}))
+	w.gets("web", 2, 7)
+	w.must(w.client.DiscoveryV1().EndpointSlices(w.ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	w.eventually(func(ctx context.Context) error {
+		now, err := w.slices(ctx, "web")
+		for _, slice := range now {
+			for _, old := range all {
+				if slice.UID == old.UID {
+					return fmt.Errorf("slice %s exists", slice.Name)
+				}
+			}
+		}
+		return err
+	})
+	w.gets("web", 2, 7)
+}
+
+// Unchanged Services cost the next leader no write.
+func TestTakeOverSendsNothing(t *testing.T) {
+	const services = 100
+	w := newWorld(t)
+	first := start(t)
+	for i := range services {
+		w.service(fmt.Sprint("s", i))
+	}
+	w.pods("s1", 1, 7)
+	w.eventually(func(ctx context.Context) error {
+		list, err := w.client.DiscoveryV1().EndpointSlices(w.ns).List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) != services+2 {
+			err = fmt.Errorf("%d slices, want %d", len(list.Items), services+2)
+		}
+		return err
+	})
+	w.gets("s1", 1, 7)
+	first.Stop()
+	begin := time.Now()
+	standby(t, managerConfig("second"), nil).BeginTerm()
+	time.Sleep(3 * time.Second) // longer than the delay of any sync
+	sent := cluster.AuditLogSince(t, begin, controlplane.ByUser(controlplane.ServiceAccount("second")), controlplane.ByResource("endpointslices"))
+	for _, verb := range []string{"create", "update", "delete"} {
+		if got := len(sent.Where(controlplane.ByVerb(verb))); got != 0 {
+			t.Errorf("%d %s requests, want none", got, verb)
+		}
+	}
+}
