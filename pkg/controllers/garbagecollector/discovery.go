@@ -66,7 +66,8 @@ func (t *knownTypes) discover(ctx context.Context) {
 func (t *knownTypes) dueAfter(sent time.Time, retries int) time.Time {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	return nextDiscovery(sent, retries, t.event, !t.awaited.IsZero() && !t.latest.sent.After(t.awaited))
+	failed := t.latest.sent.Before(sent)
+	return nextDiscovery(sent, retries, t.event, !failed && !t.awaited.IsZero() && !t.latest.sent.After(t.awaited))
 }
 
 // definitionChanged is called after each event of a CustomResourceDefinition or APIService.

@@ -335,9 +335,9 @@ func TestFailuresAreNoProgress(t *testing.T) {
 		moved bool
 	}{
 		{"five dependents", blockage{count: 5}, true},
-		{"a failed read", blockage{failure: "no answer from the API server"}, false},
+		{"a failed read", blockage{failure: "API server did not respond"}, false},
 		{"still five", blockage{count: 5}, false},
-		{"four and a failed delete", blockage{count: 4, failure: "no answer from the API server"}, true},
+		{"four and a failed delete", blockage{count: 4, failure: "API server did not respond"}, true},
 		{"none", blockage{}, true},
 	} {
 		s.clock.Step(time.Hour)
@@ -522,7 +522,7 @@ func TestAnEventIsNotRepeatedForAnotherConnection(t *testing.T) {
 		s.finish(t, key)
 		s.clock.Step(reportAfter)
 	}
-	if got := s.told(); len(got) != 1 || !strings.Contains(got[0], "no answer from the API server") || len(s.sent()) != 5 {
+	if got := s.told(); len(got) != 1 || !strings.Contains(got[0], "API server did not respond") || len(s.sent()) != 5 {
 		t.Errorf("events are %q after %d requests, want one", got, len(s.sent()))
 	}
 }

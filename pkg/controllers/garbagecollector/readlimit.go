@@ -26,7 +26,7 @@ const (
 var (
 	// errPaused has the text that outcome.EventMessage returns for a timeout: the paused read may have
 	// concerned another namespace.
-	errPaused = errors.New("no answer from the API server")
+	errPaused = errors.New("API server did not respond")
 	// errBusy is no failure: the key is requeued like that of a sync that was cut short.
 	errBusy = fmt.Errorf("too many requests are waiting: %w", context.Canceled)
 )

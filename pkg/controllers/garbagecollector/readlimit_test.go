@@ -458,7 +458,7 @@ func TestFailedListsHaveOneText(t *testing.T) {
 	}})
 	for range 3 { // a reset connection, a timeout, a pause
 		_, blind, err := s.sweep(t.Context(), typeCalled("broken"), object{namespace: "a", uid: uid(1)}, time.Now())
-		if check(t, err); len(blind) != 1 || blind[0].reason != "no answer from the API server" {
+		if check(t, err); len(blind) != 1 || blind[0].reason != "API server did not respond" {
 			t.Errorf("reasons are %q", blind)
 		}
 	}

@@ -348,6 +348,9 @@ func (t *knownTypes) update(ctx context.Context, answer discovery.Answer) (settl
 			k.feed = t.deps.Graph.feed(k.objectType())
 			if k.source == nil || moved || k.phase == away {
 				start = append(start, k)
+				if k.phase != listing { // before compile, which leaves out types that are away
+					k.standing = standing{listing, now}
+				}
 			}
 		}
 	}
@@ -374,7 +377,7 @@ func (t *knownTypes) update(ctx context.Context, answer discovery.Answer) (settl
 			delete(t.types, r)
 		}
 	}
-	changed := t.compile(answer.Sent, failing)
+	changed := t.compile(answer.Sent, failing) || now.Sub(t.event) < time.Minute // an unchanged discovery proves that a deleted kind is gone
 	t.lock.Unlock()
 	for _, k := range drop {
 		k.stop()
@@ -383,7 +386,7 @@ func (t *knownTypes) update(ctx context.Context, answer discovery.Answer) (settl
 	for _, k := range start {
 		settled = t.start(ctx, k) && settled
 	}
-	if changed || len(drop) > 0 || !settled { // a later discovery without a kind is evidence, too
+	if changed || len(drop) > 0 || !settled {
 		signal(t.changed)
 	}
 	return settled

@@ -460,12 +460,14 @@ func TestRemovedTypesLeaveNothing(t *testing.T) {
 // A single discovery without a type removes nothing: API servers learn of definitions at different times.
 func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 	now := time.Now()
-	answer := func(widgets bool) (a discovery.Answer) {
-		a.Sent = now
+	answer := func(widgets bool) discovery.Answer {
+		lists := []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "namespaces", Kind: "Namespace"}}}}
 		if widgets {
-			a.Types = []discovery.Type{{GroupVersionResource: widgetType.WithVersion("v1"), Kind: "Widget", List: true, Watch: true, Delete: true}}
+			lists = append(lists, &metav1.APIResourceList{GroupVersion: widgetsV1, APIResources: []metav1.APIResource{
+				{Name: "widgets", Kind: "Widget", Verbs: metav1.Verbs{"delete", "list", "watch"}},
+			}})
 		}
-		return a
+		return discovery.Select(nil, lists, nil, now, func(r metav1.APIResource) bool { return r.Kind == "Widget" })
 	}
 	for _, tt := range []struct {
 		name    string
@@ -488,6 +490,9 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 				clk.Step(after)
 				if got := w.update(t.Context(), answer(widgets)); w.state(widgetType).phase != want || got != settled {
 					t.Errorf("after %v: phase %q, settled %v, want %q, %v", after, w.state(widgetType).phase, got, want, settled)
+				}
+				if _, ok := w.latest.kinds[schema.GroupKind{Group: "example.com", Kind: "Widget"}]; ok != (want == listing) {
+					t.Errorf("after %v: kind in the catalogue = %v in phase %q", after, ok, want)
 				}
 			}
 			defer func() {
