@@ -243,6 +243,9 @@ func (c pagedClient) List(_ context.Context, o metav1.ListOptions) (*metav1.Part
 	return c.list(o)
 }
 func (c pagedClient) DeleteCollection(_ context.Context, _ metav1.DeleteOptions, o metav1.ListOptions) error {
+	if o.Limit == 0 { // the API server would hold the whole namespace in memory
+		return errors.New("deletecollection has no limit")
+	}
 	return c.remove(cmp.Or(o.Continue, o.ResourceVersion))
 }
 func (c pagedClient) Delete(_ context.Context, name string, o metav1.DeleteOptions, _ ...string) error {
