@@ -273,6 +273,23 @@ func checkStandby(t *testing.T, d *appsv1.Deployment) {
 		if !maps.Equal(c.LabelSelector.MatchLabels, d.Spec.Template.Labels) || !maps.Equal(d.Spec.Selector.MatchLabels, d.Spec.Template.Labels) {
 			t.Errorf("it keeps apart pods labelled %v, its own are labelled %v", c.LabelSelector.MatchLabels, d.Spec.Template.Labels)
 		}
+		if c.MinDomains == nil || *c.MinDomains != 2 || !slices.Equal(c.MatchLabelKeys, []string{appsv1.DefaultDeploymentUniqueLabelKey}) ||
+			c.NodeTaintsPolicy == nil || *c.NodeTaintsPolicy != corev1.NodeInclusionPolicyHonor {
+			t.Errorf("replicas share a node, or the new ones of a rollout count the old ones: %v", c)
+		}
+	}
+	if n := len(d.Spec.Template.Spec.TopologySpreadConstraints); n != 1 {
+		t.Errorf("%d topology spread constraints, want 1", n)
+	}
+	var tolerated []string
+	for _, to := range d.Spec.Template.Spec.Tolerations {
+		if tolerated = append(tolerated, to.Key+":"+string(to.Effect)); to.Operator != corev1.TolerationOpExists || to.Effect == corev1.TaintEffectNoExecute && *to.TolerationSeconds != 60 {
+			t.Errorf("toleration %v", to)
+		}
+	}
+	if want := []string{"node-role.kubernetes.io/control-plane:NoSchedule", corev1.TaintNodeNotReady + ":NoSchedule", corev1.TaintNodeUnreachable + ":NoSchedule",
+		corev1.TaintNodeNotReady + ":NoExecute", corev1.TaintNodeUnreachable + ":NoExecute"}; !slices.Equal(tolerated, want) {
+		t.Errorf("tolerations %v, want %v", tolerated, want)
 	}
 	if d.Spec.Replicas == nil || *d.Spec.Replicas != 2 {
 		t.Error("want two replicas")
