@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// Queues, as in kube-controller-manager v1.37: the name label of the workqueue metrics. The second is of all owners that are being deleted.
+	// Names of the queues in the workqueue metrics of kube-controller-manager v1.37. The second queue holds all owners
+	// that are being deleted.
 	queueObjects = "garbage_collector_attempt_to_delete"
 	queueOwners  = "garbage_collector_attempt_to_orphan"
 
-	// ownerPause collects events about the dependents of one owner into one look at it.
+	// ownerPause merges events about the dependents of one owner into one sync.
 	ownerPause = 5 * time.Millisecond
-	// walkEvery is how often the whole graph is looked through for what there is to do: what was missed is found then.
-	walkEvery = 10 * time.Minute
-	// pruneEvery is how often what is not needed any more is forgotten.
-	pruneEvery = 10 * time.Second
+	// resyncEvery is the interval of a walk over the graph, in case of a lost event.
+	resyncEvery = 10 * time.Minute
+	pruneEvery  = 10 * time.Second
 )
 
-// Deps are what the controller works with.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	Metadata metadata.Interface // fenced
 	Caches   *caches.Caches     // feeds start and end with them
@@ -50,10 +50,10 @@ type Controller struct {
 	writer     *writer
 	memories   *memories
 	metrics    *metrics
-	inTerm     atomic.Bool // what feeds tell need not be noted otherwise
+	inTerm     atomic.Bool
 }
 
-// New returns a controller and has the caches feed it, which must not have been started. It sends no request.
+// New returns a controller whose graph is fed by the caches. The caches must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Workers < 1 {
 		return nil, fmt.Errorf("%d concurrent garbage collector syncs: at least 1 is needed", cfg.Workers)
@@ -62,9 +62,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{
-		deps: deps, memories: newMemories(), metrics: newMetrics(deps.Metrics),
-	}
+	c := &Controller{deps: deps, memories: newMemories(), metrics: newMetrics(deps.Metrics)}
 	c.graph = newGraph(deps.Clock, c.wake)
 	c.writer = newWriter(deps.Metadata, deps.Clock, cfg.DryRun, c.metrics)
 	if cfg.DryRun {
@@ -75,7 +73,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	loop.Queue = queueOwners
 	c.ownerLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileOwner).GroupBy(c.graph.groupOf)
 	c.types, err = newTypes(typesDeps{
-		Graph: c.graph, Caches: deps.Caches, Ignored: ignored, Clock: deps.Clock, Changed: c.lookThrough, SyncError: c.metrics.syncErrors.Inc,
+		Graph: c.graph, Caches: deps.Caches, Ignored: ignored, Clock: deps.Clock, Changed: c.resync, SyncError: c.metrics.syncErrors.Inc,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("garbage collector: %w", err)
@@ -86,7 +84,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// wake queues what a change in the graph has made worth a look. Feeds call it.
+// wake adds the keys that a change of the graph concerns to the queues.
 func (c *Controller) wake(w wakes) {
 	if !c.inTerm.Load() {
 		return
@@ -99,15 +97,14 @@ func (c *Controller) wake(w wakes) {
 	}
 }
 
-// lookThrough queues everything that there may be something to do about.
-func (c *Controller) lookThrough() {
+// resync adds all keys with possible work to the queues.
+func (c *Controller) resync() {
 	if c.inTerm.Load() {
 		c.wake(c.graph.all())
 	}
 }
 
-// Run works for one term: it queues everything that there may be something to do about, and blocks until ctx has ended and every sync has returned.
-// It always returns nil.
+// Run works for one term. It returns nil when ctx has ended and every sync has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	c.owners.reset()
 	c.sweeper.prune(0)
@@ -115,19 +112,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	c.ownerLoop.Start(ctx, &loops, nil)
 	c.objectLoop.Start(ctx, &loops, nil)
-	c.inTerm.Store(true) // no earlier than there are queues: nobody would look at what is noted
+	c.inTerm.Store(true) // after the queues exist
 	defer c.inTerm.Store(false)
-	c.lookThrough()
-	c.keepHouse(ctx)
+	c.resync()
+	c.maintain(ctx)
 	loops.Wait()
 	return nil
 }
 
-// keepHouse forgets what is not needed any more, and looks for what was missed, until ctx ends.
-func (c *Controller) keepHouse(ctx context.Context) {
+// maintain prunes and resyncs until ctx ends.
+func (c *Controller) maintain(ctx context.Context) {
 	ticker := c.deps.Clock.NewTicker(pruneEvery)
 	defer ticker.Stop()
-	looked := c.deps.Clock.Now()
+	resynced := c.deps.Clock.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -135,21 +132,20 @@ func (c *Controller) keepHouse(ctx context.Context) {
 		case <-ticker.C():
 		}
 		c.prune()
-		if c.deps.Clock.Since(looked) >= walkEvery {
-			looked = c.deps.Clock.Now()
-			c.lookThrough()
+		if c.deps.Clock.Since(resynced) >= resyncEvery {
+			resynced = c.deps.Clock.Now()
+			c.resync()
 		}
 	}
 }
 
-// prune forgets what is not needed any more.
 func (c *Controller) prune() {
 	c.owners.prune()
 	c.sweeper.prune(listFresh)
 	c.memories.prune(c.graph.sees, c.graph.doubts, c.deps.Clock.Now())
 }
 
-// Healthy fails while a sync is stuck.
+// Healthy returns an error while a sync is stuck.
 func (c *Controller) Healthy() error {
 	if err := c.objectLoop.Healthy(); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"minikcm/pkg/controller"
 )
@@ -304,6 +305,64 @@ func TestSmallTypesAreListedOnceForAllNamespaces(t *testing.T) {
 			})
 		})
 	}
+}
+
+// 200 owners in as many namespaces leave one orphan each, and 200 custom types may have dependents. All sweeps together
+// take at most 3 s if each request takes 5 ms.
+func TestOwnersOfManyNamespacesShareSweeps(t *testing.T) {
+	const owners = 200
+	synctest.Test(t, func(t *testing.T) {
+		s := newShell(t)
+		for n := range 200 {
+			s.serve(t, objectType{schema.GroupResource{Group: "example.com", Resource: fmt.Sprint("t", n)}, fmt.Sprint("T", n), true}, "v1")
+		}
+		var lists atomic.Int32
+		finalized := make(chan string, owners)
+		object := func(n int) *thing {
+			return newThing(fmt.Sprint("n", n), fmt.Sprint("o", n), uid(1000+n)).at("3").finalizedBy("orphan").deleted()
+		}
+		s.on(func(_ context.Context, verb, _, _, name string) (*thing, error) {
+			time.Sleep(5 * time.Millisecond)
+			var n int
+			_, _ = fmt.Sscanf(name, "o%d", &n)
+			switch {
+			case verb == "list":
+				lists.Add(1)
+			case verb == "patch" && name[0] == 'o':
+				finalized <- name
+			}
+			return object(n), nil
+		})
+		for n := range owners {
+			check(t, s.feed.Add(newThing(fmt.Sprint("n", n), fmt.Sprint("d", n), uid(5000+n)).at("1").owned(ref("v1", "ConfigMap", fmt.Sprint("o", n), uid(1000+n)))))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		time.Sleep(time.Second)
+		begun := time.Now()
+		for n := range owners {
+			check(t, s.feed.Add(object(n)))
+		}
+		go func() {
+			for ctx.Err() == nil {
+				time.Sleep(100 * time.Millisecond)
+				s.types.lock.Lock()
+				s.discover(time.Now())
+				s.types.lock.Unlock()
+			}
+		}()
+		for range owners {
+			<-finalized
+		}
+		if took := time.Since(begun); took > 3*time.Second || lists.Load() > 20*200 {
+			t.Errorf("took %v and %d lists", took, lists.Load())
+		}
+		t.Logf("took %v and %d lists", time.Since(begun), lists.Load())
+		cancel()
+		check(t, <-ended)
+		time.Sleep(time.Second)
+	})
 }
 
 // What refers to the owner from another namespace is no dependent, although the list of all namespaces shows it.

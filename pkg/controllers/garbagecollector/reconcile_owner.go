@@ -79,16 +79,19 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 	}
 
 	// 2. The types have to be known: for orphans, by a discovery that was sent after the deletion.
-	since := time.Time{}
+	at := c.types.state(d.owner.resource)
+	var since time.Time
+	var listing []blindType
 	if m.orphaning {
 		since = m.since
+	} else {
+		listing = c.listingTypes(at.apiType, now)
 	}
-	at := c.types.state(d.owner.resource)
-	switch listing := c.listingTypes(at.apiType, now); {
+	switch {
 	case !c.types.discoveredSince(since):
 		discovery := []blindType{{"any type", "discovery is not complete"}}
 		return blockage{cause: causeUnseenType, types: discovery, after: min(max(waited, minDiscovery), minPause)}, nil
-	case !m.orphaning && len(listing) > 0:
+	case len(listing) > 0:
 		return blockage{cause: causeUnseenType, types: listing, after: ringPatience}, nil
 	case !at.served():
 		return blockage{}, nil // discovery requeues the owner

@@ -17,17 +17,17 @@ import (
 
 // Config of the controller.
 type Config struct {
-	Enabled bool `json:"EnableGarbageCollector"` // false: the controller does not run, whatever --controllers says
-	Workers int  `json:"ConcurrentGCSyncs"`      // objects worked on at once, and as many owners; at least 1
+	Enabled bool `json:"EnableGarbageCollector"` // false: the controller does not run, even if --controllers names it
+	Workers int  `json:"ConcurrentGCSyncs"`      // concurrent syncs of objects, and as many of owners; at least 1
 
-	DryRun bool `json:"DryRun"` // not in kube-controller-manager; sends no writes
+	DryRun bool `json:"DryRun"` // sends no writes; not in kube-controller-manager
 	// Ignored are types whose objects are neither deleted nor released, as resource.group. Events are ignored in any case.
-	Ignored []string `json:"IgnoredResources"` // ours; upstream has it without a flag
+	Ignored []string `json:"IgnoredResources"` // upstream has this field without a flag
 
-	Drain time.Duration `json:"-"` // how long running syncs may go on when the term ends; 0: until they return
+	Drain time.Duration `json:"-"` // time for running syncs after the term; 0: no limit
 }
 
-// DefaultConfig is that of kube-controller-manager v1.37.
+// DefaultConfig returns the defaults of kube-controller-manager v1.37.
 func DefaultConfig() *Config { return &Config{Enabled: true, Workers: 20} }
 
 // AddFlags implements controller.Config.
@@ -53,7 +53,7 @@ func (c *Config) Validate() []error {
 	return p
 }
 
-// ignored are the types that are left alone.
+// ignored returns the types that the collector ignores.
 func (c *Config) ignored() ([]schema.GroupResource, error) {
 	types := slices.Clone(defaultIgnored)
 	var problems []error
@@ -67,7 +67,7 @@ func (c *Config) ignored() ([]schema.GroupResource, error) {
 	return types, errors.Join(problems...)
 }
 
-// Registration returns the controller as the manager knows it; flags are bound to cfg.
+// Registration returns the registration of the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "garbagecollector", Agent: "generic-garbage-collector",
@@ -95,7 +95,7 @@ func Registration(cfg *Config) controller.Registration {
 // newMetadataClient returns a client for objects of all types.
 func newMetadataClient(cfg *rest.Config) (metadata.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.WarningHandlerWithContext = rest.NoWarnings{} // that a type is deprecated is no news to who collects what there is of it
+	cfg.WarningHandlerWithContext = rest.NoWarnings{} // the collector also handles deprecated types
 	client, err := metadata.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("metadata client: %w", err)

@@ -2,7 +2,6 @@ package garbagecollector
 
 import (
 	"bytes"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -30,17 +29,17 @@ func (g *graph) references(n *node) (all []reference) {
 	return all
 }
 
-// dependents is what an owner waits for, as the graph shows it.
+// dependents are the objects that refer to an owner.
 type dependents struct {
 	owner    object
-	all      int      // references that can be to it
-	idle     int      // blocking ones whose objects are not being deleted
-	waiting  int      // blocking ones whose objects wait for dependents of their own
-	blocking int      // blocking ones
-	some     []object // the first of those that block, by UID
+	blocking int      // references that block the deletion of the owner
+	idle     int      // those of objects that are not being deleted
+	waiting  int      // those of objects that wait for dependents of their own
+	some     []object // the first blocking ones
 }
 
-// dependentsOf counts who refers to an owner and returns up to limit of those that block its deletion. It reports false if it is not seen.
+// dependentsOf counts the blocking dependents of an owner and returns some of them. It reports false if the graph does
+// not show the owner.
 func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -49,12 +48,7 @@ func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 		return dependents{}, false
 	}
 	d.owner = g.snapshot(n)
-	var first []*node
 	for e := n.dependents; e != nil; e = e.after {
-		if !g.reachable(e) {
-			continue
-		}
-		d.all++
 		if !g.blocks(e) {
 			continue
 		}
@@ -65,29 +59,53 @@ func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 		case !m.has(terminating):
 			d.idle++
 		}
-		first = insertFirst(first, e.dependent, limit)
-	}
-	for _, b := range first {
-		d.some = append(d.some, g.snapshot(b))
+		if len(d.some) < limit {
+			d.some = append(d.some, g.snapshot(e.dependent))
+		}
 	}
 	return d, true
 }
 
-// blocks reports whether a reference holds its owner. One to itself does not: the object would never go. Nor does one that cannot be meant,
-// or everybody could hold the objects of others.
+// blocks reports whether a reference blocks the deletion of its owner. A reference of an object to itself does not, nor
+// does a reference across namespaces.
 func (g *graph) blocks(e *edge) bool { return e.blocking && e.owner != e.dependent && g.reachable(e) }
 
-// insertFirst keeps the nodes with the lowest UIDs, in their order, each once.
-func insertFirst(first []*node, n *node, limit int) []*node {
-	at, known := slices.BinarySearchFunc(first, n, func(a, b *node) int { return bytes.Compare(a.uid[:], b.uid[:]) })
-	if known || at >= limit {
-		return first
+// ringBlockers returns the blockers of an owner if all direct and indirect blockers of the owner wait for their own
+// dependents, the owner is one of those, and its UID is the lowest. Otherwise another object has to go first.
+func (g *graph) ringBlockers(key id) (blockers []object) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	n := g.nodes[key]
+	if n == nil || !n.marks.waiting() {
+		return nil
 	}
-	first = slices.Insert(first, at, n)
-	return first[:min(len(first), limit)]
+	members := map[*node]bool{}
+	for open := []*node{n}; len(open) > 0; {
+		last := open[len(open)-1]
+		open = open[:len(open)-1]
+		for e := last.dependents; e != nil; e = e.after {
+			switch d := e.dependent; {
+			case !g.blocks(e) || members[d]:
+			case !d.marks.waiting() || bytes.Compare(d.uid[:], n.uid[:]) < 0:
+				return nil
+			default:
+				members[d] = true
+				open = append(open, d)
+			}
+		}
+	}
+	if !members[n] {
+		return nil
+	}
+	for e := n.dependents; e != nil; e = e.after {
+		if g.blocks(e) {
+			blockers = append(blockers, g.snapshot(e.dependent))
+		}
+	}
+	return blockers
 }
 
-// referring returns every object with a reference that can be to an owner, which must be seen, in no order.
+// referring returns the dependents of an owner.
 func (g *graph) referring(key id) []object {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -96,17 +114,15 @@ func (g *graph) referring(key id) []object {
 		return nil
 	}
 	var all []object
-	met := map[*node]bool{}
 	for e := n.dependents; e != nil; e = e.after {
-		if g.reachable(e) && !met[e.dependent] {
-			met[e.dependent] = true
+		if g.reachable(e) {
 			all = append(all, g.snapshot(e.dependent))
 		}
 	}
 	return all
 }
 
-// all returns everything that there may be something to do about: what a term begins with.
+// all returns the keys that a term starts with.
 func (g *graph) all() wakes {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -119,7 +135,7 @@ func (g *graph) all() wakes {
 	return w
 }
 
-// owns reports whether others refer to an object, which need not be seen.
+// owns reports whether other objects refer to an object.
 func (g *graph) owns(key id) bool {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -127,8 +143,8 @@ func (g *graph) owns(key id) bool {
 	return n != nil && (n.marks.has(seen) && g.ownsOthers(n) || !n.marks.has(seen) && n.dependents != nil)
 }
 
-// groupOf is who an object shares the attention of a loop with, so that none keeps others from their turn: the objects of its namespace, or, in none, of its
-// type. Empty: it is not seen.
+// groupOf returns the group of an object in the fair queue of a loop: its namespace, or its type if the object is
+// cluster-scoped. It is empty if the graph does not show the object.
 func (g *graph) groupOf(key id) string {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -139,10 +155,9 @@ func (g *graph) groupOf(key id) string {
 	if namespace := n.space.Value(); namespace != "" {
 		return namespace
 	}
-	return "/" + n.feed.typ.GroupResource.String() // which is no namespace
+	return "/" + n.feed.typ.GroupResource.String()
 }
 
-// sees reports whether an object is seen.
 func (g *graph) sees(key id) bool {
 	g.lock.Lock()
 	defer g.lock.Unlock()
