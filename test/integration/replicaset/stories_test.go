@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/test/controlplane"
 )
@@ -35,6 +36,7 @@ func TestStories(t *testing.T) {
 		{"TerminatingReplicas", testTerminatingReplicas},
 		{"Quota", testQuota},
 		{"Recreated", testRecreated},
+		{"RelatedPods", testRelatedPods},
 	} {
 		t.Run(story.name, func(t *testing.T) {
 			t.Parallel()
@@ -190,5 +192,27 @@ func testRecreated(t *testing.T) {
 	}
 	if _, err := n.client.CoreV1().Pods(n.name).Get(t.Context(), "rs", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a pod without suffix: %v", err)
+	}
+}
+
+// testRelatedPods: of the pods of a rollout, a pod that shares its node with a pod of the older ReplicaSet is deleted first.
+func testRelatedPods(t *testing.T) {
+	n := newNamespace(t)
+	rollout := func(rs *appsv1.ReplicaSet) {
+		rs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: types.UID(n.name), Controller: new(true)}}
+	}
+	on := func(node string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.NodeName = node } }
+	n.create(controlplane.Pod(n.name, "old", map[string]string{"app": "old"}, on("node-3")))
+	n.applyNamed("old", 1, rollout)
+	n.settled("old")
+	for i := range 6 {
+		n.create(controlplane.Pod(n.name, fmt.Sprintf("new-%d", i), map[string]string{"app": "new"}, on(fmt.Sprintf("node-%d", i))))
+	}
+	rs := n.applyNamed("new", 6, rollout)
+	n.settled("new")
+	n.scale("new", 5)
+	n.settled("new")
+	if left := n.active(rs); slices.Contains(left, "new-3") {
+		t.Errorf("left are %v, want all but new-3", left)
 	}
 }
