@@ -23,6 +23,8 @@ const (
 	// workBefore is for how long the leader makes pods before it is told to stop.
 	workBefore  = time.Second
 	auditPeriod = 25 * time.Millisecond
+	// busyPods is the most pods that either program creates in one sync of a ReplicaSet.
+	busySets, busyPods = 10, 500
 )
 
 var (
@@ -32,6 +34,10 @@ var (
 
 func measureHandOver(ctx context.Context, r *rig, c contestant) ([]reading, error) {
 	return measureTakeOver(ctx, r, c, syscall.SIGTERM, r.askForPods)
+}
+
+func measureBusyHandOver(ctx context.Context, r *rig, c contestant) ([]reading, error) {
+	return measureTakeOver(ctx, r, c, syscall.SIGTERM, r.askForManyPods)
 }
 
 func measureCrash(ctx context.Context, r *rig, c contestant) ([]reading, error) {
@@ -108,6 +114,18 @@ func (r *rig) askForPods(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// askForManyPods creates more ReplicaSets than a leader can fill before its signal, so its syncs are long.
+func (r *rig) askForManyPods(ctx context.Context) error {
+	for i := range busySets {
+		set := controlplane.ReplicaSet(benchNamespace, setName(i), busyPods)
+		if _, err := r.client.AppsV1().ReplicaSets(benchNamespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
+			return ignoreEnd(ctx, fmt.Errorf("create ReplicaSet: %w", err))
+		}
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // firstPodOf waits until user has created a pod and returns when the API server had answered that.

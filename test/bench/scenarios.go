@@ -19,6 +19,7 @@ const (
 	scaleScenario      = "scale"
 	memoryScenario     = "memory"
 	handOverScenario   = "hand-over"
+	busyScenario       = "hand-over-busy"
 	crashScenario      = "crash"
 	namespaceScenario  = "namespace"
 	nodesScenario      = "nodes"
@@ -53,6 +54,12 @@ var scenarios = append([]scenario{
 		about:       "SIGTERM to the leader of two while pods are being made: to the first pod made by the other",
 		contestants: []contestant{ours, upstream, upstreamRelease}, peer: upstream.name, slow: []string{upstream.name},
 		audit: podCreates, measure: measureHandOver,
+	},
+	{
+		name:        busyScenario,
+		about:       "The same one second after 10 ReplicaSets of 500 pods have been created: syncs that are under way are long",
+		contestants: []contestant{ours, upstreamRelease}, peer: upstreamRelease.name,
+		maxRuns: 2, audit: podCreates, measure: measureBusyHandOver,
 	},
 	{
 		name:        crashScenario,

@@ -32,6 +32,7 @@ var targets = append([]target{
 	{what: "1,000 pods, CPU of ours, s", of: key{scaleScenario, ours.name, cpuCreating.Name}, most: 0.5},
 	{what: "resident beside 20,000 pods, MiB", of: key{memoryScenario, ours.name, resident.Name}, most: 85},
 	{what: "hand-over on SIGTERM, s", of: key{handOverScenario, ours.name, takeOver.Name}, most: 0.3},
+	{what: "hand-over on SIGTERM in long syncs, s", of: key{busyScenario, ours.name, takeOver.Name}, most: 0.3},
 	{what: "failover after SIGKILL, s", of: key{crashScenario, ours.name, takeOver.Name}, most: 15.5},
 	{what: "namespace of 30 objects, grace 5 s, s", of: key{namespaceScenario, ours.name, oneNamespace.Name}, most: 5.3},
 	{what: "namespace of 30 objects, zero grace, s", of: key{namespaceScenario, oursZeroGrace.name, oneNamespace.Name}, most: 0.6},
