@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -194,11 +195,15 @@ func TestTrimNode(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}, Annotations: map[string]string{"x": "y"}},
 		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "k"}}},
 		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True"}},
-			Images:     []corev1.ContainerImage{{SizeBytes: 1}},
+			Conditions:  []corev1.NodeCondition{{Type: "Ready", Status: "True"}},
+			Images:      []corev1.ContainerImage{{SizeBytes: 1}},
+			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")},
 		},
 	}
-	if n := trimNode(node, 0); n.Status.Images != nil || n.Annotations != nil || n.Labels["zone"] != "a" || len(n.Status.Conditions) != 1 || !n.Spec.Unschedulable || len(n.Spec.Taints) != 1 {
+	if n := trimNode(node.DeepCopy(), NodeCPU); len(n.Status.Allocatable) != 1 || n.Status.Allocatable.Cpu().Value() != 2 {
+		t.Errorf("allocatable on request = %v", n.Status.Allocatable)
+	}
+	if n := trimNode(node, 0); n.Status.Allocatable != nil || n.Status.Images != nil || n.Annotations != nil || n.Labels["zone"] != "a" || len(n.Status.Conditions) != 1 || !n.Spec.Unschedulable || len(n.Spec.Taints) != 1 {
 		t.Errorf("trimmed node = %+v", n)
 	}
 }

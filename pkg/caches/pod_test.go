@@ -135,3 +135,36 @@ func TestPodStates(t *testing.T) {
 		}
 	}
 }
+
+// Only a controller that requests the fields of endpoints pays for them.
+func TestTrimPodKeepsEndpointOnRequest(t *testing.T) {
+	in := fullPod()
+	always := corev1.ContainerRestartPolicyAlways
+	in.Spec.Hostname, in.Spec.Subdomain = "web-x", "web"
+	in.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}
+	in.Spec.InitContainers = []corev1.Container{
+		{RestartPolicy: &always, Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9090, Protocol: "TCP"}}},
+		{Ports: []corev1.ContainerPort{{Name: "setup", ContainerPort: 1, Protocol: "TCP"}}},
+	}
+	in.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP", HostPort: 3}, {ContainerPort: 1}}
+	want := &Endpoint{
+		IPs: in.Status.PodIPs, Hostname: "web-x", Subdomain: "web",
+		Containers: []corev1.Container{{Ports: []corev1.ContainerPort{
+			{Name: "http", ContainerPort: 8080, Protocol: "TCP"}, {Name: "metrics", ContainerPort: 9090, Protocol: "TCP"},
+		}}},
+	}
+	share := newShared(PodEndpoint)
+	a, b := trimPod(share, in.DeepCopy()).Endpoint, trimPod(share, in.DeepCopy()).Endpoint
+	if diff := cmp.Diff(want, a); diff != "" {
+		t.Errorf("endpoint (-want +got):\n%s", diff)
+	}
+	if &a.Containers[0] != &b.Containers[0] {
+		t.Error("equal ports are stored twice")
+	}
+	if got := trimPod(newShared(NodeCPU), in).Endpoint; got != nil {
+		t.Errorf("endpoint %+v without a request", got)
+	}
+	if got := unsafe.Sizeof(Pod{}); got > 448 {
+		t.Errorf("a cached pod takes %d bytes, want at most 448, a size class of the allocator", got)
+	}
+}

@@ -55,7 +55,7 @@ type Controller struct {
 	preferSame bool
 
 	services  caches.Store[*corev1.Service]
-	slices    caches.Store[*discoveryv1.EndpointSlice]
+	slices    caches.Store[*EndpointSlice]
 	pods      *caches.Pods
 	nodes     *caches.Nodes
 	selectors *selectorIndex
@@ -84,7 +84,10 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	if _, ownProcess := b.Metrics.(controller.QueueMetrics); ownProcess {
 		endpointslicemetrics.RegisterMetrics()
 	}
-	if err := errors.Join(c.openCaches(b.Caches), c.registerHandlers()); err != nil {
+	if err := c.openCaches(b.Caches); err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	if err := c.registerHandlers(); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	loop := controller.LoopConfig{Controller: Name, Queue: queueName, Workers: int(cfg.Workers), MinBackoff: minBackoff, Drain: b.Drain, Clock: b.Clock}
@@ -104,7 +107,7 @@ func (c *Controller) openCaches(from *caches.Caches) error {
 			return f.Core().V1().Services().Informer()
 		},
 	})
-	c.slices, errs[3] = caches.Watch[*discoveryv1.EndpointSlice](from, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
+	c.slices, errs[3] = caches.Watch[*EndpointSlice](from, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
 		Trim: trimSlice, Indexers: cache.Indexers{byService: indexByService},
 		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 			return f.Discovery().V1().EndpointSlices().Informer()
@@ -126,7 +129,7 @@ func (c *Controller) registerHandlers() error {
 			Add: changed, Update: func(_, service *corev1.Service) { changed(service) }, Delete: services(c.selectors.remove),
 		}),
 		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.podChanged, Update: c.podUpdated, Delete: c.podChanged}),
-		c.slices.Handle(caches.Handler[*discoveryv1.EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceDeleted}),
+		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceDeleted}),
 		c.nodes.Handle(caches.Handler[*corev1.Node]{Add: c.nodeChanged, Update: c.nodeUpdated, Delete: c.nodeChanged}),
 	)
 }
@@ -167,38 +170,38 @@ func (c *Controller) enqueuePodServices(services map[cache.ObjectName]bool) {
 }
 
 // sliceChanged adds the Service of a slice that this process has not written, or not like this.
-func (c *Controller) sliceChanged(slice *discoveryv1.EndpointSlice) {
+func (c *Controller) sliceChanged(slice *EndpointSlice) {
 	t := c.term.Load()
 	switch {
 	case t == nil || !isManaged(slice):
 	case slice.DeletionTimestamp != nil:
 		c.sliceDeleted(slice) // finalizers may hold the slice for long
-	case t.tracker.ShouldSync(slice):
+	case t.tracker.ShouldSync(slice.withoutContent()):
 		c.enqueueSliceService(slice)
 	}
 }
 
 // sliceUpdated adds the Services that lose or gain a slice by a changed label.
-func (c *Controller) sliceUpdated(old, slice *discoveryv1.EndpointSlice) {
+func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
 	t := c.term.Load()
 	if t == nil || serviceOf(old) == serviceOf(slice) && isManaged(old) == isManaged(slice) {
 		c.sliceChanged(slice)
 		return
 	}
-	t.tracker.HandleDeletion(old) // the old Service no longer waits for the slice
+	t.tracker.HandleDeletion(old.withoutContent()) // the old Service no longer waits for the slice
 	c.enqueueSliceService(old)
 	c.enqueueSliceService(slice)
 }
 
 // sliceDeleted adds the Service of a slice that this process knows and has not deleted.
-func (c *Controller) sliceDeleted(slice *discoveryv1.EndpointSlice) {
+func (c *Controller) sliceDeleted(slice *EndpointSlice) {
 	t := c.term.Load()
-	if t != nil && isManaged(slice) && t.tracker.Has(slice) && !t.tracker.HandleDeletion(slice) {
+	if known := slice.withoutContent(); t != nil && isManaged(slice) && t.tracker.Has(known) && !t.tracker.HandleDeletion(known) {
 		c.enqueueSliceService(slice)
 	}
 }
 
-func (c *Controller) enqueueSliceService(slice *discoveryv1.EndpointSlice) {
+func (c *Controller) enqueueSliceService(slice *EndpointSlice) {
 	if service := serviceOf(slice); service.Name != "" {
 		c.loop.AddAfter(service, max(sliceDelay, c.cfg.BatchPeriod))
 	}
@@ -231,7 +234,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) newTerm() *term {
 	t := &term{
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
-		writer: &writer{Interface: c.client, expect: c.slices.Expect, attempts: map[cache.ObjectName]*attempt{}},
+		writer: &writer{Interface: c.client, expect: c.slices.Expect},
 		states: controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
 	}
 	t.reconciler = endpointslice.NewReconciler(t.writer, nodeLister{nodes: c.nodes}, c.cfg.MaxEndpoints, t.tracker, t.topology, c.recorder, managedBy,
@@ -239,7 +242,7 @@ func (c *Controller) newTerm() *term {
 	return t
 }
 
-// endTerm drops the state of the term and the values of its gauges: a standby has no endpoints.
+// endTerm drops the state and the gauges of the term: a standby has no endpoints.
 func (c *Controller) endTerm() {
 	c.term.Store(nil)
 	endpointslicemetrics.EndpointsDesired.Reset()

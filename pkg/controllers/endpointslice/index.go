@@ -21,7 +21,7 @@ func newSelectorIndex() *selectorIndex {
 	return &selectorIndex{byPair: map[labelPair]map[cache.ObjectName]map[string]string{}, pairs: map[cache.ObjectName]labelPair{}}
 }
 
-// set adds a Service, or changes its selector. Of the pairs of the selector it chooses the one with the fewest
+// set adds a Service, or changes its selector. The Service is kept under the pair with the fewest
 // Services.
 func (x *selectorIndex) set(service *corev1.Service) {
 	x.remove(service)
@@ -68,18 +68,4 @@ func (x *selectorIndex) servicesFor(namespace string, podLabels map[string]strin
 		}
 	}
 	return found
-}
-
-// selectsPods reports whether a Service gets slices from this controller.
-func selectsPods(service *corev1.Service) bool {
-	return service.Spec.Type != corev1.ServiceTypeExternalName && len(service.Spec.Selector) > 0
-}
-
-func matches(selector, podLabels map[string]string) bool {
-	for key, value := range selector {
-		if actual, ok := podLabels[key]; !ok || actual != value {
-			return false
-		}
-	}
-	return true
 }

@@ -28,8 +28,8 @@ const (
 type state struct {
 	verified   bool      // slices were read live in this term
 	uncertain  bool      // the cache may lack a write with unknown outcome
-	createName string    // of a create with unknown outcome, which the next create repeats
-	staleSince time.Time // since when the cache lacks known slices; zero if it shows them
+	createName string    // of a create with unknown outcome, repeated by the next create
+	staleSince time.Time // since when the cache lacks known slices; zero if none is missing
 }
 
 // reconcile brings the slices of one Service in line with its pods.
@@ -50,9 +50,12 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	}
 	st := t.states.For(key, service.UID)
 
-	// 3. Read the slices. Wait until the cache shows those that this process knows, but not for ever: the cache
+	// 3. Read the slices. Wait until the cache shows all slices that this process knows, but not for ever: the cache
 	// never shows a slice that is created and deleted between two lists.
-	existing := c.slices.ByIndex(byService, key.String())
+	existing, err := c.cachedSlices(key)
+	if err != nil {
+		return controller.Result{}, err
+	}
 	st.observe(t.tracker.StaleSlices(service, existing), existing, now)
 	overdue := !st.staleSince.IsZero() && now.Sub(st.staleSince) >= controller.ConsistencyTimeout
 	if !st.staleSince.IsZero() && !overdue {
@@ -61,16 +64,16 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	}
 
 	// 4. Read the pods, and let the library write the slices. If the cache may lack slices, a write is withheld
-	// until they have been read live. A Service that needs no write needs no live read.
+	// until the slices have been read live. A Service that needs no write needs no live read.
 	pods := c.selectedPods(service)
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	reconcile := func(withhold bool) (*attempt, error) {
 		a := newAttempt(ctx, st, existing, withhold)
-		return a, t.writer.during(key, a, func() error {
-			return t.reconciler.Reconcile(libraryLogger(ctx), service, pods, existing, trigger)
-		})
+		t.writer.attempts.Store(key, a)
+		defer t.writer.attempts.Delete(key)
+		return a, t.reconciler.Reconcile(libraryLogger(ctx), service, pods, existing, trigger)
 	}
-	a, err := &attempt{}, error(nil)
+	a := &attempt{}
 	if !overdue {
 		a, err = reconcile(st.uncertain || !st.verified && !t.baseline.ReachedBy(at))
 	}
@@ -104,6 +107,17 @@ func (t *term) forget(key cache.ObjectName) {
 	t.states.Delete(key)
 }
 
+func (c *Controller) cachedSlices(service cache.ObjectName) (decoded []*discoveryv1.EndpointSlice, err error) {
+	for _, cached := range c.slices.ByIndex(byService, service.String()) {
+		slice, err := cached.decode()
+		if err != nil {
+			return nil, err
+		}
+		decoded = append(decoded, slice)
+	}
+	return decoded, nil
+}
+
 func (c *Controller) selectedPods(service *corev1.Service) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, pod := range c.pods.InNamespace(service.Namespace) {
@@ -115,7 +129,7 @@ func (c *Controller) selectedPods(service *corev1.Service) []*corev1.Pod {
 }
 
 // readSlices returns the slices of a Service from the API server. From now on the tracker expects the cache to
-// show them, so that no later sync is decided on older ones.
+// show them, so that no later sync is decided on older slices.
 func (c *Controller) readSlices(ctx context.Context, t *term, service cache.ObjectName, cached []*discoveryv1.EndpointSlice) ([]*discoveryv1.EndpointSlice, error) {
 	selector := labels.Set{discoveryv1.LabelServiceName: service.Name, discoveryv1.LabelManagedBy: managedBy}
 	list, err := c.client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
@@ -155,7 +169,7 @@ func (c *Controller) report(service *corev1.Service, a *attempt, err error) erro
 	return err
 }
 
-// reconcileNodes passes all nodes to the topology cache, and adds the Services whose hints are out of balance.
+// reconcileNodes passes all nodes to the topology cache, and adds the Services with hints out of balance.
 func (c *Controller) reconcileNodes(ctx context.Context, _ string) (controller.Result, error) {
 	t := c.term.Load()
 	t.topology.SetNodes(libraryLogger(ctx), c.nodes.List())

@@ -16,7 +16,7 @@ import (
 // spec.trafficDistribution.
 const PreferSameTrafficDistribution featuregate.Feature = "PreferSameTrafficDistribution"
 
-// Config is the configuration of the controller. Names and limits of its flags are upstream's.
+// Config is the configuration of the controller. Flags and limits are upstream's.
 type Config struct {
 	Workers      int32         `json:"ConcurrentServiceEndpointSyncs"`
 	MaxEndpoints int32         `json:"MaxEndpointsPerSlice"`
@@ -79,7 +79,7 @@ func Registration(cfg *Config) controller.Registration {
 		CachedFields:     caches.PodEndpoint | caches.NodeCPU,
 		Permissions: []controller.Access{
 			{Group: group, Resource: "endpointslices", Verbs: []string{"list", "create", "update", "delete"}, Impact: "cannot keep the endpoints of Services"},
-			{Resource: "services/finalizers", Verbs: []string{"update"}, Impact: "cannot create EndpointSlices that keep their owner"}, // blockOwnerDeletion
+			{Resource: "services/finalizers", Verbs: []string{"update"}, Impact: "cannot set blockOwnerDeletion of EndpointSlices"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) { return newController(*cfg, b) },
 	}

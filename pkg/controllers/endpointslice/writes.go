@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/client-go/kubernetes"
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
@@ -69,42 +67,27 @@ func (a *attempt) do(verb, slice string, write func(context.Context) error) (out
 // attempt of a write by the Service.
 type writer struct {
 	kubernetes.Interface
-	expect func(version string) // announces a written version to the cache
-
-	lock     sync.Mutex
-	attempts map[cache.ObjectName]*attempt // running, by Service
-}
-
-// during runs a call of the library whose writes belong to an attempt.
-func (w *writer) during(service cache.ObjectName, a *attempt, call func() error) error {
-	w.lock.Lock()
-	w.attempts[service] = a
-	w.lock.Unlock()
-	defer func() {
-		w.lock.Lock()
-		defer w.lock.Unlock()
-		delete(w.attempts, service)
-	}()
-	return call()
+	expect   func(version string) // announces a written version to the cache
+	attempts sync.Map             // running *attempt by Service, a cache.ObjectName
 }
 
 // attemptOf returns the running attempt of the Service of a slice.
 func (w *writer) attemptOf(slice *discoveryv1.EndpointSlice) *attempt {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	return w.attempts[serviceOf(slice)]
+	a, _ := w.attempts.Load(serviceOf(slice))
+	return a.(*attempt)
 }
 
 // attemptWith returns the running attempt that has read a slice.
-func (w *writer) attemptWith(namespace, slice string) *attempt {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	for service, a := range w.attempts {
-		if service.Namespace == namespace && slices.ContainsFunc(a.existing, func(s *discoveryv1.EndpointSlice) bool { return s.Name == slice }) {
-			return a
+func (w *writer) attemptWith(namespace, slice string) (found *attempt) {
+	w.attempts.Range(func(_, a any) bool {
+		for _, s := range a.(*attempt).existing {
+			if s.Namespace == namespace && s.Name == slice {
+				found = a.(*attempt)
+			}
 		}
-	}
-	return nil
+		return found == nil
+	})
+	return found
 }
 
 // DiscoveryV1 implements kubernetes.Interface.

@@ -1,0 +1,90 @@
+package endpointslice
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/internal/fakeapi"
+	"minikcm/pkg/caches"
+)
+
+// A pod and its endpoint in a slice take at most 400 bytes more than a pod without this controller.
+func TestMemoryOfAnEndpoint(t *testing.T) {
+	const pods, most = 20_000, 400
+	podCache := func(fields caches.Fields) *caches.Pods {
+		store, err := caches.New(fakeapi.NewClientset(t), caches.Config{Fields: fields}).Pods()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	fill := func(store *caches.Pods) uint64 {
+		return heapOf(func() any {
+			all := make([]*caches.Pod, pods)
+			for i := range all {
+				all[i] = store.Trim(decoded[*corev1.Pod](t, memoryPod(i), &corev1.Pod{}))
+			}
+			return all
+		})
+	}
+	without, with := fill(podCache(0)), fill(podCache(caches.PodEndpoint))
+	slices := heapOf(func() any {
+		var all []any
+		for i := 0; i < pods; i += 100 {
+			slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), Labels: map[string]string{discoveryv1.LabelManagedBy: managedBy}}}
+			for n := range 100 {
+				pod, yes, no := memoryPod(i+n), true, false
+				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+					Addresses: []string{pod.Status.PodIPs[0].IP}, Conditions: discoveryv1.EndpointConditions{Ready: &yes, Serving: &yes, Terminating: &no},
+					TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, NodeName: &pod.Spec.NodeName,
+				})
+			}
+			trimmed, _ := trimSlice(decoded[*discoveryv1.EndpointSlice](t, slice, &discoveryv1.EndpointSlice{}))
+			all = append(all, trimmed)
+		}
+		return all
+	})
+	pod, endpoint := int(with-without)/pods, int(slices)/pods
+	t.Logf("a pod takes %d bytes more, its endpoint %d", pod, endpoint)
+	if pod+endpoint > most {
+		t.Errorf("a pod and its endpoint take %d bytes more, want at most %d", pod+endpoint, most)
+	}
+}
+
+func memoryPod(i int) *corev1.Pod {
+	name := fmt.Sprintf("web-6d4cf56db6-%05d", i)
+	return aPod("web", i, func(p *corev1.Pod) {
+		p.Name, p.UID = name, types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
+		p.Spec.NodeName = fmt.Sprint("node-", i%100)
+	})
+}
+
+// decoded returns an object as a watch delivers it.
+func decoded[T any](t *testing.T, in interface{ Marshal() ([]byte, error) }, out interface{ Unmarshal([]byte) error }) T {
+	t.Helper()
+	data, err := in.Marshal()
+	if err == nil {
+		err = out.Unmarshal(data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.(T)
+}
+
+func heapOf(build func() any) uint64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	kept := build()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(kept)
+	return after.HeapAlloc - before.HeapAlloc
+}
