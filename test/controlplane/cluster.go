@@ -204,5 +204,31 @@ func (c *Cluster) stopEtcd() error {
 	return errors.Join(ignoreGone(err), os.Remove(c.etcdPID))
 }
 
+// BackUpEtcd copies the data of etcd. etcd and the API server are stopped meanwhile, which clients see as an outage of seconds.
+func (c *Cluster) BackUpEtcd() error {
+	return c.whileStopped(func(data, backup string) error { return os.CopyFS(backup, os.DirFS(data)) })
+}
+
+// RestoreEtcd restores the copy of BackUpEtcd, resource versions included. It may be called once.
+func (c *Cluster) RestoreEtcd() error {
+	return c.whileStopped(func(data, backup string) error {
+		return errors.Join(os.RemoveAll(data), os.Rename(backup, data))
+	})
+}
+
+// whileStopped calls do with the data of etcd while neither etcd nor the API server runs.
+func (c *Cluster) whileStopped(do func(data, backup string) error) error {
+	if err := errors.Join(c.KillAPIServer(), c.stopEtcd()); err != nil {
+		return err
+	}
+	if err := do(c.etcd.DataDir, filepath.Join(c.dir, "backup")); err != nil {
+		return err
+	}
+	if err := c.etcd.Start(); err != nil {
+		return fmt.Errorf("start etcd: %w", err)
+	}
+	return c.StartAPIServer()
+}
+
 // EtcdURL is where etcd serves clients, in plain text.
 func (c *Cluster) EtcdURL() string { return c.etcd.URL.String() }
