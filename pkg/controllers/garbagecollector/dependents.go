@@ -70,8 +70,9 @@ func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 // does a reference across namespaces.
 func (g *graph) blocks(e *edge) bool { return e.blocking && e.owner != e.dependent && g.reachable(e) }
 
-// ringBlockers returns the blockers of an owner if all direct and indirect blockers of the owner wait for their own
-// dependents, the owner is one of those, and its UID is the lowest. Otherwise another object has to go first.
+// ringBlockers returns the blockers of an owner that are in a ring with the owner. All direct and indirect blockers of the
+// owner have to wait for their own dependents, and the UID of the owner has to be the lowest. Otherwise another object
+// has to go first.
 func (g *graph) ringBlockers(key id) (blockers []object) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -79,30 +80,33 @@ func (g *graph) ringBlockers(key id) (blockers []object) {
 	if n == nil || !n.marks.waiting() {
 		return nil
 	}
-	members := map[*node]bool{}
+	for d := range g.awaitedBy(n) {
+		if !d.marks.waiting() || bytes.Compare(d.uid[:], n.uid[:]) < 0 {
+			return nil
+		}
+	}
+	for e := n.dependents; e != nil; e = e.after {
+		if d := e.dependent; g.blocks(e) && (d == n || g.awaitedBy(d)[n]) {
+			blockers = append(blockers, g.snapshot(d))
+		}
+	}
+	return blockers
+}
+
+// awaitedBy returns the nodes that a node waits for, directly or through its blocking dependents.
+func (g *graph) awaitedBy(n *node) map[*node]bool {
+	found := map[*node]bool{}
 	for open := []*node{n}; len(open) > 0; {
 		last := open[len(open)-1]
 		open = open[:len(open)-1]
 		for e := last.dependents; e != nil; e = e.after {
-			switch d := e.dependent; {
-			case !g.blocks(e) || members[d]:
-			case !d.marks.waiting() || bytes.Compare(d.uid[:], n.uid[:]) < 0:
-				return nil
-			default:
-				members[d] = true
+			if d := e.dependent; g.blocks(e) && !found[d] {
+				found[d] = true
 				open = append(open, d)
 			}
 		}
 	}
-	if !members[n] {
-		return nil
-	}
-	for e := n.dependents; e != nil; e = e.after {
-		if g.blocks(e) {
-			blockers = append(blockers, g.snapshot(e.dependent))
-		}
-	}
-	return blockers
+	return found
 }
 
 // referring returns the dependents of an owner.

@@ -25,6 +25,8 @@ const (
 	// A blocked owner is rechecked after as long as it has waited, within these bounds, in case of a lost event.
 	minRecheck = 30 * time.Second
 	maxRecheck = 5 * time.Minute
+	// blindRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed.
+	blindRecheck = 5 * time.Second
 	// minDiscovery is the first recheck of an owner that waits for discovery.
 	minDiscovery = 20 * time.Millisecond
 	// writesAtOnce bounds the concurrent patches of the dependents of one owner.
@@ -115,7 +117,10 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 		}
 	}
 
-	// 5. The owner goes.
+	// 5. The owner goes, unless blocking dependents have appeared during the read.
+	if d, ok := c.graph.dependentsOf(key, 0); ok && !m.orphaning && d.blocking > 0 {
+		return blockage{after: minDiscovery}, nil
+	}
 	err = c.rewrite(ctx, *live, live.uid, requestFinalize, func(o object) []operation { return finalizerPatch(o, finalizer) })
 	if err == nil {
 		c.memories.forgetOwner(key)
@@ -193,7 +198,7 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 			}
 			since = c.deps.Clock.Now()
 		case len(blind) > 0:
-			b.cause = causeUnseenType
+			b.cause, b.after = causeUnseenType, min(max(waited/2, blindRecheck), minRecheck)
 			return b, nil
 		case !slices.ContainsFunc(c.graph.referring(key), func(o object) bool { return !orphaned[o.uid] }):
 			return blockage{}, nil

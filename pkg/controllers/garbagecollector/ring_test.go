@@ -49,6 +49,7 @@ func TestRingBlockers(t *testing.T) {
 		{"above a ring", map[int][]int{1: {2}, 2: {3}, 3: {2}}, 1, nil},
 		{"a ring below the lowest", map[int][]int{1: {2}, 2: {3}, 3: {2}}, 2, []types.UID{uid(3)}},
 		{"two rings through the lowest", map[int][]int{1: {2, 3}, 2: {1}, 3: {1}}, 1, []types.UID{uid(2), uid(3)}},
+		{"a blocker in another ring", map[int][]int{1: {2, 3}, 2: {1}, 3: {4}, 4: {3}}, 1, []types.UID{uid(2)}},
 		{"a member that refers to itself", map[int][]int{1: {1, 2}, 2: {1}}, 1, []types.UID{uid(2)}},
 		{"a lower ring first", map[int][]int{2: {3}, 3: {2, 1}, 1: {4}, 4: {1}}, 2, nil},
 	} {

@@ -8,11 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/controller"
@@ -38,9 +36,7 @@ type sweeper struct {
 	types  *knownTypes
 	owners func() map[id]bool // owners whose dependents each list collects
 	limit  *readLimiter
-	shared singleflight.Group
-	// allFailed is the back-off of lists of all namespaces.
-	allFailed *flowcontrol.Backoff
+	wide   *readLimiter // of lists of all namespaces
 
 	lock  sync.Mutex
 	lists map[place]dependentList
@@ -59,9 +55,10 @@ type dependentList struct {
 }
 
 func newSweeper(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes, owners func() map[id]bool) *sweeper {
+	all := make(chan struct{}, listsInAll)
 	return &sweeper{
-		client: client, clock: clk, graph: g, types: known, owners: owners, limit: newReadLimiter(clk, listsOfType, make(chan struct{}, listsInAll)),
-		allFailed: newBackoff(clk), lists: map[place]dependentList{},
+		client: client, clock: clk, graph: g, types: known, owners: owners, lists: map[place]dependentList{},
+		limit: newReadLimiter(clk, listsOfType, all), wide: newReadLimiter(clk, 1, all),
 	}
 }
 
@@ -121,34 +118,51 @@ func (s *sweeper) sweep(ctx context.Context, types []apiType, owner object, sinc
 	return dependents, blind, nil
 }
 
-// list returns the objects of a type that refer to an owner. All namespaces of a small type are listed at once.
+// list returns the objects of a type that refer to an owner. All namespaces of a small type are listed at once, but not
+// while such lists hang.
 func (s *sweeper) list(ctx context.Context, t apiType, owner object, since time.Time) ([]object, error) {
 	key, at := keyed(owner), place{t.GroupVersionResource, owner.namespace}
-	if !t.namespaced || s.small(t) {
+	if !t.namespaced {
 		at.namespace = ""
 	}
-	for {
-		if list := s.latest(at); !list.sent.Before(since) && list.owners[key] && s.clock.Since(list.received) < listFresh {
-			elsewhere := func(o object) bool { return owner.namespace != "" && o.namespace != owner.namespace }
-			return slices.DeleteFunc(slices.Clone(list.dependents[key]), elsewhere), nil
-		}
-		_, err, _ := s.shared.Do(fmt.Sprint(at.GroupVersionResource, "/", at.namespace), func() (any, error) {
-			return nil, s.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error { return s.read(ctx, at, key) })
-		})
-		if err != nil {
-			if at.namespace == "" && !errors.Is(err, context.Canceled) {
-				s.allFailed.Next(at.String(), s.clock.Now())
-			}
-			return nil, err
+	if at.namespace != "" && s.small(t) {
+		list, err := s.listAt(ctx, s.wide, place{at.GroupVersionResource, ""}, key, since)
+		if err == nil || s.wide.pause(at.GroupVersionResource, 0) == 0 {
+			elsewhere := func(o object) bool { return o.namespace != owner.namespace }
+			return slices.DeleteFunc(slices.Clone(list.dependents[key]), elsewhere), err
 		}
 	}
+	list, err := s.listAt(ctx, s.limit, at, key, since)
+	return list.dependents[key], err
 }
 
-// small reports whether all objects of a type fit into one page. After a failed list of all namespaces the list of one
-// namespace may succeed.
+// listAt returns a list that was sent since a moment and collected the dependents of an owner. Another owner may have sent it.
+func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at place, owner id, since time.Time) (list dependentList, err error) {
+	shared := func() bool {
+		list = s.latest(at)
+		return !list.sent.Before(since) && list.owners[owner] && s.clock.Since(list.received) < listFresh
+	}
+	if shared() {
+		return list, nil
+	}
+	err = limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error {
+		if shared() {
+			return nil
+		}
+		timeout := pageTimeout
+		if limit == s.wide {
+			timeout = readTimeout
+		}
+		list, err = s.read(ctx, at, owner, timeout)
+		return err
+	})
+	return list, err
+}
+
+// small reports whether all objects of a type fit into one page.
 func (s *sweeper) small(t apiType) bool {
 	state := s.types.state(t.GroupResource())
-	return state.phase == current && state.objects() <= pageSize && !s.allFailed.IsInBackOffSinceUpdate(t.String(), s.clock.Now())
+	return state.phase == current && state.objects() <= pageSize && s.wide.pause(t.GroupVersionResource, 0) == 0
 }
 
 func (s *sweeper) latest(at place) dependentList {
@@ -158,14 +172,14 @@ func (s *sweeper) latest(at place) dependentList {
 }
 
 // read lists a place from storage, not from a watch cache, and keeps the dependents of all owners.
-func (s *sweeper) read(ctx context.Context, at place, owner id) error {
+func (s *sweeper) read(ctx context.Context, at place, owner id, pageTimeout time.Duration) (dependentList, error) {
 	list := dependentList{sent: s.clock.Now(), owners: s.owners(), dependents: map[id][]object{}}
 	list.owners[owner] = true
 	options := metav1.ListOptions{Limit: pageSize}
 	for first := true; first || options.Continue != ""; first = false {
-		page, err := s.page(ctx, at, options)
+		page, err := s.page(ctx, at, options, pageTimeout)
 		if err != nil {
-			return err
+			return dependentList{}, err
 		}
 		for i := range page.Items {
 			list.add(at, &page.Items[i])
@@ -176,7 +190,7 @@ func (s *sweeper) read(ctx context.Context, at place, owner id) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.lists[at] = list
-	return nil
+	return list, nil
 }
 
 // add appends an object to the dependents of each of its owners, once.
@@ -190,8 +204,8 @@ func (l dependentList) add(at place, m *metav1.PartialObjectMetadata) {
 	}
 }
 
-func (s *sweeper) page(ctx context.Context, at place, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+func (s *sweeper) page(ctx context.Context, at place, options metav1.ListOptions, timeout time.Duration) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return s.client.Resource(at.GroupVersionResource).Namespace(at.namespace).List(ctx, options)
 }
@@ -206,5 +220,5 @@ func (s *sweeper) prune(age time.Duration) {
 		}
 	}
 	s.limit.backoff.GC()
-	s.allFailed.GC()
+	s.wide.backoff.GC()
 }
