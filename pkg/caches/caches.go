@@ -24,7 +24,7 @@ import (
 
 // Config configures the caches.
 type Config struct {
-	// Name is the name label of the informer metrics; empty for none. Another set of caches with the name
+	// Name is the name label of the informer metrics. Without a name, there are no metrics. Another set of caches with the name
 	// has no metrics.
 	Name string
 	// FreeMemory returns memory to the operating system after the first lists of the caches and after long
@@ -32,7 +32,7 @@ type Config struct {
 	FreeMemory bool
 	// Resync is the resync period of handlers; zero means never.
 	Resync time.Duration
-	// LeaseNamespaces lists the namespaces whose Leases keep holder and times. If there is only one, only
+	// LeaseNamespaces lists the namespaces whose Leases keep holder and times. If there is one namespace, only
 	// that namespace is watched.
 	LeaseNamespaces []string
 	// LeaseOwners also keeps owner references, finalizers and deletion timestamp of Leases, and watches all
@@ -48,7 +48,7 @@ type Config struct {
 	// Direct returns a client configuration for types without informer, with new connections for each call.
 	// It should be neither rate limited nor fenced. Optional.
 	Direct func() (*rest.Config, *http.Client, error)
-	// Transport is the transport of the clients, if it is not an ordinary one.
+	// Transport is the transport of the clients, unless ordinary.
 	Transport *freshness.Transport
 	// Clock is the clock of feeds; by default the real one.
 	Clock clock.WithTicker
@@ -129,7 +129,7 @@ func (c *Caches) Types() []freshness.Watched {
 	return types
 }
 
-// Alongside registers a function that runs from Start until its context ends. Call it before Start.
+// Alongside registers a function that runs from Start until the context ends. Call it before Start.
 func (c *Caches) Alongside(run func(context.Context)) { c.alongside = append(c.alongside, run) }
 
 // Cached is a type that has a cache of all namespaces.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The fake clientset stands in for the wiring only: which informers exist and what handlers are told.
+// The fake clientset covers wiring: informers and handlers.
 // Behaviour on a real API server is in test/integration.
 
 func must[T any](t *testing.T) func(T, error) T {
@@ -89,7 +89,7 @@ func TestHandlersGetOurTypes(t *testing.T) {
 	if err := c.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	watched(t, client)
+	awaitWatch(t, client)
 	moved := fullPod()
 	moved.Spec.NodeName, moved.ResourceVersion = "n2", "8"
 	if _, err := client.CoreV1().Pods("shop").Update(ctx, moved, metav1.UpdateOptions{}); err != nil {

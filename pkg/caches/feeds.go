@@ -26,29 +26,28 @@ import (
 )
 
 const (
-	// feedsPerLink leaves room for lists on a connection: API servers allow 100 streams on one
+	// feedsPerLink leaves room for lists on a connection. API servers allow 100 streams per connection
 	// (--http2-max-streams-per-connection).
 	feedsPerLink = 64
-	// listsAtOnce bounds the first lists that are under way. What fails has as many places of its own, so
-	// that it is in nobody's way.
+	// listsAtOnce bounds the first lists in flight. Retries have a bound of their own.
 	listsAtOnce = 8
-	// placeFor is how long a list keeps its place. One that takes longer is large, or of an API that does not answer.
-	placeFor = 2 * time.Second
-	// Pauses after attempts that failed, doubled from the first to the last.
+	// slotPatience is the time for which a list counts towards listsAtOnce. A list that takes longer is large, or
+	// the API is slow.
+	slotPatience = 2 * time.Second
+	// After a failure, the pause doubles from minFeedPause to maxFeedPause.
 	minFeedPause = time.Second
 	maxFeedPause = time.Minute
-	// lastingFeed is how long an attempt has lasted after which the next failure counts as the first.
-	lastingFeed = 2 * time.Minute
-	// silencePatience is the time without a byte after which a watch is opened anew. Bookmarks come every one or
+	// stableAfter is the age of a watch whose end counts as the first failure.
+	stableAfter = 2 * time.Minute
+	// silencePatience is the time without a byte after which a watch is reopened. Bookmarks arrive every one or
 	// two minutes.
 	silencePatience = 3 * time.Minute
-	// manyObjects are so many in lists that the memory which only the lists needed, 1 to 2 KiB each, is worth
-	// giving back.
+	// manyObjects is the number of listed objects after which memory is returned to the operating system. During
+	// a list each object needs 1 to 2 KiB more.
 	manyObjects = 10_000
 )
 
-// FeedStore is where a feed puts the metadata of the objects of one type. It is called from one goroutine.
-// What it is given is its own.
+// FeedStore receives the metadata of the objects of one type, from one goroutine. The store owns the objects.
 type FeedStore = cache.TransformingStore
 
 // FeedEvents are the callbacks of a feed. They run in the goroutine of the feed. No callback may be nil.
@@ -60,25 +59,24 @@ type FeedEvents struct {
 	Lost func(error)
 }
 
-// Feeds keep the metadata of types, one stream per type, in stores that belong to those who ask for them;
-// nothing is copied from there. Unlike informers, feeds can be started and stopped while the process runs.
-// They share connections that nothing else uses, with no more than feedsPerLink feeds on one, because an API
-// server limits the streams of a connection. Connections are kept for later feeds.
+// Feeds fill stores with the metadata of types, with one stream per type and no further copy. Unlike informers,
+// feeds can be started and stopped while the process runs. Feeds have connections of their own, with at most
+// feedsPerLink feeds each. Connections are kept for later feeds.
 type Feeds struct {
 	caches       *Caches
 	clock        clock.WithTicker
-	first, again *semaphore.Weighted
+	first, again *semaphore.Weighted // lists in flight: first lists and retries
 
-	lock    sync.Mutex
-	feeds   map[schema.GroupVersionResource]*Feed
-	links   []*feedLink
-	brought int // objects of lists since memory was given back
+	lock   sync.Mutex
+	feeds  map[schema.GroupVersionResource]*Feed
+	links  []*feedLink
+	listed int // objects since memory was returned
 }
 
 // feedLink is a client with connections of its own.
 type feedLink struct {
 	client metadata.Interface
-	feeds  int // that use it
+	feeds  int
 }
 
 func newFeeds(c *Caches) *Feeds {
@@ -90,7 +88,7 @@ func newFeeds(c *Caches) *Feeds {
 	return f
 }
 
-// reopenSilent opens silent watches anew until ctx ends.
+// reopenSilent reopens silent watches until ctx ends.
 func (f *Feeds) reopenSilent(ctx context.Context) {
 	transport := f.caches.cfg.Transport
 	for transport != nil && timing.Sleep(ctx, f.clock, silencePatience/3) {
@@ -106,7 +104,7 @@ func (f *Feeds) reopenSilent(ctx context.Context) {
 	}
 }
 
-// Feed brings in one type.
+// Feed is the stream of one type.
 type Feed struct {
 	feeds    *Feeds
 	resource schema.GroupVersionResource
@@ -117,21 +115,16 @@ type Feed struct {
 	done     chan struct{}
 	reopened time.Time // or started; guarded by the lock of feeds
 
-	lock    sync.Mutex
-	attempt *attempt // nil: it pauses, or waits for a place
+	// State of the current attempt, which is a list and a watch.
+	listedAt time.Time // zero before the list
+	freeSlot func()
+	rejected error // response to the request for a streaming list
 }
 
-// attempt is one list with the watch that follows it.
-type attempt struct {
-	listed  time.Time // zero: not yet
-	leave   func()    // its place among the lists
-	refused error     // what the API server answered to the request for a stream; it is not asked for a list then
-}
-
-// Discovery returns a client that asks which types there are.
+// Discovery returns a discovery client.
 func (f *Feeds) Discovery() (*discovery.DiscoveryClient, error) {
 	if f.caches.cfg.Direct == nil {
-		return nil, errNoWay
+		return nil, errNoClient
 	}
 	cfg, client, err := f.caches.cfg.Direct()
 	if err != nil {
@@ -140,10 +133,10 @@ func (f *Feeds) Discovery() (*discovery.DiscoveryClient, error) {
 	return discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
 }
 
-var errNoWay = errors.New("feeds have no way to the API server")
+var errNoClient = errors.New("feeds need Config.Direct")
 
-// Start begins to bring in a type, until ctx ends or the feed is stopped. It is refused for a type that has a
-// cache of all namespaces, or a feed: no type has two streams.
+// Start starts the feed of a type. The feed ends with ctx or Stop. Start fails for a type with a feed or a cache of
+// all namespaces, because no type may have two streams.
 func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource, store FeedStore, events FeedEvents) (*Feed, error) {
 	for _, t := range f.caches.types {
 		if t.Resource.GroupResource() == resource.GroupResource() && t.Namespace == metav1.NamespaceAll {
@@ -153,9 +146,9 @@ func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource,
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.feeds[resource] != nil {
-		return nil, fmt.Errorf("feed of %v: the type has one already", resource)
+		return nil, fmt.Errorf("feed of %v: the type has a feed", resource)
 	}
-	link, err := f.leastUsed()
+	link, err := f.leastUsedLink()
 	if err != nil {
 		return nil, fmt.Errorf("feed of %v: %w", resource, err)
 	}
@@ -167,8 +160,8 @@ func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource,
 	return feed, nil
 }
 
-// leastUsed returns the link with the fewest feeds, a new one if none has room.
-func (f *Feeds) leastUsed() (*feedLink, error) {
+// leastUsedLink returns the link with the fewest feeds, or a new link if all links are full.
+func (f *Feeds) leastUsedLink() (*feedLink, error) {
 	var least *feedLink
 	for _, l := range f.links {
 		if l.feeds < feedsPerLink && (least == nil || l.feeds < least.feeds) {
@@ -179,7 +172,7 @@ func (f *Feeds) leastUsed() (*feedLink, error) {
 		return least, nil
 	}
 	if f.caches.cfg.Direct == nil {
-		return nil, errNoWay
+		return nil, errNoClient
 	}
 	cfg, client, err := f.caches.cfg.Direct()
 	if err != nil {
@@ -194,7 +187,7 @@ func (f *Feeds) leastUsed() (*feedLink, error) {
 	return least, nil
 }
 
-// Stop ends the feed and returns when it has ended: the store is told nothing more.
+// Stop ends the feed. It returns after the last call of the store.
 func (f *Feed) Stop() {
 	f.stop()
 	<-f.done
@@ -203,29 +196,29 @@ func (f *Feed) Stop() {
 func (f *Feed) run(ctx context.Context) {
 	defer close(f.done)
 	defer f.leave()
-	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(f.listWatch(), f.link.client), &metav1.PartialObjectMetadata{}, told{f.store, f},
+	source := cache.ToListWatcherWithWatchListSemantics(f.listWatch(), f.link.client)
+	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, reportingStore{f.store, f},
 		cache.ReflectorOptions{Name: "feed", TypeDescription: f.resource.String()})
 	for failures := 0; ; {
-		a, err := f.try(ctx, reflector, failures > 0)
+		err := f.listAndWatch(ctx, reflector, failures > 0)
 		if ctx.Err() != nil {
 			return
 		}
-		klog.FromContext(ctx).V(4).Info("Feed lists anew", "resource", f.resource, "reason", err)
+		klog.FromContext(ctx).V(4).Info("Feed lists again", "resource", f.resource, "reason", err)
 		f.events.Lost(err)
-		if failures++; !a.listed.IsZero() && f.feeds.clock.Since(a.listed) > lastingFeed {
+		if failures++; !f.listedAt.IsZero() && f.feeds.clock.Since(f.listedAt) > stableAfter {
 			failures = 1
 		}
-		if !timing.Sleep(ctx, f.feeds.clock, pauseOf(failures)) {
+		if !timing.Sleep(ctx, f.feeds.clock, pauseAfter(failures)) {
 			return
 		}
 	}
 }
 
-// leave gives back what the feed had.
 func (f *Feed) leave() {
 	f.stop()
 	if transport := f.feeds.caches.cfg.Transport; transport != nil {
-		transport.Forget(f.resource) // before another feed of the type can begin
+		transport.Forget(f.resource) // before the next feed of the type can start
 	}
 	f.feeds.lock.Lock()
 	defer f.feeds.lock.Unlock()
@@ -233,54 +226,40 @@ func (f *Feed) leave() {
 	delete(f.feeds.feeds, f.resource)
 }
 
-// try lists once and watches for as long as that goes well.
-func (f *Feed) try(ctx context.Context, reflector *cache.Reflector, again bool) (*attempt, error) {
-	places := f.feeds.first
+func (f *Feed) listAndWatch(ctx context.Context, reflector *cache.Reflector, again bool) error {
+	slots := f.feeds.first
 	if again {
-		places = f.feeds.again
+		slots = f.feeds.again
 	}
-	a := &attempt{}
-	if err := places.Acquire(ctx, 1); err != nil {
-		return a, err
+	if err := slots.Acquire(ctx, 1); err != nil {
+		return err
 	}
-	a.leave = sync.OnceFunc(func() { places.Release(1) })
-	defer a.leave()
-	defer time.AfterFunc(placeFor, a.leave).Stop()
-	f.lock.Lock()
-	f.attempt = a
-	f.lock.Unlock()
-	err := reflector.ListAndWatchWithContext(ctx)
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	f.attempt = nil
-	return a, err
+	f.listedAt, f.rejected, f.freeSlot = time.Time{}, nil, sync.OnceFunc(func() { slots.Release(1) })
+	defer f.freeSlot()
+	defer time.AfterFunc(slotPatience, f.freeSlot).Stop()
+	return reflector.ListAndWatchWithContext(ctx)
 }
 
-// pauseOf is how long to wait after so many failures in a row; spread, so that those who failed together do
-// not come back together.
-func pauseOf(failures int) time.Duration {
+// pauseAfter returns the pause after a number of failures in a row, with jitter.
+func pauseAfter(failures int) time.Duration {
 	pause := min(minFeedPause<<min(failures-1, 10), maxFeedPause)
 	return pause - rand.N(pause/4)
 }
 
-// told is the store of a feed, which is told of lists.
-type told struct {
+// reportingStore reports the lists of a feed.
+type reportingStore struct {
 	FeedStore
 	feed *Feed
 }
 
 // Replace implements cache.ReflectorStore.
-func (s told) Replace(list []any, version string) error {
+func (s reportingStore) Replace(list []any, version string) error {
 	if err := s.FeedStore.Replace(list, version); err != nil {
 		return err
 	}
 	f := s.feed
-	f.lock.Lock()
-	if f.attempt != nil {
-		f.attempt.listed = f.feeds.clock.Now()
-		f.attempt.leave()
-	}
-	f.lock.Unlock()
+	f.listedAt = f.feeds.clock.Now()
+	f.freeSlot()
 	f.events.Listed()
 	if f.feeds.caches.cfg.FreeMemory && f.feeds.worthFreeing(len(list)) {
 		debug.FreeOSMemory()
@@ -288,29 +267,28 @@ func (s told) Replace(list []any, version string) error {
 	return nil
 }
 
-// worthFreeing notes that a list has brought so many objects. It reports whether the memory that lists needed
-// is to be given back: client-go holds each whole until its end, so that is when no other first one has or
-// waits for a place.
+// worthFreeing adds the objects of a list. It reports whether to return memory to the operating system now: client-go
+// holds each list until its end, so no other first list may be in flight.
 func (f *Feeds) worthFreeing(objects int) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.brought += objects; f.brought < manyObjects || !f.first.TryAcquire(listsAtOnce) {
+	if f.listed += objects; f.listed < manyObjects || !f.first.TryAcquire(listsAtOnce) {
 		return false
 	}
 	f.first.Release(listsAtOnce)
-	f.brought = 0
+	f.listed = 0
 	return true
 }
 
-// listWatch asks for metadata. Lists are of what is in etcd: an older one might bring back what is gone. A
-// stream that is refused because there are too many requests ends the attempt, where client-go would sleep,
-// and not be woken. A watch that is refused is asked for again by client-go, for ever and seldom.
+// listWatch returns lists and watches of metadata. Lists come from etcd, because an older list might contain
+// deleted objects. A streaming list that is rejected with 429 ends the attempt: client-go would sleep, and a stopped
+// feed would wait for the end of the sleep.
 func (f *Feed) listWatch() *cache.ListWatch {
 	objects := f.link.client.Resource(f.resource)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			if err := f.refusal(nil); err != nil {
-				return nil, err
+			if f.rejected != nil {
+				return nil, f.rejected
 			}
 			o.ResourceVersion, o.ResourceVersionMatch = "", ""
 			page, err := objects.List(ctx, o)
@@ -328,29 +306,15 @@ func (f *Feed) listWatch() *cache.ListWatch {
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := objects.Watch(ctx, o)
 			if apierrors.IsTooManyRequests(err) && o.SendInitialEvents != nil {
-				return nil, f.refusal(err)
+				f.rejected = fmt.Errorf("streaming list was rejected: %s", err.Error()) // %w would make client-go sleep
+				return nil, f.rejected
 			}
 			return w, err
 		},
 	}
 }
 
-// refusal notes that the stream of this attempt was refused; nil: only asks. What it returns is no reason for
-// client-go to sleep.
-func (f *Feed) refusal(err error) error {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	if f.attempt == nil {
-		return err
-	}
-	if err != nil {
-		f.attempt.refused = fmt.Errorf("the API server has no room for the stream: %s", err.Error()) // client-go does not ask again after this one
-	}
-	return f.attempt.refused
-}
-
-// impatient hides from a client for how long an API server asks it to wait. It would do so up to ten times,
-// where nothing is told of it and nothing wakes it; feeds have pauses of their own.
+// impatient removes Retry-After from responses. client-go would wait for as long, up to ten times, without an error.
 type impatient struct{ next http.RoundTripper }
 
 // WrappedRoundTripper lets client-go find the transport below.

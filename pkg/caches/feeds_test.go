@@ -59,7 +59,7 @@ func feedsOn(t *testing.T, api *fakeapi.Types) (feeds *Feeds, ways func() int) {
 	}
 }
 
-// kept is a store that keeps names, with what was told of it.
+// kept is a store of names that counts lists and lost watches.
 type kept struct {
 	lock    sync.Mutex
 	names   map[string]bool
@@ -135,7 +135,7 @@ func startFeed(t *testing.T, feeds *Feeds, resource string) (*Feed, *kept) {
 	return f, k
 }
 
-func TestAFeedBringsInWhatIsThereAndWhatHappens(t *testing.T) {
+func TestFeedFollowsObjects(t *testing.T) {
 	for _, stream := range []bool{true, false} {
 		t.Run(fmt.Sprintf("streamed %v", stream), func(t *testing.T) {
 			api := fakeapi.NewTypes(t)
@@ -167,7 +167,7 @@ func TestNoTypeHasTwoStreams(t *testing.T) {
 	feeds, _ := feedsOn(t, api)
 	startFeed(t, feeds, widgets)
 	k := &kept{names: map[string]bool{}}
-	if _, err := feeds.Start(t.Context(), gvr(widgets), k, k.events()); err == nil || !strings.Contains(err.Error(), "has one already") {
+	if _, err := feeds.Start(t.Context(), gvr(widgets), k, k.events()); err == nil || !strings.Contains(err.Error(), "has a feed") {
 		t.Errorf("a second feed of a type: %v", err)
 	}
 	if _, err := feeds.Start(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), k, k.events()); err == nil || !strings.Contains(err.Error(), "has a cache") {
@@ -218,9 +218,8 @@ func TestSilentWatchesAreOpenedAnew(t *testing.T) {
 	}
 }
 
-// An API server may refuse streams because it has too many requests. client-go sleeps then, for up to a
-// minute, and would not end before.
-func TestAFeedWhoseStreamIsRefusedCanBeStopped(t *testing.T) {
+// client-go sleeps for up to a minute after a 429, also if its context ends.
+func TestRejectedFeedsCanBeStopped(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
 	api.Break("example.com/v1", widgets, http.StatusTooManyRequests)
@@ -229,7 +228,7 @@ func TestAFeedWhoseStreamIsRefusedCanBeStopped(t *testing.T) {
 	fakeapi.Eventually(t, func() error {
 		k.lock.Lock()
 		defer k.lock.Unlock()
-		if len(k.lost) == 0 || !strings.Contains(fmt.Sprint(k.lost[0]), "no room for the stream") {
+		if len(k.lost) == 0 || !strings.Contains(fmt.Sprint(k.lost[0]), "streaming list was rejected") {
 			return fmt.Errorf("told %v", k.lost)
 		}
 		return nil
@@ -265,7 +264,7 @@ func TestRejectedWatchesResume(t *testing.T) {
 	}
 }
 
-func TestFeedsHavePausesOfTheirOwn(t *testing.T) {
+func TestRetryAfterIsIgnored(t *testing.T) {
 	rt := impatient{answering(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"30"}, "Audit-Id": {"a"}}}, nil
 	})}
@@ -276,7 +275,7 @@ func TestFeedsHavePausesOfTheirOwn(t *testing.T) {
 	if resp.Header.Get("Retry-After") != "" || resp.Header.Get("Audit-Id") == "" {
 		t.Errorf("headers are %v", resp.Header)
 	}
-	if _, err := (impatient{answering(func(*http.Request) (*http.Response, error) { return nil, errNoWay })}).RoundTrip(&http.Request{}); !errors.Is(err, errNoWay) {
+	if _, err := (impatient{answering(func(*http.Request) (*http.Response, error) { return nil, errNoClient })}).RoundTrip(&http.Request{}); !errors.Is(err, errNoClient) {
 		t.Errorf("RoundTrip = %v", err)
 	}
 }
@@ -285,8 +284,7 @@ type answering func(*http.Request) (*http.Response, error)
 
 func (a answering) RoundTrip(req *http.Request) (*http.Response, error) { return a(req) }
 
-// APIs that do not answer have their places among the first lists for a moment, and then others come.
-func TestListsThatDoNotComeAreInNobodysWay(t *testing.T) {
+func TestSlowListsDoNotBlockOtherTypes(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	for n := range 3 * listsAtOnce {
 		name := fmt.Sprintf("broken%d", n)
@@ -302,7 +300,7 @@ func TestListsThatDoNotComeAreInNobodysWay(t *testing.T) {
 	k.shows(t)
 }
 
-func TestMemoryIsGivenBackAfterTheLastOfLongLists(t *testing.T) {
+func TestMemoryIsReturnedAfterLongLists(t *testing.T) {
 	f := newFeeds(&Caches{})
 	for _, step := range []struct {
 		under   int64 // lists that are under way
@@ -310,9 +308,9 @@ func TestMemoryIsGivenBackAfterTheLastOfLongLists(t *testing.T) {
 		want    bool
 	}{
 		{0, manyObjects - 1, false},
-		{1, 1, false}, // enough by now, but another list is not there yet
+		{1, 1, false}, // enough objects, but another list is in flight
 		{0, 0, true},
-		{0, 1, false}, // counted anew
+		{0, 1, false}, // counted from zero
 		{0, manyObjects, true},
 	} {
 		if !f.first.TryAcquire(step.under) {
@@ -325,7 +323,7 @@ func TestMemoryIsGivenBackAfterTheLastOfLongLists(t *testing.T) {
 	}
 }
 
-func TestFeedsHaveAsManyConnectionsAsTheyNeed(t *testing.T) {
+func TestFeedsShareConnections(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	feeds, ways := feedsOn(t, api)
 	var all []*Feed
@@ -354,7 +352,7 @@ func TestFeedsHaveAsManyConnectionsAsTheyNeed(t *testing.T) {
 	}
 }
 
-func TestFeedsThatAreStoppedLeaveNothing(t *testing.T) {
+func TestStoppedFeedsLeaveNothing(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	feeds, _ := feedsOn(t, api)
 	round := func() {
@@ -388,8 +386,8 @@ func TestFeedsThatAreStoppedLeaveNothing(t *testing.T) {
 	}
 }
 
-// watched waits until a watch has begun: client-go's fake tells it of no deletion from before.
-func watched(t *testing.T, client *fake.Clientset) {
+// awaitWatch waits for a watch. client-go's fake sends no earlier deletions.
+func awaitWatch(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	fakeapi.Eventually(t, func() error {
 		if !slices.ContainsFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() == "watch" }) {
@@ -399,9 +397,8 @@ func watched(t *testing.T, client *fake.Clientset) {
 	})
 }
 
-// Whoever observes all types hears of those that have a cache, and of a tombstone as of what was only missing
-// from a list.
-func TestObserversAreToldOfWhatCachesHold(t *testing.T) {
+// Observers see the objects of all caches. A tombstone is no deletion event.
+func TestObserversSeeCachedObjects(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	client := fake.NewClientset(node)
 	c := New(client, Config{Name: t.Name()})
@@ -436,7 +433,7 @@ func TestObserversAreToldOfWhatCachesHold(t *testing.T) {
 	expect("nodes Node")
 	expect("add n")
 	expect("synced")
-	watched(t, client)
+	awaitWatch(t, client)
 	if err := client.CoreV1().Nodes().Delete(ctx, "n", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

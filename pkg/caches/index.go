@@ -44,7 +44,7 @@ func (o owned[T]) Claimable(namespace string, uid types.UID) []T {
 }
 
 // tally counts objects by a value. It follows the events of handlers and runs before all other handlers.
-// Indexes of the store can only be counted by copying them.
+// Counting with an index of the store would copy the index.
 type tally struct {
 	lock   sync.Mutex
 	counts map[string]int // no zeros
@@ -58,7 +58,7 @@ func (t *tally) of(value string) int {
 	return t.counts[value]
 }
 
-// move counts an object under a new value instead of an old one. Empty values are not counted.
+// move counts an object under a new instead of an old value. Empty values are not counted.
 func (t *tally) move(old, new string) {
 	if old == new {
 		return

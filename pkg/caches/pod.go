@@ -62,7 +62,7 @@ func (p *Pod) Reference() *corev1.ObjectReference {
 	}
 }
 
-// TrimPod returns a pod as a cache would hold it.
+// TrimPod returns a pod as stored in a cache.
 func TrimPod(pod *corev1.Pod) *Pod { return trimPod(newShared(0), pod) }
 
 func trimPod(share *shared, pod *corev1.Pod) *Pod {

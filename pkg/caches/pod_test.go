@@ -90,7 +90,7 @@ func TestPodsOfOneFamilyShareWhatIsEqual(t *testing.T) {
 	}
 }
 
-// Whatever came before, a pod must get labels, owners and tolerations equal to its own.
+// A trimmed pod has labels, owners and tolerations equal to the original ones, also after other pods.
 func TestSharingNeverMixesUpValues(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))

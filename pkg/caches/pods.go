@@ -76,7 +76,7 @@ func (p *Pods) BoundNodes() []string {
 	return p.informer.GetIndexer().ListIndexFuncValues(podsByNode)
 }
 
-// Trim returns a pod as the cache would hold it.
+// Trim returns a pod as stored in the cache.
 func (p *Pods) Trim(pod *corev1.Pod) *Pod { return trimPod(p.share, pod) }
 
 // readPage is the number of pods per page of Read: some megabytes when decoded, and the page size of

@@ -28,8 +28,8 @@ type Store[T metav1.Object] struct {
 // the Leases of a thousand nodes would wake them a hundred times per second.
 type fanOut[T metav1.Object] []Handler[T]
 
-// Handler receives changes, one at a time and in order for each object. It must not block, because the
-// watch waits for it. All functions are optional.
+// Handler receives changes, one at a time and in order for each object. A handler must not block, because the
+// watch waits. All functions are optional.
 type Handler[T metav1.Object] struct {
 	Add    func(obj T)
 	Update func(old, new T)

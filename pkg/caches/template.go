@@ -20,7 +20,7 @@ import (
 const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
 
 // digestMark is the prefix of the UID of a template that was replaced by its digest. Templates of the API
-// server have containers, so none is taken for a digest.
+// server have containers and are never taken for a digest.
 const digestMark = "digest of the template:"
 
 // TemplateDigest returns 32 bytes that are equal for two templates exactly if apimachinery's

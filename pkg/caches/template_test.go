@@ -76,7 +76,7 @@ func (f filler) fill(v reflect.Value, depth int) {
 	}
 }
 
-// other changes one thing at random: what it says, or only how it is written.
+// other changes a random field, or only the text form of its value.
 func (f filler) other(v reflect.Value) {
 	for {
 		switch {
@@ -160,7 +160,7 @@ func TestDigestsChangeNothing(t *testing.T) {
 	}
 }
 
-// TestEveryTypeInATemplateHasADigest: none falls through to how it prints.
+// A type without a digest would fall through to its printed form.
 func TestEveryTypeInATemplateHasADigest(t *testing.T) {
 	known := map[reflect.Type]bool{reflect.TypeFor[resource.Quantity](): true, reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[metav1.MicroTime](): true}
 	var walk func(reflect.Type)

@@ -26,7 +26,7 @@ import (
 // without trimming.
 type Options struct {
 	// Namespace limits the watch to one namespace. It is empty for all namespaces and for cluster-scoped
-	// types. Informer has to respect it.
+	// types. Informer has to respect Namespace.
 	Namespace string
 	// Trim drops unused fields before an object enters the cache, and may return another type, that of the
 	// store. It may modify its argument, and must be idempotent: client-go passes the objects of a
@@ -38,7 +38,7 @@ type Options struct {
 	// Scheme holds a type that is not from Kubernetes, and its list. Optional.
 	Scheme *runtime.Scheme
 	// Informer returns the informer from the factory, such as factory.Core().V1().Pods().Informer(). By
-	// default an informer is made for T. A type that Trim converts needs it.
+	// default an informer is made for T. A type that Trim converts needs Informer.
 	Informer func(informers.SharedInformerFactory) cache.SharedIndexInformer
 }
 

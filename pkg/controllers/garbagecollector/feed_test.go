@@ -63,7 +63,7 @@ func TestFeedIsTheStoreOfAReflector(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKeptIsDroppedOnArrival(t *testing.T) {
+func TestTransformerDropsUnusedMetadata(t *testing.T) {
 	o := newThing("a", "c", uid(1)).owned(ref("v1", "Node", "n", uid(2)))
 	o.Labels, o.Annotations, o.ManagedFields = map[string]string{"a": "b"}, map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{}}
 	got, err := newWorld(t).feed(configMaps).Transformer()(&o.PartialObjectMetadata)
@@ -73,7 +73,7 @@ func TestWhatIsNotKeptIsDroppedOnArrival(t *testing.T) {
 	}
 }
 
-func TestAListWithWhatIsNoObjectChangesNothing(t *testing.T) {
+func TestListsWithOtherValuesAreRejected(t *testing.T) {
 	w := newWorld(t)
 	f := w.feed(configMaps)
 	w.do(func() error { return f.Replace([]any{newThing("a", "o", uid(1))}, "5") })
@@ -85,7 +85,7 @@ func TestAListWithWhatIsNoObjectChangesNothing(t *testing.T) {
 	}
 }
 
-func TestFeedsMayBeFilledAtOnce(t *testing.T) {
+func TestFeedsRunConcurrently(t *testing.T) {
 	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(wakes) {})
 	var all sync.WaitGroup
 	for n, typ := range []objectType{configMaps, replicaSets, nodesType} {
@@ -128,7 +128,7 @@ func TestFeedsMayBeFilledAtOnce(t *testing.T) {
 	}
 }
 
-func TestAListThatLosesAnObjectToAnotherTypeStillShowsWhatIsNoMore(t *testing.T) {
+func TestListThatLosesAnObjectRemovesOthers(t *testing.T) {
 	w := newWorld(t)
 	far := w.feed(objectType{schema.GroupResource{Group: "far.example.com", Resource: "things"}, "Thing", false})
 	near := w.feed(configMaps)

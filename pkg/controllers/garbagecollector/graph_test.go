@@ -19,7 +19,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// Types that tests use.
+// Types of tests.
 var (
 	configMaps  = objectType{schema.GroupResource{Resource: "configmaps"}, "ConfigMap", true}
 	replicaSets = objectType{schema.GroupResource{Group: "apps", Resource: "replicasets"}, "ReplicaSet", true}
@@ -27,12 +27,12 @@ var (
 	widgets     = objectType{schema.GroupResource{Group: "example.com", Resource: "widgets"}, "Widget", false}
 )
 
-// uid makes a UUID of a number.
+// uid returns a UUID with a number.
 func uid(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", n)) }
 
 func keyOf(u types.UID) id { key, _ := idOf(u); return key }
 
-// thing builds what a feed delivers.
+// thing builds an object of a feed.
 type thing struct{ metav1.PartialObjectMetadata }
 
 func newThing(namespace, name string, u types.UID) *thing {
@@ -71,7 +71,7 @@ func blockingRef(apiVersion, kind, name string, u types.UID) metav1.OwnerReferen
 	return r
 }
 
-// world is a graph and what it has woken.
+// world is a graph with the objects that changes have woken.
 type world struct {
 	t     *testing.T
 	graph *graph
@@ -93,7 +93,7 @@ func (w *world) feed(typ objectType) *feed {
 	return w.graph.feed(typ)
 }
 
-// do runs a change and returns whom it has woken, sorted.
+// do runs a change and returns the woken objects, sorted.
 func (w *world) do(change func() error) (objects, owners []types.UID) {
 	w.t.Helper()
 	w.woken = wakes{}
@@ -111,7 +111,7 @@ func (w *world) do(change func() error) (objects, owners []types.UID) {
 	return slices.Compact(objects), slices.Compact(owners)
 }
 
-// doubts is what there is against the references of an object; nil if it is not seen.
+// doubts returns the doubts about the references of an object. It returns nil for a virtual node.
 func (w *world) doubts(u types.UID) []doubt {
 	_, against, _, ok := w.graph.look(keyOf(u))
 	if !ok {
@@ -128,7 +128,7 @@ func TestDoubt(t *testing.T) {
 	const owner, other = 1, 2
 	for _, tt := range []struct {
 		name  string
-		owner *thing // a ReplicaSet; nil: none
+		owner *thing // a ReplicaSet; may be nil
 		child *thing
 		want  doubt
 	}{
@@ -181,7 +181,7 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-func TestDeletionsThatWereToldAreRemembered(t *testing.T) {
+func TestDeletionEventsAreKept(t *testing.T) {
 	child := func() *thing { return newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(1))) }
 	owner := func() *thing { return newThing("a", "o", uid(1)) }
 	for _, tt := range []struct {
@@ -227,7 +227,7 @@ func TestDeletionsThatWereToldAreRemembered(t *testing.T) {
 	}
 }
 
-func TestOneObjectUnderTwoTypesIsTheAPIServersOwn(t *testing.T) {
+func TestLocalTypeWinsOverAggregatedType(t *testing.T) {
 	namespaces := objectType{schema.GroupResource{Resource: "namespaces"}, "Namespace", true}
 	projects := objectType{schema.GroupResource{Group: "project.openshift.io", Resource: "projects"}, "Project", false}
 	for _, order := range [][]objectType{{namespaces, projects}, {projects, namespaces}} {
@@ -283,10 +283,10 @@ func TestWhatBlocksAnOwner(t *testing.T) {
 	}
 }
 
-// model is what the graph should say, as slowly and plainly as possible.
+// model is a slow and plain implementation of the graph.
 type model struct {
 	objects map[types.UID]modelled
-	gone    map[types.UID]objectType // whose feed told of the deletion
+	gone    map[types.UID]objectType // objects with a deletion event
 }
 
 type modelled struct {
@@ -333,7 +333,7 @@ func (m model) doubts(u types.UID) []doubt {
 	return doubts
 }
 
-// holding counts the references to an owner by what they are to it: all, blocking, idle, waiting.
+// holding counts the references to an owner: all, blocking, idle, waiting.
 func (m model) holding(u types.UID) (counts [4]int) {
 	for _, o := range m.objects {
 		for _, r := range o.obj.OwnerReferences {
@@ -359,7 +359,7 @@ func (m model) holding(u types.UID) (counts [4]int) {
 	return counts
 }
 
-// referred reports whether anything refers to a UID.
+// referred reports whether an object refers to a UID.
 func (m model) referred(u types.UID) bool {
 	for _, o := range m.objects {
 		if slices.ContainsFunc(o.obj.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == u }) {
@@ -369,7 +369,7 @@ func (m model) referred(u types.UID) bool {
 	return false
 }
 
-func TestGraphSaysWhatAPlainModelSays(t *testing.T) {
+func TestGraphEqualsModel(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { checkAgainstModel(t, rand.New(rand.NewPCG(seed, 13))) })
 	}
@@ -448,7 +448,7 @@ func checkAgainstModel(t *testing.T, r *rand.Rand) {
 		default:
 			continue
 		}
-		for u := range m.gone { // what nobody refers to is forgotten
+		for u := range m.gone { // unreferenced deletions are dropped
 			if !m.referred(u) {
 				delete(m.gone, u)
 			}
@@ -524,7 +524,7 @@ func checkStep(t *testing.T, w *world, before, now model, objects, owners []type
 	checkTidy(t, w, now, what)
 }
 
-// newDoubt reports whether there is a doubt that there was not before.
+// newDoubt reports whether a reference has a doubt for the first time.
 func newDoubt(before, now []doubt) bool {
 	for i, d := range now {
 		if d != none && (i >= len(before) || before[i] != d) {
@@ -544,7 +544,7 @@ func snapshotOf(m modelled) object {
 	return o
 }
 
-// checkTidy finds what the graph keeps for nothing.
+// checkTidy fails if the graph keeps unneeded entries.
 func checkTidy(t *testing.T, w *world, now model, what string) {
 	t.Helper()
 	g := w.graph
@@ -644,7 +644,7 @@ func TestObjectsWithoutUIDAreNotKept(t *testing.T) {
 	}
 }
 
-// size counts objects that are seen, those that are only referred to, and references.
+// size counts objects, virtual nodes and references.
 func (g *graph) size() (objects, absent, refs int) {
 	g.lock.Lock()
 	defer g.lock.Unlock()

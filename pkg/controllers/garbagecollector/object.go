@@ -1,60 +1,78 @@
 package garbagecollector
 
 import (
+	"crypto/sha256"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// object is what decisions see of an object, whether the graph or a live read has shown it.
+// id is a UID in 16 bytes: a UUID, or the hash of any other text. Logs show keys as UUIDs.
+type id = uuid.UUID
+
+// idOf returns the id of a UID. It is exact if the UID can be restored from the id.
+func idOf(uid types.UID) (of id, exact bool) {
+	if len(uid) == 36 && !strings.ContainsAny(string(uid), "ABCDEF") { // API servers write UUIDs in lower case
+		if of, err := uuid.Parse(string(uid)); err == nil {
+			return of, true
+		}
+	}
+	// Users choose the UIDs in references. The hash prevents a text with the id of another object.
+	sum := sha256.Sum256([]byte(uid))
+	copy(of[:], sum[:])
+	return of, false
+}
+
+// object is the metadata of an object, from the graph or from a live read.
 type object struct {
 	resource        schema.GroupResource
 	namespace, name string // namespace is empty for cluster-scoped objects
 	uid             types.UID
-	version         string // empty: only a live read can tell
+	version         string // empty if only a live read can show the version
 	marks           marks
-	refs            []reference // in the order in which they are written
+	refs            []reference // in written order
 
-	live *metav1.ObjectMeta // nil in what comes from the graph, which does not know all of it
-	read time.Time          // when its references were seen to be these, at the latest; zero: just now
+	live *metav1.ObjectMeta // nil for objects from the graph
+	read time.Time          // time of the live read; zero means now
 }
 
-// reference is an owner reference as it is written.
+// reference is an owner reference as written.
 type reference struct {
 	apiVersion, kind, name string
 	uid                    types.UID
 	blocking               bool // blockOwnerDeletion
 }
 
-// marks are the facts about an object, besides its references, that decisions depend on.
+// marks are the properties of an object, besides references, that decisions depend on.
 type marks uint16
 
 const (
-	seen        marks = 1 << iota // its feed shows it; otherwise it is only referred to
-	terminating                   // it has a deletionTimestamp
-	foreground                    // it has the finalizer foregroundDeletion
-	orphaning                     // it has the finalizer orphan
-	held                          // it has other finalizers
-	odd                           // its UID is no UUID
+	seen        marks = 1 << iota // not virtual
+	terminating                   // has a deletionTimestamp
+	foreground                    // has the finalizer foregroundDeletion
+	orphaning                     // has the finalizer orphan
+	held                          // has other finalizers
+	odd                           // has a UID that is no UUID
 )
 
-// facts are the marks that come from the object itself.
+// facts are the marks from the metadata of an object.
 const facts = terminating | foreground | orphaning | held
 
 func (m marks) has(all marks) bool { return m&all == all }
 
-// waiting reports whether an owner waits for its dependents to go first. One that is to make orphans of them does not, whatever else it has: what
-// stays can still be removed.
+// waiting is upstream's waitingForDependentsDeletion. An owner with both finalizers of the collector orphans its dependents: a
+// dependent that stays can still be deleted later.
 func (m marks) waiting() bool { return m.has(terminating|foreground) && !m.has(orphaning) }
 
-// finishing reports whether the object is being deleted and we have to let it go.
+// finishing reports whether the object is in deletion and the collector has to remove a finalizer.
 func (m marks) finishing() bool { return m.has(terminating) && m&(foreground|orphaning) != 0 }
 
-// marksOf reads off an object what decisions need.
 func marksOf(m metav1.Object) marks {
 	var of marks
 	if m.GetDeletionTimestamp() != nil {
@@ -73,7 +91,7 @@ func marksOf(m metav1.Object) marks {
 	return of
 }
 
-// objectOf is what a live read has shown.
+// objectOf returns the object of a live read.
 func objectOf(resource schema.GroupResource, m metav1.Object) object {
 	o := object{
 		resource: resource, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUID(), version: m.GetResourceVersion(),
@@ -97,12 +115,12 @@ func blocking(ref metav1.OwnerReference) bool {
 	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
 }
 
-// sameFor reports whether a decision about one object holds for the other: all that counts is as it was.
+// sameFor reports whether a decision about an object is valid for a later state of the object.
 func (o object) sameFor(other object) bool {
 	return o.uid == other.uid && o.marks&facts == other.marks&facts && slices.Equal(o.refs, other.refs)
 }
 
-// numberOf is a resource version as a number; 0 if it is none. The API server's own are numbers, those of others are their business.
+// numberOf returns a resource version as a number. It returns 0 for other texts, which aggregated API servers may use.
 func numberOf(version string) uint64 {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil || version[0] == '0' || version[0] == '+' {
@@ -118,7 +136,7 @@ func versionOf(number uint64) string {
 	return strconv.FormatUint(number, 10)
 }
 
-// keyed is the key of an object in the graph.
+// keyed returns the key of an object in the graph.
 func keyed(o object) id {
 	key, _ := idOf(o.uid)
 	return key

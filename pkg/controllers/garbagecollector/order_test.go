@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A list that was asked for live may be newer than the stream, and an event older than what is known.
-func TestAnOlderSightDoesNotUndoANewerOne(t *testing.T) {
+// A list may be newer than the stream, so that older events follow.
+func TestOlderEventsAreIgnored(t *testing.T) {
 	owner := ref("apps/v1", "ReplicaSet", "o", uid(1))
 	with := func(version string) *thing { return newThing("a", "d", uid(2)).at(version).owned(owner) }
 	bare := func(version string) *thing { return newThing("a", "d", uid(2)).at(version) }
@@ -43,8 +43,7 @@ func TestAnOlderSightDoesNotUndoANewerOne(t *testing.T) {
 	}
 }
 
-// An owner that has gone does not rise again because somebody tells late how it was.
-func TestADeletedOwnerDoesNotRiseAgain(t *testing.T) {
+func TestLateEventDoesNotRestoreDeletedOwner(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		typ     objectType
@@ -73,8 +72,8 @@ func TestADeletedOwnerDoesNotRiseAgain(t *testing.T) {
 	}
 }
 
-// What was undone by a restore of the API server's store is listed as it is, with lower versions.
-func TestAListAfterARestoreCounts(t *testing.T) {
+// After a restore of etcd, lists have lower versions.
+func TestListAfterARestoreCounts(t *testing.T) {
 	w := newWorld(t)
 	f := w.feed(configMaps)
 	w.do(func() error { return f.Add(newThing("a", "o", uid(1)).at("500").finalizedBy("orphan").deleted()) })
@@ -94,14 +93,14 @@ func TestAListAfterARestoreCounts(t *testing.T) {
 	}
 }
 
-func TestSinceWhenAReferenceIsSeen(t *testing.T) {
+func TestFirstSightOfReferences(t *testing.T) {
 	one, two := ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "p", uid(2))
 	renamed, blocks := one, one
 	renamed.Name = "q"
 	blocks.BlockOwnerDeletion = new(true)
 	for _, tt := range []struct {
 		name string
-		refs [][]metav1.OwnerReference // one set a second
+		refs [][]metav1.OwnerReference // one change per second
 		want []time.Duration
 	}{
 		{"a new object", [][]metav1.OwnerReference{{one}}, []time.Duration{0}},
@@ -148,8 +147,8 @@ func TestSinceWhenAReferenceIsSeen(t *testing.T) {
 	})
 }
 
-// Other servers may show an object under the UID of another, and a reference may name a kind that the owner never was.
-func TestOnlyTheFeedOfTheOwnersKindTellsOfItsDeletion(t *testing.T) {
+// An aggregated API server may show an object with the UID of another object, and a reference may name a wrong kind.
+func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 	view := newThing("a", "o", uid(1))
 	for _, tt := range []struct {
 		name string
@@ -194,8 +193,8 @@ func TestOnlyTheFeedOfTheOwnersKindTellsOfItsDeletion(t *testing.T) {
 	}
 }
 
-// A reference into another namespace, or to oneself, makes nobody an owner.
-func TestWhoOwnsOthers(t *testing.T) {
+// References into another namespace, or to the object itself, do not count.
+func TestOwnsOthers(t *testing.T) {
 	owner := ref("v1", "ConfigMap", "o", uid(1))
 	for _, tt := range []struct {
 		name       string
@@ -222,7 +221,7 @@ func TestWhoOwnsOthers(t *testing.T) {
 	}
 }
 
-func TestOfTwoOtherServersTheFirstKeepsAnObject(t *testing.T) {
+func TestFirstAggregatedTypeKeepsObject(t *testing.T) {
 	w := newWorld(t)
 	gadgets := objectType{schema.GroupResource{Group: "example.org", Resource: "gadgets"}, "Gadget", false}
 	for _, typ := range []objectType{widgets, gadgets} {
@@ -233,7 +232,7 @@ func TestOfTwoOtherServersTheFirstKeepsAnObject(t *testing.T) {
 	}
 }
 
-func TestVersionsThatAreNumbers(t *testing.T) {
+func TestNumericVersions(t *testing.T) {
 	for version, want := range map[string]uint64{"": 0, "0": 0, "7": 7, "18446744073709551615": 1<<64 - 1, "18446744073709551616": 0, "007": 0, "+7": 0, "-7": 0, "7a": 0} {
 		if got := numberOf(version); got != want {
 			t.Errorf("version %q is number %d, want %d", version, got, want)
@@ -241,10 +240,10 @@ func TestVersionsThatAreNumbers(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForDependents(t *testing.T) {
+func TestWaitingMarks(t *testing.T) {
 	for m, want := range map[marks]bool{
 		terminating | foreground: true, foreground: false, terminating | orphaning: false,
-		terminating | foreground | held: true, terminating | foreground | orphaning: false, // what stays can still be removed
+		terminating | foreground | held: true, terminating | foreground | orphaning: false, // the finalizer orphan wins
 	} {
 		if got := m.waiting(); got != want {
 			t.Errorf("marks %b: it waits: %v, want %v", m, got, want)
@@ -252,7 +251,7 @@ func TestWhoWaitsForDependents(t *testing.T) {
 	}
 }
 
-func TestAFeedOfAnotherServerIsNoWitness(t *testing.T) {
+func TestAggregatedFeedsAreNoEvidence(t *testing.T) {
 	s := standing{current, began}
 	now := began.Add(time.Hour)
 	if got := (target{local: true}).heardFor(s, now); got != time.Hour {
@@ -263,7 +262,7 @@ func TestAFeedOfAnotherServerIsNoWitness(t *testing.T) {
 	}
 }
 
-func TestAReferenceWithoutUIDIsToNobodyWhoCouldBeGone(t *testing.T) {
+func TestReferenceWithoutUIDIsUnknown(t *testing.T) {
 	live := liveRead{}.next(found, newThing("a", "o", uid(1)), began, began)
 	if got, want := judge(evidence{suspicion: suspicion{doubt: unseen}, live: live}, began), (judgment{cause: "unparsable_version"}); got != want {
 		t.Errorf("judgment is %+v, want %+v", got, want)
@@ -271,7 +270,7 @@ func TestAReferenceWithoutUIDIsToNobodyWhoCouldBeGone(t *testing.T) {
 }
 
 // An object whose deletion event is lost for good does not block its owner forever.
-func TestAnObjectThatIsNotFoundVanishes(t *testing.T) {
+func TestObjectNotFoundIsRemoved(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		typ  objectType
@@ -300,7 +299,7 @@ func TestAnObjectThatIsNotFoundVanishes(t *testing.T) {
 }
 
 // One response must not count twice: once because the graph lacks the owner since then, and once as the response.
-func TestDependentsOfADeniedOwnerNeedLaterEvidence(t *testing.T) {
+func TestRemovedOwnersNeedLaterEvidence(t *testing.T) {
 	w := newWorld(t)
 	w.do(func() error { return w.feed(configMaps).Add(newThing("a", "o", uid(1))) })
 	w.do(func() error {

@@ -9,24 +9,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// apiType is a type as discovery shows it.
+// apiType is a discovered type.
 type apiType struct {
-	schema.GroupVersionResource // in the version that the API server prefers
+	schema.GroupVersionResource // preferred version
 	kind                        string
 	namespaced                  bool
-	versions                    []string // of its group in which it is served
-	// local: the API server itself serves it, from one storage for all versions, and keeps to preconditions.
+	versions                    []string // served versions
+	// local types are served by the API server itself, from one storage for all versions and with preconditions.
 	local   bool
-	watched bool // it has a feed
+	watched bool
 }
 
 func (t apiType) objectType() objectType { return objectType{t.GroupResource(), t.kind, t.local} }
 
-// catalogue is what discovery showed.
+// catalogue is the result of a discovery.
 type catalogue struct {
-	sent    time.Time // when it was asked for; zero: never
+	sent    time.Time // zero before the first discovery
 	kinds   map[schema.GroupKind][]apiType
-	failing map[string]bool // groups of which some version could not be discovered
+	failing map[string]bool // groups with versions that failed
 }
 
 func newCatalogue(sent time.Time, failing []string, all ...apiType) catalogue {
@@ -41,31 +41,31 @@ func newCatalogue(sent time.Time, failing []string, all ...apiType) catalogue {
 	return c
 }
 
-// problem is why nobody can be asked whether the owner of a reference exists. As long as there is one, the owner counts as unknown, and
-// nothing is deleted on its account.
+// problem is the reason for which the owner of a reference cannot be read. Such an owner is unknown, so that its dependents stay.
+// An impossible name is the exception: there is no such owner.
 type problem string
 
 const (
 	fine         problem = ""
-	unparsable   problem = "unparsable_version" // the apiVersion is none
-	outOfReach   problem = "scope"              // the kind lives in namespaces, and the dependent in none
-	undiscovered problem = "undiscovered"       // the API server cannot tell, at the moment, what there is in the group
-	unserved     problem = "unknown_kind"       // the group has no such kind
-	otherVersion problem = "unserved_version"   // the kind is there, but not in this version, and who knows whether its objects are the same
-	ambiguous    problem = "ambiguous_kind"     // several types are of this kind
-	impossible   problem = "impossible_name"    // the API server has no objects of such a name, which would be another path; so there is no owner
-	unusable     problem = "unusable_name"      // as that, of a type of another server: who knows what that allows
+	unparsable   problem = "unparsable_version"
+	outOfReach   problem = "scope"            // namespaced owner of a cluster-scoped dependent
+	undiscovered problem = "undiscovered"     // discovery of the group has failed
+	unserved     problem = "unknown_kind"     // the group lacks the kind
+	otherVersion problem = "unserved_version" // the version may have other objects, because the type is not local
+	ambiguous    problem = "ambiguous_kind"   // several types have the kind
+	impossible   problem = "impossible_name"  // a local type cannot have a name with a slash
+	unusable     problem = "unusable_name"    // an aggregated API server may allow such a name
 )
 
-// target is where the owner is that a reference names, if it exists.
+// target is the place of the owner of a reference.
 type target struct {
 	schema.GroupVersionResource
 	namespace, name string
 	local           bool
 }
 
-// heardFor is how long the feed of its type has been able to witness that an owner is not there, as its standing says; 0: it is not. What another
-// server shows in a list and to one who asks may be equally old.
+// heardFor returns the time for which the feed of the owner's type has been evidence. It returns 0 for aggregated API servers:
+// reads and lists may come from the same stale cache.
 func (t target) heardFor(s standing, now time.Time) time.Duration {
 	if !t.local {
 		return 0
@@ -73,7 +73,7 @@ func (t target) heardFor(s standing, now time.Time) time.Duration {
 	return s.currentFor(now)
 }
 
-// resolve says where to ask for the owner that an object in a namespace refers to; empty: one in no namespace.
+// resolve returns the place of the owner of a reference. The namespace is that of the dependent.
 func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 	gv, err := schema.ParseGroupVersion(r.apiVersion)
 	if err != nil || gv.Version == "" {
@@ -92,7 +92,7 @@ func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 	}
 	t := found[0]
 	at := target{GroupVersionResource: t.GroupVersionResource, name: r.name, local: t.local}
-	if !t.local { // its versions may be different things
+	if !t.local { // versions may have different objects
 		if !slices.Contains(t.versions, gv.Version) {
 			return target{}, otherVersion
 		}
@@ -112,13 +112,13 @@ func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 	return at, fine
 }
 
-// lacks reports whether discovery has shown, to somebody who asked after a moment, that the group is all there and has no such kind.
+// lacks reports whether a discovery that was sent after a moment has the whole group, without the kind of the reference.
 func (c catalogue) lacks(r reference, after time.Time) bool {
 	_, p := c.resolve(r, "any")
 	return p == unserved && c.sent.After(after)
 }
 
-// invalidNamespace is the text of the event OwnerRefInvalidNamespace, as kube-controller-manager v1.37 words it.
+// invalidNamespace returns the text of the event OwnerRefInvalidNamespace of kube-controller-manager v1.37.
 func invalidNamespace(r reference, namespace string) string {
 	return fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 		r.apiVersion, r.kind, namespace, r.name, r.uid, namespace)

@@ -10,7 +10,7 @@ import (
 var (
 	began = time.Unix(1e9, 0)
 
-	// discovered is what tests resolve references with.
+	// discovered is the catalogue of these tests.
 	discovered = newCatalogue(began, []string{"down.example.com"},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, kind: "ConfigMap", namespaced: true, versions: []string{"v1"}, local: true, watched: true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, kind: "Node", versions: []string{"v1"}, local: true, watched: true},
@@ -73,7 +73,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestKindsThatAreNoLongerServed(t *testing.T) {
+func TestRemovedKinds(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		r     reference
@@ -92,7 +92,7 @@ func TestKindsThatAreNoLongerServed(t *testing.T) {
 	}
 }
 
-func TestInvalidNamespaceIsWordedAsUpstream(t *testing.T) {
+func TestInvalidNamespaceText(t *testing.T) {
 	got := invalidNamespace(reference{apiVersion: "v1", kind: "ConfigMap", name: "o", uid: "u"}, "shop")
 	if want := `ownerRef [v1/ConfigMap, namespace: shop, name: o, uid: u] does not exist in namespace "shop"`; got != want {
 		t.Errorf("text is %s, want %s", got, want)

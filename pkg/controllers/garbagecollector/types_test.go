@@ -29,7 +29,7 @@ import (
 	"minikcm/pkg/freshness"
 )
 
-// apiWorld is a graph with the types of a server.
+// apiWorld is a table of types with an API server.
 type apiWorld struct {
 	*knownTypes
 	api     *fakeapi.Types
@@ -37,7 +37,7 @@ type apiWorld struct {
 	graph   *graph
 	changes atomic.Int32
 	errors  atomic.Int32
-	noWay   atomic.Bool // to the API server
+	noWay   atomic.Bool // Direct fails
 	stop    func()
 }
 
@@ -51,7 +51,7 @@ var (
 	nodes       = schema.GroupResource{Resource: "nodes"}
 )
 
-// newAPIWorld has an API server with secrets, nodes, APIServices and CustomResourceDefinitions; nodes have a cache.
+// newAPIWorld returns a world whose API server has secrets, nodes, APIServices and CustomResourceDefinitions; nodes have a cache.
 func newAPIWorld(t *testing.T) *apiWorld {
 	t.Helper()
 	w := &apiWorld{api: fakeapi.NewTypes(t)}
@@ -77,7 +77,7 @@ func (w *apiWorld) define() {
 	w.service("v1.example.com")
 }
 
-// undefine deletes widgets, their definition and their APIService, as an API server does.
+// undefine deletes widgets, then the definition and the APIService, as an API server does.
 func (w *apiWorld) undefine(names ...string) {
 	for _, name := range names {
 		w.api.Remove(widgetsV1, "widgets", "ns", name)
@@ -93,7 +93,7 @@ func (w *apiWorld) aggregate() {
 	w.service("v1.example.com")
 }
 
-// separate deletes the APIService of widgets. That says nothing of their objects.
+// separate deletes the APIService of widgets. The objects may still exist.
 func (w *apiWorld) separate() {
 	w.api.Withdraw(widgetsV1, "widgets")
 	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
@@ -105,7 +105,7 @@ func (w *apiWorld) build(t *testing.T, clk clock.WithTicker) {
 	transport := freshness.NewTransport(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
 	made := false
 	direct := func() (*rest.Config, *http.Client, error) {
-		if made && w.noWay.Load() { // but discovery has one
+		if made && w.noWay.Load() { // not for the discovery client
 			return nil, nil, errors.New("no way")
 		}
 		made = true
@@ -162,7 +162,7 @@ func (w *apiWorld) has(t *testing.T, u types.UID, want bool) {
 
 func widget(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "ns"} }
 
-func TestTypesAreThoseOfDiscovery(t *testing.T) {
+func TestTypesFollowDiscovery(t *testing.T) {
 	w := newAPIWorld(t)
 	secret := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "s", Namespace: "ns"})
 	w.define()
@@ -224,7 +224,7 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 	w.is(t, crds, current)
 	w.is(t, apiServices, current)
 	w.define()
-	w.is(t, widgetType, current) // the next look without an event is minutes away
+	w.is(t, widgetType, current) // the next discovery without an event is minutes away
 	a := w.api.Put(widgetsV1, "widgets", widget("a"))
 	owned := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "s", Namespace: "ns",
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: widgetsV1, Kind: "Widget", Name: "a", UID: a}}})
@@ -250,7 +250,7 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 	})
 	w.is(t, widgetType, "")
 
-	w.define() // as another
+	w.define()
 	w.is(t, widgetType, current)
 	b := w.api.Put(widgetsV1, "widgets", widget("b"))
 	w.has(t, b, true)
@@ -316,7 +316,7 @@ func TestPartialDiscoveryRemovesNoType(t *testing.T) {
 	w.has(t, a, true)
 	w.api.BreakDiscovery(widgetsV1, http.StatusServiceUnavailable)
 	asked := w.api.Asked("discovery")
-	w.service("v1.another.example.com") // whatever happens
+	w.service("v1.another.example.com") // any event
 	w.api.Serve("another.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
 	w.is(t, schema.GroupResource{Group: "another.example.com", Resource: "gadgets"}, current)
 	if w.api.Asked("discovery") == asked || w.errors.Load() == 0 {
@@ -360,7 +360,7 @@ func TestDiscoveryWithoutCoreGroupIsIgnored(t *testing.T) {
 	}
 }
 
-// As behind a conversion webhook that does not answer, or one that answers nonsense.
+// Lists fail or hang, as with a broken conversion webhook.
 func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
@@ -410,10 +410,10 @@ func TestAnotherVersionKeepsTheObjects(t *testing.T) {
 	w.has(t, a, true)
 	heal()
 	w.is(t, widgetType, current)
-	w.has(t, a, false) // it is not in the new list
+	w.has(t, a, false) // the new list lacks the object
 }
 
-// goroutinesOfOurs counts those that run code of this module. How many connections HTTP keeps says nothing.
+// goroutinesOfOurs counts goroutines of this module, without those of HTTP connections.
 func goroutinesOfOurs() int {
 	all := make([]byte, 1<<22)
 	all = all[:runtime.Stack(all, true)]
@@ -547,7 +547,7 @@ func TestReturningTypesStartWhileAnotherVersionFails(t *testing.T) {
 	}
 }
 
-// A definition is deleted after the last of its objects, also if none was ever listed.
+// A definition is deleted after the last of its objects, also if no object was ever listed.
 func TestUnlistedTypesAreDropped(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
@@ -660,7 +660,7 @@ func TestExistingDefinitionsCauseNoRestarts(t *testing.T) {
 			t.Errorf("%s was watched %d times", path, n)
 		}
 	}
-	if total > len(paths)+2 { // one that is answered nothing for a second begins anew
+	if total > len(paths)+2 { // a slow list may be repeated
 		t.Errorf("%d types were watched %d times", len(paths), total)
 	}
 }
@@ -693,7 +693,7 @@ func TestNextDiscovery(t *testing.T) {
 	}
 }
 
-// Waiting owners cause a discovery, also if no event tells of a new type.
+// Waiting owners cause a discovery, also without an event of the new type.
 func TestAwaitedDiscoveryIsSent(t *testing.T) {
 	w := newAPIWorld(t)
 	w.start(t)

@@ -51,10 +51,7 @@ type Failure struct {
 }
 
 // Service returns the name of the APIService that serves the group version.
-func (f Failure) Service() string { return ServiceOf(f.GroupVersion) }
-
-// ServiceOf returns the name of the APIService that serves a group version.
-func ServiceOf(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
+func (f Failure) Service() string { return f.Version + "." + f.Group }
 
 // Complete reports whether Types has all types.
 func (a Answer) Complete() bool { return !a.Sent.IsZero() && a.Err == nil && a.ParseErr == nil }
