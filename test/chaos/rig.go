@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -37,6 +39,8 @@ type rig struct {
 
 	cluster   *controlplane.Cluster
 	client    kubernetes.Interface // the user's
+	dynamic   dynamic.Interface
+	extension apiextensions.Interface
 	histories *histories
 	kubelets  []*nodeKubelet
 	slots     []*slot
@@ -75,6 +79,12 @@ func raise(ctx context.Context, o options) (*rig, error) {
 	}
 	r.onStop(r.cluster.Stop)
 	if r.client, err = kubernetes.NewForConfig(r.userConfig("chaos-user")); err != nil {
+		return r, err
+	}
+	if r.dynamic, err = dynamic.NewForConfig(r.userConfig("chaos-user")); err != nil {
+		return r, err
+	}
+	if r.extension, err = apiextensions.NewForConfig(r.userConfig("chaos-user")); err != nil {
 		return r, err
 	}
 	return r, r.populate(ctx)

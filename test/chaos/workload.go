@@ -49,6 +49,7 @@ func newWorkload(r *rig) *workload {
 		{3, w.releasePod}, {3, w.readoptPod}, {3, w.makeOrphan}, {2, w.makeForeign}, {2, w.finishWildPod},
 		{1, w.setQuota}, {2, w.liftQuota}, {2, w.pinPod}, {2, w.unpinPods}, {1, w.setDeletionCost},
 		{3, w.makeNamespace}, {3, w.fillNamespace}, {3, w.deleteNamespace}, {3, w.unpinContent},
+		{1, w.addType}, {1, w.removeType}, {2, w.makeWidget},
 		{4, w.rollOut}, {2, w.scaleDeployment}, {2, w.pauseDeployment},
 		{2, w.silenceNode}, {2, w.wakeNode}, {1, w.deleteNode}, {1, w.taintNode}, {2, w.untaintNode}, {1, w.outOfService},
 	}

@@ -7,7 +7,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/test/controlplane"
@@ -17,6 +20,8 @@ const (
 	passing     = "passing-" // prefix of namespaces that come and go
 	passingMost = 4
 )
+
+var widgets = schema.GroupVersionResource{Group: "chaos.example.com", Version: "v1", Resource: "widgets"}
 
 func isPassing(name string) bool { return strings.HasPrefix(name, passing) }
 
@@ -109,4 +114,38 @@ func (w *workload) unpinContent(ctx context.Context) error {
 		}
 	}
 	return w.unpinPods(ctx)
+}
+
+func (w *workload) addType(ctx context.Context) error {
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: widgets.GroupResource().String()},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: widgets.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: widgets.Resource, Singular: "widget", Kind: "Widget", ListKind: "WidgetList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: widgets.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+			}},
+		},
+	}
+	w.note("", "type %s added", crd.Name)
+	_, err := w.extension.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{})
+	return err
+}
+
+func (w *workload) removeType(ctx context.Context) error {
+	w.note("", "type %s removed", widgets.GroupResource())
+	return w.extension.ApiextensionsV1().CustomResourceDefinitions().Delete(ctx, widgets.GroupResource().String(), metav1.DeleteOptions{})
+}
+
+func (w *workload) makeWidget(ctx context.Context) error {
+	name, ok := w.someNamespace()
+	if !ok {
+		return nil
+	}
+	widget := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": widgets.GroupVersion().String(), "kind": "Widget", "metadata": map[string]any{"generateName": "widget-"},
+	}}
+	_, err := w.dynamic.Resource(widgets).Namespace(name).Create(ctx, widget, metav1.CreateOptions{})
+	return err
 }
