@@ -2,9 +2,13 @@ package leadership
 
 import (
 	"context"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // unansweredWrite sends a slow write of p and cancels the request at once.
@@ -96,5 +100,30 @@ func TestNextTermWaitsForOwnWrites(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A jump of the wall clock must move neither the expiry of a lease nor a deadline. synctest has no monotonic clock.
+func TestDeadlinesKeepMonotonicReading(t *testing.T) {
+	const duration = 15 * time.Second
+	l := &leaseClient{client: &conn{server: &leaseServer{}}, name: "test", identity: "a", clock: realClock, seenVersion: func(string) {}}
+	renewal := l.acquireOrRenew(t.Context(), false, func() (time.Duration, time.Duration) { return duration, duration })
+	free, _ := l.latestObservation().freeAt("b", duration)
+	limits := Config{LeaseDuration: duration, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}.limitsAfter(renewal.sent, renewal.reliable)
+	limits.slowAfter = 0
+	fence := NewFence(realClock, NewMetrics(prometheus.NewRegistry()))
+	fence.openTerm(1, limits)
+	_, fl, err := fence.startRequest(httptest.NewRequest("POST", "/pods", nil))
+	if renewal.err != nil || err != nil {
+		t.Fatal(renewal.err, err)
+	}
+	until, _ := fence.termDeadline()
+	inFlight := fence.unknownUntil()
+	fl.complete(false)
+	for name, got := range map[string]time.Time{"observation": l.latestObservation().since, "expiry": free, "renewal": renewal.sent, "deadline of the term": until,
+		"deadline of a write": fl.deadline, "write in flight": inFlight, "write without a response": fence.unknownUntil(), "slow writes": fence.slowUntil} {
+		if !strings.Contains(got.String(), " m=") {
+			t.Errorf("%s: %v has no monotonic reading", name, got)
+		}
 	}
 }
