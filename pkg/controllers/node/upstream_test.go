@@ -33,7 +33,7 @@ package node
 //	  TestTaintSetDiff and the filters
 //	test/integration/node: TestEvictionForNoExecuteTaint…      3  int, same name
 //	test/integration/node: TestTaintBasedEvictions             8  int, same name: 4, each of which upstream runs in two layouts
-//	test/integration/scheduler/taint: TestTaintNodeByCondition 13 int, same name
+//	test/integration/scheduler/taint: TestTaintNodeByCondition 13 pkg TestDesiredTaints
 
 // Defects of upstream, and the tests that show their absence. Rows of other packages are in brackets.
 //

@@ -32,10 +32,10 @@ const everything = "--controllers=*,deployment,garbagecollector"
 
 // unused are the rights that the workload gives no reason to use, by role, and where their use is shown instead.
 var unused = map[string]string{
-	"controller-manager:replicaset-controller: update replicasets.apps/finalizers":        "asked for by an admission plugin, see TestOwnerReferencesNeedFinalizers",
-	"controller-manager:deployment-controller: update deployments.apps/finalizers":        "likewise",
-	"controller-manager:endpointslice-controller: update services/finalizers":             "likewise",
-	"controller-manager:endpointslice-controller: delete endpointslices.discovery.k8s.io": "for a family or a set of ports that goes, likewise",
+	"controller-manager:replicaset-controller: update replicasets.apps/finalizers":        "checked by an admission plugin, see TestOwnerReferencesNeedFinalizers",
+	"controller-manager:deployment-controller: update deployments.apps/finalizers":        "checked by the same plugin, which otherwise rejects the workload's ReplicaSets",
+	"controller-manager:endpointslice-controller: update services/finalizers":             "checked by the same plugin, which otherwise rejects the workload's EndpointSlices",
+	"controller-manager:endpointslice-controller: delete endpointslices.discovery.k8s.io": "for a family or a set of ports that goes, see the EndpointSlice controller's own tests",
 	"controller-manager:deployment-controller: get replicasets.apps":                      "for a name that is taken or a resize without a response, see the deployment controller's own tests",
 	"controller-manager:scraper: list pods in kube-system":                                "for a Prometheus or an API server that does not stream lists",
 	"controller-manager:namespace-controller: delete *.*":                                 "for types without deletecollection, which a bare API server does not serve; see the namespace controller's own tests",
