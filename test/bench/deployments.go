@@ -21,8 +21,6 @@ import (
 const (
 	rolloutDeployments = 20
 	rolloutPods        = 50
-	// turnAfter is how many new pods are ready in sum when a rollout is turned round.
-	turnAfter = rolloutDeployments * rolloutPods / 2
 	// idleDeployments and idleRevisions make as many ReplicaSets as revisionHistoryLimit's default lets there be.
 	idleDeployments = 5_000
 	idleRevisions   = 10
@@ -38,15 +36,12 @@ var (
 	allUpCPU      = metric{"manager CPU, up", "s"}
 	allRolled     = metric{"new template rolled out", "s"}
 	allRolledCPU  = metric{"manager CPU, rollout", "s"}
-	allTurned     = metric{"rollout turned round at half", "s"}
-	allTurnedCPU  = metric{"manager CPU, turned round", "s"}
 	deployWrites  = metric{"Deployment writes, all phases", ""}
 	calmClashes   = metric{"conflicts of the Deployment loop, up and rollout", ""}
-	turnedClashes = metric{"conflicts of the Deployment loop, turned round", ""}
 	rolloutMemory = metric{"resident after all", "MiB"}
 )
 
-// measureRollouts brings Deployments up, rolls a template out, and turns the next rollout round in the middle.
+// measureRollouts brings Deployments up and rolls a template out.
 func measureRollouts(ctx context.Context, r *rig, c contestant) ([]reading, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -64,21 +59,11 @@ func measureRollouts(ctx context.Context, r *rig, c contestant) ([]reading, erro
 	}{
 		{"up", allUp, allUpCPU, func() error { return r.createDeployments(ctx) }},
 		{"rollout", allRolled, allRolledCPU, func() error { return r.setImages(ctx, "v2") }},
-		{"turned round", allTurned, allTurnedCPU, func() error {
-			if err := r.setImages(ctx, "v3"); err != nil {
-				return err
-			}
-			if err := r.halfReady(ctx, "v3"); err != nil {
-				return err
-			}
-			return r.setImages(ctx, "v2")
-		}},
 	}
 	var readings []reading
-	var sum, calm, last written
+	var sum written
 	for _, phase := range phases {
-		calm = sum
-		last, err = r.writtenDuring(ctx, func() error {
+		last, err := r.writtenDuring(ctx, func() error {
 			e, err := r.effort(ctx, m, fileName(phase.name), func() (time.Time, error) { return r.rolledOut(ctx, phase.work) })
 			readings = append(readings, reading{phase.wall, e.wall}, reading{phase.cpu, e.manager})
 			return err
@@ -91,7 +76,7 @@ func measureRollouts(ctx context.Context, r *rig, c contestant) ([]reading, erro
 	}
 	used, err := memoryOf(m.Pid())
 	return append(readings,
-		reading{deployWrites, sum.deployments}, reading{calmClashes, calm.conflicts}, reading{turnedClashes, last.conflicts},
+		reading{deployWrites, sum.deployments}, reading{calmClashes, sum.conflicts},
 		reading{rolloutMemory, used.resident},
 	), err
 }
@@ -245,23 +230,6 @@ func (r *rig) rolledOut(ctx context.Context, do func() error) (time.Time, error)
 func isRolledOut(d *appsv1.Deployment) bool {
 	want, s := *d.Spec.Replicas, d.Status
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want && s.AvailableReplicas == want
-}
-
-// halfReady waits until half of all pods are ready ones of the new image.
-func (r *rig) halfReady(ctx context.Context, tag string) error {
-	return poll(ctx, statusPeriod, func() (bool, error) {
-		sets, err := r.client.AppsV1().ReplicaSets(benchNamespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return false, fmt.Errorf("list ReplicaSets: %w", err)
-		}
-		ready := int32(0)
-		for _, s := range sets.Items {
-			if s.Spec.Template.Spec.Containers[0].Image == imageOf(tag) {
-				ready += s.Status.ReadyReplicas
-			}
-		}
-		return ready >= turnAfter, nil
-	})
 }
 
 // ownedDeployments fills benchNamespace with Deployments of one pod each and as many idle ReplicaSets as their history holds. All

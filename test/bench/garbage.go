@@ -25,8 +25,6 @@ import (
 const (
 	garbageMaps, garbagePods = 1_000, 1_000
 
-	treeChildren, treeLeaves     = 10, 10 // of each child
-	orphans                      = 100
 	customGroup                  = "bench.example.com"
 	collectorAgent               = "generic-garbage-collector"
 	memoryPayload                = 4_000 // bytes of a ConfigMap
@@ -35,14 +33,10 @@ const (
 )
 
 var (
-	dependentsGone  = metric{"2,000 dependents gone", "s"}
-	dependentsCPU   = metric{"2,000 dependents, manager CPU", "s"}
-	dependentsAPI   = metric{"2,000 dependents, API server CPU", "s"}
-	perDependent    = metric{"requests per dependent", ""}
-	treeGone        = metric{"foreground tree of 111 gone", "s"}
-	treeRequests    = metric{"foreground tree, requests each", ""}
-	orphansReleased = metric{"100 orphans released, owner gone", "s"}
-	orphanRequests  = metric{"orphans, requests each", ""}
+	dependentsGone = metric{"2,000 dependents gone", "s"}
+	dependentsCPU  = metric{"2,000 dependents, manager CPU", "s"}
+	dependentsAPI  = metric{"2,000 dependents, API server CPU", "s"}
+	perDependent   = metric{"requests per dependent", ""}
 )
 
 // collecting accepts what a collector asked, watches not counted.
@@ -120,7 +114,7 @@ func (r *rig) deleteMap(ctx context.Context, name string, policy metav1.Deletion
 	return nil
 }
 
-// measureGarbage deletes an owner of 2,000, a tree in the foreground, and an owner that leaves orphans.
+// measureGarbage deletes an owner of 2,000 dependents.
 func measureGarbage(ctx context.Context, r *rig, c contestant) ([]reading, error) {
 	m, err := r.launchWorking(ctx, c)
 	if err != nil {
@@ -139,47 +133,9 @@ func measureGarbage(ctx context.Context, r *rig, c contestant) ([]reading, error
 	if err != nil {
 		return nil, err
 	}
-	readings := []reading{
+	return []reading{
 		{dependentsGone, all.wall}, {dependentsCPU, all.manager}, {dependentsAPI, all.apiServer}, {perDependent, requests / (garbageMaps + garbagePods)},
-	}
-	root, err := r.tree(ctx)
-	if err != nil {
-		return nil, err
-	}
-	size := 1 + treeChildren + treeChildren*treeLeaves
-	tree, requests, err := r.counted(ctx, m, "tree", func() (time.Time, error) {
-		return r.vanished(ctx, size, 0, func() error { return r.deleteMap(ctx, root.Name, metav1.DeletePropagationForeground) })
-	})
-	if err != nil {
-		return nil, err
-	}
-	readings = append(readings, reading{treeGone, tree.wall}, reading{treeRequests, requests / float64(size)})
-	if owner, err = r.configMap(ctx, "parent", nil); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(r.dependents(ctx, owner, "orphan", orphans), pause(ctx, settled)); err != nil {
-		return nil, err
-	}
-	left, requests, err := r.counted(ctx, m, "orphans", func() (time.Time, error) {
-		return r.vanished(ctx, 1, 0, func() error { return r.deleteMap(ctx, owner.Name, metav1.DeletePropagationOrphan) })
-	})
-	if err != nil {
-		return nil, err
-	}
-	list, err := r.client.CoreV1().ConfigMaps(benchNamespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list ConfigMaps: %w", err)
-	}
-	free := 0
-	for _, m := range list.Items {
-		if strings.HasPrefix(m.Name, "orphan-") && len(m.OwnerReferences) == 0 {
-			free++
-		}
-	}
-	if free != orphans {
-		return nil, fmt.Errorf("%d of %d orphans are left", free, orphans)
-	}
-	return append(readings, reading{orphansReleased, left.wall}, reading{orphanRequests, requests / orphans}), nil
+	}, nil
 }
 
 // counted is effort, with the requests of the collector for it.
@@ -197,24 +153,6 @@ func (r *rig) counted(ctx context.Context, m *manager, name string, work func() 
 	}
 	after, err := r.cluster.ReadAuditLog(collecting)
 	return e, float64(len(after) - len(before)), err
-}
-
-// tree makes one of three levels, each of which holds the one above.
-func (r *rig) tree(ctx context.Context) (*corev1.ConfigMap, error) {
-	root, err := r.configMap(ctx, "root", nil)
-	if err != nil {
-		return nil, err
-	}
-	for i := range treeChildren {
-		child, err := r.configMap(ctx, fmt.Sprintf("child-%d", i), nil, ownedBy(root, true))
-		if err != nil {
-			return nil, err
-		}
-		if err := r.dependents(ctx, child, child.Name, treeLeaves); err != nil {
-			return nil, err
-		}
-	}
-	return root, pause(ctx, settled)
 }
 
 // custom is a type of custom resources.

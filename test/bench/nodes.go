@@ -4,12 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-
-	"minikcm/test/controlplane"
 )
 
 const (
@@ -25,7 +19,6 @@ var (
 	nodesCPU    = metric{"manager CPU", "% core"}
 	nodesWrites = metric{"writes while all are healthy", "requests"}
 	nodesMemory = metric{"resident", "MiB"}
-	nodeUnknown = metric{"last sign of life to Unknown", "s"}
 )
 
 func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
@@ -43,7 +36,7 @@ func manyNodes(ctx context.Context, r *rig) error {
 }
 
 func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	k, stopBeating := r.startKubelets(ctx, fewRenewers, nodeNames(nodeCount))
+	stopBeating := r.startKubelets(ctx, fewRenewers, nodeNames(nodeCount))
 	// Their first error ends the turn, so an early return need not report it.
 	defer func() { _ = stopBeating() }()
 	m, err := r.launchWorking(ctx, c, nodeGrace)
@@ -57,11 +50,7 @@ func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) 
 	if err != nil {
 		return nil, err
 	}
-	silence, err := r.untilUnknown(ctx, k, nodeName(nodeCount/2))
-	if err != nil {
-		return nil, err
-	}
-	return append(readings, reading{nodeUnknown, silence.Seconds()}), stopBeating()
+	return readings, stopBeating()
 }
 
 // awaitQuiet waits until nothing has come into the audit log for that long.
@@ -97,19 +86,4 @@ func (r *rig) whileHealthy(ctx context.Context, m *manager) ([]reading, error) {
 	return []reading{
 		{nodesCPU, 100 * healthy.manager / healthy.wall}, {nodesWrites, float64(len(after) - len(before))}, {nodesMemory, used.resident},
 	}, err
-}
-
-// untilUnknown lets a node fall silent and returns how long after its last sign of life it is Unknown.
-func (r *rig) untilUnknown(ctx context.Context, k *kubelets, node string) (time.Duration, error) {
-	nodes, err := watchFromNow(ctx, r.client.CoreV1().Nodes(), metav1.ListOptions{FieldSelector: "metadata.name=" + node})
-	if err != nil {
-		return 0, err
-	}
-	defer nodes.Stop()
-	last := k.silence(node)
-	end, err := follow(ctx, nodes, func(e watch.Event) bool {
-		n, ok := e.Object.(*corev1.Node)
-		return ok && controlplane.NodeReady(n) == corev1.ConditionUnknown
-	})
-	return end.Sub(last), err
 }

@@ -282,7 +282,7 @@ func withNodes(ctx context.Context, st *stage) error {
 	if err := inParallel(ctx, writers, stateNodes, func(ctx context.Context, i int) error { return st.registerNode(ctx, names[i]) }); err != nil {
 		return err
 	}
-	_, st.stopHeartbeats = st.startKubelets(ctx, fewRenewers, names)
+	st.stopHeartbeats = st.startKubelets(ctx, fewRenewers, names)
 	return inParallel(ctx, writers, stateNodes*podsPerNode, func(ctx context.Context, i int) error {
 		pod := controlplane.Pod(benchNamespace, fmt.Sprintf("pod-%d", i), nil, func(p *corev1.Pod) {
 			p.Spec.NodeName = names[i%stateNodes]

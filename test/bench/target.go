@@ -45,14 +45,12 @@ var targets = append([]target{
 		what: "29 namespaces, API server CPU, zero grace / upstream",
 		of:   key{namespaceScenario, oursZeroGrace.name, manyServerCPU.Name}, against: key{namespaceScenario, upstream.name, manyServerCPU.Name}, most: 1,
 	},
-	{what: "100 empty namespaces, grace 5 s, s", of: key{namespaceScenario, ours.name, emptyNamespaces.Name}, most: 8},
 	{what: "1,000 nodes, CPU of ours, % of a core", of: key{nodesScenario, ours.name, nodesCPU.Name}, most: 1.5},
 	{
 		what: "1,000 nodes, CPU, ours / upstream",
 		of:   key{nodesScenario, ours.name, nodesCPU.Name}, against: key{nodesScenario, upstream.name, nodesCPU.Name}, most: 0.5,
 	},
 	{what: "1,000 nodes, writes while healthy", of: key{nodesScenario, ours.name, nodesWrites.Name}, most: 0},
-	{what: "silent node is Unknown, s after its last sign", of: key{nodesScenario, ours.name, nodeUnknown.Name}, most: 20.3},
 	{
 		what: "rollout of 20 x 50 pods, ours / upstream at 5,000 QPS",
 		of:   key{rolloutScenario, ours.name, allRolled.Name}, against: key{rolloutScenario, upstreamUnlimited.name, allRolled.Name}, most: 1.1,
@@ -68,18 +66,11 @@ var targets = append([]target{
 		of:   key{rolloutScenario, ours.name, deployWrites.Name}, against: key{rolloutScenario, upstreamUnlimited.name, deployWrites.Name}, most: 0.6,
 	},
 	{what: "rollouts that nobody disturbs, conflicts", of: key{rolloutScenario, ours.name, calmClashes.Name}, most: 0},
-	// Whoever turns 20 rollouts round writes to 20 Deployments whose statuses are being written.
-	{what: "rollouts that are turned round, conflicts", of: key{rolloutScenario, ours.name, turnedClashes.Name}, most: 20},
 	{
 		what: "resident beside 5,000 Deployments, ours / upstream",
 		of:   key{rolloutBigScenario, ours.name, resident.Name}, against: key{rolloutBigScenario, upstreamUnlimited.name, resident.Name}, most: 0.5,
 	},
 	{what: "requests per dependent", of: key{garbageScenario, ours.name, perDependent.Name}, most: 1.05},
-	{
-		what: "foreground tree of 111, ours / upstream at 5,000 QPS",
-		of:   key{garbageScenario, ours.name, treeGone.Name}, against: key{garbageScenario, upstreamUnlimited.name, treeGone.Name}, most: 1,
-	},
-	{what: "100 orphans released, s", of: key{garbageScenario, ours.name, orphansReleased.Name}, most: 0.5},
 	// For its first two seconds kube-apiserver lets nobody create an object of a new type.
 	{what: "namespaces finalized early, discovery 1 s late", of: key{lagScenario, ours.name, finalizedEarly(lags[0]).Name}, most: 0},
 	{what: "namespaces finalized early, discovery 5 s late", of: key{lagScenario, ours.name, finalizedEarly(lags[1]).Name}, most: 0},

@@ -32,7 +32,6 @@ type Webhook struct {
 
 	TimeoutSeconds int32 // of one call, 1 to 30; 0: 10, the API server's default
 	Ignore         bool  // failurePolicy Ignore: the API server goes on without an answer; otherwise the request fails
-	Mutating       bool  // called before validating ones, and may change the object, see [Admission.Patch]
 }
 
 // Admission is a webhook at work. It lets everything through until it is told otherwise; what it is told holds for requests that
@@ -58,7 +57,6 @@ type admissionAnswer struct {
 	hang   bool   // until it is told something else
 	broken bool   // HTTP 500
 	denied string // message of the refusal; "": allowed
-	patch  []byte // JSON patch
 }
 
 // probeLabel marks the ConfigMap whose dry-run creation tells that a configuration is in effect.
@@ -116,12 +114,7 @@ func (a *Admission) Stop() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	var err error
-	if a.hook.Mutating {
-		err = a.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, a.name, metav1.DeleteOptions{})
-	} else {
-		err = a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, a.name, metav1.DeleteOptions{})
-	}
+	err := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, a.name, metav1.DeleteOptions{})
 	close(a.over)
 	a.server.CloseClientConnections()
 	a.server.Close()
@@ -142,9 +135,6 @@ func (a *Admission) Break() { a.set(admissionAnswer{broken: true}) }
 
 // Deny refuses every request with the message.
 func (a *Admission) Deny(message string) { a.set(admissionAnswer{denied: message}) }
-
-// Patch changes every object by the JSON patch. The webhook must be mutating.
-func (a *Admission) Patch(patch string) { a.set(admissionAnswer{patch: []byte(patch)}) }
 
 // Heal lets everything through at once.
 func (a *Admission) Heal() { a.set(admissionAnswer{}) }
@@ -176,8 +166,6 @@ func (a *Admission) admit(w http.ResponseWriter, r *http.Request) {
 			return nil, errors.New("the webhook is broken")
 		case answer.denied != "":
 			return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: answer.denied}}, nil
-		case answer.patch != nil:
-			return &admissionv1.AdmissionResponse{Allowed: true, Patch: answer.patch, PatchType: new(admissionv1.PatchTypeJSONPatch)}, nil
 		}
 		return &admissionv1.AdmissionResponse{Allowed: true}, nil
 	})
@@ -275,22 +263,9 @@ func (a *Admission) register(ctx context.Context) error {
 	probe := a.webhook("probe", "", "configmaps")
 	probe.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{probeLabel: a.name}}
 
-	webhooks := []admissionregistrationv1.ValidatingWebhook{asked, probe}
-	meta := metav1.ObjectMeta{Name: a.name}
-	if !a.hook.Mutating {
-		_, err := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx,
-			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: webhooks}, metav1.CreateOptions{})
-		return err
-	}
-	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta}
-	for _, w := range webhooks {
-		mutating.Webhooks = append(mutating.Webhooks, admissionregistrationv1.MutatingWebhook{
-			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, NamespaceSelector: w.NamespaceSelector,
-			ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds,
-			AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
-		})
-	}
-	_, err := a.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, mutating, metav1.CreateOptions{})
+	_, err := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: a.name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{asked, probe},
+	}, metav1.CreateOptions{})
 	return err
 }
 
