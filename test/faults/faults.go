@@ -2,7 +2,6 @@ package faults
 
 import (
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -65,32 +64,3 @@ func Hold(g *Gate) Fault { return Fault{name: "hold", before: g} }
 
 // HoldAnswer keeps the server's answer at the gate: the write is committed, its client does not know yet.
 func HoldAnswer(g *Gate) Fault { return Fault{name: "hold answer", after: g} }
-
-// Join is all the given faults on one request: waits add up; of gates, refusals and late commits the last one counts.
-func Join(all ...Fault) Fault {
-	var sum Fault
-	var names []string
-	for _, f := range all {
-		names = append(names, f.name)
-		sum.wait += f.wait
-		sum.answerWait += f.answerWait
-		sum.drop = sum.drop || f.drop
-		if f.late {
-			sum.late, sum.giveUp = true, f.giveUp
-		}
-		if f.hiddenGroup != "" {
-			sum.hiddenGroup = f.hiddenGroup
-		}
-		if f.refusal != nil {
-			sum.refusal = f.refusal
-		}
-		if f.before != nil {
-			sum.before = f.before
-		}
-		if f.after != nil {
-			sum.after = f.after
-		}
-	}
-	sum.name = strings.Join(names, " + ")
-	return sum
-}

@@ -24,13 +24,6 @@ type Request struct {
 	Answered  bool   // the answer was passed on whole; for a watch: its header was
 }
 
-// Key is what requests are counted by.
-type Key struct {
-	Verb     string
-	Resource string // with the subresource
-	Code     int    // 0: no answer from the server (yet)
-}
-
 // journal is the list of requests seen.
 type journal struct {
 	lock sync.Mutex
@@ -78,23 +71,4 @@ func (e *entry) snapshot() Request {
 	e.journal.lock.Lock()
 	defer e.journal.lock.Unlock()
 	return *e.request
-}
-
-// count counts the requests with one of the verbs and resources ("" any) and the code (0: any).
-func count(all []Request, verbs, resources string, code int) int {
-	n := 0
-	for _, q := range all {
-		if listed(verbs, q.Verb) && listed(resources, q.Resource) && (code == 0 || code == q.Code) {
-			n++
-		}
-	}
-	return n
-}
-
-func counts(all []Request) map[Key]int {
-	sums := map[Key]int{}
-	for _, q := range all {
-		sums[Key{q.Verb, q.Resource, q.Code}]++
-	}
-	return sums
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -102,13 +101,6 @@ func (p *Proxy) Config() *rest.Config {
 	return config
 }
 
-// Seed is the number that repeats the proxy's choices.
-func (p *Proxy) Seed() uint64 { return p.seed }
-
-// Rand returns a source for the test's own choices. It repeats with the seed, is unrelated to what the rules draw,
-// and is not for use by several goroutines. The same purpose gives the same numbers.
-func (p *Proxy) Rand(purpose string) *rand.Rand { return newRandom(p.seed, p.name+"/"+purpose) }
-
 // Inject adds a rule. By default it hits every matching request until removed. Of the rules a request matches, the
 // first added that fires decides; a rule that lets it pass (After, Chance, Next used up) leaves it to the others.
 func (p *Proxy) Inject(m Match, f Fault, opts ...RuleOption) *Rule { return p.script.add(m, f, opts) }
@@ -161,11 +153,14 @@ func (p *Proxy) Requests() []Request { return p.journal.requests() }
 // Count counts requests by verbs and resources ("" any, comma-separated, resources as in Request.Resource) and status
 // code (0: any).
 func (p *Proxy) Count(verbs, resources string, code int) int {
-	return count(p.journal.requests(), verbs, resources, code)
+	n := 0
+	for _, q := range p.Requests() {
+		if listed(verbs, q.Verb) && listed(resources, q.Resource) && (code == 0 || code == q.Code) {
+			n++
+		}
+	}
+	return n
 }
-
-// Counts is the number of requests of each kind.
-func (p *Proxy) Counts() map[Key]int { return counts(p.journal.requests()) }
 
 // start lets the rules draw what belongs to purpose.
 func (p *Proxy) start(purpose string) error {

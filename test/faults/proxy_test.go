@@ -48,8 +48,8 @@ func TestPassesRequestsUntouched(t *testing.T) {
 	if diff := cmp.Diff(want, p.Requests(), cmpopts.IgnoreFields(Request{}, "Time")); diff != "" {
 		t.Errorf("requests seen (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[Key]int{{"create", "pods", 201}: 1}, p.Counts()); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
+	if got := p.Count("create", "pods", 201); got != 1 {
+		t.Errorf("%d creates of pods, want 1", got)
 	}
 }
 
@@ -170,16 +170,6 @@ func TestDelays(t *testing.T) {
 			t.Error("client got an answer")
 		}
 	})
-	t.Run("both, and the answer still comes", func(t *testing.T) {
-		b := newBackend(t)
-		p := New(t, b.config())
-		p.Inject(On("create", "pods"), Join(DelayRequest(50*time.Millisecond), DelayAnswer(50*time.Millisecond)))
-		started := time.Now()
-		code, body, err := call(t.Context(), p, clientFor(t, p), "POST", podsPath, "x")
-		if code != 201 || body != "x" || err != nil || time.Since(started) < 100*time.Millisecond {
-			t.Errorf("answer = %d %q %v after %v", code, body, err, time.Since(started))
-		}
-	})
 }
 
 func TestHold(t *testing.T) {
@@ -196,7 +186,6 @@ func TestHold(t *testing.T) {
 		{"released answer", HoldAnswer, (*Held).Release, [2]int{1, 1}, true},
 		{"cut answer", HoldAnswer, (*Held).Cut, [2]int{1, 1}, false},
 		{"abandoned answer", HoldAnswer, (*Held).Abandon, [2]int{1, 1}, false},
-		{"answer dropped after the hold", func(g *Gate) Fault { return Join(Hold(g), DropAnswer()) }, (*Held).Release, [2]int{0, 1}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBackend(t)

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
@@ -24,7 +23,6 @@ type change struct {
 	prepare     func(*namespace)           // from the complete rollout to where the change finds it; nil: nothing
 	change      func(*namespace)
 	least, most int
-	done        func(*namespace) // beyond a complete rollout; nil: nothing
 	long        bool
 }
 
@@ -44,38 +42,8 @@ var changes = []change{
 		change:  func(n *namespace) { n.edit(replicas(6)); n.kubelet.Ready(controlplane.All) },
 	},
 	{
-		name: "scaled down in the middle", least: 1, most: 5, long: true,
-		prepare: halfway,
-		change:  func(n *namespace) { n.edit(replicas(2)); n.kubelet.Ready(controlplane.All) },
-	},
-	{
-		name: "paused, scaled and resumed", least: 3, most: 7, long: true,
-		prepare: halfway,
-		change: func(n *namespace) {
-			n.edit(paused(true), replicas(6))
-			n.kubelet.Ready(controlplane.All)
-			n.edit(paused(false))
-		},
-	},
-	{
 		name: "recreated", from: []func(*appsv1.Deployment){recreate}, least: 0, most: 4, long: true,
 		change: func(n *namespace) { n.edit(image("v2")) },
-	},
-	{
-		name: "in a collision", least: 3, most: 5, long: true,
-		change: func(n *namespace) {
-			n.editSet(n.set("v1", 4).Name, func(s *appsv1.ReplicaSet) { s.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](17) })
-		},
-		done: func(n *namespace) {
-			if d := n.get(); ptr.Deref(d.Status.CollisionCount, 0) != 1 {
-				n.t.Errorf("status is %+v, want one collision", d.Status)
-			}
-		},
-	},
-	{
-		name: "without a history", from: []func(*appsv1.Deployment){history(0)}, least: 3, most: 5, long: true,
-		change: func(n *namespace) { n.edit(image("v2")) },
-		done:   func(n *namespace) { n.revisions(2) },
 	},
 }
 
@@ -127,9 +95,6 @@ func TestKilledAtEachWrite(t *testing.T) {
 						v.held.Cut()
 					}
 					v.observer.complete()
-					if c.done != nil {
-						c.done(v.n)
-					}
 				}
 			})
 			if !ok {
@@ -198,69 +163,49 @@ var electionFlags = []string{"--leader-elect-lease-duration=6s", "--leader-elect
 // TestHandOverInTheMiddleOfRollouts: the leader ends, or loses its lease, and another goes on where it was. Nothing is done twice.
 func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 	const count = 4
-	for _, tt := range []struct {
-		name string
-		long bool
-		lose func(*testing.T, *manager)
-	}{
-		{"told to end", false, func(t *testing.T, m *manager) {
-			if err := m.end(); err != nil {
+	begun := time.Now()
+	leader, err := launch("leader", electionFlags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = leader.Kill(); _ = leader.proxy.Stop() })
+	var all []*namespace
+	var observers []*observer
+	for range count {
+		n := newNamespace(t)
+		d := n.apply(4, rolling("1", "1"))
+		all, observers = append(all, n), append(observers, n.observe(d, 0, 5))
+	}
+	for i, n := range all {
+		n.complete()
+		observers[i].bounds(3, 5)
+		halfway(n)
+	}
+	start(t, "standby", electionFlags...)
+	next := time.Now()
+	for i, n := range all {
+		n.kubelet.Ready(controlplane.All)
+		if i == count/2 {
+			next = time.Now()
+			if err := leader.end(); err != nil {
 				t.Error(err)
 			}
-		}},
-		{"without its lease", true, func(_ *testing.T, m *manager) {
-			m.proxy.Inject(faults.On("update,patch", "leases"), faults.Refuse(503))
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if tt.long {
-				controlplane.SkipUnlessLong(t)
-			}
-			begun := time.Now()
-			leader, err := launch("leader", upstream, nil, electionFlags...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = leader.Kill(); _ = leader.proxy.Stop() })
-			var all []*namespace
-			var observers []*observer
-			for range count {
-				n := newNamespace(t)
-				d := n.apply(4, rolling("1", "1"))
-				all, observers = append(all, n), append(observers, n.observe(d, 0, 5))
-			}
-			for i, n := range all {
-				n.complete()
-				observers[i].bounds(3, 5)
-				halfway(n)
-			}
-			start(t, "standby", electionFlags...)
-			next := time.Now()
-			for i, n := range all {
-				n.kubelet.Ready(controlplane.All)
-				if i == count/2 {
-					next = time.Now()
-					tt.lose(t, leader)
-				}
-			}
-			for i, n := range all {
-				if i >= count/2 { // another template still, half of them turned round
-					n.edit(image(fmt.Sprintf("v%d", 1+i%2*2)))
-				}
-			}
-			for _, o := range observers {
-				o.complete()
-			}
-			if !upstream {
-				judgeLease(t, begun, "leader", "standby")
-			}
-			t.Logf("%v from the loss to the end of all rollouts", time.Since(next).Round(10*time.Millisecond))
-			for i, o := range observers {
-				if want := 2 + boolToInt(i >= count/2 && i%2 == 1); o.seen() != want {
-					t.Errorf("Deployment %d has had %d ReplicaSets, want %d", i, o.seen(), want)
-				}
-			}
-		})
+		}
+	}
+	for i, n := range all {
+		if i >= count/2 { // another template still, half of them turned round
+			n.edit(image(fmt.Sprintf("v%d", 1+i%2*2)))
+		}
+	}
+	for _, o := range observers {
+		o.complete()
+	}
+	judgeLease(t, begun, "leader", "standby")
+	t.Logf("%v from the loss to the end of all rollouts", time.Since(next).Round(10*time.Millisecond))
+	for i, o := range observers {
+		if want := 2 + boolToInt(i >= count/2 && i%2 == 1); o.seen() != want {
+			t.Errorf("Deployment %d has had %d ReplicaSets, want %d", i, o.seen(), want)
+		}
 	}
 }
 

@@ -1,8 +1,5 @@
 // Package deployment tests the Deployment controller, together with the ReplicaSet controller, on a real API server: what users see of
 // rollouts, and the promises that must hold when answers are lost, statuses are late and processes die.
-//
-// What is tested is a process, so any program can be that knows the flags. UPSTREAM=1 runs the tests on bin/kube-controller-manager, which
-// passes all but those that say it does not.
 package deployment
 
 import (
@@ -24,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
@@ -53,9 +49,7 @@ rules:
 
 var (
 	cluster *controlplane.Cluster
-	// upstream: what is tested is kube-controller-manager.
-	upstream = os.Getenv("UPSTREAM") != ""
-	common   shared
+	common  shared
 )
 
 func TestMain(m *testing.M) {
@@ -74,47 +68,25 @@ type manager struct {
 	*controlplane.Process
 	proxy      *faults.Proxy
 	kubeconfig string
-	upstream   bool
 }
 
-// managerConfig has the rights of deploy/rbac for the loops alone, so that the tests also show that they are enough.
-func managerConfig(name string, upstream bool) *rest.Config {
-	if upstream {
-		return cluster.ConfigFor(name, "system:masters")
-	}
-	return cluster.ManagerConfig(name, "deployment-controller", "replicaset-controller")
-}
-
-// program is the path of our manager or of kube-controller-manager, with the flags that make them comparable.
-func program(kubeconfig string, upstream bool) (string, []string, error) {
-	args := []string{"--kubeconfig=" + kubeconfig, "--controllers=deployment-controller,replicaset-controller", "--secure-port=0", "-v=2"}
-	if !upstream {
-		path, err := controlplane.BuildManager()
-		return path, args, err
-	}
-	path, err := controlplane.Binary("kube-controller-manager")
-	return path, append(args, "--use-service-account-credentials=false", "--kube-api-qps=5000", "--kube-api-burst=10000"), err
-}
-
-// launch starts a manager. Whatever script injects is in force from its first request on.
-func launch(name string, upstream bool, script func(*faults.Proxy), more ...string) (*manager, error) {
-	proxy, err := faults.Start(managerConfig(name, upstream), faults.WithName(name))
+// launch starts a manager with the rights of deploy/rbac for the two controllers alone.
+func launch(name string, more ...string) (*manager, error) {
+	proxy, err := faults.Start(cluster.ManagerConfig(name, "deployment-controller", "replicaset-controller"), faults.WithName(name))
 	if err != nil {
 		return nil, err
 	}
-	if script != nil {
-		script(proxy)
-	}
-	m := &manager{proxy: proxy, upstream: upstream}
+	m := &manager{proxy: proxy}
 	file, err := os.CreateTemp("", "kubeconfig-")
 	if err != nil {
 		return nil, errors.Join(err, proxy.Stop())
 	}
 	m.kubeconfig = file.Name()
 	err = errors.Join(file.Close(), controlplane.WriteKubeconfig(file.Name(), proxy.Config()))
-	path, args, lost := program(file.Name(), upstream)
+	path, lost := controlplane.BuildManager()
 	if err = errors.Join(err, lost); err == nil {
-		m.Process, err = controlplane.Launch(path, append(args, more...)...)
+		m.Process, err = controlplane.Launch(path, append(more, "--kubeconfig="+file.Name(),
+			"--controllers=deployment-controller,replicaset-controller", "--secure-port=0", "-v=2")...)
 	}
 	if err != nil {
 		return nil, errors.Join(err, proxy.Stop(), os.Remove(file.Name()))
@@ -133,7 +105,7 @@ func (m *manager) end() error {
 	}
 	_ = m.Signal(syscall.SIGTERM) // it may have ended
 	code, err := m.Wait(time.Minute)
-	if code != 0 && !killed && !m.upstream {
+	if code != 0 && !killed {
 		err = errors.Join(err, fmt.Errorf("manager ended with exit code %d", code))
 	}
 	if err != nil {
@@ -154,16 +126,10 @@ func tail(text string) string {
 // start starts a manager for this test alone, which must not be parallel: by default without a lease, so that it works at once.
 func start(t *testing.T, name string, more ...string) *manager {
 	t.Helper()
-	return startEither(t, name, upstream, nil, more...)
-}
-
-// startEither starts our manager or kube-controller-manager.
-func startEither(t *testing.T, name string, upstream bool, script func(*faults.Proxy), more ...string) *manager {
-	t.Helper()
 	if len(more) == 0 {
 		more = []string{"--leader-elect=false"}
 	}
-	m, err := launch(name, upstream, script, more...)
+	m, err := launch(name, more...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +158,7 @@ func use(t *testing.T) *manager {
 	common.lock.Lock()
 	defer common.lock.Unlock()
 	if common.manager == nil {
-		m, err := launch("shared", upstream, nil, "--leader-elect=false")
+		m, err := launch("shared", "--leader-elect=false")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -239,19 +239,3 @@ func names(sets []appsv1.ReplicaSet) []string {
 	}
 	return all
 }
-
-// revisions waits until these are the revisions that there are.
-func (n *namespace) revisions(want ...int) {
-	n.t.Helper()
-	n.eventually(func(context.Context) error {
-		_, sets := n.owned()
-		var got []int
-		for i := range sets {
-			got = append(got, revision(&sets[i]))
-		}
-		if !slices.Equal(got, want) {
-			return fmt.Errorf("revisions are %v, want %v", got, want)
-		}
-		return nil
-	})
-}
