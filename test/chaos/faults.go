@@ -11,15 +11,12 @@ import (
 	"minikcm/test/faults"
 )
 
-// kind is one kind of fault.
 type kind struct {
 	name    string
 	longest time.Duration
-	// apply begins the fault, waits until ctx ends, and ends it. ctx ends after a time of up to longest.
-	apply func(ctx context.Context, f *fault) error
+	apply   func(ctx context.Context, f *fault) error
 }
 
-// fault is one fault that is on.
 type fault struct {
 	*rig
 	slot *slot
@@ -33,7 +30,7 @@ const (
 
 var watched = []string{"pods", "replicasets", "nodes", "namespaces", "leases"}
 
-// kinds are in a fixed order: the schedule is drawn from it.
+// The order is fixed, because the schedule is drawn from kinds.
 var kinds = []kind{
 	{"lost-answers", 15 * time.Second, rule(func(f *fault) (faults.Match, faults.Fault) {
 		return faults.On(faults.Writes, ""), faults.DropAnswer()
@@ -47,7 +44,7 @@ var kinds = []kind{
 		switch code {
 		case http.StatusTooManyRequests:
 			return faults.Match{}, faults.RefuseRetryAfter(code, time.Second)
-		case http.StatusConflict: // no API server gives that answer to anything else
+		case http.StatusConflict:
 			return faults.On("update,patch,delete", ""), faults.Refuse(code)
 		}
 		return faults.Match{}, faults.Refuse(code)
@@ -90,7 +87,6 @@ func (f *fault) upTo(d time.Duration) time.Duration {
 
 func notWatch(r *http.Request) bool { return r.URL.Query().Get("watch") == "" }
 
-// rule is a kind of fault that hits some of the requests it is about.
 func rule(make func(*fault) (faults.Match, faults.Fault)) func(context.Context, *fault) error {
 	return func(ctx context.Context, f *fault) error {
 		match, what := make(f)
@@ -102,7 +98,6 @@ func rule(make func(*fault) (faults.Match, faults.Fault)) func(context.Context, 
 	}
 }
 
-// lostPods is what makes excess pods where they can be made: lost answers while the watch stands still.
 func lostPods(ctx context.Context, f *fault) error {
 	f.note(f.slot.name, "half of the answers about pods are lost, the watch of pods stands still")
 	defer f.slot.proxy.Inject(faults.On("create,delete", "pods"), faults.DropAnswer(), faults.Chance(0.5)).Remove()
@@ -111,7 +106,6 @@ func lostPods(ctx context.Context, f *fault) error {
 	return nil
 }
 
-// someWatches are those of one type, or all.
 func (f *fault) someWatches() (faults.Match, string) {
 	if i := f.draw.IntN(len(watched) + 2); i < len(watched) {
 		return faults.Watches(watched[i]), watched[i]
@@ -149,7 +143,6 @@ func cutWatches(_ context.Context, f *fault) error {
 	return nil
 }
 
-// watchesGone lets the reflectors list anew.
 func watchesGone(ctx context.Context, f *fault) error {
 	match, what := f.someWatches()
 	f.note(f.slot.name, "watches of %s are gone (410)", what)
@@ -159,7 +152,6 @@ func watchesGone(ctx context.Context, f *fault) error {
 	return nil
 }
 
-// idleCuts is a proxy that ends what is idle.
 func idleCuts(ctx context.Context, f *fault) error {
 	match, what := f.someWatches()
 	idle := time.Second + f.upTo(5*time.Second)
@@ -169,8 +161,8 @@ func idleCuts(ctx context.Context, f *fault) error {
 	return nil
 }
 
-// badGateway is a load balancer that has lost its servers when all watches end: for watches that go on, for those that have to begin anew,
-// or for every request.
+// badGateway simulates a load balancer that has lost all servers: for watches that continue, for streaming lists, or
+// for every request.
 func badGateway(ctx context.Context, f *fault) error {
 	code, _ := pick([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, f.draw)
 	refused, what := faults.Match{}, "every request"

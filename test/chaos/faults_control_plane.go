@@ -14,7 +14,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// meddle does to the Lease what only a user would.
 func meddle(ctx context.Context, f *fault) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout)
 	defer cancel()
@@ -51,7 +50,7 @@ func meddle(ctx context.Context, f *fault) error {
 	return err
 }
 
-// compact makes etcd forget the past, through its JSON gateway.
+// compact compacts etcd through the JSON gateway.
 func compact(ctx context.Context, f *fault) error {
 	list, err := f.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -102,7 +101,8 @@ func apiPause(ctx context.Context, f *fault) error {
 	})
 }
 
-// admission is a kind of fault of a webhook that is asked about what managers do to pods. Kubelets and the user do not meet it.
+// admission returns a fault of a webhook for writes of managers to pods. Kubelets and the user do not meet the
+// webhook.
 func admission(how func(*fault, *controlplane.Admission) string) func(context.Context, *fault) error {
 	return func(ctx context.Context, f *fault) error {
 		verbs, _ := pick([][]string{{"CREATE"}, {"DELETE"}, {"CREATE", "DELETE"}}, f.draw)

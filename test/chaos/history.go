@@ -20,16 +20,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// change is one state of an object.
 type change struct {
-	version int64     // resourceVersion
-	at      time.Time // when it was seen
-	deleted bool      // then object is the last state
-	missed  bool      // found by a list: there may have been others before it that nobody saw
+	version int64 // resourceVersion
+	at      time.Time
+	deleted bool // then object is the last state
+	missed  bool // found by a list: earlier changes may be unknown
 	object  metav1.Object
 }
 
-// history is every change of every object of a type, as a watch that no fault touches has seen it.
+// history records all changes of the objects of a type, from a watch without faults.
 type history struct {
 	resource string
 	source   *cache.ListWatch
@@ -86,7 +85,6 @@ func (h *history) run(ctx context.Context) {
 	}
 }
 
-// list brings the record up to date after a gap. It returns "" if the API server does not answer.
 func (h *history) list(ctx context.Context) string {
 	list, err := h.source.ListWithContext(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -163,7 +161,6 @@ func (h *history) add(c change) {
 	h.changes = append(h.changes, c)
 }
 
-// last is the newest state of an object, nil if it was never seen. It needs the lock.
 func (h *history) last(key string) *change {
 	if at := h.byKey[key]; len(at) > 0 {
 		return &h.changes[at[len(at)-1]]
@@ -178,7 +175,6 @@ func (h *history) all() []change {
 	return slices.Clone(h.changes)
 }
 
-// of returns every change of one name.
 func (h *history) of(key string) []change {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -189,7 +185,6 @@ func (h *history) of(key string) []change {
 	return changes
 }
 
-// current returns what exists now and is accepted, in the order of names.
 func current[T metav1.Object](h *history, accept func(T) bool) []T {
 	h.lock.Lock()
 	defer h.lock.Unlock()

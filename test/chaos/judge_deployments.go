@@ -12,17 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// account is the state of one Deployment while the history is played.
 type account struct {
 	key       string
-	specs     []int32 // replicas asked for
+	specs     []int32
 	at        []time.Time
-	sizes     map[types.UID]int32 // of its ReplicaSets
+	sizes     map[types.UID]int32
 	templates map[types.UID]*corev1.PodTemplateSpec
 	available map[types.UID]bool // pods
 }
 
-// wanted are the least and the most replicas asked for at any time since.
 func (a *account) wanted(since time.Time) (least, most int32) {
 	least, most = 1<<30, 0
 	for i := range a.specs {
@@ -34,8 +32,9 @@ func (a *account) wanted(since time.Time) (least, most int32) {
 	return least, most
 }
 
-// judgeRollouts plays the history of Deployments, their ReplicaSets and pods in the order of versions: no raise takes the sizes over replicas and
-// surge, no template gets two ReplicaSets, and no pod that is taken leaves fewer available than are promised.
+// judgeRollouts replays the history of Deployments, ReplicaSets and pods in the order of versions. No raise may exceed
+// replicas and surge, no template may get two ReplicaSets, and no removed pod may leave fewer available pods than
+// promised.
 func (j *judge) judgeRollouts() {
 	accounts := map[types.UID]*account{}
 	owners := map[types.UID]types.UID{} // ReplicaSet → Deployment
@@ -115,7 +114,6 @@ func (j *judge) judgeAvailable(a *account, pod *corev1.Pod, c change) {
 	}
 }
 
-// judgeDeployment says what is wrong with a Deployment at rest, given all ReplicaSets.
 func judgeDeployment(d *appsv1.Deployment, all []appsv1.ReplicaSet) []violation {
 	var wrong []violation
 	complain := func(format string, args ...any) {

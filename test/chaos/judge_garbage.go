@@ -15,7 +15,6 @@ import (
 // collectorAgent is the end of the garbage collector's user agent.
 const collectorAgent = "generic-garbage-collector"
 
-// setOf is the controller reference to a ReplicaSet, nil if there is none.
 func setOf(pod *corev1.Pod) *metav1.OwnerReference {
 	if ref := metav1.GetControllerOf(pod); ref != nil && ref.Kind == "ReplicaSet" {
 		return ref
@@ -23,7 +22,7 @@ func setOf(pod *corev1.Pod) *metav1.OwnerReference {
 	return nil
 }
 
-// judgeCollections: the garbage collector deletes nothing that has an owner that lives, and nothing that an owner has left behind.
+// judgeCollections checks that the garbage collector deletes no object with a live owner and no orphan.
 func (j *judge) judgeCollections() {
 	owners := byUID(j.histories.replicaSets, j.histories.deployments)
 	for _, h := range []*history{j.histories.pods, j.histories.replicaSets} {
@@ -32,7 +31,7 @@ func (j *judge) judgeCollections() {
 			if n < 1 || changes[n].missed || !j.collected(h.resource, changes[n]) {
 				continue
 			}
-			// The API server has compared the version that the decision was made on, so the references are those of the state before.
+			// The API server has compared versions, so the decision was made on the references of the state before.
 			if text := wronglyCollected(changes[n-1].object.GetOwnerReferences(), owners, changes[n].version); text != "" {
 				o := changes[n].object
 				j.violateAt(keyOf(o), changes[n].at, fmt.Sprintf("%s %s was deleted by the garbage collector (version %d): %s", h.resource, keyOf(o), changes[n].version, text))
@@ -41,7 +40,6 @@ func (j *judge) judgeCollections() {
 	}
 }
 
-// byUID is what happened to each object, in order.
 func byUID(histories ...*history) map[types.UID][]change {
 	all := map[types.UID][]change{}
 	for _, h := range histories {
@@ -52,7 +50,6 @@ func byUID(histories ...*history) map[types.UID][]change {
 	return all
 }
 
-// collected tells whether a deletion was the garbage collector's: whether the first request that asked for it was.
 func (j *judge) collected(resource string, c change) bool {
 	var first *auditv1.Event
 	for _, e := range j.deletes[resource+" "+keyOf(c.object)] {
@@ -67,7 +64,6 @@ func (j *judge) collected(resource string, c change) bool {
 	return first != nil && by(collectorAgent)(first)
 }
 
-// wronglyCollected says why something with these references should not have been deleted at a version; empty: it should.
 func wronglyCollected(refs []metav1.OwnerReference, owners map[types.UID][]change, version int64) string {
 	for _, ref := range refs {
 		var last, before *change
@@ -81,7 +77,7 @@ func wronglyCollected(refs []metav1.OwnerReference, owners map[types.UID][]chang
 			last = &c
 		}
 		switch {
-		case last == nil: // of another type, or never
+		case last == nil:
 		case !last.deleted && !waits(last.object):
 			return fmt.Sprintf("its owner %s %s lived", ref.Kind, ref.Name)
 		case last.deleted && before != nil && slices.Contains(before.object.GetFinalizers(), metav1.FinalizerOrphanDependents):
@@ -91,12 +87,10 @@ func wronglyCollected(refs []metav1.OwnerReference, owners map[types.UID][]chang
 	return ""
 }
 
-// waits tells whether an owner is being deleted after its dependents.
 func waits(o metav1.Object) bool {
 	return o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents)
 }
 
-// judgeGarbage says what the garbage collector has left to do at rest.
 func judgeGarbage(pods []corev1.Pod, sets []appsv1.ReplicaSet, deployments []appsv1.Deployment) (wrong []violation) {
 	var objects []metav1.Object
 	there := map[types.UID]bool{}

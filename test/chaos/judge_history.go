@@ -14,18 +14,17 @@ import (
 	"minikcm/test/faults"
 )
 
-// recently is how old a manager's view may be while its watches stand still: a stream that is silent is found out after
-// 90 s, and a look costs some more.
+// recently is the age that the view of a manager may reach while watches are frozen: a silent stream is detected after
+// 90 s, and a comparison takes some seconds more.
 const recently = 110 * time.Second
 
 // judge looks back at a run.
 type judge struct {
 	*rig
-	audit   controlplane.AuditEvents            // answered writes that succeeded
-	deletes map[string]controlplane.AuditEvents // of them the deletions, by type, namespace and name
+	audit   controlplane.AuditEvents
+	deletes map[string]controlplane.AuditEvents
 }
 
-// judgeHistory checks what must have held all along.
 func (r *rig) judgeHistory() {
 	events, err := r.cluster.ReadAuditLog()
 	if err != nil {
@@ -46,7 +45,6 @@ func (r *rig) judgeHistory() {
 	j.judgeMarks()
 }
 
-// by accepts what one controller of the managers did.
 func by(controller string) controlplane.AuditMatch {
 	return func(e *auditv1.Event) bool {
 		return strings.HasPrefix(e.User.Username, "manager-") && strings.HasSuffix(e.UserAgent, "/"+controller)
@@ -84,7 +82,6 @@ func (j *judge) judgeWriters() {
 	}
 }
 
-// sent is when a write reached the proxy of its manager, which may have held it for long.
 func (j *judge) sent(e *auditv1.Event) time.Time {
 	received := e.RequestReceivedTimestamp.Time
 	s := j.slotOf(e.User.Username)
@@ -107,7 +104,6 @@ func (j *judge) slotOf(user string) *slot {
 	return j.slots[0]
 }
 
-// journal is what the proxy saw, read once.
 func (s *slot) journal() []faults.Request {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -117,7 +113,7 @@ func (s *slot) journal() []faults.Request {
 	return s.requests
 }
 
-// undelivered tells whether a manager was cut off, so that nobody knows when it sent what arrived afterwards.
+// undelivered reports whether a manager was cut off at a time, so that the time of sending is unknown.
 func (j *judge) undelivered(user string, at time.Time) bool {
 	return slices.ContainsFunc(j.slotOf(user).unreachable, func(s span) bool { return !at.Before(s.from) && at.Before(s.to) })
 }
@@ -145,7 +141,6 @@ func (j *judge) judgeRemovals() {
 	}
 }
 
-// livingNamespace is the namespace of that name at a moment, if it lived then and a while before and after.
 func (j *judge) livingNamespace(name string, at time.Time) (*corev1.Namespace, bool) {
 	var last *change
 	for _, c := range j.histories.namespaces.of(name) {
@@ -163,7 +158,6 @@ func (j *judge) livingNamespace(name string, at time.Time) (*corev1.Namespace, b
 	return last.object.(*corev1.Namespace), true
 }
 
-// podAt is the pod as it was a moment before it was deleted.
 func (j *judge) podAt(key string, at time.Time) (*corev1.Pod, bool) {
 	var last *corev1.Pod
 	for _, c := range j.histories.pods.of(key) {

@@ -14,7 +14,6 @@ func isNoExecute(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }
 
-// nodeHad tells whether a node was as said, or gone, at any time in the 20 s before.
 func (j *judge) nodeHad(name string, at time.Time, had func(*corev1.Node) bool) bool {
 	changes := j.histories.nodes.of(name)
 	for i, c := range changes {
@@ -26,7 +25,6 @@ func (j *judge) nodeHad(name string, at time.Time, had func(*corev1.Node) bool) 
 	return len(changes) == 0
 }
 
-// nodeStood tells whether a node existed, in service, for the 20 s before.
 func (j *judge) nodeStood(name string, at time.Time) bool {
 	changes := j.histories.nodes.of(name)
 	if len(changes) == 0 || changes[0].at.After(at.Add(-20*time.Second)) {
@@ -37,14 +35,12 @@ func (j *judge) nodeStood(name string, at time.Time) bool {
 	})
 }
 
-// unreachable tells whether a node is marked so, by its condition or by a taint.
 func unreachable(n *corev1.Node) bool {
 	return nodeReady(n) == corev1.ConditionUnknown || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeUnreachable
 	})
 }
 
-// judgeMarks: no node is marked unreachable whose kubelet renewed its lease in time.
 func (j *judge) judgeMarks() {
 	for _, k := range j.kubelets {
 		marked := false

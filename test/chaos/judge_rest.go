@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// judgeSet says what is wrong with a ReplicaSet at rest, given the pods of all.
 func judgeSet(rs *appsv1.ReplicaSet, all []corev1.Pod, isDead func(node string) bool) []violation {
 	var wrong []violation
 	complain := func(format string, args ...any) {
@@ -93,7 +92,6 @@ func judgeNode(node *corev1.Node, dead bool) []violation {
 	return nil
 }
 
-// judgePod: no pod stays where it cannot.
 func judgePod(p *corev1.Pod, nodes map[string]*corev1.Node) []violation {
 	complain := func(text string) []violation { return []violation{{keyOf(p), text}} }
 	if p.Spec.NodeName == "" {
@@ -113,11 +111,10 @@ func judgePod(p *corev1.Pod, nodes map[string]*corev1.Node) []violation {
 	return nil
 }
 
-// longToleration is longer than a run; API servers give pods one of 300 s for dead nodes.
+// longToleration exceeds the length of a run. The default toleration for dead nodes is 300 s.
 const longToleration = 100
 
-// mayStay tells whether a pod tolerates a node's taints to the end of the run. A node that is marked dead must have the NoExecute
-// taint, so one that lacks it is complained of by itself.
+// mayStay reports whether a pod tolerates the taints of a node to the end of the run.
 func mayStay(p *corev1.Pod, node *corev1.Node) bool {
 	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Effect == corev1.TaintEffectNoExecute && !slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
@@ -127,12 +124,11 @@ func mayStay(p *corev1.Pod, node *corev1.Node) bool {
 	})
 }
 
-// complaintsOfManagers: one leads, all are ready, and nobody is bigger than before.
 func (r *rig) complaintsOfManagers(ctx context.Context, before map[string]size) []violation {
 	var all []violation
 	complain := func(of, format string, args ...any) { all = append(all, violation{of, fmt.Sprintf(format, args...)}) }
 	var leaders []string
-	// A process may change its part between the two measures, so the bigger one counts for all.
+	// A process may become the leader between the two measurements, so the larger value counts for all.
 	var most size
 	for _, b := range before {
 		most.goroutines, most.memory, most.watches = max(most.goroutines, b.goroutines), max(most.memory, b.memory), max(most.watches, b.watches)

@@ -13,14 +13,12 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// tally is the state of one ReplicaSet while the history is played.
 type tally struct {
 	specs  []appsv1.ReplicaSet
 	at     []time.Time
 	active map[types.UID]bool
 }
 
-// wanted are the least and the most replicas asked for at any time since.
 func (t *tally) wanted(since time.Time) (least, most int) {
 	least, most = 1<<30, 0
 	for i := range t.specs {
@@ -33,7 +31,8 @@ func (t *tally) wanted(since time.Time) (least, most int) {
 	return least, most
 }
 
-// judgeCounts plays the history of the pods: a create must not make one too many, a delete by the ReplicaSet controller not one too few.
+// judgeCounts replays the history of the pods: a create must not make an excess pod, and a delete by the ReplicaSet
+// controller must not leave too few.
 func (j *judge) judgeCounts() {
 	tallies := j.tallies()
 	deletes := map[string][]time.Time{} // that have not been seen to take effect
@@ -44,7 +43,7 @@ func (j *judge) judgeCounts() {
 			j.violateAt(e.ObjectRef.Namespace+"/"+e.ObjectRef.Name, e.StageTimestamp.Time, "pod of another controller deleted by "+e.User.Username)
 		}
 	}
-	owners := map[types.UID]types.UID{} // pod → ReplicaSet it counts for
+	owners := map[types.UID]types.UID{}
 	known := map[types.UID]bool{}
 	names := map[string]bool{}
 	for _, c := range j.histories.pods.all() {
@@ -72,7 +71,8 @@ func (j *judge) judgeCounts() {
 	}
 }
 
-// tookEffect tells whether a change is the effect of a delete, which then has no other: a later pod may have the same name.
+// tookEffect reports whether a change is the effect of a delete. A delete has a single effect: a later pod may have
+// the same name.
 func tookEffect(deletes map[string][]time.Time, key string, seen time.Time) bool {
 	i := slices.IndexFunc(deletes[key], func(at time.Time) bool { return at.Before(seen) && seen.Sub(at) < 10*time.Second })
 	if i < 0 {
@@ -107,13 +107,12 @@ func (j *judge) judgeCreate(t *tally, pod *corev1.Pod, c change) {
 		pod.Name, c.version, len(t.active), most, recently))
 }
 
-// delivered reports whether a create that was held while its manager was cut off may have arrived just then. If its
-// repetition has made the pod meanwhile, and that pod is gone, the API server cannot tell the create from a new one.
+// delivered reports whether a create that was held while a manager was cut off may have arrived just then. The API
+// server cannot distinguish the create from a new create if the pod of the repetition is gone.
 func (j *judge) delivered(at time.Time) bool {
 	return slices.ContainsFunc(j.slots, func(s *slot) bool { return j.undelivered(s.name, at) })
 }
 
-// judgeDelete is asked before the pod is taken off.
 func (j *judge) judgeDelete(t *tally, pod *corev1.Pod, c change) {
 	least, _ := t.wanted(c.at.Add(-recently))
 	if len(t.active) > least || pod.Namespace != steady && j.gifts(pod, c.at) {
@@ -123,7 +122,7 @@ func (j *judge) judgeDelete(t *tally, pod *corev1.Pod, c change) {
 		pod.Name, c.version, len(t.active), least))
 }
 
-// gifts tells whether the user gave pods to, or took them from, the ReplicaSet lately.
+// gifts reports whether the user recently gave pods to the ReplicaSet or took pods away.
 func (j *judge) gifts(pod *corev1.Pod, at time.Time) bool {
 	of := pod.Namespace + "/" + setOf(pod).Name
 	return slices.ContainsFunc(j.diary, func(e entry) bool {

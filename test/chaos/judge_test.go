@@ -34,7 +34,6 @@ func TestScheduleRepeatsWithTheSeed(t *testing.T) {
 	}
 }
 
-// An oracle that accepts everything finds nothing.
 func TestJudgeSet(t *testing.T) {
 	rs := controlplane.ReplicaSet("ns", "web", 1, func(rs *appsv1.ReplicaSet) {
 		rs.UID = "set"
@@ -84,7 +83,6 @@ func TestOutageCountsOnceAndOnlyWithin(t *testing.T) {
 	}
 }
 
-// A pod that is made late may have the name of one that is gone, and what becomes of one is not what becomes of the other.
 func TestADeleteTakesEffectOnceAndNotBefore(t *testing.T) {
 	day := time.Unix(1e9, 0)
 	deletes := map[string][]time.Time{"ns/p": {day}}

@@ -29,7 +29,6 @@ const (
 // span is a stretch of time; a zero end is not yet.
 type span struct{ from, to time.Time }
 
-// overlap is how much of [from, to] lies in the span.
 func (s span) overlap(from, to time.Time) time.Duration {
 	if s.to.IsZero() || s.to.After(to) {
 		s.to = to
@@ -40,7 +39,6 @@ func (s span) overlap(from, to time.Time) time.Duration {
 	return max(0, s.to.Sub(s.from))
 }
 
-// nodeKubelet plays the kubelet of one node: it registers it, renews its lease, posts Ready, runs and removes pods.
 type nodeKubelet struct {
 	name   string
 	client kubernetes.Interface
@@ -48,10 +46,10 @@ type nodeKubelet struct {
 
 	lock   sync.Mutex
 	on     bool
-	signs  []time.Time // renewals that were answered, in order
-	stops  []time.Time // when it went silent
+	signs  []time.Time
+	stops  []time.Time
 	random *rand.Rand
-	seen   map[string]time.Time // pod UID → when it will be ready
+	seen   map[string]time.Time
 }
 
 func (k *nodeKubelet) set(on bool) {
@@ -69,7 +67,6 @@ func (k *nodeKubelet) isOn() bool {
 	return k.on
 }
 
-// silentBefore returns the last sign of life before a moment, and whether the kubelet was told to go silent after it.
 func (k *nodeKubelet) silentBefore(at time.Time) (sign time.Time, told bool) {
 	k.lock.Lock()
 	defer k.lock.Unlock()
@@ -119,7 +116,7 @@ func (k *nodeKubelet) heartbeat(ctx context.Context) {
 		k.lock.Unlock()
 	}
 	if nodeReady(node) != corev1.ConditionTrue {
-		_ = kubelet.PostReady(ctx, k.client, node) // it will try again
+		_ = kubelet.PostReady(ctx, k.client, node)
 	}
 }
 
@@ -141,7 +138,6 @@ func (k *nodeKubelet) renew(ctx context.Context) error {
 	return kubelet.Renew(ctx, k.client, lease)
 }
 
-// runPods starts what is bound to the node and removes what is to end. Errors are left to the next time.
 func (k *nodeKubelet) runPods(ctx context.Context) {
 	for _, pod := range current(k.pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == k.name }) {
 		switch {
@@ -196,7 +192,6 @@ func schedule(ctx context.Context, client kubernetes.Interface, h *histories, ra
 	}
 }
 
-// admits: only a pod that tolerates everything for ever goes to a tainted node.
 func admits(node *corev1.Node, pod *corev1.Pod) bool {
 	return len(node.Spec.Taints) == 0 || toleratesAll(pod)
 }

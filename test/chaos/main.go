@@ -34,7 +34,7 @@ var errViolated = errors.New("a promise was broken")
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// client-go tells of broken connections, which are what we are here for.
+	// client-go logs broken connections.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	klog.SetLogger(logr.Discard())

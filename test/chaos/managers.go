@@ -19,7 +19,6 @@ import (
 	"minikcm/test/faults"
 )
 
-// managerFlags make everything happen within a run of two minutes.
 func managerFlags(namespaceGrace string) []string {
 	return []string{
 		"--controllers=*,deployment,garbagecollector",
@@ -31,16 +30,14 @@ func managerFlags(namespaceGrace string) []string {
 	}
 }
 
-// longestWrite is how long a kube-apiserver works at a write.
 const longestWrite = 34 * time.Second
 
-// life is one process of a slot.
 type life struct {
 	*controlplane.Process
 	from     time.Time
-	to       time.Time // zero: it runs
-	signal   os.Signal // what ended it; nil: itself
-	stopping bool      // it has been told to end
+	to       time.Time
+	signal   os.Signal
+	stopping bool
 }
 
 func (l *life) runs() bool {
@@ -52,9 +49,8 @@ func (l *life) runs() bool {
 	}
 }
 
-// slot is the place of one manager: its user, its proxy and its port stay over restarts.
 type slot struct {
-	name     string // also its user
+	name     string
 	program  string
 	args     []string
 	port     int
@@ -64,7 +60,7 @@ type slot struct {
 	faulty   func(of, what string)
 	slowed   *outages // of admission
 
-	troubled sync.Mutex // one fault of the whole process at a time
+	troubled sync.Mutex
 
 	lock        sync.Mutex
 	lives       []*life
@@ -94,7 +90,6 @@ func (r *rig) newSlot(name string) (*slot, error) {
 	return s, nil
 }
 
-// start starts a process unless one runs.
 func (s *slot) start() error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -115,7 +110,6 @@ func (s *slot) start() error {
 	return nil
 }
 
-// ended judges the end of a process. One that was killed while it shut down has only the signal to show.
 func (s *slot) ended(l *life, n int) {
 	s.lock.Lock()
 	l.to = time.Now()
@@ -125,14 +119,13 @@ func (s *slot) ended(l *life, n int) {
 	switch code := l.ExitCode(); {
 	case !stopping:
 		s.faulty(s.name, fmt.Sprintf("process %d of %s ended by itself with exit code %d", n, s.name, code))
-	case l.Output() == "": // the signal came before it could be handled
-	case signal == syscall.SIGTERM && code == 1 && s.slowed.within(l.to.Add(-longestWrite), l.to) > 0: // it could not wait for its writes, and says so
+	case l.Output() == "":
+	case signal == syscall.SIGTERM && code == 1 && s.slowed.within(l.to.Add(-longestWrite), l.to) > 0:
 	case signal == syscall.SIGTERM && code != 0:
 		s.faulty(s.name, fmt.Sprintf("process %d of %s ended with exit code %d after SIGTERM, want 0", n, s.name, code))
 	}
 }
 
-// running is the process there is, nil if none.
 func (s *slot) running() *life {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -178,7 +171,6 @@ func (s *slot) get(ctx context.Context, page string) (string, error) {
 	return string(body), err
 }
 
-// size is what a process must not grow in.
 type size struct {
 	leader     bool
 	goroutines float64
@@ -212,7 +204,6 @@ func (s *slot) measure(ctx context.Context) (size, error) {
 	}, errors.Join(err1, err2, err3)
 }
 
-// cutOff notes a time in which what the manager sent may have been delivered late.
 func (s *slot) cutOff(when span) {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// calm waits until the managers have made what is asked for from the start, and measures them.
 func (r *rig) calm(ctx context.Context) (map[string]size, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -53,7 +52,6 @@ func (r *rig) measure(ctx context.Context) (map[string]size, error) {
 	return sizes, nil
 }
 
-// unleash lets the workload and the faults go on until their time is over.
 func (r *rig) unleash(ctx context.Context, w *workload, p plan) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.length)
 	defer cancel()
@@ -76,7 +74,6 @@ func (r *rig) unleash(ctx context.Context, w *workload, p plan) {
 	all.Wait()
 }
 
-// heal ends what is left of the faults and mends what no manager can.
 func (r *rig) heal(ctx context.Context, w *workload) error {
 	for _, s := range r.slots {
 		s.proxy.Clear()
@@ -93,22 +90,19 @@ func (r *rig) heal(ctx context.Context, w *workload) error {
 			return err
 		}
 	}
-	// What was made just now may not have been in the record yet.
+	// The record may lack the latest changes.
 	pause(ctx, time.Second)
 	return errors.Join(w.unpinPods(ctx), w.unpinContent(ctx))
 }
 
-// removeWebhooks removes those that could not be removed because the API server was away.
 func (r *rig) removeWebhooks(ctx context.Context) error {
 	return r.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
-// isDead tells whether the kubelet of a node is silent.
 func (r *rig) isDead(node string) bool {
 	return slices.ContainsFunc(r.kubelets, func(k *nodeKubelet) bool { return k.name == node && !k.isOn() })
 }
 
-// judgeRest waits until there is nothing to complain of; what is left in the end is a violation each.
 func (r *rig) judgeRest(ctx context.Context, before map[string]size) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.rest)
 	defer cancel()
@@ -132,7 +126,6 @@ func (r *rig) judgeRest(ctx context.Context, before map[string]size) {
 	}
 }
 
-// complaints are what is not as it should be in a cluster at rest, from live reads.
 func (r *rig) complaints(ctx context.Context) []violation {
 	pods, err := r.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -161,7 +154,7 @@ func (r *rig) complaints(ctx context.Context) []violation {
 			continue
 		}
 		ending[ns.Name] = true
-		// A pod on a dead node ends when its kubelet or the user says so, and its namespace with it.
+		// A pod on a dead node, and the namespace of the pod, end when the kubelet or the user removes the pod.
 		if !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Namespace == ns.Name && r.isDead(p.Spec.NodeName) }) {
 			all = append(all, violation{ns.Name, fmt.Sprintf("namespace is not gone: %+v", ns.Status.Conditions)})
 		}

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// reported violations get their history printed; linesEach is how much of it.
+	// reported is the number of violations with a history, linesEach the length of a history.
 	reported  = 6
 	linesEach = 120
 	// around a violation that has a time, this much is shown.
 	around = 15 * time.Second
-	// linesPerSecond is how much a manager may print over its life, and sameLines how often the same thing.
+	// linesPerSecond and sameLines bound the log of a manager.
 	linesPerSecond = 60
 	sameLines      = 1500
 )
@@ -31,7 +31,6 @@ type violation struct {
 	text string
 }
 
-// timed is a violation with its time.
 type timed struct {
 	violation
 	at time.Time // zero: unknown
@@ -45,7 +44,6 @@ func (r *rig) violateAt(of string, at time.Time, text string) {
 	r.violations = append(r.violations, timed{violation{of, text}, at})
 }
 
-// judgeLogs looks for what must never be printed, and for floods.
 func (r *rig) judgeLogs() {
 	numbers := regexp.MustCompile(`[0-9a-f-]*[0-9][0-9a-f-]*|"[^"]*"$`)
 	for _, s := range r.slots {
@@ -75,7 +73,6 @@ func (r *rig) judgeLogs() {
 	}
 }
 
-// report tells of every violation, and of the first ones all that is known.
 func (r *rig) report() error {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -92,13 +89,11 @@ func (r *rig) report() error {
 	return fmt.Errorf("seed %d: %d violations: %w", r.options.seed, len(r.violations), errViolated)
 }
 
-// told is one line of a story.
 type told struct {
 	at   time.Time
 	text string
 }
 
-// tell prints what happened to the object of a violation.
 func (r *rig) tell(v timed) {
 	var story []told
 	add := func(at time.Time, format string, args ...any) {
@@ -137,7 +132,6 @@ func (r *rig) tell(v timed) {
 	}
 }
 
-// concerns: a pod is part of the story of its ReplicaSet.
 func concerns(c change, key string) bool {
 	if pod, ok := c.object.(*corev1.Pod); ok && key != "" {
 		return strings.HasPrefix(keyOf(pod), key) || pod.Spec.NodeName == key

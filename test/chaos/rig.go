@@ -19,7 +19,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// auditPolicy keeps the writes, and of those to our Lease the body, which says who holds it.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -30,7 +29,6 @@ rules:
 - {level: Metadata}
 `
 
-// rig is everything that runs.
 type rig struct {
 	options        options
 	dir, logs      string
@@ -53,14 +51,12 @@ type rig struct {
 	cleanups   []func() error
 }
 
-// entry is something that the workload or the chaos did.
 type entry struct {
 	at   time.Time
-	of   string // key of an object, name of a slot, or "" for everything
+	of   string
 	text string
 }
 
-// raise starts the control plane, the cluster's simulated inhabitants and the managers. They end with lower.
 func raise(ctx context.Context, o options) (*rig, error) {
 	r := &rig{options: o, logs: o.logs, start: time.Now()}
 	r.namespaceGrace = []string{"0s", "1s"}[r.random("namespace grace").IntN(2)]
@@ -97,7 +93,6 @@ func (r *rig) userConfig(user string) *rest.Config {
 	return c
 }
 
-// populate starts what lives in the cluster; it ends with ctx.
 func (r *rig) populate(ctx context.Context) error {
 	nodes, err := kubernetes.NewForConfig(r.userConfig("chaos-node"))
 	if err != nil {
@@ -137,7 +132,6 @@ func (r *rig) populate(ctx context.Context) error {
 
 func (r *rig) onStop(f func() error) { r.cleanups = append(r.cleanups, f) }
 
-// lower ends everything in reverse order.
 func (r *rig) lower() {
 	for _, f := range slices.Backward(r.cleanups) {
 		if err := f(); err != nil {
@@ -146,7 +140,6 @@ func (r *rig) lower() {
 	}
 }
 
-// random is a source of its own for a purpose, so that what one part draws does not hang on another.
 func (r *rig) random(purpose string) *rand.Rand {
 	hash := fnv.New64a()
 	hash.Write([]byte(purpose))
@@ -157,7 +150,6 @@ func (r *rig) say(format string, args ...any) {
 	fmt.Printf("%7.1fs  %s\n", time.Since(r.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// note writes the diary; with -v it is told at once.
 func (r *rig) note(of, format string, args ...any) {
 	e := entry{at: time.Now(), of: of, text: fmt.Sprintf(format, args...)}
 	r.lock.Lock()
@@ -168,14 +160,12 @@ func (r *rig) note(of, format string, args ...any) {
 	}
 }
 
-// outages are the times at which something did not work for everybody.
 type outages struct {
 	lock  sync.Mutex
 	spans []span
-	busy  sync.Mutex // one outage at a time
+	busy  sync.Mutex
 }
 
-// during runs an outage from its begin to its end.
 func (o *outages) during(f func() error) error {
 	o.busy.Lock()
 	defer o.busy.Unlock()
@@ -190,7 +180,6 @@ func (o *outages) during(f func() error) error {
 	return err
 }
 
-// within is how much of the time between two moments they took.
 func (o *outages) within(from, to time.Time) time.Duration {
 	o.lock.Lock()
 	defer o.lock.Unlock()

@@ -5,10 +5,8 @@ import (
 	"time"
 )
 
-// once limits what happens to everybody: a run of nothing but outages shows little.
 var once = map[string]int{"api-restart": 1, "api-down": 1, "api-pause": 1, "compaction": 2}
 
-// step is a fault to come. Everything in it is drawn before the chaos begins.
 type step struct {
 	at, lasts time.Duration
 	kind      kind
@@ -21,7 +19,6 @@ type plan struct {
 	steps []step
 }
 
-// schedule draws some kinds of faults, and when they happen to whom.
 func (r *rig) schedule() plan {
 	draw := r.random("faults")
 	var chosen []kind

@@ -16,15 +16,12 @@ import (
 )
 
 const (
-	// steady holds ReplicaSets whose spec never changes and whose pods nobody gives to or takes from them: what happens to
-	// their number is the managers' doing alone.
-	steady = "steady"
-	// wild holds ReplicaSets that everything happens to.
+	// steady holds ReplicaSets with a constant spec and no other writer: only managers change the number of pods.
+	steady     = "steady"
 	wild       = "wild"
 	steadySets = 4
 	wildSets   = 6
-	// opTimeout bounds what the user waits for while the API server is away.
-	opTimeout = 3 * time.Second
+	opTimeout  = 3 * time.Second
 )
 
 // workload is the user.
@@ -35,7 +32,6 @@ type workload struct {
 	pods int // made so far, for names
 }
 
-// op is one kind of thing the user does.
 type op struct {
 	weight int
 	do     func(context.Context) error
@@ -56,7 +52,6 @@ func newWorkload(r *rig) *workload {
 	return w
 }
 
-// begin makes what is there from the start.
 func (w *workload) begin(ctx context.Context) error {
 	for _, name := range []string{steady, wild, rolling} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -80,7 +75,6 @@ func (w *workload) begin(ctx context.Context) error {
 	return w.createDeployments(ctx)
 }
 
-// run does one thing after the other until ctx ends.
 func (w *workload) run(ctx context.Context) {
 	total := 0
 	for _, o := range w.ops {
@@ -97,14 +91,12 @@ func (w *workload) run(ctx context.Context) {
 	}
 }
 
-// attempt: what fails, because another was faster or the API server is away, is left.
 func (w *workload) attempt(ctx context.Context, o op) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	_ = o.do(ctx)
 }
 
-// set is a ReplicaSet whose pods leave a dead node after seconds. One in four has pods that stay anywhere.
 func (w *workload) set(namespace, name string, replicas int32) *appsv1.ReplicaSet {
 	everywhere, seconds := w.draw.IntN(4) == 0, int64(1+w.draw.IntN(3))
 	return controlplane.ReplicaSet(namespace, name, replicas, func(rs *appsv1.ReplicaSet) {
@@ -131,7 +123,6 @@ func (w *workload) createSet(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	return nil
 }
 
-// pick draws one; false if there is none.
 func pick[T any](from []T, draw *rand.Rand) (one T, ok bool) {
 	if len(from) == 0 {
 		return one, false

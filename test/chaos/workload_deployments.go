@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// rolling holds Deployments that only the user and the managers touch. Their pods need no node and get ready at once, so that
-	// what happens to the number of those that are available is the managers' doing alone.
+	// rolling holds Deployments that only the user and managers change. Pods need no node and become ready at once, so
+	// that only managers change the number of available pods.
 	rolling = "rolling"
-	// rollingDeployments are there from the start; the last of them is scaled, too.
+	// The last of rollingDeployments is scaled, too.
 	rollingDeployments = 3
 	rollingSurge       = 1
 	rollingUnavailable = 1
@@ -41,7 +41,6 @@ func (w *workload) someDeployment() (*appsv1.Deployment, bool) {
 	return pick(current(w.histories.deployments, func(d *appsv1.Deployment) bool { return d.Namespace == rolling }), w.draw)
 }
 
-// rollOut gives a Deployment one of few templates, very often one that it has had.
 func (w *workload) rollOut(ctx context.Context) error {
 	return w.patchDeployment(ctx, fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"round":"%d"}}}}}`, w.draw.IntN(templates)))
 }

@@ -52,7 +52,6 @@ func (w *workload) fillNamespace(ctx context.Context) error {
 	return nil
 }
 
-// fill puts something of each kind into a namespace; one thing in three holds it up until it is unpinned.
 func (w *workload) fill(ctx context.Context, namespace string) error {
 	meta := metav1.ObjectMeta{GenerateName: "thing-"}
 	if w.draw.IntN(3) == 0 {
@@ -85,7 +84,6 @@ func (w *workload) deleteNamespace(ctx context.Context) error {
 	return w.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-// unpinContent lets go what holds namespaces up.
 func (w *workload) unpinContent(ctx context.Context) error {
 	unpin, core := []byte(`{"metadata":{"finalizers":null}}`), w.client.CoreV1()
 	for i := range passingMost {

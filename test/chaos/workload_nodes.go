@@ -33,7 +33,6 @@ func (w *workload) wakeNode(context.Context) error {
 	return nil
 }
 
-// deleteNode removes a node whose kubelet is silent; the kubelet registers it again when it comes back.
 func (w *workload) deleteNode(ctx context.Context) error {
 	k, ok := pick(w.kubeletsThat(false), w.draw)
 	if !ok {
@@ -69,7 +68,6 @@ func (w *workload) untaintNode(ctx context.Context) error {
 
 func byUser(t corev1.Taint) bool { return t.Key == userTaint || t.Key == corev1.TaintNodeOutOfService }
 
-// outOfService says of a dead node that it will not come back soon: its terminating pods go.
 func (w *workload) outOfService(ctx context.Context) error {
 	k, ok := pick(w.kubeletsThat(false), w.draw)
 	if !ok {

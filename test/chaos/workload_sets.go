@@ -18,7 +18,7 @@ import (
 const (
 	finalizer   = "chaos.example.com/pinned"
 	quotaName   = "few-pods"
-	detachedKey = "detached" // label that a released pod keeps its old app in
+	detachedKey = "detached"
 )
 
 func (w *workload) someSet() (*appsv1.ReplicaSet, bool) {
@@ -96,7 +96,6 @@ func (w *workload) makeOrphan(ctx context.Context) error {
 	return w.makePod(ctx, func(*corev1.Pod) {})
 }
 
-// makeForeign makes a pod that matches a ReplicaSet and belongs to another controller. Nobody may touch it.
 func (w *workload) makeForeign(ctx context.Context) error {
 	return w.makePod(ctx, func(p *corev1.Pod) {
 		p.Name = "foreign-" + p.Name
@@ -131,7 +130,7 @@ func (w *workload) setQuota(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The quota controller is missing here; without a status nothing is admitted.
+	// There is no quota controller, and nothing is admitted without a status.
 	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}
 	_, err = w.client.CoreV1().ResourceQuotas(wild).UpdateStatus(ctx, quota, metav1.UpdateOptions{})
 	return err
@@ -142,7 +141,6 @@ func (w *workload) liftQuota(ctx context.Context) error {
 	return gone(w.client.CoreV1().ResourceQuotas(wild).Delete(ctx, quotaName, metav1.DeleteOptions{}))
 }
 
-// pinPod gives a pod a finalizer and deletes it: it stays, terminating.
 func (w *workload) pinPod(ctx context.Context) error {
 	pod, ok := w.somePod(func(p *corev1.Pod) bool {
 		return p.Namespace != steady && p.Namespace != rolling && active(p) && len(p.Finalizers) == 0

@@ -21,7 +21,6 @@ import (
 
 const killed = syscall.SIGKILL
 
-// defaultAuditPolicy leaves out ResponseStarted, which only long-running requests have.
 const defaultAuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted]
@@ -29,7 +28,6 @@ rules:
 - level: Metadata
 `
 
-// server is one kube-apiserver. It keeps its port, certificates and users over restarts.
 type server struct {
 	name    string
 	api     *envtest.APIServer
@@ -39,7 +37,6 @@ type server struct {
 	running bool
 }
 
-// newServer prepares a kube-apiserver. If like is given, it serves the same users, tokens and certificates.
 func (c *Cluster) newServer(name string, o Options, etcd *url.URL, like *server) (*server, error) {
 	program, err := Binary("kube-apiserver")
 	if err != nil {
@@ -58,14 +55,14 @@ func (c *Cluster) newServer(name string, o Options, etcd *url.URL, like *server)
 		Path: starter, CertDir: certs, EtcdURL: etcd,
 		StartTimeout: startTimeout, StopTimeout: startTimeout,
 	}
-	// While the server is stopped its port must not be given to anybody.
+	// A stopped server must keep this port for the restart.
 	port, err := FindPort()
 	if err != nil {
 		return nil, err
 	}
 	s.api.SecureServing.Address, s.api.SecureServing.Port = "127.0.0.1", strconv.Itoa(port)
 	if like != nil {
-		// Found in CertDir, the certificates are not made anew, and then envtest does not know their authority.
+		// envtest does not know the authority of certificates that exist in CertDir.
 		s.api.SecureServing.CA = like.api.SecureServing.CA
 		s.api.SecureServing.Authn = like.api.SecureServing.Authn
 	}
@@ -82,7 +79,7 @@ func (c *Cluster) newServer(name string, o Options, etcd *url.URL, like *server)
 func (s *server) arguments(dir string, o Options) (map[string][]string, error) {
 	args := map[string][]string{
 		"authorization-mode": {"Node,RBAC"},
-		// One issuer, so that a token is good at every API server of the cluster.
+		// One issuer, so that every API server of the cluster accepts a token.
 		"service-account-issuer": {"https://kubernetes.default.svc"},
 		// Works on a machine without a network, too; the kubernetes Service then gets no endpoints.
 		"advertise-address":        {"127.0.0.1"},
@@ -114,7 +111,7 @@ func (s *server) start() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = logFile.Close() }() // the child has its own copy
+	defer func() { _ = logFile.Close() }()
 	s.api.Out, s.api.Err = logFile, logFile
 	for range startAttempts {
 		if err = s.api.Start(); err == nil {
@@ -125,7 +122,6 @@ func (s *server) start() error {
 	return fmt.Errorf("start %s: %w\n%s", s.name, err, s.logTail())
 }
 
-// stop ends the server gracefully; a stopped one is left alone.
 func (s *server) stop() error {
 	if !s.running {
 		return nil
@@ -137,13 +133,12 @@ func (s *server) stop() error {
 	return os.Remove(s.pidFile)
 }
 
-// kill ends the server at once; a stopped one is left alone.
 func (s *server) kill() error {
 	if !s.running {
 		return nil
 	}
 	s.running = false
-	_ = signal(s.pidFile, killed) // fails if it is gone already, which is as good
+	_ = signal(s.pidFile, killed)
 	if err := ignoreGone(s.api.Stop()); err != nil {
 		return fmt.Errorf("kill %s: %w", s.name, err)
 	}
@@ -176,7 +171,7 @@ func (c *Cluster) StopAPIServer() error { return c.primary.stop() }
 // KillAPIServer ends the API server without warning, as kill -9 does. etcd goes on.
 func (c *Cluster) KillAPIServer() error { return c.primary.kill() }
 
-// StartAPIServer starts a stopped API server on its old port and waits until it is usable.
+// StartAPIServer starts a stopped API server on the old port and waits until the server is usable.
 func (c *Cluster) StartAPIServer() error {
 	if err := c.primary.start(); err != nil {
 		return err
@@ -184,7 +179,6 @@ func (c *Cluster) StartAPIServer() error {
 	return waitUsable(c.admin)
 }
 
-// RestartAPIServer stops the API server and starts it again.
 func (c *Cluster) RestartAPIServer() error {
 	return errors.Join(c.StopAPIServer(), c.StartAPIServer())
 }
@@ -192,23 +186,22 @@ func (c *Cluster) RestartAPIServer() error {
 // APIServerPID returns the process id of the API server.
 func (c *Cluster) APIServerPID() (int, error) { return readPID(c.primary.pidFile) }
 
-// PauseAPIServer freezes the API server: connections stay open, nothing is answered from then on. Resume it with ResumeAPIServer.
+// PauseAPIServer stops the process of the API server with SIGSTOP: connections stay open and get no responses.
 func (c *Cluster) PauseAPIServer() error { return signal(c.primary.pidFile, syscall.SIGSTOP) }
 
 // ResumeAPIServer lets a paused API server go on.
 func (c *Cluster) ResumeAPIServer() error { return signal(c.primary.pidFile, syscall.SIGCONT) }
 
-// FreezeSecond cuts the second API server off from what happens in etcd. It goes on serving its cache (reads at
-// resourceVersion 0) and keeps its watches open, silently; what needs etcd, such as writes and consistent reads, hangs.
-// After 40 s it takes its connections to etcd for dead. With types, plurals such as "namespaces", only these are
-// frozen and all others go on.
+// FreezeSecond cuts the second API server off from etcd. The server still serves reads at resourceVersion 0 from the
+// cache and keeps watches open without events. Writes and consistent reads hang. After 40 s the server closes the
+// connections to etcd. With types, plurals such as "namespaces", FreezeSecond freezes only these.
 func (c *Cluster) FreezeSecond(types ...string) { c.relay.freeze(types...) }
 
 // ThawSecond ends FreezeSecond. The second API server catches up.
 func (c *Cluster) ThawSecond() { c.relay.thaw() }
 
-// waitUsable waits for what a test takes for granted. The review shows that the authorizer has read the bootstrap
-// roles; that they are stored is not enough, because it watches them.
+// waitUsable waits for namespaces and RBAC bootstrap roles. The authorizer watches roles, so a review is needed:
+// stored roles may not be in effect.
 func waitUsable(cfg *rest.Config) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

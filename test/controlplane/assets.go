@@ -8,12 +8,10 @@ import (
 	"runtime"
 )
 
-// assetsEnv overrides the folder with the control plane's binaries, as it does for envtest.
 const assetsEnv = "KUBEBUILDER_ASSETS"
 
 // Binary returns the path of a control plane program such as kube-apiserver. etcd and kube-apiserver come from
-// KUBEBUILDER_ASSETS if that is set; other programs, which such a folder seldom has, come from there or from bin/. The
-// error says how to get what is missing.
+// KUBEBUILDER_ASSETS if set. Other programs come from there or from bin/.
 func Binary(name string) (string, error) {
 	if dir := os.Getenv(assetsEnv); dir != "" {
 		path := filepath.Join(dir, name)
@@ -45,8 +43,8 @@ func advice(name string) string {
 	}
 }
 
-// repository returns the folder of our go.mod. A test runs in its package's folder, a program anywhere in the tree, and
-// a build with -trimpath does not know its source file, so the working directory is asked before the source file.
+// repository returns the folder of our go.mod. A build with -trimpath does not know the source file, so the working
+// directory is tried first.
 func repository() (string, error) {
 	var starts []string
 	if wd, err := os.Getwd(); err == nil {

@@ -17,10 +17,10 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// AuditLog returns the requests to the API servers since the cluster started that every match accepts, ordered by the
-// time of the stage: one event when a request was received and one when its response was complete. The API server logs a
-// request before it ends the response, so the log holds all requests completed before the call. A request that its client
-// gave up may be logged later. Options.Audit must be on.
+// AuditLog returns the requests to the API servers since the cluster started that all matches accept, ordered by the
+// time of the stage: one event when a request was received, another when the response was complete. The log holds all
+// requests completed before the call, because the API server logs a request before the end of the response.
+// Options.Audit must be on.
 func (c *Cluster) AuditLog(t testing.TB, matches ...AuditMatch) AuditEvents {
 	t.Helper()
 	return c.AuditLogSince(t, time.Time{}, matches...)
@@ -75,10 +75,11 @@ type auditFile struct {
 	events AuditEvents
 }
 
-// auditDisorder is more than events are logged later than their stage.
+// auditDisorder exceeds the delay between the stage of an event and the log line.
 const auditDisorder = 10 * time.Second
 
-// read returns the events up to the last complete line, without most of those before since. The caller must not change them.
+// read returns the events up to the last complete line, without most events before since. Callers must not change the
+// events.
 func (f *auditFile) read(since time.Time) (AuditEvents, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -109,12 +110,11 @@ func (f *auditFile) read(since time.Time) (AuditEvents, error) {
 	return slices.Clip(f.events)[first:], nil
 }
 
-// whole is a line without what a killed API server had written of another event before the next one went on in the same line.
+// whole drops the incomplete event of a killed API server at the beginning of a line.
 func whole(line []byte) []byte {
 	return line[max(0, bytes.LastIndex(line, []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/`))):]
 }
 
-// AuditEvents are audit events in the order of their stage timestamps.
 type AuditEvents []auditv1.Event
 
 // AuditMatch accepts or refuses one audit event.
@@ -131,7 +131,6 @@ func (events AuditEvents) Where(matches ...AuditMatch) AuditEvents {
 	return kept
 }
 
-// String lists the events, one a line, for failure messages.
 func (events AuditEvents) String() string {
 	var b strings.Builder
 	for _, e := range events {
@@ -145,26 +144,23 @@ func (events AuditEvents) String() string {
 	return b.String()
 }
 
-// Received accepts the stage at which a request came in.
 func Received(e *auditv1.Event) bool { return e.Stage == auditv1.StageRequestReceived }
 
-// Completed accepts the stage at which a request was answered; a watch is when its stream ends.
+// Completed accepts the stage at which the response was complete. For a watch that is the end of the stream.
 func Completed(e *auditv1.Event) bool { return e.Stage == auditv1.StageResponseComplete }
 
 // Succeeded accepts responses with a code below 300.
 func Succeeded(e *auditv1.Event) bool { return e.ResponseStatus != nil && e.ResponseStatus.Code < 300 }
 
-// Writes accepts requests that would change something.
 func Writes(e *auditv1.Event) bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb)
 }
 
-// ByVerb accepts requests with one of the verbs, such as create or watch.
 func ByVerb(verbs ...string) AuditMatch {
 	return func(e *auditv1.Event) bool { return slices.Contains(verbs, e.Verb) }
 }
 
-// ByResource accepts requests for one of the resources, given as pods or, for a subresource, pods/status.
+// ByResource accepts requests for the resources. A subresource is given as pods/status.
 func ByResource(resources ...string) AuditMatch {
 	return func(e *auditv1.Event) bool {
 		if e.ObjectRef == nil {
@@ -183,7 +179,7 @@ func ByNamespace(namespace string) AuditMatch {
 	return func(e *auditv1.Event) bool { return e.ObjectRef != nil && e.ObjectRef.Namespace == namespace }
 }
 
-// ByName accepts requests for the object of that name. A create has none unless the client chose it.
+// ByName accepts requests for the object of that name. A create has a name only if the client chose the name.
 func ByName(name string) AuditMatch {
 	return func(e *auditv1.Event) bool { return e.ObjectRef != nil && e.ObjectRef.Name == name }
 }
@@ -198,7 +194,6 @@ func ByUserAgent(part string) AuditMatch {
 	return func(e *auditv1.Event) bool { return strings.Contains(e.UserAgent, part) }
 }
 
-// ByCode accepts answers with one of the HTTP codes.
 func ByCode(codes ...int32) AuditMatch {
 	return func(e *auditv1.Event) bool {
 		return e.ResponseStatus != nil && slices.Contains(codes, e.ResponseStatus.Code)

@@ -63,7 +63,7 @@ func TestAuditLogShowsWhoDidWhat(t *testing.T) {
 	}
 }
 
-// TestAuditLogIsComplete lists what makes a long answer, whose parts are sent before the end of the request is logged.
+// TestAuditLogIsComplete lists many objects: parts of the response are sent before the end of the request is logged.
 func TestAuditLogIsComplete(t *testing.T) {
 	client := ClientFor(t, cluster.ConfigFor("prober", "system:masters"))
 	before := len(cluster.AuditLog(t, Completed, ByUser("prober")))
@@ -77,7 +77,7 @@ func TestAuditLogIsComplete(t *testing.T) {
 	}
 }
 
-// TestAuditLogOfAKilledServer: a server that is killed leaves half a line, and the next one goes on in it.
+// TestAuditLogOfAKilledServer reads a log in which the line of a killed server is incomplete.
 func TestAuditLogOfAKilledServer(t *testing.T) {
 	event := func(verb string) string {
 		return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","verb":%q,"user":{"groups":["a"]}}`, verb)

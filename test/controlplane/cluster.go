@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of one server; on an idle machine it takes 3 s.
+	// startTimeout bounds the start of a server, which takes 3 s on an idle machine.
 	startTimeout = 3 * time.Minute
 	// startAttempts: a port found free may be taken by another process before the server listens on it.
 	startAttempts = 3
 )
 
-// Options say what kind of control plane to start. The zero value is one API server without an audit log.
+// Options describe a control plane. The zero value is a single API server without an audit log.
 type Options struct {
 	// Audit writes an audit log of all requests, for [Cluster.AuditLog].
 	Audit bool
@@ -38,32 +38,31 @@ type Options struct {
 	// SecondAPIServer starts another kube-apiserver on the same etcd with the same users, see [Cluster.AtSecond] and
 	// [Cluster.FreezeSecond].
 	SecondAPIServer bool
-	// Parallel is how many tests of the package run at once. Zero is 8: most tests wait most of the time. A negative value leaves the
-	// flag -parallel unset, because Ginkgo rejects it.
+	// Parallel is the number of tests of the package that run at once. Zero is 8, because tests mostly wait. A
+	// negative value leaves the flag -parallel unset, because Ginkgo rejects the flag.
 	Parallel int
 }
 
-// Cluster is a running control plane. Its methods may be called from several tests at once, except those that stop,
-// start, pause or freeze a server.
+// Cluster is a running control plane. Several tests may use a Cluster at once, except for methods that stop, start,
+// pause or freeze a server.
 type Cluster struct {
 	dir     string
 	guard   *guard
 	etcd    *envtest.Etcd
 	etcdPID string // file
 	primary *server
-	second  *server // nil unless asked for
-	relay   *relay  // between second and etcd
+	second  *server
+	relay   *relay // between second and etcd
 
 	admin     *rest.Config
 	usersLock sync.Mutex
 	users     map[string]*rest.Config
 
 	rightsLock sync.Mutex
-	rights     []string // groups that deploy/rbac grants something to; nil until it is applied
+	rights     []string
 }
 
-// Run starts a cluster, hands it to use, runs the tests of m and stops the cluster. It returns the exit code for
-// TestMain.
+// Run starts a cluster, passes the cluster to use and runs the tests of m. The result is the exit code for TestMain.
 func Run(m *testing.M, o Options, use func(*Cluster)) int {
 	if o.Parallel >= 0 {
 		if err := flag.Set("test.parallel", strconv.Itoa(cmp.Or(o.Parallel, 8))); err != nil {
@@ -85,8 +84,7 @@ func Run(m *testing.M, o Options, use func(*Cluster)) int {
 	return code
 }
 
-// Start starts etcd and kube-apiserver and waits until the API server is usable: it is ready, its namespaces and RBAC
-// bootstrap roles exist, and its authorizer knows them.
+// Start starts etcd and kube-apiserver and waits until the API server is ready and RBAC bootstrap roles are in effect.
 func Start(o Options) (_ *Cluster, err error) {
 	dir, err := os.MkdirTemp("", "minikcm-controlplane-")
 	if err != nil {
@@ -139,7 +137,7 @@ func (c *Cluster) startSecond(o Options) (err error) {
 	return nil
 }
 
-// Stop ends all servers and removes their data. It may be called again, which does nothing.
+// Stop ends all servers and removes all data. A second call does nothing.
 func (c *Cluster) Stop() error {
 	if c.guard == nil {
 		return nil
@@ -147,7 +145,7 @@ func (c *Cluster) Stop() error {
 	var errs []error
 	for _, s := range []*server{c.second, c.primary} {
 		if s != nil {
-			errs = append(errs, s.kill()) // nothing is to be kept, so do not wait for a graceful end
+			errs = append(errs, s.kill())
 		}
 	}
 	if c.relay != nil {
@@ -174,7 +172,7 @@ func (c *Cluster) startEtcd(o Options) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = logFile.Close() }() // the child has its own copy
+	defer func() { _ = logFile.Close() }()
 	c.etcdPID = pidFile
 	var failed error
 	for range startAttempts {
@@ -199,7 +197,7 @@ func (c *Cluster) startEtcd(o Options) error {
 }
 
 func (c *Cluster) stopEtcd() error {
-	_ = signal(c.etcdPID, killed) // fails if it is gone already, which is as good
+	_ = signal(c.etcdPID, killed)
 	err := c.etcd.Stop()
 	return errors.Join(ignoreGone(err), os.Remove(c.etcdPID))
 }

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A poll begins with short intervals and ends with long ones, so that many tests side by side do not load the API server.
+// Intervals grow, so that many tests side by side do not load the API server.
 const firstPollInterval, lastPollInterval = 20 * time.Millisecond, 200 * time.Millisecond
 
-// leeway is how many times longer things may take on a machine that does much else. No test is about speed.
+// leeway is the factor for time limits on a machine with other work. No test measures speed.
 const leeway = 4
 
-// Eventually polls check until it returns nil. timeout is for a machine that does nothing else; after leeway times as long it ends the test with check's
-// last error, so that error should tell what was found and what was wanted. The context given to check ends then, too.
+// Eventually polls check until check returns nil. timeout is for an idle machine. After leeway times as long
+// Eventually ends the test with the last error, which should name the state found and the state wanted.
 func Eventually(t testing.TB, timeout time.Duration, check func(context.Context) error) {
 	t.Helper()
 	timeout *= leeway
-	// Not the test's own context: that one has ended when cleanups run, and they poll too.
+	// The context of the test has ended when cleanups run, and cleanups poll too.
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := poll(ctx, check); err != nil {
@@ -25,8 +25,8 @@ func Eventually(t testing.TB, timeout time.Duration, check func(context.Context)
 	}
 }
 
-// Consistently polls check for the duration d and ends the test at its first error. It is for promises that something
-// does not happen; prefer a proof that it cannot, such as an audit log, where there is one.
+// Consistently polls check for the duration d and ends the test at the first error. Prefer a proof such as the audit
+// log.
 func Consistently(t testing.TB, d time.Duration, check func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -46,7 +46,7 @@ func Consistently(t testing.TB, d time.Duration, check func(context.Context) err
 	}
 }
 
-// poll calls check until it returns nil or ctx ends; then it returns check's last error.
+// poll calls check until check returns nil or ctx ends, and then returns the last error of check.
 func poll(ctx context.Context, check func(context.Context) error) error {
 	var last error
 	for interval := firstPollInterval; ; interval = min(lastPollInterval, interval*5/4) {
@@ -54,7 +54,7 @@ func poll(ctx context.Context, check func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		// A check cut off by our own deadline says less than the one before it.
+		// The error before the deadline is more useful than the error of a check that the deadline cut off.
 		if ctx.Err() == nil || last == nil {
 			last = err
 		}

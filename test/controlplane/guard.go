@@ -11,9 +11,6 @@ import (
 	"syscall"
 )
 
-// guardScript waits until its standard input ends, which happens when the process holding the other end closes it or
-// dies. It then kills what is left of the servers in folder $1 and removes the folder. A pid is killed only if it is
-// still one of ours: its command line names the folder.
 const guardScript = `cat >/dev/null
 for f in "$1"/*.pid; do
 	[ -f "$f" ] || continue
@@ -31,7 +28,7 @@ type guard struct {
 
 func startGuard(dir string) (*guard, error) {
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "controlplane-guard", dir)
-	// A Ctrl-C in the terminal is for us; the guard must outlive it.
+	// The guard must outlive a Ctrl-C in the terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	hold, err := cmd.StdinPipe()
 	if err != nil {
@@ -43,7 +40,6 @@ func startGuard(dir string) (*guard, error) {
 	return &guard{cmd: cmd, hold: hold}, nil
 }
 
-// release lets the guard do its work and waits for it.
 func (g *guard) release() error {
 	if err := g.hold.Close(); err != nil {
 		return fmt.Errorf("guard: %w", err)
@@ -54,12 +50,10 @@ func (g *guard) release() error {
 	return nil
 }
 
-// wrap writes a starter for program that notes its process id, which envtest keeps to itself. It returns the path of
-// the starter and that of the note.
 func wrap(dir, name, program string) (starter, pidFile string, err error) {
 	starter = filepath.Join(dir, name)
 	pidFile = filepath.Join(dir, name+".pid")
-	// envtest asks every program for its --help first; that process is not the server.
+	// envtest first runs every program with --help. That process is not the server.
 	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --help ] || echo $$ >%s\nexec %s \"$@\"\n", quote(pidFile), quote(program))
 	if err := os.WriteFile(starter, []byte(script), 0o700); err != nil {
 		return "", "", fmt.Errorf("write starter of %s: %w", name, err)

@@ -11,8 +11,8 @@ import (
 	"minikcm/internal/kubelet"
 )
 
-// Kubelet plays the kubelets of all nodes for the pods of a namespace, as soon as it sees them: pods get ready, and those that are being
-// deleted go. Pods need no node for it. Its methods may be called at any time.
+// Kubelet simulates the kubelets of all nodes for the pods of a namespace: pods become ready, and deleted pods end.
+// Pods need no node.
 type Kubelet struct {
 	player *kubelet.Player
 
@@ -21,16 +21,15 @@ type Kubelet struct {
 	gone  func(*corev1.Pod) bool
 }
 
-// All says yes to every pod, None to no pod.
+// All matches every pod, None matches no pod.
 func All(*corev1.Pod) bool  { return true }
 func None(*corev1.Pod) bool { return false }
 
-// Image says yes to pods whose first container has the image.
 func Image(image string) func(*corev1.Pod) bool {
 	return func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Image == image }
 }
 
-// StartKubelet plays until ctx ends. Every pod gets ready, and goes, until Ready and Gone say otherwise.
+// StartKubelet simulates kubelets until ctx ends. By default all pods become ready, and all deleted pods end.
 func StartKubelet(ctx context.Context, client kubernetes.Interface, namespace string) (*Kubelet, error) {
 	k := &Kubelet{ready: All, gone: All}
 	var err error
@@ -47,10 +46,10 @@ func StartKubelet(ctx context.Context, client kubernetes.Interface, namespace st
 	}
 }
 
-// Ready says which pods get ready from now on, those included that were there before. A pod that is ready stays so.
+// Ready sets the pods that become ready, including existing pods. Ready pods stay ready.
 func (k *Kubelet) Ready(ready func(*corev1.Pod) bool) { k.set(ready, nil) }
 
-// Gone says which of the pods that are being deleted, and have a node to end on, end from now on.
+// Gone sets the deleted pods on nodes that end.
 func (k *Kubelet) Gone(gone func(*corev1.Pod) bool) { k.set(nil, gone) }
 
 func (k *Kubelet) set(ready, gone func(*corev1.Pod) bool) {
@@ -77,5 +76,4 @@ func (*Kubelet) course(ready, gone func(*corev1.Pod) bool) func(*corev1.Pod) kub
 	}
 }
 
-// IsPodReady tells whether a pod's condition Ready is true.
 func IsPodReady(pod *corev1.Pod) bool { return kubelet.IsReady(pod) }

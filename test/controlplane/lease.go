@@ -12,7 +12,6 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// LeaseChange is one successful write to a Lease.
 type LeaseChange struct {
 	User     string
 	Holder   string // "" if the Lease was released or deleted
@@ -21,8 +20,8 @@ type LeaseChange struct {
 	Answered time.Time
 }
 
-// LeaseChanges returns the successful writes to a Lease in the order of their responses. The audit policy must keep the
-// bodies of requests for Leases.
+// LeaseChanges returns the successful writes to a Lease in the order of the responses. The audit policy must log the
+// request bodies of Leases.
 func LeaseChanges(events AuditEvents, lease types.NamespacedName) ([]LeaseChange, error) {
 	var changes []LeaseChange
 	for _, e := range events.Where(Completed, Succeeded, ByVerb("create", "update", "patch", "delete"), ByResource("leases"), ByNamespace(lease.Namespace)) {
@@ -53,7 +52,6 @@ type LeaseBreach struct {
 	Last  LeaseChange // complete before the write was received
 }
 
-// String describes the breach in one line.
 func (b LeaseBreach) String() string {
 	return fmt.Sprintf("%s sent %s %s, received %v after %q had written the Lease with holder %q",
 		b.Write.User.Username, b.Write.Verb, b.Write.RequestURI, b.Late(), b.Last.User, b.Last.Holder)
@@ -64,9 +62,9 @@ func (b LeaseBreach) Late() time.Duration {
 	return b.Write.RequestReceivedTimestamp.Sub(b.Last.Answered)
 }
 
-// JudgeLease returns the writes, successful or not, of managers that did not hold the Lease: writes that the API server
-// received after its response to another user's acquisition of the Lease, or to the manager's own release. The deletion of a
-// Lease changes no holder. Leases, Events and reviews need no Lease.
+// JudgeLease returns the writes, successful or not, of managers that did not hold the Lease: writes that the API
+// server received after the response to another user's acquisition of the Lease, or to the manager's own release. The
+// deletion of a Lease changes no holder. Leases, Events and reviews need no Lease.
 func JudgeLease(events AuditEvents, lease types.NamespacedName, managers ...string) ([]LeaseBreach, error) {
 	changes, err := LeaseChanges(events, lease)
 	if err != nil {
@@ -77,7 +75,7 @@ func JudgeLease(events AuditEvents, lease types.NamespacedName, managers ...stri
 		return nil, fmt.Errorf("the Lease %s was never taken", lease)
 	}
 	var breaches []LeaseBreach
-	judged := map[types.UID]bool{} // a request has an event for each of its stages
+	judged := map[types.UID]bool{}
 	for _, w := range events.Where(Writes, needsLease) {
 		if !slices.Contains(managers, w.User.Username) || w.AuditID != "" && judged[w.AuditID] {
 			continue

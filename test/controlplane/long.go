@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// SkipUnlessLong skips a test that takes too long for every change, unless the environment variable LONG is set, as `make test-long` does.
+// SkipUnlessLong skips a test that is too slow for every change, unless the environment variable LONG is set, as by
+// `make test-long`.
 func SkipUnlessLong(t testing.TB) {
 	t.Helper()
 	if os.Getenv("LONG") == "" {
@@ -13,5 +14,5 @@ func SkipUnlessLong(t testing.TB) {
 	}
 }
 
-// Long reports whether the environment variable LONG is set. A test does not depend on it: what is too long is a test or subtest of its own.
+// Long reports whether the environment variable LONG is set.
 func Long() bool { return os.Getenv("LONG") != "" }

@@ -25,7 +25,7 @@ type LoopOptions struct {
 	Caches caches.Config // an empty Name is that of the test
 }
 
-// LoopBase is what the controllers of a [Loop] are built from.
+// LoopBase holds the dependencies of the controllers of a [Loop].
 type LoopBase struct {
 	Client   kubernetes.Interface
 	Caches   *caches.Caches
@@ -36,18 +36,19 @@ type LoopBase struct {
 // RunFunc works for one term, as controller.Controller.Run does.
 type RunFunc = func(context.Context) error
 
-// Loop is one controller or a few with caches of their own, in this process and without a lease. [StartManager] and [StartProcess] run
+// Loop runs controllers with separate caches in this process, without a lease. [StartManager] and [StartProcess] run
 // the whole program.
 type Loop struct {
 	Metrics *prometheus.Registry
 
 	t       testing.TB
 	runs    []RunFunc
-	term    func() // ends it; nil: there is none
+	term    func()
 	release func()
 }
 
-// Standby builds controllers whose caches are filled and which have no term yet. build returns their Run functions. They end with the test.
+// Standby builds controllers with filled caches and no term. build returns the Run functions. The end of the test
+// stops the controllers.
 func Standby(t testing.TB, o LoopOptions, build func(LoopBase) ([]RunFunc, error)) *Loop {
 	t.Helper()
 	at := func(cfg *rest.Config) kubernetes.Interface {
@@ -111,7 +112,7 @@ func (l *Loop) BeginTerm() *Loop {
 	return l
 }
 
-// EndTerm waits until the controllers have stopped; their caches go on. Without a term nothing happens.
+// EndTerm ends the term and waits for the controllers. The caches keep running.
 func (l *Loop) EndTerm() {
 	if l.term != nil {
 		l.term()
@@ -119,13 +120,12 @@ func (l *Loop) EndTerm() {
 	}
 }
 
-// Stop ends the term and the caches. It may be called again.
 func (l *Loop) Stop() {
 	l.EndTerm()
 	l.release()
 }
 
-// Metric is the sum of a counter's or gauge's values with the label value, in one of its labels; with none, of all.
+// Metric returns the sum of a counter or gauge over all series, or over the series with a label value.
 func (l *Loop) Metric(t testing.TB, name string, label ...string) float64 {
 	t.Helper()
 	families, err := l.Metrics.Gather()

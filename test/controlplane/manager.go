@@ -17,8 +17,7 @@ import (
 
 var managerBinary = sync.OnceValues(BuildManager)
 
-// ManagerBinary builds cmd/controller-manager, with the race detector if this test has it, and returns its path. It
-// is built at most once in a process; if nothing has changed that takes about a second.
+// ManagerBinary is [BuildManager] for tests, with a single build per process.
 func ManagerBinary(t testing.TB) string {
 	t.Helper()
 	path, err := managerBinary()
@@ -28,8 +27,8 @@ func ManagerBinary(t testing.TB) string {
 	return path
 }
 
-// BuildManager builds cmd/controller-manager, with the race detector if this test has it, and returns its path.
-// A file lock keeps test packages that run at the same time from writing the program at once.
+// BuildManager builds cmd/controller-manager, with the race detector if this test has it. A file lock keeps test
+// packages that run at the same time from writing the program at once.
 func BuildManager() (string, error) {
 	root, err := repository()
 	if err != nil {
@@ -61,14 +60,12 @@ func BuildManager() (string, error) {
 	return path, nil
 }
 
-// StartProcess starts the manager as a process of its own. It is killed when the test ends, if it still runs, and what
-// it printed is shown if the test has failed.
+// StartProcess starts the manager as a process. The end of the test kills the process. A failed test logs the output.
 func StartProcess(t testing.TB, args ...string) *Process {
 	t.Helper()
 	return StartProgram(t, ManagerBinary(t), args...)
 }
 
-// StartProgram is StartProcess for another program, such as kube-controller-manager.
 func StartProgram(t testing.TB, program string, args ...string) *Process {
 	t.Helper()
 	p, err := Launch(program, args...)
@@ -97,8 +94,8 @@ type Manager struct {
 	taken  bool  // by Wait
 }
 
-// StartManager runs cmd, in general of command.New, with args in this process. It is stopped when the test ends, if
-// it still runs. The command is a parameter so that tests inside the packages below pkg/app can use this package.
+// StartManager runs cmd with args in this process until the test ends. The command is a parameter so that tests of
+// packages below pkg/app can import this package.
 func StartManager(t testing.TB, cmd *cobra.Command, args ...string) *Manager {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -115,8 +112,7 @@ func StartManager(t testing.TB, cmd *cobra.Command, args ...string) *Manager {
 // Done is closed when the manager has returned.
 func (m *Manager) Done() <-chan struct{} { return m.done }
 
-// Wait waits until the manager returns by itself, at most timeout, and returns its error. Stop does not report that
-// error again.
+// Wait waits until the manager returns, at most timeout, and returns the error. Stop does not report that error again.
 func (m *Manager) Wait(t testing.TB, timeout time.Duration) error {
 	t.Helper()
 	select {
@@ -128,8 +124,8 @@ func (m *Manager) Wait(t testing.TB, timeout time.Duration) error {
 	return m.err
 }
 
-// Stop cancels the manager's context and waits until it has returned. An error of the manager fails the test. It may be
-// called again, which does nothing.
+// Stop cancels the manager's context and waits for the end. An error of the manager fails the test. A second call does
+// nothing.
 func (m *Manager) Stop(t testing.TB) {
 	t.Helper()
 	m.cancel()

@@ -16,8 +16,8 @@ import (
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Namespace creates a namespace named after the test and returns its name. When the test ends, the namespace goes with
-// its Deployments, ReplicaSets, pods and leases, the objects that controllers of later tests would see.
+// Namespace creates a namespace named after the test. The end of the test deletes the namespace with the Deployments,
+// ReplicaSets, pods and Leases in it, because controllers of later tests would see these objects.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	client := c.Client(t)
@@ -38,8 +38,8 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	return ns.Name
 }
 
-// removeNamespace does what the namespace controller would, without waiting for anybody. It marks the namespace first,
-// because then nothing new can come in behind it.
+// removeNamespace does the work of the namespace controller. The namespace is deleted first, so that no object is
+// created afterwards.
 func removeNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64), PropagationPolicy: new(metav1.DeletePropagationBackground)}
 	all := metav1.ListOptions{}

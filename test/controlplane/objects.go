@@ -28,8 +28,7 @@ func ReplicaSet(namespace, name string, replicas int32, edits ...func(*appsv1.Re
 	return rs
 }
 
-// Deployment returns a Deployment that selects and makes pods labelled app=name, with the API server's defaults for all that is not said.
-// The edits are applied in order.
+// Deployment returns a Deployment that selects and makes pods labelled app=name. The edits are applied in order.
 func Deployment(namespace, name string, replicas int32, edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	d := &appsv1.Deployment{
@@ -92,7 +91,7 @@ func SetPodPhase(t testing.TB, client kubernetes.Interface, namespace, name stri
 	})
 }
 
-// SetPodStatus changes a pod's status as edit says, whoever else is writing the pod.
+// SetPodStatus edits the status of a pod and retries after conflicts.
 func SetPodStatus(t testing.TB, client kubernetes.Interface, namespace, name string, edit func(*corev1.PodStatus)) {
 	t.Helper()
 	Eventually(t, statusTimeout, func(ctx context.Context) error {
@@ -108,7 +107,6 @@ func SetPodStatus(t testing.TB, client kubernetes.Interface, namespace, name str
 	})
 }
 
-// MarkNodeReady plays a kubelet that posts its node as ready now.
 func MarkNodeReady(t testing.TB, client kubernetes.Interface, name string) {
 	t.Helper()
 	Eventually(t, statusTimeout, func(ctx context.Context) error {
@@ -128,7 +126,6 @@ func MarkNodeReady(t testing.TB, client kubernetes.Interface, name string) {
 	})
 }
 
-// NodeReady is the status of a node's Ready condition, empty if it has none.
 func NodeReady(node *corev1.Node) corev1.ConditionStatus {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -138,7 +135,6 @@ func NodeReady(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// Disruption is a pod's DisruptionTarget condition, nil if it has none.
 func Disruption(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == corev1.DisruptionTarget {

@@ -15,15 +15,13 @@ import (
 )
 
 const (
-	// logTimeout bounds the wait for a line in a child's output, and for a child that was told to end or to stand still.
-	logTimeout = 3 * time.Minute
-	// statusTimeout bounds a status write that meets other writers.
+	// logTimeout bounds the wait for log lines, for the end of a process and for SIGSTOP.
+	logTimeout    = 3 * time.Minute
 	statusTimeout = 10 * time.Second
-	// dumpLimit is how much of a child's output a failed test shows, in bytes.
-	dumpLimit = 64 << 10
+	dumpLimit     = 64 << 10
 )
 
-// Process is a child process. On Linux it dies with us.
+// Process is a child process. On Linux the end of this process kills the child.
 type Process struct {
 	cmd    *exec.Cmd
 	output lockedBuffer
@@ -41,7 +39,7 @@ func Launch(program string, args ...string) (*Process, error) {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // the exit code tells all
+		_ = p.cmd.Wait()
 	}()
 	return p, nil
 }
@@ -52,7 +50,7 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Signal sends sig to the process. After SIGSTOP it returns when no thread of the process runs any more (on Linux).
+// Signal sends sig to the process. On Linux Signal returns after SIGSTOP when no thread of the process runs.
 func (p *Process) Signal(sig os.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		return err
@@ -60,7 +58,6 @@ func (p *Process) Signal(sig os.Signal) error {
 	return settle(p.Pid(), sig)
 }
 
-// settle waits until SIGSTOP, which the kernel hands from thread to thread, has taken effect; other signals are not waited for.
 func settle(pid int, sig os.Signal) error {
 	if sig != syscall.SIGSTOP {
 		return nil
@@ -70,7 +67,7 @@ func settle(pid int, sig os.Signal) error {
 	return poll(ctx, func(context.Context) error { return standsStill(pid) })
 }
 
-// Kill ends the process with SIGKILL and waits until it is gone. If it has ended already, nothing happens.
+// Kill ends the process with SIGKILL and waits for the end.
 func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill process: %w", err)
@@ -79,7 +76,6 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Wait waits until the process has ended, at most timeout, and returns its exit code.
 func (p *Process) Wait(timeout time.Duration) (exitCode int, err error) {
 	select {
 	case <-p.done:
@@ -99,11 +95,9 @@ func (p *Process) ExitCode() int {
 	}
 }
 
-// Output is everything the process has printed so far.
 func (p *Process) Output() string { return p.output.String() }
 
-// WaitForLog waits until the process has printed substring. It ends the test if that takes three minutes, or if the
-// process ends without.
+// WaitForLog waits until the process has printed substring, at most three minutes.
 func (p *Process) WaitForLog(t testing.TB, substring string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
@@ -128,7 +122,6 @@ func (p *Process) WaitForLog(t testing.TB, substring string) {
 	}
 }
 
-// lockedBuffer collects what a child prints on two streams while tests read it.
 type lockedBuffer struct {
 	lock sync.Mutex
 	buf  bytes.Buffer

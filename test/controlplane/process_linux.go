@@ -8,13 +8,11 @@ import (
 	"syscall"
 )
 
-// childAttributes make a child die with us and keep the terminal's Ctrl-C, which is for us, away from it.
+// childAttributes kill the child with this process and keep the terminal's Ctrl-C from the child.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// standsStill returns nil if all threads of a process are stopped. It looks twice: once a thread has been seen stopped, no other can
-// start a new one.
 func standsStill(pid int) error {
 	for range 2 {
 		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
@@ -29,7 +27,6 @@ func standsStill(pid int) error {
 			if err != nil {
 				return fmt.Errorf("thread has ended: %w", err)
 			}
-			// The state follows the program's name, which is in brackets and may hold any character.
 			state := string(text[strings.LastIndexByte(string(text), ')')+1:])
 			if state = strings.Fields(state)[0]; state != "T" {
 				return fmt.Errorf("%s: state %s, want T", stat, state)

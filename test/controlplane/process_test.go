@@ -37,7 +37,6 @@ func TestStoppedProcessStandsStill(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells of a process's threads")
 	}
-	// Many threads, all of them at work: this test's own program, started once more.
 	t.Setenv(spinEnv, "1")
 	p := StartProgram(t, os.Args[0])
 	p.WaitForLog(t, "spinning")
@@ -72,7 +71,7 @@ func spin() {
 		go func() {
 			runtime.LockOSThread()
 			for {
-				_ = syscall.Getppid() // a system call needs no processor of Go's while it lasts
+				_ = syscall.Getppid()
 			}
 		}()
 	}
@@ -86,7 +85,6 @@ func TestGuardCleansUpBehindADeadProcess(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// The folder is named on the command line, as it is on that of every server.
 	ours, err := Launch("/bin/sh", "-c", "while :; do sleep 0.05; done", dir)
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// relay passes TCP connections on to target and can hold back everything on them. The second API server reaches etcd
-// through one: frozen, it goes on answering from a cache that does not move.
+// relay passes TCP connections on to target and can hold back all data. The second API server reaches etcd through a
+// relay.
 type relay struct {
 	listener net.Listener
 	target   string
@@ -24,10 +24,9 @@ type relay struct {
 	done  bool
 }
 
-// link is a connection of the API server with its continuation to etcd.
 type link struct {
 	relay *relay
-	types map[string]bool // that the API server has asked for on it; the relay's lock guards it
+	types map[string]bool
 }
 
 func startRelay(target string) (*relay, error) {
@@ -43,8 +42,6 @@ func startRelay(target string) (*relay, error) {
 
 func (r *relay) url() *url.URL { return &url.URL{Scheme: "http", Host: r.listener.Addr().String()} }
 
-// freeze holds back all data, also on connections that are opened later. With types, plurals as in "namespaces", only
-// connections are frozen on which they were asked for: kube-apiserver has one for each type. A frozen relay may be frozen again.
 func (r *relay) freeze(types ...string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -67,7 +64,6 @@ func (r *relay) thaw() {
 	}
 }
 
-// stop ends all connections and waits until nothing runs any more.
 func (r *relay) stop() {
 	_ = r.listener.Close()
 	r.lock.Lock()
@@ -88,7 +84,7 @@ func (r *relay) accept() {
 		}
 		out, err := net.Dial("tcp", r.target)
 		if err != nil {
-			_ = in.Close() // to the client as if etcd were down, which it is
+			_ = in.Close()
 			continue
 		}
 		if !r.keep(in, out) {
@@ -100,7 +96,6 @@ func (r *relay) accept() {
 	}
 }
 
-// keep notes connections for stop; after stop it closes them and returns false.
 func (r *relay) keep(conns ...net.Conn) bool {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -114,7 +109,6 @@ func (r *relay) keep(conns ...net.Conn) bool {
 	return !r.done
 }
 
-// pass copies from one connection to the other, through the gate, until either ends, then ends both.
 func (r *relay) pass(from, to net.Conn, gate io.Writer) {
 	defer func() {
 		r.lock.Lock()
@@ -127,8 +121,8 @@ func (r *relay) pass(from, to net.Conn, gate io.Writer) {
 	_, _ = io.Copy(gate, from)
 }
 
-// gated is a writer that waits while its relay is frozen. Being no net.Conn it keeps io.Copy from moving the data in
-// the kernel, past the gate.
+// gated is a writer that waits while the relay is frozen. A gated writer is no net.Conn, so io.Copy does not move data
+// in the kernel past the gate.
 type gated struct {
 	to   net.Conn
 	link *link
@@ -146,7 +140,6 @@ func (g gated) Write(p []byte) (int, error) {
 	return g.to.Write(p)
 }
 
-// asking is a gate that notes the types in what the API server sends. Keys are in plain text there.
 type asking struct{ gated }
 
 func (a asking) Write(p []byte) (int, error) {
@@ -158,5 +151,5 @@ func (a asking) Write(p []byte) (int, error) {
 	return a.gated.Write(p)
 }
 
-// keyOfType finds the type in a key of etcd, such as /registry/namespaces/default or /registry/apiextensions.k8s.io/customresourcedefinitions/a.
+// keyOfType finds the type in a key of etcd, such as /registry/namespaces/default.
 var keyOfType = regexp.MustCompile(`/registry/(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+/)?([a-z]+)/`)

@@ -24,13 +24,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// rolePrefix begins the names of the roles of deploy/rbac, and of the components that grant more, and of their bindings.
 const rolePrefix = "controller-manager:"
 
-// ManagerConfig returns a config that authenticates as the service account kube-system/name and holds exactly what deploy/rbac
-// grants: the rights that every manager needs and those of the controllers, by their --controllers names; of all if none is named.
-// Accounts of different names have the same rights, so that the audit log can tell managers apart. There is no client-side rate limit.
-// It panics if deploy/rbac cannot be read or applied.
+// ManagerConfig returns a config for the service account kube-system/name with exactly the permissions of deploy/rbac
+// for the named controllers, or for all controllers. Accounts of different names have the same permissions, so that
+// the audit log distinguishes managers. There is no client-side rate limit. ManagerConfig panics if deploy/rbac cannot
+// be read or applied.
 func (c *Cluster) ManagerConfig(name string, controllers ...string) *rest.Config {
 	c.rightsLock.Lock()
 	defer c.rightsLock.Unlock()
@@ -51,19 +50,17 @@ func (c *Cluster) ManagerConfig(name string, controllers ...string) *rest.Config
 	return c.ConfigFor(ServiceAccount(name), groups...)
 }
 
-// ServiceAccount is the user that the API server knows kube-system/name by.
 func ServiceAccount(name string) string {
 	return "system:serviceaccount:" + metav1.NamespaceSystem + ":" + name
 }
 
-// ManagerKubeconfig writes a kubeconfig file for [Cluster.ManagerConfig] and returns its path.
 func (c *Cluster) ManagerKubeconfig(t testing.TB, name string, controllers ...string) string {
 	t.Helper()
 	return c.KubeconfigFor(t, c.ManagerConfig(name, controllers...))
 }
 
-// applyRights creates what is in deploy/rbac, each binding for a group of its own name as well, and waits until the authorizer
-// knows. It returns the names of the bindings.
+// applyRights creates the objects of deploy/rbac, adds a group with the name of the binding to each binding, and waits
+// until the authorizer uses the roles.
 func (c *Cluster) applyRights() (names []string, err error) {
 	objects, err := readRights()
 	if err != nil {
@@ -77,7 +74,7 @@ func (c *Cluster) applyRights() (names []string, err error) {
 	defer cancel()
 	for _, o := range objects {
 		switch o := o.(type) {
-		case *corev1.ServiceAccount: // the tests' accounts need no object, because they come with certificates
+		case *corev1.ServiceAccount:
 		case *rbacv1.ClusterRole:
 			_, err = client.RbacV1().ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
 		case *rbacv1.Role:
@@ -98,7 +95,7 @@ func (c *Cluster) applyRights() (names []string, err error) {
 		}
 	}
 	slices.Sort(names)
-	names = slices.Compact(names) // a Role and a ClusterRole of one controller have the same name
+	names = slices.Compact(names)
 	return names, poll(ctx, func(ctx context.Context) error { return inEffect(ctx, client, objects, names) })
 }
 
@@ -141,7 +138,6 @@ func readRights() (objects []runtime.Object, err error) {
 	return objects, nil
 }
 
-// inEffect fails until the authorizer, which watches roles and bindings, allows the last thing that each role does.
 func inEffect(ctx context.Context, client kubernetes.Interface, objects []runtime.Object, groups []string) error {
 	for _, o := range objects {
 		var namespace string

@@ -8,11 +8,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ScopeLabel has the scope of an object as its value, see [Scope].
 const ScopeLabel = "controlplane.test/scope"
 
-// Scope returns a copy of cfg whose lists and watches of resources return only objects with the label [ScopeLabel]=scope. Controllers
-// with different scopes can work in one cluster at the same time. A proxy of package faults for the copy gives a process this scope.
+// Scope returns a copy of cfg whose lists and watches of resources return only objects with the label
+// [ScopeLabel]=scope. Controllers with different scopes can work in the same cluster. A proxy of package faults for
+// the copy gives a process this scope.
 func Scope(cfg *rest.Config, scope string, resources ...string) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {

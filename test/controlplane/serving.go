@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// FreePort returns a port of loopback that nobody listens on, and that the system gives to nobody who does not ask for it by its number.
+// FreePort returns a free port of loopback outside the range from which the system assigns ports.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	port, err := FindPort()
@@ -25,7 +25,7 @@ func FreePort(t testing.TB) int {
 
 // FindPort is FreePort for programs.
 func FindPort() (int, error) {
-	const first, last = 10_000, 32_000 // Linux gives those from 32768 on to whoever wants any
+	const first, last = 10_000, 32_000
 	var err error
 	for range 100 {
 		port := first + rand.IntN(last-first)
@@ -37,7 +37,7 @@ func FindPort() (int, error) {
 	return 0, fmt.Errorf("find a free port: %w", err)
 }
 
-// Page reads a page of the server of a manager on this machine, with the client certificate of identity. An answer other than 200 is
+// Page reads a page of a manager on this machine with the client certificate of identity. A status other than 200 is
 // an error.
 func Page(ctx context.Context, identity *rest.Config, port int, page string) ([]byte, error) {
 	pair, err := tls.X509KeyPair(identity.CertData, identity.KeyData)
@@ -46,7 +46,7 @@ func Page(ctx context.Context, identity *rest.Config, port int, page string) ([]
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{
 		Certificates:       []tls.Certificate{pair},
-		InsecureSkipVerify: true, // it made its certificate itself and listens on loopback
+		InsecureSkipVerify: true,
 	}}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", port, page), nil)

@@ -15,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// newUser makes a client certificate for user and groups. Authorization is RBAC's: without a role the user may do
-// nothing but look at the API's discovery documents.
 func (c *Cluster) newUser(user string, groups ...string) (*rest.Config, error) {
 	api := c.primary.api
 	cfg, err := api.SecureServing.Authn.AddUser(envtest.User{Name: user, Groups: groups}, &rest.Config{QPS: -1})
@@ -31,8 +29,8 @@ func (c *Cluster) newUser(user string, groups ...string) (*rest.Config, error) {
 // Config returns a copy of the admin's config (group system:masters), without a client-side rate limit.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// ConfigFor returns a config that authenticates as user in groups, without a client-side rate limit. The same user
-// gets the same certificate each time. It panics if the machine cannot make a key.
+// ConfigFor returns a config that authenticates as user in groups, without a client-side rate limit. A user has a
+// single certificate. ConfigFor panics if no key can be made.
 func (c *Cluster) ConfigFor(user string, groups ...string) *rest.Config {
 	key := strings.Join(append([]string{user}, groups...), "\x00")
 	c.usersLock.Lock()
@@ -47,7 +45,7 @@ func (c *Cluster) ConfigFor(user string, groups ...string) *rest.Config {
 	return rest.CopyConfig(c.users[key])
 }
 
-// AtSecond returns a copy of cfg that talks to the second API server, which must have been asked for in Options.
+// AtSecond returns a copy of cfg for the second API server.
 func (c *Cluster) AtSecond(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Host = c.second.api.SecureServing.URL("https", "").String()
@@ -72,7 +70,6 @@ func ClientFor(t testing.TB, cfg *rest.Config) kubernetes.Interface {
 	return client
 }
 
-// MetadataFor returns a client for cfg that reads nothing but metadata.
 func MetadataFor(t testing.TB, cfg *rest.Config) metadata.Interface {
 	t.Helper()
 	client, err := metadata.NewForConfig(cfg)
@@ -82,14 +79,12 @@ func MetadataFor(t testing.TB, cfg *rest.Config) metadata.Interface {
 	return client
 }
 
-// Kubeconfig writes a kubeconfig file for user in groups and returns its path.
 func (c *Cluster) Kubeconfig(t testing.TB, user string, groups ...string) string {
 	t.Helper()
 	return c.KubeconfigFor(t, c.ConfigFor(user, groups...))
 }
 
-// KubeconfigFor writes a kubeconfig file with the server and the credentials of cfg and returns its path. Use it to
-// point a manager at a proxy, or at the second API server.
+// KubeconfigFor writes a kubeconfig file with the server and the credentials of cfg, for example of a proxy.
 func (c *Cluster) KubeconfigFor(t testing.TB, cfg *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")

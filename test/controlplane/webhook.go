@@ -21,49 +21,46 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Webhook says which requests an admission webhook is asked about, and how the API server takes its silence.
+// Webhook selects the requests that an admission webhook receives.
 type Webhook struct {
 	Operations []string // such as CREATE or DELETE; nil: all
 	APIGroup   string   // "": the core group
-	Resource   string   // plural, with its subresource if any: pods, nodes/status
+	Resource   string   // plural, with subresource: pods, nodes/status
 	Namespace  string   // "": all
-	Name       string   // of the one object that suffers, others are let through at once; "": all
-	Users      string   // prefix of the names of the users whose requests it is asked about; "": all
+	Name       string   // name of the affected object; other objects are admitted at once; "": all
+	Users      string   // prefix of the affected users; "": all
 
-	TimeoutSeconds int32 // of one call, 1 to 30; 0: 10, the API server's default
-	Ignore         bool  // failurePolicy Ignore: the API server goes on without an answer; otherwise the request fails
+	TimeoutSeconds int32 // 1 to 30; 0: 10, the API server's default
+	Ignore         bool  // failurePolicy Ignore
 }
 
-// Admission is a webhook at work. It lets everything through until it is told otherwise; what it is told holds for requests that
-// come in from then on. Its methods may be called at any time.
+// Admission is a running webhook, which admits all requests by default. A setting holds for later requests.
 type Admission struct {
 	hook   Webhook
 	client kubernetes.Interface
 	server *httptest.Server
-	name   string        // of its configuration
-	over   chan struct{} // closed when it stops, which ends every wait
+	name   string
+	over   chan struct{}
 
 	lock     sync.Mutex
 	answer   admissionAnswer
-	changed  chan struct{} // closed when there is a new answer
+	changed  chan struct{}
 	requests int
 	probed   int
 	stopped  bool
 }
 
-// admissionAnswer is what the webhook does with a request. The zero value allows it at once.
 type admissionAnswer struct {
 	after  time.Duration
-	hang   bool   // until it is told something else
+	hang   bool
 	broken bool   // HTTP 500
 	denied string // message of the refusal; "": allowed
 }
 
-// probeLabel marks the ConfigMap whose dry-run creation tells that a configuration is in effect.
 const probeLabel = "controlplane.test/webhook"
 
-// Webhook registers an admission webhook that this process serves, and returns when every API server calls it. It is removed when the
-// test ends.
+// Webhook registers an admission webhook in this process until the test ends. Webhook returns when every API server
+// calls the webhook.
 func (c *Cluster) Webhook(t testing.TB, hook Webhook) *Admission {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -80,7 +77,7 @@ func (c *Cluster) Webhook(t testing.TB, hook Webhook) *Admission {
 	return a
 }
 
-// StartWebhook is Webhook for programs, which call Stop themselves. ctx bounds the start.
+// StartWebhook is [Cluster.Webhook] for programs, which call Stop. ctx bounds the start.
 func (c *Cluster) StartWebhook(ctx context.Context, hook Webhook) (*Admission, error) {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
@@ -103,7 +100,7 @@ func (c *Cluster) StartWebhook(ctx context.Context, hook Webhook) (*Admission, e
 	return a, nil
 }
 
-// Stop removes the webhook and lets go of what hangs. It may be called again, which does nothing.
+// Stop removes the webhook and admits hanging requests. A second call does nothing.
 func (a *Admission) Stop() error {
 	a.lock.Lock()
 	again := a.stopped
@@ -124,22 +121,22 @@ func (a *Admission) Stop() error {
 	return nil
 }
 
-// Delay answers every request after d.
+// Delay admits every request after d.
 func (a *Admission) Delay(d time.Duration) { a.set(admissionAnswer{after: d}) }
 
-// Hang answers no request. Those that hang are let through as soon as the webhook is told something else.
+// Hang lets requests wait until the next setting, which admits them.
 func (a *Admission) Hang() { a.set(admissionAnswer{hang: true}) }
 
-// Break answers every request with HTTP 500, as a webhook without its database does.
+// Break returns HTTP 500 to every request.
 func (a *Admission) Break() { a.set(admissionAnswer{broken: true}) }
 
-// Deny refuses every request with the message.
+// Deny rejects every request with the message.
 func (a *Admission) Deny(message string) { a.set(admissionAnswer{denied: message}) }
 
-// Heal lets everything through at once.
+// Heal admits all requests at once.
 func (a *Admission) Heal() { a.set(admissionAnswer{}) }
 
-// Requests counts the requests that suffered, or would have, so far.
+// Requests returns the number of requests that the webhook has received for the selected objects.
 func (a *Admission) Requests() int {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -154,7 +151,6 @@ func (a *Admission) set(answer admissionAnswer) {
 	a.changed = make(chan struct{})
 }
 
-// admit answers the review of a request it was registered for.
 func (a *Admission) admit(w http.ResponseWriter, r *http.Request) {
 	respond(w, r, func(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		answer, changed := a.asked(request)
@@ -171,7 +167,6 @@ func (a *Admission) admit(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// asked counts a request and returns the answer to it, with the channel that is closed when there is a new one.
 func (a *Admission) asked(request *admissionv1.AdmissionRequest) (answer admissionAnswer, changed <-chan struct{}) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -188,7 +183,6 @@ func (a *Admission) asked(request *admissionv1.AdmissionRequest) (answer admissi
 	return a.answer, a.changed
 }
 
-// wait waits as long as the answer takes. It reports whether somebody still waits for it.
 func (answer admissionAnswer) wait(ctx context.Context, changed, over <-chan struct{}) bool {
 	if !answer.hang && answer.after == 0 {
 		return true
@@ -209,7 +203,6 @@ func (answer admissionAnswer) wait(ctx context.Context, changed, over <-chan str
 	return true
 }
 
-// probe answers the review of the ConfigMap that await creates.
 func (a *Admission) probe(w http.ResponseWriter, r *http.Request) {
 	respond(w, r, func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		a.lock.Lock()
@@ -219,7 +212,6 @@ func (a *Admission) probe(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// respond reads a review and writes what decide says; its error becomes HTTP 500.
 func respond(w http.ResponseWriter, r *http.Request, decide func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
@@ -237,7 +229,6 @@ func respond(w http.ResponseWriter, r *http.Request, decide func(*admissionv1.Ad
 	_ = json.NewEncoder(w).Encode(review) // fails if the API server has given up
 }
 
-// register creates the configuration: the webhook that was asked for, and one that only the probe's ConfigMap reaches.
 func (a *Admission) register(ctx context.Context) error {
 	asked := a.webhook("admit", a.hook.APIGroup, a.hook.Resource)
 	if a.hook.Operations != nil {
@@ -269,7 +260,6 @@ func (a *Admission) register(ctx context.Context) error {
 	return err
 }
 
-// webhook describes one that is asked about everything done to a resource and whose silence fails the request.
 func (a *Admission) webhook(path, group, resource string) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name: path + ".controlplane.test",

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// createConfigMap creates a ConfigMap and returns it with how long that took.
 func createConfigMap(client kubernetes.Interface, ns, name string) (*corev1.ConfigMap, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

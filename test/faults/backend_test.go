@@ -24,14 +24,13 @@ const (
 	endOfStream = "END" // as an event: the server ends the watches of the resource
 )
 
-// backend is a small stand-in for an API server: it remembers writes and streams events to watches.
 type backend struct {
 	server *httptest.Server
 
 	lock      sync.Mutex
 	committed []string
-	events    []string                 // every event so far, as "resource text"
-	more      map[chan struct{}]string // a wake-up per watch, with its resource
+	events    []string // every event so far, as "resource text"
+	more      map[chan struct{}]string
 }
 
 func newBackend(t *testing.T) *backend {
@@ -143,7 +142,6 @@ func clientFor(t *testing.T, p *Proxy) *http.Client {
 	return client
 }
 
-// call sends one request and returns the status code and the body.
 func call(ctx context.Context, p *Proxy, client *http.Client, method, path, body string) (int, string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, p.Config().Host+path, strings.NewReader(body))
 	if err != nil {
@@ -158,7 +156,6 @@ func call(ctx context.Context, p *Proxy, client *http.Client, method, path, body
 	return answer.StatusCode, string(got), err
 }
 
-// outcome is what call returned.
 type outcome struct {
 	code int
 	body string

@@ -14,10 +14,8 @@ import (
 	"time"
 )
 
-// certificateSlack is how far before and after now the certificate is valid, for clients whose clock a test moves.
 const certificateSlack = 30 * 24 * time.Hour
 
-// selfSigned makes a serving certificate for 127.0.0.1 that is its own authority, and its PEM form to trust.
 func selfSigned(now time.Time) (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -32,8 +32,7 @@ func (c *conn) hold() {
 	}
 }
 
-// resume sends what was written while held, in order, and lets the bytes flow again. It blocks while the peer does
-// not read.
+// resume sends the data written while the connection was held, in order, and blocks while the peer does not read.
 func (c *conn) resume() {
 	for {
 		c.lock.Lock()
@@ -57,12 +56,12 @@ func (c *conn) resume() {
 
 // reset closes the connection with an RST.
 func (c *conn) reset() {
-	_ = c.TCPConn.SetLinger(0) // closed already: nothing to reset
+	_ = c.TCPConn.SetLinger(0)
 	_ = c.Close()
 }
 
-// Read gives out nothing while the connection is held, not even what arrived before. Deadlines do not end that wait. What came from a
-// peer that has aborted the connection meanwhile is lost, as it never left the peer's send buffer.
+// Read returns no data while the connection is held. Deadlines do not end that wait. Data of a peer that has aborted
+// the connection meanwhile is lost.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.TCPConn.Read(b)
 	for held := false; ; held = true {
@@ -83,7 +82,6 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-// aborted says whether the peer has reset the connection.
 func (c *conn) aborted() bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -94,7 +92,7 @@ func (c *conn) aborted() bool {
 	return err == nil && code == int(unix.ECONNRESET)
 }
 
-// Write accepts everything while the connection is held, as a kernel's send buffer would.
+// Write accepts all data while the connection is held, as the send buffer of a kernel would.
 func (c *conn) Write(b []byte) (int, error) {
 	c.lock.Lock()
 	if c.thawed != nil {

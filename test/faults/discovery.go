@@ -10,8 +10,7 @@ import (
 	"strconv"
 )
 
-// HideGroup removes an API group from the results of GET /apis, aggregated or not, as an API server does right after
-// its start.
+// HideGroup removes an API group from the results of GET /apis, as an API server does right after a start.
 func HideGroup(group string) Fault { return Fault{name: "hide group", hiddenGroup: group} }
 
 // hideGroup edits the result of GET /apis.

@@ -9,5 +9,5 @@
 // the request. A [WatchFault] freezes, slows or cuts watch streams. An [Outage] takes the whole server away.
 // [Proxy.Requests] returns the requests seen so far.
 //
-// All random choices come from one seed, which [New] logs. A test with the same FAULTS_SEED repeats the choices.
+// All random choices come from a seed, which [New] logs. A test with the same FAULTS_SEED repeats the choices.
 package faults

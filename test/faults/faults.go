@@ -5,62 +5,61 @@ import (
 	"time"
 )
 
-// Fault is what happens to one request. The zero Fault is none.
+// Fault is an effect on a request. The zero Fault has no effect.
 type Fault struct {
 	name       string
-	refusal    *refusal      // answered by the proxy, never forwarded
+	refusal    *refusal
 	wait       time.Duration // before forwarding
 	before     *Gate         // passed before forwarding
-	after      *Gate         // passed when the server's answer has begun to arrive
-	answerWait time.Duration // between the server's answer and ours
-	late       bool          // the client is cut after giveUp
+	after      *Gate
+	answerWait time.Duration
+	late       bool // the client is cut after giveUp
 	giveUp     time.Duration
-	drop       bool // the client is cut instead of answered
+	drop       bool
 
 	hiddenGroup string // see HideGroup
 }
 
-// detaches tells whether the request must reach the server even if its client is gone.
 func (f Fault) detaches() bool { return f.drop || f.late || f.before != nil || f.after != nil }
 
-// DropAnswer lets the request go through completely, then resets the client's stream: it was committed, the
-// client does not know. The request reaches the server even if the client leaves in the meantime.
+// DropAnswer forwards the request and then resets the client's stream: the write is committed, and the client does not
+// know. The request reaches the server even if the client has left.
 func DropAnswer() Fault { return Fault{name: "drop answer", drop: true} }
 
-// LateCommit resets the client's stream after giveUp (0: at once) and forwards the request only commitAfter later:
-// nothing the client does can stop it. A client that leaves earlier by its own deadline changes nothing.
+// LateCommit resets the client's stream after giveUp (0: at once) and forwards the request only commitAfter later. The
+// client cannot stop the request.
 func LateCommit(giveUp, commitAfter time.Duration) Fault {
 	return Fault{name: "late commit", late: true, giveUp: giveUp, wait: giveUp + commitAfter}
 }
 
-// Refuse answers with the status code and a metav1.Status body as the API server's, without forwarding.
+// Refuse returns the status code and a metav1.Status as the API server does, without forwarding the request.
 func Refuse(code int) Fault { return Fault{name: "refuse", refusal: &refusal{code: code}} }
 
-// RefuseRetryAfter is Refuse with a Retry-After header, rounded up to seconds. client-go obeys it on 429 and 5xx
-// by sending the request again, up to ten times.
+// RefuseRetryAfter is Refuse with a Retry-After header, rounded up to seconds. After 429 and 5xx client-go repeats the
+// request up to ten times.
 func RefuseRetryAfter(code int, after time.Duration) Fault {
 	return Fault{name: "refuse", refusal: &refusal{code: code, retryAfter: after}}
 }
 
-// BadGateway answers with the status code and a page of HTML, as a load balancer does that has no server to ask: 502, 503 or 504.
+// BadGateway returns the status code and a page of HTML, as a load balancer without servers does: 502, 503 or 504.
 func BadGateway(code int) Fault {
 	return Fault{name: "bad gateway", refusal: &refusal{code: code, html: true}}
 }
 
-// UnknownPath answers as an API server does that does not know the type: 404 in plain text, about no object.
+// UnknownPath returns 404 in plain text, as an API server without the type does.
 func UnknownPath() Fault {
 	return Fault{name: "unknown path", refusal: &refusal{code: http.StatusNotFound, plain: true}}
 }
 
-// DelayRequest forwards the request d later, unless its client has left by then.
+// DelayRequest forwards the request d later, unless the client has left.
 func DelayRequest(d time.Duration) Fault { return Fault{name: "delay request", wait: d} }
 
-// DelayAnswer passes the server's answer on d later. A write is committed all the while.
+// DelayAnswer delays the response by d. A write is committed meanwhile.
 func DelayAnswer(d time.Duration) Fault { return Fault{name: "delay answer", answerWait: d} }
 
-// Hold keeps the request at the gate before it is forwarded. A released request (watches excepted) is forwarded even
-// if its client has left: a late commit at the moment the test chooses.
+// Hold keeps the request at the gate before the server. A released request, except a watch, is forwarded even if the
+// client has left.
 func Hold(g *Gate) Fault { return Fault{name: "hold", before: g} }
 
-// HoldAnswer keeps the server's answer at the gate: the write is committed, its client does not know yet.
+// HoldAnswer keeps the response at the gate: the write is committed, and the client does not know yet.
 func HoldAnswer(g *Gate) Fault { return Fault{name: "hold answer", after: g} }

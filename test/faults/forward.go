@@ -12,21 +12,19 @@ import (
 	"time"
 )
 
-// exchange is one request on its way through the proxy.
 type exchange struct {
 	info    info
 	fault   Fault
 	entry   *entry
 	client  *http.Request
 	abandon context.CancelFunc // resets the client
-	err     error              // why there is no answer; written by the reverse proxy's hooks
+	err     error
 }
 
 type exchangeKey struct{}
 
 func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
 
-// beforeForward waits for what the fault puts in front of the server.
 func (x *exchange) beforeForward(ctx context.Context) error {
 	if err := sleep(ctx, x.fault.wait); err != nil {
 		return err
@@ -37,7 +35,6 @@ func (x *exchange) beforeForward(ctx context.Context) error {
 	return x.fault.before.pass(ctx, x.entry.snapshot(), x.abandon)
 }
 
-// afterCommit waits for what the fault puts behind the server, whose answer has begun to arrive.
 func (x *exchange) afterCommit(ctx context.Context) error {
 	if x.fault.after != nil {
 		if err := x.fault.after.pass(ctx, x.entry.snapshot(), x.abandon); err != nil {
@@ -64,7 +61,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// newReverse makes the part that talks to the server. Requests must carry their exchange in their context.
 func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -76,7 +72,7 @@ func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httpu
 			}
 		},
 		Transport:     transport,
-		FlushInterval: -1, // an event is passed on when it comes
+		FlushInterval: -1,
 		ErrorLog:      log.New(io.Discard, "", 0),
 		ModifyResponse: func(answer *http.Response) error {
 			ctx := answer.Request.Context()
@@ -94,12 +90,12 @@ func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httpu
 			}
 			return nil
 		},
-		// No answer of our own making: the client sees what a broken connection looks like.
+		// The client must see a broken connection instead of a response of the proxy.
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { exchangeOf(r.Context()).err = err },
 	}
 }
 
-// serve runs one exchange to its end. It panics with http.ErrAbortHandler to reset the client's stream.
+// serve handles a request. A panic with http.ErrAbortHandler resets the client's stream.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	i := parse(r)
 	fault := p.script.decide(i, r)
@@ -118,7 +114,6 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	x.entry.answered()
 }
 
-// attached forwards the request for as long as its client waits; ctx ends when it leaves.
 func (p *Proxy) attached(ctx context.Context, w http.ResponseWriter, x *exchange) error {
 	if err := x.beforeForward(ctx); err != nil {
 		return err
@@ -126,7 +121,6 @@ func (p *Proxy) attached(ctx context.Context, w http.ResponseWriter, x *exchange
 	return p.forward(ctx, w, x, x.client.Body)
 }
 
-// forward sends the request to the server, or refuses it.
 func (p *Proxy) forward(ctx context.Context, w http.ResponseWriter, x *exchange, body io.ReadCloser) error {
 	if x.fault.refusal != nil {
 		x.entry.code(x.fault.refusal.code)
@@ -139,8 +133,7 @@ func (p *Proxy) forward(ctx context.Context, w http.ResponseWriter, x *exchange,
 	return x.err
 }
 
-// detached brings the request to the server whether or not its client waits, and the answer to the client if it still
-// does. Requests and answers are kept in memory.
+// detached forwards the request even if the client leaves. Requests and responses are kept in memory.
 func (p *Proxy) detached(ctx context.Context, w http.ResponseWriter, x *exchange) error {
 	body, err := io.ReadAll(x.client.Body)
 	if err != nil {
@@ -172,10 +165,9 @@ func (x *exchange) clientTimeout() <-chan time.Time {
 	return time.After(x.fault.giveUp)
 }
 
-// carry does a detached exchange; only the proxy's end stops it.
 func (p *Proxy) carry(x *exchange, body []byte, answer *memory) (err error) {
 	defer func() {
-		// The reverse proxy aborts like this when the server breaks off within the answer.
+		// The reverse proxy panics if the server ends the connection within the response.
 		if reason := recover(); reason != nil {
 			if reason != http.ErrAbortHandler {
 				panic(reason)
@@ -193,7 +185,6 @@ func (p *Proxy) carry(x *exchange, body []byte, answer *memory) (err error) {
 	return p.forward(ctx, answer, x, io.NopCloser(bytes.NewReader(body)))
 }
 
-// memory is a ResponseWriter that keeps the answer.
 type memory struct {
 	header http.Header
 	code   int
@@ -208,7 +199,7 @@ func (m *memory) Header() http.Header {
 }
 
 func (m *memory) WriteHeader(code int) {
-	if code >= http.StatusOK { // 1xx come before the answer
+	if code >= http.StatusOK {
 		m.code = code
 	}
 }

@@ -16,14 +16,14 @@ const (
 	gatePatience = 2 * time.Minute // of Gate.Next
 )
 
-// Gate stops requests until the test lets each of them go.
+// Gate stops requests until the test releases or cuts each request.
 type Gate struct {
 	held chan *Held
 	open chan struct{}
 	once sync.Once
 }
 
-// NewGate returns a closed gate. One gate may serve several rules and proxies.
+// NewGate returns a closed gate, which several rules and proxies may share.
 func NewGate() *Gate {
 	return &Gate{held: make(chan *Held, gateCapacity), open: make(chan struct{})}
 }
@@ -31,7 +31,7 @@ func NewGate() *Gate {
 // Held yields each request that has arrived at the gate, in order of arrival.
 func (g *Gate) Held() <-chan *Held { return g.held }
 
-// Next waits for the next request to arrive and ends the test if none does within two minutes.
+// Next waits at most two minutes for the next request to arrive.
 func (g *Gate) Next(t testing.TB) *Held {
 	t.Helper()
 	select {
@@ -43,10 +43,9 @@ func (g *Gate) Next(t testing.TB) *Held {
 	}
 }
 
-// Open lets go every request at the gate and those to come.
+// Open releases all requests at the gate and all later requests.
 func (g *Gate) Open() { g.once.Do(func() { close(g.open) }) }
 
-// pass blocks until the gate lets the request go; errCut if the test cut it. abandon resets the request's client.
 func (g *Gate) pass(ctx context.Context, r Request, abandon func()) error {
 	select {
 	case <-g.open:
@@ -71,15 +70,15 @@ func (g *Gate) pass(ctx context.Context, r Request, abandon func()) error {
 	}
 }
 
-// Held is one request stopped at a gate. The first call of Release or Cut decides.
+// Held is a request stopped at a gate. Only the first call of Release or Cut has an effect.
 type Held struct {
-	Request Request // as it was on arrival
+	Request Request
 
 	abandon func()
 	verdict chan error
 }
 
-// Release lets the request (or the answer) go on.
+// Release lets the request or the response continue.
 func (h *Held) Release() { h.decide(nil) }
 
 // Cut resets the client's stream; a request held before forwarding never reaches the server.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Request is one request the proxy has seen. Those swallowed by a black hole or a refused connection are not seen.
+// Request is a request that the proxy has received. Requests in an outage are not received.
 type Request struct {
 	Time      time.Time // arrival
 	Proto     string    // spoken by the client: "HTTP/2.0" or "HTTP/1.1"
@@ -18,10 +18,10 @@ type Request struct {
 	Resource  string // with the subresource: "pods/status"; "" outside the API
 	Namespace string
 	Name      string
-	Fault     string // what the script did to it; "" nothing
+	Fault     string // "": none
 	Forwarded bool   // sent on to the server
-	Code      int    // the server's status code, or that of a refusal; 0: none yet
-	Answered  bool   // the answer was passed on whole; for a watch: its header was
+	Code      int    // 0: no response yet
+	Answered  bool   // the whole response was forwarded; for a watch: the header
 }
 
 // journal is the list of requests seen.
@@ -51,7 +51,6 @@ func (j *journal) requests() []Request {
 	return all
 }
 
-// entry is the line of one request.
 type entry struct {
 	journal *journal
 	request *Request

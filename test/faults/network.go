@@ -13,26 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Outage is a way for the whole server to be away, as its client sees it.
+// Outage is a kind of absence of the whole server.
 type Outage int
 
 const (
 	up Outage = iota
-	// Refused: open connections are reset and new ones refused, as when the server's process has died.
+	// Refused resets connections and rejects new connections, as if the server process had died.
 	Refused
-	// BlackHole: connections are accepted and stay open, nothing is answered, not even HTTP/2 pings. What the client
-	// sent meanwhile is lost: on Restore these connections are reset.
+	// BlackHole accepts connections and sends no data, not even HTTP/2 pings. Restore resets these connections.
 	BlackHole
-	// Partition: as BlackHole, but on Restore everything in flight is delivered in order, both ways, as TCP does when
-	// a network heals. Requests of clients that have closed their connection since may still reach the server, unless
-	// they have aborted it: then nothing sends them again.
+	// Partition is a BlackHole whose Restore delivers all data in flight in order, as TCP does when a network heals. A
+	// request whose client has closed the connection may still reach the server, unless the client has aborted the
+	// connection.
 	Partition
 )
 
-// network is the listening port and the connections on it.
 type network struct {
 	port     int
-	reserved int // a socket bound to the port, not listening: keeps it ours while connections are refused
+	reserved int
 	serve    func(net.Listener)
 	spawn    func(func()) bool
 
@@ -43,7 +41,6 @@ type network struct {
 	accepted int // connections so far
 }
 
-// newNetwork reserves a loopback port. serve is called in its own goroutine with each listener opened on it.
 func newNetwork(serve func(net.Listener), spawn func(func()) bool) (*network, error) {
 	port, fd, err := reservePort()
 	if err != nil {
@@ -152,12 +149,12 @@ func (n *network) close() error {
 // stopListening needs the lock.
 func (n *network) stopListening() {
 	if n.listener != nil {
-		_ = n.listener.Close() // its only error is to be closed already
+		_ = n.listener.Close()
 		n.listener = nil
 	}
 }
 
-// cut resets every connection. It must not hold the lock: a closing connection takes itself off the list.
+// cut resets every connection. The lock must not be held: a closing connection removes an entry of the list.
 func (n *network) cut() {
 	n.lock.Lock()
 	conns := slices.Collect(maps.Keys(n.conns))
@@ -173,7 +170,6 @@ func (n *network) forget(c *conn) {
 	delete(n.conns, c)
 }
 
-// listener wraps the connections it accepts, held from the start if the server is away.
 type listener struct {
 	net.Listener
 	network *network

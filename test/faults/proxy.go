@@ -20,7 +20,7 @@ import (
 // stopPatience bounds how long the end of a test waits for the proxy's goroutines.
 const stopPatience = 10 * time.Second
 
-// Proxy stands between one client and one API server. Its methods may be called from any goroutine.
+// Proxy is a reverse proxy between a client and an API server. All methods are safe for concurrent use.
 type Proxy struct {
 	target    *rest.Config
 	authority []byte // PEM
@@ -47,14 +47,14 @@ type Proxy struct {
 // Option changes how a proxy is made.
 type Option func(*Proxy)
 
-// WithName tells the proxies of one test apart: in the log, and in what they draw from the seed.
+// WithName sets the name of the proxy in the log, which also selects the random numbers of the proxy.
 func WithName(name string) Option { return func(p *Proxy) { p.name = name } }
 
 // WithSeed fixes the seed; FAULTS_SEED is not looked at.
 func WithSeed(seed uint64) Option { return func(p *Proxy) { p.seed = seed } }
 
-// New starts a proxy on a loopback port in front of the server of target. Requests reach the server with the
-// credentials of target, whatever the client sends. The proxy ends with the test, which fails if anything of it stays.
+// New starts a proxy on a loopback port in front of the server of target, with the credentials of target. The proxy
+// ends with the test, which fails if goroutines remain.
 func New(t testing.TB, target *rest.Config, opts ...Option) *Proxy {
 	t.Helper()
 	seed, err := processSeed()
@@ -74,7 +74,7 @@ func New(t testing.TB, target *rest.Config, opts ...Option) *Proxy {
 	return p
 }
 
-// Start is New for programs, which call Stop. Without WithSeed the seed is 0; FAULTS_SEED is not looked at.
+// Start is New for programs, which call Stop. Without WithSeed the seed is 0.
 func Start(target *rest.Config, opts ...Option) (*Proxy, error) {
 	p := newProxy(target, opts)
 	if err := p.start(p.name + "/script"); err != nil {
@@ -91,8 +91,8 @@ func newProxy(target *rest.Config, opts []Option) *Proxy {
 	return p
 }
 
-// Config returns a new client config for the proxy, to be used as that of the server: same limits and content type, no
-// credentials. Clients made from configs of one proxy share one HTTP/2 connection, as client-go does for any server.
+// Config returns a new client config for the proxy, with the limits and content type of the target and without
+// credentials. Clients made from configs of a proxy share an HTTP/2 connection.
 func (p *Proxy) Config() *rest.Config {
 	config := rest.AnonymousClientConfig(p.target)
 	config.Host = "https://" + p.network.address()
@@ -101,46 +101,46 @@ func (p *Proxy) Config() *rest.Config {
 	return config
 }
 
-// Inject adds a rule. By default it hits every matching request until removed. Of the rules a request matches, the
-// first added that fires decides; a rule that lets it pass (After, Chance, Next used up) leaves it to the others.
+// Inject adds a rule, which by default hits every matching request until the rule is removed. The first rule that
+// fires decides about a request. A rule with After, Chance or Next may let a request pass to later rules.
 func (p *Proxy) Inject(m Match, f Fault, opts ...RuleOption) *Rule { return p.script.add(m, f, opts) }
 
 // Clear removes every rule. Watch faults and outages stay.
 func (p *Proxy) Clear() { p.script.clear() }
 
-// FreezeWatches stops the events of matching watch streams, those opened later included: the stream is accepted and
-// its header sent, the server's bytes are taken in, nothing is passed on. HTTP/2 pings are still answered.
+// FreezeWatches stops the events of matching watch streams, including later streams. Headers are sent, and HTTP/2
+// pings get responses.
 func (p *Proxy) FreezeWatches(m Match) *WatchFault {
 	return p.watches.add(&WatchFault{watches: p.watches, match: m, frozen: true})
 }
 
-// SlowWatches passes each event of matching watch streams on lag after it came, those opened later included.
+// SlowWatches delays each event of matching watch streams by lag, including later streams.
 func (p *Proxy) SlowWatches(m Match, lag time.Duration) *WatchFault {
 	return p.watches.add(&WatchFault{watches: p.watches, match: m, lag: lag})
 }
 
-// CutIdleWatches resets matching watch streams on which nothing was passed on for idle, as a proxy does that bounds the time between two
-// reads. A stream that is frozen, too, looks as if the server had nothing to say.
+// CutIdleWatches resets matching watch streams without data for idle, as a proxy with a read timeout does. A frozen
+// stream is idle, too.
 func (p *Proxy) CutIdleWatches(m Match, idle time.Duration) *WatchFault {
 	return p.watches.add(&WatchFault{watches: p.watches, match: m, idle: idle})
 }
 
-// CutWatches resets the matching watch streams that are open now and tells how many.
+// CutWatches resets the matching open watch streams and returns the number of streams.
 func (p *Proxy) CutWatches(m Match) int { return p.watches.cut(m) }
 
-// OpenWatches is the number of matching watch streams whose header was sent and that have not ended.
+// OpenWatches returns the number of matching watch streams with a header and without an end.
 func (p *Proxy) OpenWatches(m Match) int { return p.watches.count(m) }
 
 // Outage takes the whole server away from the client until Restore, in place of any outage before.
 func (p *Proxy) Outage(o Outage) error { return p.network.begin(o) }
 
-// Restore ends an outage; without one it does nothing.
+// Restore ends an outage.
 func (p *Proxy) Restore() error { return p.network.restore() }
 
-// CutConnections resets every connection of the client; new ones are accepted.
+// CutConnections resets every connection of the client and accepts new connections.
 func (p *Proxy) CutConnections() { p.network.cut() }
 
-// Connections is the number of connections accepted so far, those of a black hole included.
+// Connections returns the number of connections accepted so far, including those of a black hole.
 func (p *Proxy) Connections() int {
 	p.network.lock.Lock()
 	defer p.network.lock.Unlock()
@@ -162,7 +162,6 @@ func (p *Proxy) Count(verbs, resources string, code int) int {
 	return n
 }
 
-// start lets the rules draw what belongs to purpose.
 func (p *Proxy) start(purpose string) error {
 	p.script.random = newRandom(p.seed, purpose)
 	server, _, err := rest.DefaultServerUrlFor(p.target)
@@ -182,7 +181,7 @@ func (p *Proxy) start(purpose string) error {
 	p.reverse = newReverse(server, transport, p.watches)
 	p.server = p.newServer()
 	p.network, err = newNetwork(func(l net.Listener) {
-		_ = p.server.ServeTLS(l, "", "") // ends when its listener is closed
+		_ = p.server.ServeTLS(l, "", "")
 	}, p.spawn)
 	return err
 }
@@ -192,10 +191,10 @@ func (p *Proxy) newServer() *http.Server {
 		Handler:     http.HandlerFunc(p.serveCounted),
 		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{p.certificate}, MinVersion: tls.VersionTLS12},
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
-		ErrorLog:    log.New(io.Discard, "", 0), // broken connections are what we are here for
+		ErrorLog:    log.New(io.Discard, "", 0),
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
-			case http.StateNew: // called by the accepting goroutine, which is counted itself
+			case http.StateNew:
 				p.busy.Add(1)
 			case http.StateClosed, http.StateHijacked:
 				p.busy.Done()
@@ -223,7 +222,6 @@ func (p *Proxy) serveCounted(w http.ResponseWriter, r *http.Request) {
 	p.serve(w, r)
 }
 
-// spawn runs f in a counted goroutine; it reports whether it did, which it does until the proxy has ended.
 func (p *Proxy) spawn(f func()) bool {
 	if !p.enter() {
 		return false
@@ -235,14 +233,14 @@ func (p *Proxy) spawn(f func()) bool {
 	return true
 }
 
-// Stop ends everything and waits for it.
+// Stop ends the proxy and waits for all goroutines.
 func (p *Proxy) Stop() error {
 	p.lock.Lock()
 	p.closed = true
 	p.lock.Unlock()
 	p.cancel()
 	err := p.network.close()
-	_ = p.server.Close() // its listeners and connections are closed already
+	_ = p.server.Close()
 	done := make(chan struct{})
 	go func() {
 		p.busy.Wait()

@@ -60,7 +60,7 @@ func TestDropAnswerCommitsOnce(t *testing.T) {
 			p := New(t, b.config())
 			client := clientFor(t, p)
 			if _, _, err := call(t.Context(), p, client, "GET", podsPath, ""); err != nil {
-				t.Fatal(err) // a reused connection is what tempts a client to send again
+				t.Fatal(err)
 			}
 			rule := p.Inject(On(Writes, "pods"), DropAnswer(), Next(1))
 			code, _, err := call(t.Context(), p, client, method, podsPath+"/x", "body")
@@ -116,7 +116,7 @@ func TestRefuse(t *testing.T) {
 		name  string
 		fault Fault
 		is    func(error) bool
-		delay int // seconds, asked of the client
+		delay int
 	}{
 		{"500", Refuse(500), apierrors.IsInternalError, 0},
 		{"503", Refuse(503), apierrors.IsServiceUnavailable, 0},
@@ -257,7 +257,6 @@ func TestServerGoneLooksLikeABrokenConnection(t *testing.T) {
 	}
 }
 
-// The end of a test must not wait for, nor leave behind, whatever is stuck at that time.
 func TestNothingStaysBehind(t *testing.T) {
 	b := newBackend(t)
 	before := runtime.NumGoroutine()
@@ -265,7 +264,7 @@ func TestNothingStaysBehind(t *testing.T) {
 		t.Run(fmt.Sprintf("outage %d", outage), func(t *testing.T) {
 			p := New(t, b.config())
 			client := clientFor(t, p)
-			ctx := context.Background() // not the test's: only the proxy's end may end these
+			ctx := context.Background()
 			p.FreezeWatches(Watches())
 			stream := openWatch(t, p, client, "pods")
 			b.emit("pods", "never seen")
@@ -288,7 +287,6 @@ func TestNothingStaysBehind(t *testing.T) {
 	eventually(t, "as few goroutines as before", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
-// leaves sends a create, whose client goes away as soon as something has happened, and returns what the client was told.
 func leaves(t *testing.T, p *Proxy, happened func() bool) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

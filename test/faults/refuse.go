@@ -12,18 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// refusal is an answer in the API server's place.
 type refusal struct {
 	code       int
 	retryAfter time.Duration // 0: no header
-	html       bool          // it is a load balancer's
-	plain      bool          // it is in plain text, as those about paths are
+	html       bool
+	plain      bool
 }
 
 // seconds is the Retry-After value, rounded up.
 func (f refusal) seconds() int { return int((f.retryAfter + time.Second - 1) / time.Second) }
 
-// status is the body of the answer, with the reason that belongs to the code.
 func (f refusal) status(method string, i info) metav1.Status {
 	resource := schema.GroupResource{Resource: i.resource}
 	status := apierrors.NewGenericServerResponse(f.code, method, resource, i.name, "refused by the fault proxy", f.seconds(), true).Status()
@@ -31,7 +29,6 @@ func (f refusal) status(method string, i info) metav1.Status {
 	return status
 }
 
-// write sends the refusal as JSON, which every client-go decoder reads whatever it asked for.
 func (f refusal) write(w http.ResponseWriter, method string, i info) error {
 	if f.html {
 		w.Header().Set("Content-Type", "text/html")

@@ -7,19 +7,17 @@ import (
 	"strings"
 )
 
-// info is what the API server would call the request: its verb, resource and name.
+// info describes a request as the API server does: verb, resource and name.
 type info struct {
 	verb        string // get, list, watch, create, update, patch, delete, deletecollection; else the method in lower case
 	resource    string // plural; "" for a path outside the API
-	subresource string // "" for the object itself
+	subresource string
 	namespace   string
 	name        string
 }
 
-// watch tells whether the answer is a stream of events.
 func (i info) watch() bool { return i.verb == "watch" }
 
-// fullResource is the resource as RBAC rules write it: "pods" or "pods/status".
 func (i info) fullResource() string {
 	if i.subresource == "" {
 		return i.resource
@@ -96,7 +94,6 @@ func verb(method string, named, watch bool) string {
 	return strings.ToLower(method)
 }
 
-// nameInSelector finds the name a list or watch is narrowed to; "" if to none.
 func nameInSelector(selector string) string {
 	for term := range strings.SplitSeq(selector, ",") {
 		if name, ok := strings.CutPrefix(term, "metadata.name="); ok {

@@ -11,15 +11,15 @@ import (
 // Writes names every verb that changes something, for Match.Verbs.
 const Writes = "create,update,patch,delete,deletecollection"
 
-// Match says which requests a rule is about. A zero field matches everything, so the zero Match is every request.
+// Match selects requests. A zero field matches every request.
 type Match struct {
 	// Verbs is a comma-separated list of API verbs: get, list, watch, create, update, patch, delete,
 	// deletecollection. A streaming list is a watch, as for the API server.
 	Verbs string
-	// Resource is a comma-separated list of plurals as in RBAC rules: "pods" is the object itself,
-	// "pods/status" one subresource, "pods/*" both the object and all its subresources.
+	// Resource is a comma-separated list of plurals as in RBAC rules: "pods" is the object, "pods/status" a
+	// subresource, "pods/*" the object and all subresources.
 	Resource string
-	// Namespace is the namespace in the path; for requests on a namespace itself, its name.
+	// Namespace is the namespace in the path, also for requests about the namespace object.
 	Namespace string
 	// Name is the object's name, in the path or in a field selector.
 	Name string
@@ -27,14 +27,14 @@ type Match struct {
 	UserAgent string
 	// PathPrefix is the start of the URL path, "/apis/apps/" for instance.
 	PathPrefix string
-	// When is asked last. It runs under the script's lock: it must not block nor call the proxy, and not read the body.
+	// When is evaluated last, under a lock. When must not block, call the proxy or read the body.
 	When func(*http.Request) bool
 }
 
 // On matches verbs on resources, both comma-separated; "" is any.
 func On(verbs, resources string) Match { return Match{Verbs: verbs, Resource: resources} }
 
-// Watches matches the watch streams of the given resources; with none, all of them.
+// Watches matches the watch streams of the given resources, or of all resources.
 func Watches(resources ...string) Match { return On("watch", strings.Join(resources, ",")) }
 
 // Rewatches matches the watches of the given resources that go on from a version.
@@ -47,7 +47,7 @@ func Rewatches(resources ...string) Match {
 	return m
 }
 
-// StreamingLists matches the watches of the given resources that begin with everything there is.
+// StreamingLists matches the streaming lists of the given resources.
 func StreamingLists(resources ...string) Match {
 	m := Watches(resources...)
 	m.When = func(r *http.Request) bool { return r.URL.Query().Get("sendInitialEvents") == "true" }
@@ -84,7 +84,7 @@ func After(n int) RuleOption { return func(r *Rule) { r.skip = n } }
 // Chance hits a matching request with probability p, drawn from the proxy's seeded source.
 func Chance(p float64) RuleOption { return func(r *Rule) { r.chance = p } }
 
-// Rule is a fault waiting for its requests. Its methods may be called from any goroutine.
+// Rule is a fault that waits for requests. All methods are safe for concurrent use.
 type Rule struct {
 	script *script
 	match  Match
@@ -109,7 +109,6 @@ func (r *Rule) Hits() int {
 	return r.hits
 }
 
-// fires decides about one matching request and counts it. draw gives a number in [0, 1).
 func (r *Rule) fires(draw func() float64) bool {
 	switch {
 	case r.left == 0:
@@ -125,7 +124,6 @@ func (r *Rule) fires(draw func() float64) bool {
 	return true
 }
 
-// script is the list of rules and the one source of chance.
 type script struct {
 	lock   sync.Mutex
 	rules  []*Rule
@@ -149,7 +147,6 @@ func (s *script) clear() {
 	s.rules = nil
 }
 
-// decide returns the fault of the first rule that fires; the zero Fault if none does.
 func (s *script) decide(i info, r *http.Request) Fault {
 	s.lock.Lock()
 	defer s.lock.Unlock()

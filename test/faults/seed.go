@@ -9,10 +9,9 @@ import (
 	"sync"
 )
 
-// seedVariable repeats a run: set it to the seed that was printed.
 const seedVariable = "FAULTS_SEED"
 
-// processSeed is one for all proxies of a test binary, so that one number repeats them all: the environment's, else random.
+// processSeed is shared by all proxies of a test binary.
 var processSeed = sync.OnceValues(func() (uint64, error) {
 	value := os.Getenv(seedVariable)
 	if value == "" {

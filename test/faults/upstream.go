@@ -30,7 +30,7 @@ func (u *upstream) transport() (http.RoundTripper, error) {
 		DialContext:        u.dial,
 		Proxy:              u.target.Proxy,
 		ForceAttemptHTTP2:  true,
-		DisableCompression: true, // what client and server agree on passes untouched
+		DisableCompression: true,
 	}
 	wrapped, err := rest.HTTPWrappersForConfig(u.target, base)
 	if err != nil {
@@ -59,18 +59,17 @@ func (u *upstream) dial(ctx context.Context, network, address string) (net.Conn,
 	return c, nil
 }
 
-// close closes every connection. The transport's CloseIdleConnections would leave those open whose cancelled requests
-// it has not cleaned up yet.
+// close closes every connection. CloseIdleConnections of the transport would leave connections of cancelled requests
+// open.
 func (u *upstream) close() {
 	u.lock.Lock()
 	defer u.lock.Unlock()
 	u.closed = true
 	for c := range u.conns {
-		_ = c.(*upstreamConn).Conn.Close() // the transport may have closed it
+		_ = c.(*upstreamConn).Conn.Close()
 	}
 }
 
-// upstreamConn takes itself off the list when the transport closes it.
 type upstreamConn struct {
 	net.Conn
 	upstream *upstream

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// WatchFault is what happens to watch streams, those opened later included, until it is ended by Thaw or Cut.
+// WatchFault is a fault of watch streams, including later streams, until Thaw or Cut.
 type WatchFault struct {
 	watches *watches
 	match   Match
 	lag     time.Duration
 	frozen  bool
-	idle    time.Duration // after which a stream without a byte is cut; 0: never
+	idle    time.Duration
 }
 
-// Thaw ends the fault: each stream gets its backlog, in order and at once.
+// Thaw ends the fault and delivers the backlog of each stream at once.
 func (f *WatchFault) Thaw() { f.end(false) }
 
-// Cut ends the fault and resets the streams it covers: their backlog is lost.
+// Cut ends the fault and resets the affected streams without the backlog.
 func (f *WatchFault) Cut() { f.end(true) }
 
 func (f *WatchFault) end(cut bool) {
@@ -39,7 +39,6 @@ func (f *WatchFault) end(cut bool) {
 	}
 }
 
-// watches is every open watch stream and the faults on them. Its lock guards its streams too.
 type watches struct {
 	spawn func(func()) bool
 
@@ -53,12 +52,11 @@ func (w *watches) add(f *WatchFault) *WatchFault {
 	defer w.lock.Unlock()
 	w.faults = append(w.faults, f)
 	for s := range w.open {
-		s.notify() // one that waits for a shorter lag must look again
+		s.notify()
 	}
 	return f
 }
 
-// cut resets the open streams that match and tells how many.
 func (w *watches) cut(m Match) int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -85,14 +83,12 @@ func (w *watches) count(m Match) int {
 	return n
 }
 
-// chunk is bytes as they came from the server.
 type chunk struct {
 	data    []byte
 	arrived time.Time
 }
 
-// stream is the body of one watch answer. It takes in all the server sends at once, without bound, and gives it out
-// as the faults allow.
+// stream is the body of a watch response. All data of the server is buffered, and read as the faults allow.
 type stream struct {
 	watches *watches
 	ctx     context.Context // of the client's request
@@ -105,7 +101,7 @@ type stream struct {
 	err    error // how the source ended
 	cut    bool
 
-	passed time.Time // when the last bytes were given out; before, when it was opened
+	passed time.Time
 }
 
 func (w *watches) start(ctx context.Context, i info, client *http.Request, answer *http.Response) *stream {
@@ -117,7 +113,6 @@ func (w *watches) start(ctx context.Context, i info, client *http.Request, answe
 	return s
 }
 
-// pump empties the source until it ends. Closing the source ends it.
 func (s *stream) pump() {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -138,7 +133,7 @@ func (s *stream) pump() {
 func (s *stream) notify() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it will look anyway
+	default:
 	}
 }
 
@@ -157,7 +152,6 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// sleep waits for a change, or for wait if it is not 0.
 func (s *stream) sleep(wait time.Duration) error {
 	var due <-chan time.Time
 	if wait > 0 {
@@ -174,7 +168,6 @@ func (s *stream) sleep(wait time.Duration) error {
 	return nil
 }
 
-// take moves what may be read now into p. Without bytes and error, wait tells when to look again; 0: on a change.
 func (s *stream) take(p []byte, now time.Time) (n int, wait time.Duration, err error) {
 	c := s.watches.state(s)
 	if s.cut {

@@ -117,7 +117,7 @@ func TestFreezeEndedByCut(t *testing.T) {
 	again.expect(t, "seen")
 	b.emit("nodes", "n")
 	nodes.expect(t, "n")
-	freeze.Cut() // ended: nothing
+	freeze.Cut()
 	again.expectSilence(t)
 }
 
@@ -170,7 +170,7 @@ func TestSlowWatches(t *testing.T) {
 	p.SlowWatches(Watches("pods"), time.Hour)
 	b.emit("pods", "p3")
 	slow.Thaw()
-	pods.expectSilence(t) // the longer one is still on
+	pods.expectSilence(t)
 }
 
 func TestOutageRefused(t *testing.T) {
@@ -286,7 +286,7 @@ func TestCutIdleWatches(t *testing.T) {
 	freeze := p.FreezeWatches(Watches("pods"))
 	again := openWatch(t, p, client, "pods")
 	b.emit("pods", "unseen")
-	again.expectReset(t) // what is frozen looks idle
+	again.expectReset(t)
 	freeze.Thaw()
 	fault.Thaw()
 	last = time.Now()
