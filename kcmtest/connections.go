@@ -13,14 +13,13 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// connections are those of a manager to its API server. They are shared with nobody, so all can be closed at the end.
 type connections struct {
 	config *rest.Config
 	dialer *connrotation.Dialer
 	closed atomic.Bool
 }
 
-// newConnections returns what connects to the API server of a configuration, which it copies. No connection is made yet.
+// newConnections prepares connections for a copy of cfg.
 func newConnections(cfg *rest.Config) (*connections, error) {
 	if cfg == nil {
 		return nil, errors.New("no rest.Config")
@@ -55,14 +54,14 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 		return nil, net.ErrClosed
 	}
 	conn, err := c.dialer.DialContext(ctx, network, address)
-	if err == nil && c.closed.Load() { // maybe it was made after close had closed all
+	if err == nil && c.closed.Load() { // the connection may have been made after close
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
 	return conn, err
 }
 
-// close closes all connections, and no other will be made. Who sends a request nevertheless gets an error.
+// close closes all connections. Later requests fail.
 func (c *connections) close() {
 	c.closed.Store(true)
 	utilnet.CloseIdleConnectionsFor(c.config.Transport)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A request that somebody sends after the end makes no connection, and a connection that was being made then is closed.
 func TestNoConnectionIsMadeAfterTheEnd(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

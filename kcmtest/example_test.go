@@ -8,7 +8,7 @@ import (
 	"minikcm/kcmtest"
 )
 
-// What a test of an operator begins with. cfg is what envtest's Environment.Start returns.
+// cfg is the result of envtest's Environment.Start.
 func ExampleStart() {
 	var cfg *rest.Config
 	_ = func(t *testing.T) {

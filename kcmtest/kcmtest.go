@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// serverPatience is how long an API server that does not answer is waited for: it was up a moment ago, or the test is wrong.
+	// serverPatience bounds the wait for an API server that does not respond. The API server of a test should be up.
 	serverPatience = 1500 * time.Millisecond
-	// startPatience is how long everything may take: an API server that lists nothing should not take the time of the whole test.
+	// startPatience bounds the start of the controllers, for example with an API server that accepts no list.
 	startPatience = 30 * time.Second
-	// stopPatience is how long a request that is not answered, for example because of a webhook of the test, can hold up the end.
+	// stopPatience bounds the time for which an unfinished request, for example with a slow webhook, delays the end.
 	stopPatience = 2 * time.Second
 )
 
-// TB is what [Start] needs of a test: of *testing.T, *testing.B, or ginkgo's GinkgoTB().
+// TB is the part of a test that [Start] needs: of *testing.T, *testing.B or ginkgo's GinkgoTB().
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -35,7 +35,7 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Manager is what [Start] has started.
+// Manager is the result of [Start].
 type Manager struct {
 	t    TB
 	stop func()
@@ -44,8 +44,9 @@ type Manager struct {
 	once sync.Once
 }
 
-// Start runs controllers on the API server of cfg until the test ends, and returns when they work. If they cannot, it ends the test with one line
-// that says why. If they stop by themselves before the end of the test, the test fails.
+// Start runs controllers on the API server of cfg until the test ends, and returns when the controllers work. If the
+// controllers cannot work, Start ends the test with a single line that names the reason. If the controllers stop
+// before the end of the test, the test fails.
 func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 	t.Helper()
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -58,13 +59,12 @@ func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 	t.Cleanup(m.Stop)
 	if !m.works(started, stop) {
 		err := m.err
-		m.err = nil // it is told here
+		m.err = nil // Start reports the error
 		t.Fatalf("kcmtest: %v", err)
 	}
 	return m
 }
 
-// works reports whether the controllers work, as soon as they do or have stopped. In err is then why they do not.
 func (m *Manager) works(started <-chan struct{}, stop context.CancelCauseFunc) bool {
 	patience := time.NewTimer(startPatience)
 	defer patience.Stop()
@@ -74,7 +74,7 @@ func (m *Manager) works(started <-chan struct{}, stop context.CancelCauseFunc) b
 	case <-m.done:
 		select {
 		case <-started:
-			return true // and Stop tells how they ended
+			return true // Stop reports the error
 		default:
 		}
 	case <-patience.C:
@@ -88,8 +88,8 @@ func (m *Manager) works(started <-chan struct{}, stop context.CancelCauseFunc) b
 // errLate: the controllers do not work although startPatience is over.
 var errLate = fmt.Errorf("the controllers do not work after %v", startPatience)
 
-// Stop stops the controllers before the test ends, and returns when all that was started has ended, but for what [app.Manager.Run] excepts. It may be called again, or on nil
-// after a Start that failed, and does nothing then.
+// Stop stops the controllers before the test ends, and returns when all goroutines have ended except those named at
+// [app.Manager.Run]. A second call, or a call on nil after a failed Start, does nothing.
 func (m *Manager) Stop() {
 	if m == nil {
 		return
@@ -104,7 +104,8 @@ func (m *Manager) Stop() {
 	})
 }
 
-// Run runs controllers on the API server of cfg until ctx ends, and returns when all that was started has ended, but for what [app.Manager.Run] excepts: nil, or why it could not go on.
+// Run runs controllers on the API server of cfg until ctx ends, and returns when all goroutines have ended except
+// those named at [app.Manager.Run]. The error is nil or the reason why the controllers cannot continue.
 func Run(ctx context.Context, cfg *rest.Config, options ...Option) error {
 	return run(ctx, cfg, newSettings(options), func() {})
 }
@@ -145,7 +146,7 @@ func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) err
 	stop()
 	beside.Wait()
 	if ctx.Err() != nil && errors.Is(err, leadership.ErrShutdownTimeout) {
-		err = nil // somebody did not answer; all was cut
+		err = nil // a request was cut
 	}
 	if err == nil && context.Cause(ctx) == errLate {
 		return late(m)
@@ -153,7 +154,6 @@ func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) err
 	return err
 }
 
-// late is errLate with what the controllers wait for.
 func late(m *app.Manager) error {
 	select {
 	case <-m.Started():
@@ -191,9 +191,9 @@ func (s *settings) config(cfg *rest.Config) (app.Config, error) {
 		out.Needs = kubeletNeeds()
 	}
 	out.StartTimeout = serverPatience
-	out.MinResync = 0 // nothing is open for so long
+	out.MinResync = 0 // no watch lasts that long
 	out.Election.Enabled, out.Election.ShutdownTimeout = false, stopPatience
-	out.WatchLiveness = false // what freezes here, somebody froze on purpose
+	out.WatchLiveness = false // a test freezes watches on purpose
 	out.Serving.Port = 0
 	return out, nil
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// until returns a logger that writes to log until silence is called. client-go has goroutines that nobody can wait for, and what a
-// *testing.T is told after its test has ended is a panic.
+// until returns a logger that writes to log until silence is called. client-go has goroutines without a known end, and
+// a log line after the end of a test is a panic of *testing.T.
 func until(log logr.Logger) (_ logr.Logger, silence func()) {
-	sink := log.WithCallDepth(1).GetSink() // an endingSink stands between it and whoever logs
+	sink := log.WithCallDepth(1).GetSink() // an endingSink adds a frame to the stack
 	if sink == nil {
 		return log, func() {}
 	}
@@ -19,7 +19,7 @@ func until(log logr.Logger) (_ logr.Logger, silence func()) {
 
 // ending is the end of a log.
 type ending struct {
-	lock sync.RWMutex // read by whoever writes, so that nothing is half written at the end
+	lock sync.RWMutex // writers hold a read lock, so that no line is incomplete at the end
 	over bool
 }
 
@@ -32,7 +32,7 @@ func (e *ending) reach() {
 // endingSink is a logr.LogSink that ends.
 type endingSink struct {
 	logr.LogSink
-	*ending // of all sinks that come from one
+	*ending // shared by all derived sinks
 }
 
 func (s *endingSink) Enabled(level int) bool {
@@ -75,7 +75,7 @@ func (s *endingSink) WithCallDepth(depth int) logr.LogSink {
 	return s
 }
 
-// GetCallStackHelper implements logr.CallStackHelperLogSink. A *testing.T finds out who logs by what it returns.
+// GetCallStackHelper implements logr.CallStackHelperLogSink, by which *testing.T finds the caller.
 func (s *endingSink) GetCallStackHelper() func() {
 	if helped, ok := s.LogSink.(logr.CallStackHelperLogSink); ok {
 		return helped.GetCallStackHelper()

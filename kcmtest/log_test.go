@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr/testr"
 )
 
-// However a sink finds out who logs, it is not what stands between.
 func TestLinesOfTheLogNameWhoWroteThem(t *testing.T) {
 	for name, sink := range map[string]func(told func(string)) logr.Logger{
 		"by the depth of the call": func(told func(string)) logr.Logger {
@@ -41,7 +40,7 @@ func TestLinesOfTheLogNameWhoWroteThem(t *testing.T) {
 	}
 }
 
-// helped is a test that tells who logs, as *testing.T does.
+// helped records the caller of each line, as *testing.T does.
 type helped struct {
 	told    func(string)
 	helpers map[string]bool
@@ -61,7 +60,6 @@ func (h *helped) Log(...any) {
 	}
 }
 
-// caller is the function that called the one which asks, or one of those that called it.
 func caller(skip int) (runtime.Frame, bool) {
 	pcs := make([]uintptr, 50)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])

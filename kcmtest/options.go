@@ -6,7 +6,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Option changes what is run, and how.
+// Option configures [Start] and [Run].
 type Option func(*settings)
 
 // settings are all options together.
@@ -28,19 +28,21 @@ func newSettings(options []Option) *settings {
 	return s
 }
 
-// Controllers says which controllers run, by the names that --controllers of the program takes: "namespace", "garbagecollector", "replicaset",
-// "deployment", "nodelifecycle" and so on. Without it the first four run.
+// Controllers selects the controllers by the names that --controllers of the program accepts: "namespace",
+// "garbagecollector", "replicaset", "deployment", "nodelifecycle" and so on. The default is the first four.
 func Controllers(names ...string) Option {
 	return func(s *settings) { s.controllers = names }
 }
 
-// NamespaceGrace is how long the content of a namespace, other than its pods, is left alone after the namespace was deleted. The default, 0, is for
-// exactly one API server and means 100 ms. Tests with several API servers on one etcd need 5 s, as kube-controller-manager has.
+// NamespaceGrace is the time between the deletion of a namespace and the deletion of the content other than pods. The
+// default, 0, suits a single API server and means 100 ms. Tests with several API servers on the same etcd need 5 s,
+// the value of kube-controller-manager.
 func NamespaceGrace(d time.Duration) Option {
 	return func(s *settings) { s.grace = d }
 }
 
-// Log is where the controllers log to; without it they log nothing. Nothing is logged once the test has ended.
+// Log sets the logger of the controllers. The default discards all lines. The controllers write no line after the end
+// of the test.
 func Log(logger logr.Logger) Option {
 	return func(s *settings) { s.log = logger }
 }

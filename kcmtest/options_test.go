@@ -13,7 +13,7 @@ func TestOptionsThatWouldDoNothing(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		options []Option
-		want    string // empty: they do something
+		want    string // empty: no error
 	}{
 		{"none", nil, ""},
 		{"no controllers", []Option{Controllers()}, "Controllers: name at least one, there is nothing to run"},

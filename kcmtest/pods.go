@@ -20,31 +20,30 @@ import (
 	"minikcm/pkg/kubeclient"
 )
 
-// PodAnnotation steers one pod under [PodsReady]; without it a pod gets ready at once. Its value is what becomes of the pod, one step after the
-// other, separated by commas. A step is a state, and how long after the step before it comes, if not at once:
+// PodAnnotation changes the course of a pod under [PodsReady]. Without the annotation a pod becomes ready at once. The
+// value is a comma-separated list of steps. A step is a state with an optional delay after the step before:
 //
 //	ready                      runs and is ready
 //	running                    runs and does not get ready
 //	pending                    is not started
 //	failed                     has ended in phase Failed
 //	succeeded                  has ended in phase Succeeded
-//	gone after 2s              needs so long to end once it is deleted
-//	never gone                 does not end once it is deleted
+//	gone after 2s              ends 2 s after the deletion
+//	never gone                 does not end after the deletion
 //
-// For example "ready after 500ms, failed after 2s". Pods that have a controller get the annotation from its template. A pod whose annotation is
-// changed begins anew. What cannot be read is in the status of the pod, which stays pending.
+// For example "ready after 500ms, failed after 2s". A template can carry the annotation. A pod whose annotation changes
+// starts again. An unreadable annotation is reported in the status of the pod, which stays pending.
 //
-// Only a pod that is on a node takes time to end: the API server removes others at once.
+// Only a pod on a node takes time to end: the API server removes other pods at once.
 const PodAnnotation = "kcmtest/pod"
 
-// PodsReady plays kubelets for all pods, those without a node too: they run and get ready, and those that are being deleted go. They
-// wait for whoever owns their scheduling gates and readiness gates. Nothing else of a kubelet is there: nothing runs, and pods have no address.
-// [PodAnnotation] steers a pod.
+// PodsReady simulates kubelets for all pods, including pods without a node: pods run and become ready, and deleted
+// pods end. Pods wait until scheduling gates and readiness gates are open. No container runs, and pods have no
+// address. [PodAnnotation] changes the course of a pod.
 func PodsReady() Option {
 	return func(s *settings) { s.podsReady = true }
 }
 
-// course is what becomes of a pod.
 func course(pod *corev1.Pod) kubelet.Course {
 	text, steered := pod.Annotations[PodAnnotation]
 	if !steered {
@@ -57,12 +56,11 @@ func course(pod *corev1.Pod) kubelet.Course {
 	return c
 }
 
-// states are those that a step can name.
+// states are the states of the annotation.
 var states = map[string]kubelet.State{
 	"ready": kubelet.Ready, "running": kubelet.Running, "pending": kubelet.Pending, "failed": kubelet.Failed, "succeeded": kubelet.Succeeded,
 }
 
-// parseCourse reads the annotation. Who says only how it goes wants it to get ready before.
 func parseCourse(text string) (kubelet.Course, error) {
 	var c kubelet.Course
 	for item := range strings.SplitSeq(text, ",") {
@@ -105,7 +103,8 @@ func kubeletNeeds() []controller.Access {
 	}
 }
 
-// newKubelets returns what plays the kubelets on an API server. Its watch waits while that is away, as those of the controllers do.
+// newKubelets returns the simulated kubelets. The watch waits while the API server is away, as the watches of the
+// controllers do.
 func newKubelets(cfg *rest.Config) (*kubelet.Player, error) {
 	cfg = kubeclient.WithAgent(cfg, "kubelets")
 	cfg.QPS = -1

@@ -25,7 +25,6 @@ func TestStopOfAManagerThatWasNeverStarted(t *testing.T) {
 	m.Stop()
 }
 
-// The test that uses what has gone fails, and once is enough.
 func TestStopOfAManagerThatStoppedByItself(t *testing.T) {
 	f, ended := &faket.T{}, make(chan struct{})
 	close(ended)
@@ -37,7 +36,6 @@ func TestStopOfAManagerThatStoppedByItself(t *testing.T) {
 	}
 }
 
-// Whether Start or Stop tells why they stopped is no matter of chance.
 func TestStartIsDoneWithControllersThatStopOnceTheyWork(t *testing.T) {
 	closed := make(chan struct{})
 	close(closed)
@@ -49,7 +47,7 @@ func TestStartIsDoneWithControllersThatStopOnceTheyWork(t *testing.T) {
 	}
 }
 
-// fakeServer is an API server that says whether something is allowed, and answers nothing else.
+// fakeServer is an API server that reviews access and serves no other request.
 type fakeServer struct {
 	allows func(authorizationv1.SelfSubjectAccessReviewSpec) bool
 }

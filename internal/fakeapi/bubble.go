@@ -12,10 +12,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Quiet keeps errors that a test provokes out of its output.
+// Quiet discards the log of errors that a test provokes.
 func Quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }
 
-// Fill starts caches in a bubble of fake time and waits until they are filled. The function it returns stops them.
+// Fill starts caches in a bubble of fake time and waits until the caches are filled. The result stops the caches.
 func Fill(t testing.TB, caches interface {
 	Start(context.Context)
 	WaitForSync(context.Context) error
@@ -27,15 +27,15 @@ func Fill(t testing.TB, caches interface {
 	if err := caches.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	synctest.Wait() // a fake server forgets what happens between a list and its watch
+	synctest.Wait()
 	return func() {
 		cancel()
 		caches.Shutdown()
 	}
 }
 
-// Term begins a term of a controller in a bubble of fake time and waits until it has come to rest. The function it returns ends it; it
-// may be called again.
+// Term begins a term of a controller in a bubble of fake time and waits until the controller is idle. The result ends
+// the term; a second call does nothing.
 func Term(t testing.TB, run func(context.Context) error) (end func()) {
 	ctx, cancel := context.WithCancel(Quiet(t.Context()))
 	done := make(chan struct{})
@@ -52,7 +52,7 @@ func Term(t testing.TB, run func(context.Context) error) (end func()) {
 	}
 }
 
-// Busy returns a client whose requests are answered 429, with a Retry-After of 30 s.
+// Busy returns a client whose requests get status 429 with a Retry-After of 30 s.
 func Busy(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://busy", QPS: -1, Transport: busy{}})

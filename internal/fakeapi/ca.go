@@ -18,12 +18,12 @@ import (
 
 // CA issues certificates.
 type CA struct {
-	PEM  []byte // its own certificate
+	PEM  []byte // certificate of the authority
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewCA makes an authority whose certificate is good for an hour.
+// NewCA returns an authority whose certificate is valid for an hour.
 func NewCA(t *testing.T, name string) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -67,7 +67,7 @@ func (ca *CA) Issue(t *testing.T, name string, groups ...string) *tls.Certificat
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// IssueFiles writes a certificate and its key, each in place of a file that may exist, as kubelet and cert-manager do.
+// IssueFiles writes a certificate and a key atomically, as kubelet and cert-manager do.
 func (ca *CA) IssueFiles(t *testing.T, name, certFile, keyFile string) {
 	t.Helper()
 	cert := ca.Issue(t, name)

@@ -24,33 +24,31 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Clientset is client-go's fake one that minds resource versions, UIDs and finalizers as an API server does, and whose requests and
-// watches a test can break. It lives in this process and on the clock of its test, so also in a bubble of fake time. What only a real
-// API server does is tested in test/integration.
+// Clientset is client-go's fake clientset with resource versions, UIDs and finalizers as on an API server. A test can
+// break requests and watches. A Clientset uses the clock of the test, also in a bubble of fake time.
 //
-// What a test does through [Clientset.Put], [Clientset.Remove] and the Tracker is not a request. A reactor that a test prepends comes
-// first; what it handles is not counted.
+// Changes through [Clientset.Put], [Clientset.Remove] and the Tracker are no requests. A reactor that a test prepends
+// comes first; requests of that reactor are not counted.
 type Clientset struct {
 	*fake.Clientset
 	t       testing.TB
-	tracker clienttesting.ObjectTracker // the plain one: that of fake.NewClientset builds a RESTMapper for every write
+	tracker clienttesting.ObjectTracker
 
 	lock     sync.Mutex
 	versions map[string]int64
 	requests []Request
-	broken   map[string]error         // by "verb resource" or "verb resource name"
-	held     map[string]bool          // resources whose watch events are kept back
-	hook     func()                   // called after each write
-	cut      map[string]chan struct{} // resources whose watches were cut and cannot be opened again; closed when that happens
+	broken   map[string]error // by "verb resource" or "verb resource name"
+	held     map[string]bool
+	hook     func() // called after each write
+	cut      map[string]chan struct{}
 	streams  map[watch.Interface]bool // open watches
 }
 
-// Request is one request other than a watch.
 type Request struct {
 	What   string // "verb resource name" or "verb resource/subresource name"
 	Name   string // empty for lists
 	At     time.Time
-	Err    error                // its answer; nil: accepted
+	Err    error                // nil: accepted
 	Delete metav1.DeleteOptions // of a delete
 }
 
@@ -68,7 +66,7 @@ func NewClientset(t testing.TB, objects ...runtime.Object) *Clientset {
 	return c
 }
 
-// React answers a request, for reactors that a test puts in front: one that loses the answer, say.
+// React handles a request, for reactors of tests, for example a reactor that drops the response.
 func (c *Clientset) React(action clienttesting.Action) (bool, runtime.Object, error) {
 	r := Request{Name: nameOf(action), At: time.Now()}
 	key := action.GetVerb() + " " + action.GetResource().Resource
@@ -117,7 +115,6 @@ func isWrite(what string) bool {
 // Tracker holds the objects.
 func (c *Clientset) Tracker() clienttesting.ObjectTracker { return c.tracker }
 
-// answer leaves to client-go's reaction what needs no care.
 func (c *Clientset) answer(action clienttesting.Action, name string) (handled bool, obj runtime.Object, err error) {
 	switch a := action.(type) {
 	case clienttesting.CreateActionImpl:
@@ -163,7 +160,6 @@ func (c *Clientset) stamp(action clienttesting.Action, obj metav1.Object) {
 	obj.SetResourceVersion(fmt.Sprint(c.versions[resource]))
 }
 
-// current returns an error unless the object exists and has the version and UID; empty ones are not asked about.
 func (c *Clientset) current(action clienttesting.Action, name, version string, uid types.UID) error {
 	obj, err := c.Tracker().Get(action.GetResource(), action.GetNamespace(), name)
 	if err != nil {
@@ -179,7 +175,7 @@ func (c *Clientset) current(action clienttesting.Action, name, version string, u
 	return nil
 }
 
-// deletePod removes a pod that is to go at once and has no finalizer. Any other stays and is terminating, as where the kubelet is silent.
+// deletePod removes a pod without grace and finalizers. Any other stays and is terminating.
 func (c *Clientset) deletePod(action clienttesting.DeleteActionImpl) error {
 	var uid types.UID
 	if p := action.DeleteOptions.Preconditions; p != nil && p.UID != nil {
@@ -246,7 +242,6 @@ func (c *Clientset) backlog() bool {
 	return false
 }
 
-// relay passes events on; those of a held resource wait, without limit.
 func (c *Clientset) relay(resource string, in <-chan watch.Event, out chan<- watch.Event, stop, cut <-chan struct{}) {
 	var pending []watch.Event
 	for {
@@ -288,7 +283,7 @@ func (c *Clientset) cutOf(resource string) chan struct{} {
 	return c.cut[resource]
 }
 
-// CutWatches ends the watches of a resource and refuses new ones until they are restored.
+// CutWatches ends the watches of a resource and rejects new watches until RestoreWatches.
 func (c *Clientset) CutWatches(resource string) { close(c.cutOf(resource)) }
 
 // RestoreWatches ends [Clientset.CutWatches].
@@ -298,14 +293,14 @@ func (c *Clientset) RestoreWatches(resource string) {
 	delete(c.cut, resource)
 }
 
-// Freeze keeps back the watch events of a resource, or lets them go.
+// Freeze holds the watch events of a resource, or delivers them.
 func (c *Clientset) Freeze(resource string, frozen bool) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.held[resource] = frozen
 }
 
-// Break lets requests fail with err, given as "verb resource" or "verb resource name"; nil repairs them.
+// Break makes requests fail with err, given as "verb resource" or "verb resource name". nil repairs requests.
 func (c *Clientset) Break(err error, keys ...string) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -314,14 +309,14 @@ func (c *Clientset) Break(err error, keys ...string) {
 	}
 }
 
-// After calls hook after each write that was accepted, before it is answered; nil ends that.
+// After calls hook after each accepted write, before the response. nil removes the hook.
 func (c *Clientset) After(hook func()) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.hook = hook
 }
 
-// Requests are those made so far that begin with prefix, refused ones included, in order.
+// Requests returns the requests so far that begin with prefix, including rejected requests, in order.
 func (c *Clientset) Requests(prefix string) []Request {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -334,15 +329,14 @@ func (c *Clientset) Requests(prefix string) []Request {
 	return found
 }
 
-// Count is how many requests begin with prefix, refused ones included.
 func (c *Clientset) Count(prefix string) int { return len(c.Requests(prefix)) }
 
-// Writes is how many requests would have changed something.
+// Writes returns the number of writes, including rejected writes.
 func (c *Clientset) Writes() int {
 	return len(slices.DeleteFunc(c.Requests(""), func(r Request) bool { return !isWrite(r.What) }))
 }
 
-// Accepted tells of each object that a request beginning with prefix was accepted for how long after begin the first one was.
+// Accepted returns for each object the time from begin to the first accepted request with the prefix.
 func (c *Clientset) Accepted(prefix string, begin time.Time) map[string]time.Duration {
 	first := map[string]time.Duration{}
 	for _, r := range c.Requests(prefix) {
@@ -353,7 +347,7 @@ func (c *Clientset) Accepted(prefix string, begin time.Time) map[string]time.Dur
 	return first
 }
 
-// Put creates an object or replaces it, as somebody else would.
+// Put creates or replaces an object without a request.
 func (c *Clientset) Put(obj runtime.Object) {
 	c.t.Helper()
 	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
@@ -370,7 +364,7 @@ func (c *Clientset) Put(obj runtime.Object) {
 	}
 }
 
-// Remove removes an object of the core group at once, as somebody else would.
+// Remove removes an object of the core group without a request.
 func (c *Clientset) Remove(resource, namespace, name string) {
 	c.t.Helper()
 	if err := c.Tracker().Delete(corev1.SchemeGroupVersion.WithResource(resource), namespace, name); err != nil {
@@ -378,7 +372,6 @@ func (c *Clientset) Remove(resource, namespace, name string) {
 	}
 }
 
-// Pod is a pod of namespace default as it is now.
 func (c *Clientset) Pod(name string) *corev1.Pod {
 	c.t.Helper()
 	obj, err := c.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), metav1.NamespaceDefault, name)
@@ -388,7 +381,6 @@ func (c *Clientset) Pod(name string) *corev1.Pod {
 	return obj.(*corev1.Pod).DeepCopy()
 }
 
-// Node is a node as it is now.
 func (c *Clientset) Node(name string) *corev1.Node {
 	c.t.Helper()
 	obj, err := c.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Eventually polls check until it returns nil. After a minute it ends the test with check's last error.
+// Eventually polls check until check returns nil, at most for a minute.
 func Eventually(t testing.TB, check func() error) {
 	t.Helper()
 	var last error

@@ -12,11 +12,11 @@ import (
 
 // Readyz is the health check of an API server. The zero value is ready.
 type Readyz struct {
-	Status int // returned by /readyz if it is not 0
+	Status int // 0: ready
 	Checks int // requests of clients from RESTClient
 }
 
-// RESTClient returns a client whose requests all go to the health check.
+// RESTClient returns a client whose requests all reach the health check.
 func (z *Readyz) RESTClient() rest.Interface {
 	return &fake.RESTClient{
 		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),

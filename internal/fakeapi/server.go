@@ -1,6 +1,6 @@
-// Package fakeapi is what unit tests have in place of an API server: a [Clientset] whose requests and watches can be broken, also in
-// fake time; a [Server] over TLS for what asks about rights, tokens and certificates; another for what follows types; and authorities that
-// issue certificates.
+// Package fakeapi has fake API servers for unit tests: [Clientset] with requests and watches that can be broken, also
+// in fake time; [Server] over TLS for permissions, tokens and certificates; [Types] for discovery and types that come
+// and go; and [CA], an authority that issues certificates.
 package fakeapi
 
 import (
@@ -25,22 +25,22 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Server is an API server over TLS that knows tokens, reviews access and publishes one ConfigMap. Its fields are changed within
-// [Server.Set].
+// Server is an API server over TLS that knows tokens, reviews access and publishes a ConfigMap. Fields are changed
+// within [Server.Set].
 type Server struct {
 	*httptest.Server
 
 	lock      sync.Mutex
 	Tokens    map[string]authenticationv1.UserInfo // bearer token → user
-	Allowed   []string                             // "verb path" or "verb resource.group/subresource name in namespace"; of others than us behind "user "
+	Allowed   []string                             // "verb path" or "verb resource.group/subresource name in namespace"
 	ConfigMap *corev1.ConfigMap                    // nil: not published
 	Readyz    Readyz                               // the health check
-	Status    int                                  // not 0: everything else is answered with this
-	Forbidden string                               // a resource that answers 403; empty: none
+	Status    int                                  // not 0: status of all other responses
+	Forbidden string                               // resource with status 403; empty: none
 	Asked     []string                             // kinds of review, in order: token, access or self
 }
 
-// New starts a server that knows nobody. It ends with the test.
+// New starts a server without users until the test ends.
 func New(t *testing.T) *Server {
 	t.Helper()
 	f := &Server{Tokens: map[string]authenticationv1.UserInfo{}}
@@ -49,7 +49,7 @@ func New(t *testing.T) *Server {
 	return f
 }
 
-// Kubeconfig writes a file that reaches the server; change may alter it first, nil leaves it.
+// Kubeconfig writes a kubeconfig file for the server. change may be nil.
 func (f *Server) Kubeconfig(t *testing.T, change func(*clientcmdapi.Config)) string {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
@@ -68,14 +68,14 @@ func (f *Server) Kubeconfig(t *testing.T, change func(*clientcmdapi.Config)) str
 	return file
 }
 
-// Set changes what the server knows, between two of its answers.
+// Set changes the server between two responses.
 func (f *Server) Set(change func(*Server)) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	change(f)
 }
 
-// Count is how many reviews of a kind were asked for.
+// Count returns the number of reviews of a kind.
 func (f *Server) Count(kind string) int {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -133,13 +133,11 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decode reads a body, JSON or protobuf; one that cannot be read leaves into empty, which no test expects.
 func decode(r *http.Request, into runtime.Object) {
 	body, _ := io.ReadAll(r.Body)
 	_, _, _ = scheme.Codecs.UniversalDeserializer().Decode(body, nil, into)
 }
 
-// serveConfigMaps answers lists; a watch stays open and silent.
 func (f *Server) serveConfigMaps(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") != "" {
 		if r.URL.Query().Get("sendInitialEvents") != "" {
@@ -168,7 +166,6 @@ func refuse(w http.ResponseWriter, code int) {
 	})
 }
 
-// asked is what a review is about: "verb path" or "verb resource.group/subresource name in namespace", without what is empty.
 func asked(a *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) string {
 	if a == nil {
 		return path.Verb + " " + path.Path

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Types is an API server of types that come and go, and of the metadata of their objects. It answers discovery, lists and watches, streaming lists
-// as well.
+// Types is an API server of types that come and go and of the metadata of objects. Types serves discovery, lists,
+// streaming lists and watches.
 type Types struct {
 	*httptest.Server
 
@@ -26,9 +26,9 @@ type Types struct {
 	readyz  Readyz
 	version int
 	served  []*servedType
-	broken  map[string]int // group version → status of its discovery
-	asked   []string       // "list path", "watch path" or "discovery"
-	open    int            // watches
+	broken  map[string]int
+	asked   []string // "list path", "watch path" or "discovery"
+	open    int      // watches
 }
 
 type servedType struct {
@@ -37,10 +37,10 @@ type servedType struct {
 	api      metav1.APIResource
 	objects  []*metav1.PartialObjectMetadata
 	streams  map[chan event]bool
-	past     []event       // in order
-	answer   int           // not 0: lists and watches are answered with this status
-	hang     chan struct{} // not nil: they are answered when it is closed
-	noStream bool          // lists do not come as streams
+	past     []event // in order
+	answer   int
+	hang     chan struct{}
+	noStream bool // lists do not come as streams
 }
 
 type event struct {
@@ -48,7 +48,7 @@ type event struct {
 	Object *metav1.PartialObjectMetadata `json:"object"`
 }
 
-// NewTypes starts a server that serves namespaces and nothing else. It ends with the test.
+// NewTypes starts a server with the type namespaces until the test ends.
 func NewTypes(t *testing.T) *Types {
 	t.Helper()
 	f := &Types{broken: map[string]int{}}
@@ -64,7 +64,7 @@ func NewTypes(t *testing.T) *Types {
 // Config reaches the server.
 func (f *Types) Config() *rest.Config { return &rest.Config{Host: f.URL, QPS: -1} }
 
-// Serve serves a type, with all verbs unless it names some.
+// Serve adds a type. A type without verbs gets all verbs.
 func (f *Types) Serve(groupVersion string, api metav1.APIResource) {
 	gv, err := schema.ParseGroupVersion(groupVersion)
 	if err != nil {
@@ -82,7 +82,7 @@ func (f *Types) Serve(groupVersion string, api metav1.APIResource) {
 	f.served = append(f.served, &servedType{path: path, gv: gv, api: api, streams: map[chan event]bool{}})
 }
 
-// Withdraw ends the watches of a type and serves it no longer. Its objects were deleted before, or are lost.
+// Withdraw removes a type and ends the watches of that type. Remaining objects are lost.
 func (f *Types) Withdraw(groupVersion, resource string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -107,7 +107,7 @@ func (t *servedType) cut() {
 	clear(t.streams)
 }
 
-// Break has lists and watches of a type answered with a status from now on, 0 heals it; its watches end.
+// Break makes lists and watches of a type fail with a status and ends open watches. 0 repairs the type.
 func (f *Types) Break(groupVersion, resource string, status int) {
 	f.with(groupVersion, resource, func(t *servedType) {
 		t.answer = status
@@ -115,7 +115,7 @@ func (f *Types) Break(groupVersion, resource string, status int) {
 	})
 }
 
-// Hang has nothing of a type answered until the test ends, or what is returned is called.
+// Hang lets requests for a type wait until the test ends or the result is called.
 func (f *Types) Hang(t *testing.T, groupVersion, resource string) (heal func()) {
 	t.Helper()
 	hang := make(chan struct{})
@@ -133,21 +133,21 @@ func (f *Types) NoStream(groupVersion, resource string) {
 	f.with(groupVersion, resource, func(t *servedType) { t.noStream = true })
 }
 
-// BreakDiscovery has the discovery of a group version answered with a status; 0 heals it.
+// BreakDiscovery makes the discovery of a group version fail with a status. 0 repairs the discovery.
 func (f *Types) BreakDiscovery(groupVersion string, status int) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.broken[groupVersion] = status
 }
 
-// SetReadyz has /readyz return a status; 0 makes it ready.
+// SetReadyz sets the status of /readyz. 0 is ready.
 func (f *Types) SetReadyz(status int) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.readyz.Status = status
 }
 
-// Put creates or changes an object of a type, which needs a name and gets a UID and a version.
+// Put creates or changes an object of a type. The object needs a name and gets a UID and a version.
 func (f *Types) Put(groupVersion, resource string, meta metav1.ObjectMeta) (uid types.UID) {
 	f.with(groupVersion, resource, func(t *servedType) {
 		f.version++
@@ -187,7 +187,7 @@ func (f *Types) Remove(groupVersion, resource, namespace, name string) {
 	})
 }
 
-// Asked counts the requests of a kind: "discovery", "list /apis/…" or "watch /apis/…".
+// Asked returns the number of requests of a kind: "discovery", "list /apis/…" or "watch /apis/…".
 func (f *Types) Asked(what string) int {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -200,7 +200,7 @@ func (f *Types) Asked(what string) int {
 	return n
 }
 
-// Watches is how many are open.
+// Watches returns the number of open watches.
 func (f *Types) Watches() int {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -221,7 +221,6 @@ func object(meta metav1.ObjectMeta) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: meta}
 }
 
-// tell sends an event to all streams; they have room for what a test does.
 func (t *servedType) tell(e event) {
 	t.past = append(t.past, e)
 	for stream := range t.streams {
@@ -285,7 +284,6 @@ func (f *Types) list(w http.ResponseWriter, t *servedType) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// watch streams what there is and what happens, or what has happened since a version.
 func (f *Types) watch(w http.ResponseWriter, r *http.Request, t *servedType) {
 	stream := make(chan event, 1000)
 	f.lock.Lock()
@@ -325,7 +323,6 @@ func (f *Types) watch(w http.ResponseWriter, r *http.Request, t *servedType) {
 	}
 }
 
-// discover answers as API servers do that have no aggregated discovery.
 func (f *Types) discover(w http.ResponseWriter, r *http.Request) {
 	f.lock.Lock()
 	defer f.lock.Unlock()

@@ -7,10 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Course is what becomes of a pod on its node. The zero value leaves it alone until it is deleted.
+// Course is the sequence of states of a pod. A pod with the zero value keeps the current state until the pod is
+// deleted.
 type Course struct {
 	Steps []Step
-	// GoneAfter is how long the pod needs to end once it is being deleted; negative: it does not end.
+	// GoneAfter is the time between the deletion and the end of the pod. A pod with a negative value does not end.
 	GoneAfter time.Duration
 }
 
@@ -18,11 +19,12 @@ type Course struct {
 type Step struct {
 	State State
 	After time.Duration // since the step before, or since the pod was first seen
-	// Reason and Message are in the status of the pod; empty: somebody else's stay there, InvalidAnnotation does not.
+	// Reason and Message are for the status of the pod. Empty values keep values of other writers, except
+	// InvalidAnnotation.
 	Reason, Message string
 }
 
-// InvalidAnnotation is the reason in the status of a pod whose course is in an annotation that cannot be read.
+// InvalidAnnotation is the reason in the status of a pod with an unreadable annotation.
 const InvalidAnnotation = "InvalidAnnotation"
 
 // equal reports whether two courses are the same.
@@ -30,15 +32,13 @@ func (c Course) equal(other Course) bool {
 	return c.GoneAfter == other.GoneAfter && slices.Equal(c.Steps, other.Steps)
 }
 
-// progress is how far a pod is in its course.
 type progress struct {
 	course  Course
-	steps   int       // that were taken
-	since   time.Time // the last of them was due, or the course began
-	deleted time.Time // the pod was first seen to be deleted; zero: it is not
+	steps   int // that were taken
+	since   time.Time
+	deleted time.Time
 }
 
-// advance takes the steps that are due. A course that has changed begins anew.
 func (p progress) advance(course Course, deleting bool, now time.Time) progress {
 	if p.since.IsZero() || !p.course.equal(course) {
 		p = progress{course: course, since: now, deleted: p.deleted}
@@ -53,16 +53,14 @@ func (p progress) advance(course Course, deleting bool, now time.Time) progress 
 	return p
 }
 
-// act is something that a kubelet does about a pod.
 type act int
 
 const (
 	nothing act = iota
-	post        // its step
+	post
 	letGo
 )
 
-// next says what is to be done about a pod now, and when to look again; 0: not before something happens.
 func (p progress) next(pod *corev1.Pod, now time.Time) (act, time.Duration) {
 	if pod.DeletionTimestamp != nil {
 		return p.end(pod, now)
@@ -81,7 +79,6 @@ func (p progress) next(pod *corev1.Pod, now time.Time) (act, time.Duration) {
 	return nothing, wait
 }
 
-// step is the last step that was taken, as far as the readiness gates of the pod let it come. Before the first a pod stays where it is.
 func (p progress) step(pod *corev1.Pod) Step {
 	step := Step{State: StateOf(pod)}
 	if p.steps > 0 {
@@ -96,7 +93,7 @@ func (p progress) step(pod *corev1.Pod) Step {
 	return step
 }
 
-// end is next for a pod that is being deleted. Without time left its kubelet has nothing to do with it any more: it waits for finalizers.
+// end is next for a deleted pod. A pod without time left waits for finalizers.
 func (p progress) end(pod *corev1.Pod, now time.Time) (act, time.Duration) {
 	if p.course.GoneAfter < 0 || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
 		return nothing, 0

@@ -13,9 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Register creates a node, posts its status and renews its Lease for the first time. grace is what the Lease says how long a silent kubelet is
-// trusted, in whole seconds. The API server taints a new node; the taint is taken away, so that it is for the node controller to find out
-// whether the node is ready.
+// Register creates a node, posts the status and creates the Lease. grace is the duration of the Lease, in whole
+// seconds. Register removes the taint that the API server puts on a new node.
 func Register(ctx context.Context, client kubernetes.Interface, node *corev1.Node, grace time.Duration) error {
 	node, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	if err != nil {
@@ -31,7 +30,7 @@ func Register(ctx context.Context, client kubernetes.Interface, node *corev1.Nod
 	return CreateLease(ctx, client, node.Name, grace)
 }
 
-// PostReady posts the status of a node that is ready and lacks nothing. Conditions that kubelets do not own stay.
+// PostReady posts the status of a ready node. Conditions of other writers stay.
 func PostReady(ctx context.Context, client kubernetes.Interface, node *corev1.Node) error {
 	node = node.DeepCopy()
 	now := metav1.Now()
@@ -54,7 +53,6 @@ func PostReady(ctx context.Context, client kubernetes.Interface, node *corev1.No
 	return nil
 }
 
-// CreateLease is the first renewal of a node's Lease.
 func CreateLease(ctx context.Context, client kubernetes.Interface, node string, grace time.Duration) error {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node},
@@ -68,7 +66,7 @@ func CreateLease(ctx context.Context, client kubernetes.Interface, node string, 
 	return nil
 }
 
-// Renew renews a node's Lease, as last read or renewed, and changes it in place.
+// Renew renews the Lease of a node and changes lease in place.
 func Renew(ctx context.Context, client kubernetes.Interface, lease *coordinationv1.Lease) error {
 	lease.Spec.RenewTime = new(metav1.NowMicro())
 	renewed, err := client.CoordinationV1().Leases(lease.Namespace).Update(ctx, lease, metav1.UpdateOptions{})

@@ -19,16 +19,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// writers is how many requests of one Player are under way at once.
 const writers = 4
 
-// Player plays the kubelets of all nodes for the pods of a namespace, or of all: each pod takes its course, as soon as it is seen. Pods need no
-// node for that. Its methods may be called at any time.
+// Player simulates the kubelets of all nodes for the pods of a namespace, or of all namespaces. Pods need no node. All
+// methods are safe for concurrent use.
 type Player struct {
 	client   kubernetes.Interface
 	informer cache.SharedIndexInformer
 	pods     corev1listers.PodLister
-	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName] // since Run, which ends its goroutine; before, no pod has been seen
+	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	clock    clock.Clock
 
 	lock   sync.Mutex
@@ -36,8 +35,8 @@ type Player struct {
 	known  map[types.UID]progress
 }
 
-// NewPlayer returns a player that does nothing yet. An empty namespace is all. course is asked for each pod again and again, by several
-// goroutines, and must not change it.
+// NewPlayer returns an idle player. An empty namespace means all namespaces. course is called for each pod many times,
+// concurrently, and must not change the pod.
 func NewPlayer(client kubernetes.Interface, namespace string, course func(*corev1.Pod) Course) (*Player, error) {
 	informer := coreinformers.NewPodInformer(client, namespace, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	p := &Player{
@@ -66,12 +65,10 @@ func NewPlayer(client kubernetes.Interface, namespace string, course func(*corev
 	return p, nil
 }
 
-// informerPatience is how long the informer may take to end. Refused by an API server it may sleep for up to a minute, which client-go v0.37 does
-// not end. It asks nothing when it wakes up.
 const informerPatience = time.Second
 
-// Run plays until ctx ends, and returns when all its goroutines have, but for an informer that sleeps. It calls up when it has seen the pods that
-// were there. It is called once.
+// Run simulates until ctx ends, and returns when all goroutines have ended, except for an informer that sleeps. Run
+// calls up after the first list of pods, and must be called once.
 func (p *Player) Run(ctx context.Context, up func()) {
 	p.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](10*time.Millisecond, time.Second))
 	watched := make(chan struct{})
@@ -99,12 +96,12 @@ func (p *Player) Run(ctx context.Context, up func()) {
 	}
 }
 
-// Follow gives every pod another course, those included that are there.
+// Follow replaces the course of all pods, including existing pods.
 func (p *Player) Follow(course func(*corev1.Pod) Course) {
 	p.lock.Lock()
 	p.course = course
 	p.lock.Unlock()
-	pods, _ := p.pods.List(labels.Everything()) // of a cache, which does not fail
+	pods, _ := p.pods.List(labels.Everything())
 	for _, pod := range pods {
 		p.queue.Add(cache.MetaObjectToName(pod))
 	}
@@ -126,11 +123,10 @@ func (p *Player) work(ctx context.Context) {
 	}
 }
 
-// play does for one pod what its kubelet would.
 func (p *Player) play(ctx context.Context, name cache.ObjectName) error {
 	pod, err := p.pods.Pods(name.Namespace).Get(name.Name)
 	if err != nil {
-		return nil // it is gone
+		return nil
 	}
 	now := p.clock.Now()
 	at := p.advance(pod, now)
@@ -147,21 +143,20 @@ func (p *Player) play(ctx context.Context, name cache.ObjectName) error {
 	}
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // another pod has its name, or none
-	case apierrors.IsInvalid(err): // somebody else has written a status that this one cannot follow; it is no other when it is sent again
+		return nil
+	case apierrors.IsInvalid(err):
 		klog.FromContext(ctx).V(2).Info("Status of pod refused", "pod", name, "err", err)
 		return nil
 	}
 	return err
 }
 
-// advance notes how far a pod is in its course.
 func (p *Player) advance(pod *corev1.Pod, now time.Time) progress {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	course := p.course(pod)
 	if len(pod.Spec.SchedulingGates) > 0 {
-		course.Steps = nil // no kubelet has it before they are gone
+		course.Steps = nil
 	}
 	at := p.known[pod.UID].advance(course, pod.DeletionTimestamp != nil, now)
 	p.known[pod.UID] = at

@@ -31,12 +31,12 @@ func TestAPlayerThatIsNotRunLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-// client-go's informers sleep without looking at their context when a streaming list is refused with 429, mostly for many seconds.
+// client-go's informers sleep regardless of the context when a streaming list is rejected with 429.
 func TestStoppingWaitsASecondForAnInformerThatSleeps(t *testing.T) {
 	overloaded := answering(func(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody, Request: req}, nil
 	})
-	for range 10 { // how long it sleeps is random
+	for range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: overloaded})
 			if err != nil {
@@ -59,12 +59,11 @@ func TestStoppingWaitsASecondForAnInformerThatSleeps(t *testing.T) {
 			if took := time.Since(begun); took > informerPatience {
 				t.Errorf("stopping took %v, want %v at most", took, informerPatience)
 			}
-			time.Sleep(2 * time.Minute) // it wakes up, and ends
+			time.Sleep(2 * time.Minute)
 		})
 	}
 }
 
-// A status that the API server refuses, such as that of a container which somebody else has ended, is refused again however often it is posted.
 func TestAStatusThatIsRefusedIsLogged(t *testing.T) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: answering(func(req *http.Request) (*http.Response, error) {
 		status := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil).ErrStatus
@@ -115,7 +114,6 @@ func TestACourseBeginsWhenThePodIsScheduled(t *testing.T) {
 	}
 }
 
-// answering is a transport.
 type answering func(*http.Request) (*http.Response, error)
 
 func (f answering) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -13,16 +13,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// State is where a pod has come to on its node.
+// State is the state of a pod on a node.
 type State string
 
 const (
-	Pending         State = "pending"          // it is being started
-	Running         State = "running"          // it runs and is not ready
-	Ready           State = "ready"            // it runs and is ready
-	ContainersReady State = "containers ready" // it runs, and one of its readiness gates keeps it from being ready
-	Failed          State = "failed"           // its containers have ended, not all with success
-	Succeeded       State = "succeeded"        // its containers have ended, all with success
+	Pending         State = "pending"          // starting
+	Running         State = "running"          // running, not ready
+	Ready           State = "ready"            // running and ready
+	ContainersReady State = "containers ready" // running, with a closed readiness gate
+	Failed          State = "failed"           // containers have ended, not all with success
+	Succeeded       State = "succeeded"        // containers have ended with success
 )
 
 // Phase is the phase of a pod in this state.
@@ -79,8 +79,8 @@ func passesGates(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool { return !isTrue(pod, gate.ConditionType) })
 }
 
-// Post posts the state of a pod: its phase, its conditions Ready and ContainersReady, its containers, and a reason and a message that say more about
-// why, or nothing. Nothing is posted about another pod of the name: the error is then a conflict.
+// Post posts the state of a pod: phase, conditions Ready and ContainersReady, containers, reason and message. If
+// another pod has the name, the error is a conflict.
 func Post(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, state State, reason, message string) error {
 	now := metav1.Now()
 	condition := func(name corev1.PodConditionType, holds bool) map[string]any {
@@ -115,7 +115,6 @@ func Post(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, sta
 	return nil
 }
 
-// containers is the status of the containers of a pod in this state. They start, end and get ready together, and never restart.
 func containers(pod *corev1.Pod, state State, now metav1.Time) []corev1.ContainerStatus {
 	statuses := make([]corev1.ContainerStatus, len(pod.Spec.Containers))
 	for i, c := range pod.Spec.Containers {
@@ -135,7 +134,6 @@ func containers(pod *corev1.Pod, state State, now metav1.Time) []corev1.Containe
 	return statuses
 }
 
-// startOf is when a container that runs was started; one that does not starts now.
 func startOf(pod *corev1.Pod, container string, now metav1.Time) metav1.Time {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name == container && s.State.Running != nil {
@@ -145,7 +143,7 @@ func startOf(pod *corev1.Pod, container string, now metav1.Time) metav1.Time {
 	return now
 }
 
-// LetGo lets a pod go that is being deleted. Nothing happens to another pod of the name: the error is then a conflict.
+// LetGo removes a deleted pod. If another pod has the name, the error is a conflict.
 func LetGo(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	err := client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// What the program logs when its controllers begin to work, and while it waits for the API server.
+// Messages of the program when the controllers begin to work, and while the program waits for the API server.
 const (
 	works = `"Term begins"`
 	waits = `"Waiting for the API server"`
 )
 
-// follower reads the program's log. It implements io.Writer.
+// follower parses the log of the program, as an io.Writer.
 type follower struct {
 	copy            io.Writer // nil: the log goes nowhere else
 	started, giveUp func()    // giveUp is called when the API server has not been there for too long
@@ -29,19 +29,17 @@ type follower struct {
 	waited  *time.Timer
 }
 
-// told is what the program said last.
 type told struct {
 	why  string
 	away bool // the API server is not there
 }
 
-// Of a line of klog, what stands before the message; and of those that tell why the program ends or waits, that.
+// klogHeader is the part of a klog line before the message, and reasonPrefix the part before the reason.
 var (
 	header = regexp.MustCompile(`^[IWEF]\d{4} [^]]*\] `)
 	reason = regexp.MustCompile(`^("command failed" err|` + waits + ` .*reason)=("(?:[^"\\]|\\.)*")`)
 )
 
-// why is what a line tells, without what only a log needs.
 func why(line string) string {
 	line = header.ReplaceAllString(line, "")
 	if parts := reason.FindStringSubmatch(line); parts != nil {
@@ -65,7 +63,6 @@ func (f *follower) Write(part []byte) (int, error) {
 	}
 }
 
-// end says what the program said last, once nothing more comes.
 func (f *follower) end() told {
 	if len(f.rest) > 0 {
 		f.line(string(f.rest))

@@ -1,10 +1,13 @@
-// Package process runs the program controller-manager beside the API server of a test, for tests that cannot have the version of Kubernetes that
-// package kcmtest is made with. It needs nothing but the program.
+// Package process runs the program controller-manager beside the API server of a test, for tests that cannot have
+// the version of Kubernetes that package kcmtest is made with. It needs nothing but the program.
 //
-//	process.Start(t, env.KubeConfig, process.Binary("/usr/local/bin/controller-manager")) // env is envtest's Environment, of controller-runtime v0.21 or newer
+// With env of envtest, of controller-runtime v0.21 or newer:
 //
-// The program ends with the test, and with the process of the test if that ends before its cleanups, because of a time limit or a signal. On Windows it
-// stays then, and so does one in a container, which ends with the test only if it ends on SIGTERM: a SIGKILL reaches the client that started it.
+//	process.Start(t, env.KubeConfig, process.Binary("/usr/local/bin/controller-manager"))
+//
+// The program ends with the test, and with the process of the test if a time limit or a signal ends that before its
+// cleanups, except on Windows. In a container it ends only if it ends on SIGTERM: a SIGKILL reaches only the client
+// that started it.
 package process
 
 import (
@@ -22,19 +25,19 @@ import (
 )
 
 const (
-	// serverPatience is how long the program may wait for the API server, which it would do for ever. It begins when the program says that it waits: at once
-	// if nobody listens, after the time limit of a request, 5 s, if nobody answers.
+	// serverPatience bounds the wait of the program for the API server. The wait begins with the log line about the
+	// wait: at once if the connection is rejected, and after 5 s, the timeout of a request, if the API server does not
+	// respond.
 	serverPatience = 1500 * time.Millisecond
-	// startPatience is how long the program may take until it works.
-	startPatience = 30 * time.Second
-	// stopPatience is how long it may take to stop, before it is killed.
+	startPatience  = 30 * time.Second
+	// stopPatience bounds the time between SIGTERM and SIGKILL.
 	stopPatience = 5 * time.Second
 )
 
 // binaryEnv names the program where [Binary] does not.
 const binaryEnv = "KCMTEST_BINARY"
 
-// TB is what [Start] needs of a test: of *testing.T, *testing.B, or ginkgo's GinkgoTB().
+// TB is the part of a test that [Start] needs: of *testing.T, *testing.B or ginkgo's GinkgoTB().
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -42,7 +45,7 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Option changes what is run, and how.
+// Option configures [Start].
 type Option func(*settings)
 
 type settings struct {
@@ -53,19 +56,21 @@ type settings struct {
 	patience    time.Duration // for the program to stop
 }
 
-// Binary is the path of the program, or of a script that runs it. Without it that is $KCMTEST_BINARY. A path that is not absolute begins in the folder of the test.
+// Binary is the path of the program, or of a script that runs the program. The default is $KCMTEST_BINARY. A relative
+// path begins in the directory of the test.
 func Binary(path string) Option { return func(s *settings) { s.binary = path } }
 
-// Controllers says which controllers run, as --controllers of the program does. Without it these are namespace, garbagecollector, replicaset and deployment.
+// Controllers selects the controllers, as --controllers of the program does. The default is namespace,
+// garbagecollector, replicaset and deployment.
 func Controllers(names ...string) Option { return func(s *settings) { s.controllers = names } }
 
-// NamespaceGrace is --namespace-deletion-grace-period of the program. The default, 0, is for exactly one API server.
+// NamespaceGrace is --namespace-deletion-grace-period of the program. The default, 0, suits a single API server.
 func NamespaceGrace(d time.Duration) Option { return func(s *settings) { s.grace = d } }
 
-// Log is where the program's log goes; without it, nowhere. Nothing is written once the test has ended.
+// Log receives the log of the program. The default discards the log. No line is written after the end of the test.
 func Log(w io.Writer) Option { return func(s *settings) { s.log = w } }
 
-// Program is what [Start] has started.
+// Program is the result of [Start].
 type Program struct {
 	t    TB
 	stop context.CancelFunc
@@ -74,8 +79,9 @@ type Program struct {
 	once sync.Once
 }
 
-// Start runs the program on the API server of a kubeconfig until the test ends, and returns when it works. If it cannot, it ends the test with
-// one line that says why. If the program ends before the test, the test fails.
+// Start runs the program on the API server of a kubeconfig until the test ends, and returns when the program works. If
+// the program cannot work, Start ends the test with a single line that names the reason. If the program ends before
+// the test, the test fails.
 func Start(t TB, kubeconfig []byte, options ...Option) *Program {
 	t.Helper()
 	s := &settings{
@@ -100,7 +106,7 @@ func Start(t TB, kubeconfig []byte, options ...Option) *Program {
 	case <-p.done:
 		select {
 		case <-started:
-			return p // and Stop tells how it ended
+			return p // Stop reports the error
 		default:
 		}
 	case <-patience.C:
@@ -109,13 +115,13 @@ func Start(t TB, kubeconfig []byte, options ...Option) *Program {
 		p.err = fmt.Errorf("%s does not work after %v", s.binary, startPatience)
 	}
 	err := p.err
-	p.err = nil // it is told here
+	p.err = nil // Start reports the error
 	t.Fatalf("kcmtest: %v", err)
 	return p
 }
 
-// Stop stops the program before the test ends, and returns when it has ended. It may be called again, or on nil after a Start that failed,
-// and does nothing then.
+// Stop stops the program before the test ends, and returns when the program has ended. A second call, or a call on nil
+// after a failed Start, does nothing.
 func (p *Program) Stop() {
 	if p == nil {
 		return
@@ -130,7 +136,7 @@ func (p *Program) Stop() {
 	})
 }
 
-// run runs the program until ctx ends, and calls started when it works.
+// run runs the program until ctx ends, and calls started when the program works.
 func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) error {
 	if s.binary == "" {
 		return fmt.Errorf("no program: give Binary or set %s to the path of controller-manager", binaryEnv)
@@ -157,7 +163,7 @@ func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) e
 	cmd.WaitDelay = s.patience
 	cmd.SysProcAttr = attributes()
 	log := &follower{copy: s.log, started: started, giveUp: cancel}
-	cmd.Stderr = log // StderrPipe would be read beyond WaitDelay, while a child of a wrapper script has it open
+	cmd.Stderr = log // a child of a wrapper script may keep the pipe of StderrPipe open beyond WaitDelay
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the program: %w", err)
 	}
@@ -167,7 +173,7 @@ func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) e
 		return errors.Join(err, cmd.Wait())
 	}
 	err = cmd.Wait()
-	kill(cmd.Process) // what a wrapper script has left
+	kill(cmd.Process) // children of a wrapper script
 	release()
 	last := log.end()
 	switch {
@@ -179,10 +185,8 @@ func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) e
 	return fmt.Errorf("%s: %w", cmp.Or(last.why, s.binary), cmp.Or(err, errExitedWell))
 }
 
-// errExitedWell: the program ended as if it had been told to.
 var errExitedWell = errors.New("exit status 0")
 
-// arguments are the flags of a program that is alone with its API server.
 func (s *settings) arguments(kubeconfig string) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--controller-shutdown-timeout=2s",

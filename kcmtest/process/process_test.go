@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// patient gives a shell on a busy machine the time it needs to end.
 func patient(s *settings) { s.patience = time.Minute }
 
 // program writes a shell script in the place of the program.
@@ -112,7 +111,7 @@ func TestStopOfAProgramThatWasNeverStarted(t *testing.T) {
 func TestATestFailsWhoseProgramEnds(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo 'Error: a reason' >&2\nexit 3": "the program ended by itself: a reason: exit status 3",
-		"echo Stopped >&2":                   "the program ended by itself: Stopped: exit status 0", // somebody told it to
+		"echo Stopped >&2":                   "the program ended by itself: Stopped: exit status 0", // stopped by a signal
 	} {
 		f := &fakeT{}
 		f.run(func() {
@@ -125,7 +124,6 @@ func TestATestFailsWhoseProgramEnds(t *testing.T) {
 	}
 }
 
-// A program that nobody reads stands still in the middle of a line.
 func TestALongLineHoldsUpNothing(t *testing.T) {
 	f := &fakeT{}
 	var log strings.Builder
@@ -166,7 +164,6 @@ func (f *fakeT) Fatalf(format string, args ...any) {
 	panic(ended{})
 }
 
-// run is the test with its cleanups.
 func (f *fakeT) run(test func()) {
 	defer func() {
 		for i := range f.cleanups {

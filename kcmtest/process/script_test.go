@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A wrapper script adds a flag, or runs the program in a container; the program is its child then.
+// A wrapper script adds a flag, or runs the program in a container. The program is then a child of the script.
 func TestAProgramBehindAScriptIsStopped(t *testing.T) {
 	for _, tt := range []struct {
 		name, program, said string
@@ -42,7 +42,7 @@ func TestAProgramBehindAScriptIsStopped(t *testing.T) {
 				}
 			})
 			defer func() { _ = said.Close() }()
-			text, err := io.ReadAll(said) // until the program, which has the other end, is gone
+			text, err := io.ReadAll(said) // until the program closes the other end
 			if err != nil || string(text) != tt.said {
 				t.Errorf("the program said %q (%v), want %q", text, err, tt.said)
 			}

@@ -11,7 +11,6 @@ import (
 	"testing"
 )
 
-// watcherEnv makes this program the one that is killed below.
 const watcherEnv = "KCMTEST_WATCHER"
 
 func TestMain(m *testing.M) {
@@ -21,7 +20,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beWatcher starts a program that runs for ever and watches over it.
 func beWatcher() {
 	program := exec.Command("/bin/sh", "-c", "sh -c 'while :; do sleep 0.1; done'; :") // behind a script
 	program.Stdout, program.SysProcAttr = os.Stdout, attributes()
@@ -38,7 +36,7 @@ func beWatcher() {
 	select {}
 }
 
-// A process that is killed has no time for anything. The program that it watched over has its output, which ends with both.
+// A killed process runs no cleanup. The output of the program ends with both processes.
 func TestAProgramEndsWithWhoWatches(t *testing.T) {
 	watcher := exec.Command(os.Args[0])
 	watcher.Env = append(os.Environ(), watcherEnv+"=1")

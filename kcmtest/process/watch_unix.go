@@ -9,7 +9,6 @@ import (
 	"syscall"
 )
 
-// watch starts a shell that kills a process group when we end, until it is released. Its input ends with us: nobody else has the other end of that pipe.
 func watch(group int) (release func(), err error) {
 	shell := exec.Command("/bin/sh", "-c", "read -r _; kill -s KILL -- -"+strconv.Itoa(group))
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for us
@@ -21,7 +20,7 @@ func watch(group int) (release func(), err error) {
 		return nil, fmt.Errorf("start what watches over the program: %w", err)
 	}
 	return func() {
-		_ = shell.Process.Kill() // before its input ends
+		_ = shell.Process.Kill() // before the input ends
 		_ = shell.Wait()
 		_ = input.Close()
 	}, nil

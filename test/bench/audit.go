@@ -4,7 +4,6 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// Audit policies log no more than is counted, so that the log costs next to nothing. Only answers are logged.
 const (
 	policyHead = `apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -25,7 +24,6 @@ rules:
 `
 )
 
-// requestsOf accepts what a user asked for, except for watches, which are logged when they end.
 func requestsOf(user string) func(*auditv1.Event) bool {
 	return func(e *auditv1.Event) bool { return e.User.Username == user && e.Verb != "watch" }
 }

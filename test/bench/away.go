@@ -19,8 +19,8 @@ import (
 
 const (
 	heldNamespaces = 20
-	// heldFor is the age of the deletions of namespaces when the API server goes away. Our namespace loop waits 35 s with
-	// namespaces that seem empty, which heldFor and lagOutage exceed together.
+	// heldFor is the age of the deletions of namespaces when the API server goes away. Our namespace controller waits
+	// 35 s with namespaces that seem empty, which is less than heldFor and lagOutage together.
 	heldFor   = 25 * time.Second
 	lagOutage = 20 * time.Second
 	// afterLag is the time for finalizations that come late, after discovery is complete.
@@ -38,7 +38,6 @@ var (
 	relists      = metric{"lists after the return", ""}
 )
 
-// lags are the times for which discovery lacks the custom types.
 var lags = []time.Duration{time.Second, 5 * time.Second}
 
 // finalizedEarly is a metric of discovery-lag.
@@ -56,8 +55,8 @@ func (r *rig) interpose() (*faults.Proxy, error) {
 	return proxy, nil
 }
 
-// measureDiscoveryLag takes the API server away until leases are lost. On its return discovery lacks the type of the
-// objects that hold Terminating namespaces.
+// measureDiscoveryLag takes the API server away until leases are lost. After the return, discovery lacks the type of
+// the objects that hold Terminating namespaces.
 func measureDiscoveryLag(ctx context.Context, r *rig, c contestant) (readings []reading, err error) {
 	holder, err := r.define(ctx, "holders")
 	if err != nil {
@@ -71,7 +70,7 @@ func measureDiscoveryLag(ctx context.Context, r *rig, c contestant) (readings []
 	if err != nil {
 		return nil, err
 	}
-	m.expected.Store(true) // upstream ends when it loses its lease
+	m.expected.Store(true)
 	for _, lag := range lags {
 		early, gone, err := r.restartLate(ctx, c, proxy, holder, lag)
 		if err != nil {
@@ -146,7 +145,6 @@ func (r *rig) remaining(ctx context.Context, names []string) (left int, err erro
 	return left, nil
 }
 
-// keepUp waits for d. It restarts the manager a second after it has ended, as a kubelet does.
 func (r *rig) keepUp(ctx context.Context, c contestant, d time.Duration) error {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		select {
@@ -186,7 +184,7 @@ func measureAway(ctx context.Context, r *rig, c contestant) ([]reading, error) {
 	if _, err := r.launchWorking(ctx, c); err != nil {
 		return nil, err
 	}
-	custom := faults.Watches() // managers have other watches of their own, such as of a ConfigMap
+	custom := faults.Watches()
 	custom.PathPrefix = "/apis/" + customGroup
 	watched, since := 0, time.Now()
 	if err := poll(ctx, statusPeriod, func() (bool, error) {

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// inParallel calls do for 0 to n-1 from a few workers. The first error ends it.
 func inParallel(ctx context.Context, workers, n int, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64

@@ -8,14 +8,14 @@ const (
 
 // contestant is a program that does a scenario's work.
 type contestant struct {
-	name    string   // one word, for -contestants and file names
-	program string   // oursProgram, upstreamProgram
-	args    []string // on top of those that every manager gets
+	name    string
+	program string // oursProgram, upstreamProgram
+	args    []string
 }
 
 var (
 	ours = contestant{name: "ours", program: oursProgram}
-	// oursZeroGrace is right for exactly one API server, which is what there is here.
+	// oursZeroGrace is valid for a single API server.
 	oursZeroGrace = contestant{
 		name: "ours-zero-grace", program: oursProgram, args: []string{"--namespace-deletion-grace-period=0s"},
 	}
@@ -24,14 +24,13 @@ var (
 	upstreamUnlimited = contestant{
 		name: "upstream-5000qps", program: upstreamProgram, args: []string{"--kube-api-qps=5000", "--kube-api-burst=10000"},
 	}
-	// upstreamRelease gives the lease up on exit, which upstream by default does not.
+	// upstreamRelease releases the lease on exit, which upstream does not by default.
 	upstreamRelease = contestant{
 		name: "upstream-release", program: upstreamProgram,
 		args: []string{"--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=true"},
 	}
 )
 
-// managerArgs are what both programs are given to run the same controllers in the same surroundings.
 func managerArgs(c contestant, kubeconfig, controllers string, port int) []string {
 	args := []string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,

@@ -81,13 +81,12 @@ func measureRollouts(ctx context.Context, r *rig, c contestant) ([]reading, erro
 	), err
 }
 
-// written is how many writes the loops of Deployments and ReplicaSets sent, those that were refused included.
 type written struct {
-	deployments float64 // the Deployment loop's, to Deployments and their statuses
+	deployments float64
 	sets        float64 // the Deployment loop's, to ReplicaSets
 	statuses    float64 // the ReplicaSet loop's, to statuses of ReplicaSets
-	conflicts   float64 // of the Deployment loop's, those answered with 409
-	clashes     float64 // of the ReplicaSet loop's likewise: a resize may pass a status on its way
+	conflicts   float64
+	clashes     float64
 }
 
 func (w written) plus(other written) written {
@@ -108,7 +107,6 @@ func (w written) readings(ending string) []reading {
 // conflictsOfBoth is the metric of a phase for the conflicts of the loops of Deployments and of ReplicaSets.
 func conflictsOfBoth(ending string) metric { return metric{"conflicts of both loops" + ending, ""} }
 
-// countWritten counts what either program's loops wrote.
 func countWritten(events []auditv1.Event) (w written) {
 	for _, e := range events {
 		conflict := 0.
@@ -130,7 +128,6 @@ func countWritten(events []auditv1.Event) (w written) {
 	return w
 }
 
-// writtenDuring counts what is written while work is done, and until all is quiet after it.
 func (r *rig) writtenDuring(ctx context.Context, work func() error) (written, error) {
 	all := func(*auditv1.Event) bool { return true }
 	before, err := r.cluster.ReadAuditLog(all)
@@ -150,13 +147,11 @@ func (r *rig) writtenDuring(ctx context.Context, work func() error) (written, er
 	return countWritten(after[len(before):]), nil
 }
 
-// deploymentLoop accepts what the Deployment loop of either program wrote.
 func deploymentLoop(e *auditv1.Event) bool {
 	return strings.HasSuffix(e.UserAgent, "/"+deploymentController) && e.ObjectRef != nil && e.ObjectRef.Resource != "events" &&
 		slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb)
 }
 
-// replicaSetStatus accepts what the ReplicaSet loop of either program wrote to statuses.
 func replicaSetStatus(e *auditv1.Event) bool {
 	return strings.HasSuffix(e.UserAgent, "/"+replicaSetController) && e.ObjectRef != nil && e.ObjectRef.Resource == "replicasets" &&
 		e.ObjectRef.Subresource == "status"
@@ -195,7 +190,6 @@ func (r *rig) setImage(ctx context.Context, name, tag string) error {
 	return nil
 }
 
-// rolledOut does something to all Deployments and returns when the status of the last one said that its rollout was complete.
 func (r *rig) rolledOut(ctx context.Context, do func() error) (time.Time, error) {
 	if err := do(); err != nil {
 		return time.Time{}, err
@@ -232,8 +226,8 @@ func isRolledOut(d *appsv1.Deployment) bool {
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want && s.AvailableReplicas == want
 }
 
-// ownedDeployments fills benchNamespace with Deployments of one pod each and as many idle ReplicaSets as their history holds. All
-// say that they are as they should be, so that nothing is left to do for a manager but to watch.
+// ownedDeployments fills benchNamespace with Deployments of a pod each and the ReplicaSets of a full history. All
+// statuses are current, so that a manager only watches.
 func ownedDeployments(ctx context.Context, r *rig) error {
 	return inParallel(ctx, writers, idleDeployments, func(ctx context.Context, i int) error {
 		d := controlplane.Deployment(benchNamespace, deploymentName(i), 1)
@@ -273,7 +267,6 @@ func revisionName(d *appsv1.Deployment, revision int) string {
 	return fmt.Sprintf("%s-%d", d.Name, revision)
 }
 
-// createRevision creates a ReplicaSet of the Deployment; the last one is of its template, and has its pod.
 func (r *rig) createRevision(ctx context.Context, d *appsv1.Deployment, revision int) error {
 	hash, size := fmt.Sprintf("%s-%d", "hash", revision), int32(0)
 	if revision > idleRevisions {

@@ -29,7 +29,7 @@ const (
 	collectorAgent               = "generic-garbage-collector"
 	memoryPayload                = 4_000 // bytes of a ConfigMap
 	idleAfterFill                = time.Minute
-	typesOfMemory, objectsOfEach = 10, 5_000 // 50,000 objects: 20 % pods, 20 % ConfigMaps, 20 % Secrets, 40 % of 10 custom types
+	typesOfMemory, objectsOfEach = 10, 5_000 // 40 % of 50,000 objects
 )
 
 var (
@@ -39,7 +39,6 @@ var (
 	perDependent   = metric{"requests per dependent", ""}
 )
 
-// collecting accepts what a collector asked, watches not counted.
 func collecting(e *auditv1.Event) bool {
 	return e.User.Username == managerUser && e.Verb != "watch" && strings.HasSuffix(e.UserAgent, "/"+collectorAgent) && e.ObjectRef != nil && e.ObjectRef.Namespace == benchNamespace
 }
@@ -81,7 +80,6 @@ func (r *rig) mixedDependents(ctx context.Context, ref metav1.OwnerReference) er
 	})
 }
 
-// vanished does something and returns when so many ConfigMaps and pods were gone.
 func (r *rig) vanished(ctx context.Context, maps, pods int, do func() error) (time.Time, error) {
 	of, err := watchFromNow(ctx, r.client.CoreV1().ConfigMaps(benchNamespace), metav1.ListOptions{})
 	if err != nil {
@@ -138,7 +136,6 @@ func measureGarbage(ctx context.Context, r *rig, c contestant) ([]reading, error
 	}, nil
 }
 
-// counted is effort, with the requests of the collector for it.
 func (r *rig) counted(ctx context.Context, m *manager, name string, work func() (time.Time, error)) (effort, float64, error) {
 	before, err := r.cluster.ReadAuditLog(collecting)
 	if err != nil {
@@ -161,7 +158,6 @@ type custom struct {
 	kind string
 }
 
-// define makes one and waits until it is served.
 func (r *rig) define(ctx context.Context, plural string, edits ...func(*apiextensionsv1.CustomResourceDefinition)) (custom, error) {
 	t := custom{schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: plural}, "Kind" + plural}
 	client, err := crds.NewForConfig(r.cluster.Config())
@@ -223,7 +219,7 @@ func (t custom) object(name string, owners ...metav1.OwnerReference) *unstructur
 	return o
 }
 
-// manyObjects fills the cluster with pods, ConfigMaps, Secrets and custom resources: 50,000 objects, seven of ten with an owner.
+// manyObjects creates 50,000 objects of 13 types, seven of ten with an owner.
 func manyObjects(ctx context.Context, r *rig) error {
 	owner, err := r.configMap(ctx, "owner", nil)
 	if err != nil {

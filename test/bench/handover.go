@@ -16,11 +16,9 @@ import (
 
 const (
 	leaderUser, standbyUser = "bench-leader", "bench-standby"
-	// standbyWarm is how long the standby gets to fill what it fills.
-	standbyWarm = 5 * time.Second
-	// workPeriod: so often a pod is asked for while the leader changes. It bounds how late a new leader can be seen.
-	workPeriod = 20 * time.Millisecond
-	// workBefore is for how long the leader makes pods before it is told to stop.
+	standbyWarm             = 5 * time.Second
+	// workPeriod is the interval of pod creations, and so the resolution of hand-over times.
+	workPeriod  = 20 * time.Millisecond
 	workBefore  = time.Second
 	auditPeriod = 25 * time.Millisecond
 	// busyPods is the most pods that either program creates in one sync of a ReplicaSet.
@@ -44,8 +42,6 @@ func measureCrash(ctx context.Context, r *rig, c contestant) ([]reading, error) 
 	return measureTakeOver(ctx, r, c, syscall.SIGKILL, r.askForPods)
 }
 
-// measureTakeOver ends the leader while ask makes work until its context ends, and asks the audit log when the standby
-// began to do it.
 func measureTakeOver(
 	ctx context.Context, r *rig, c contestant, signal os.Signal, ask func(context.Context) error,
 ) ([]reading, error) {
@@ -96,7 +92,6 @@ func (r *rig) launchPair(ctx context.Context, c contestant) (leader *manager, er
 	return leader, pause(ctx, standbyWarm)
 }
 
-// askForPods makes a ReplicaSet grow by one pod every workPeriod until ctx is done.
 func (r *rig) askForPods(ctx context.Context) error {
 	const name = "growing"
 	set := controlplane.ReplicaSet(benchNamespace, name, 0)
@@ -128,7 +123,6 @@ func (r *rig) askForManyPods(ctx context.Context) error {
 	return nil
 }
 
-// firstPodOf waits until user has created a pod and returns when the API server had answered that.
 func (r *rig) firstPodOf(ctx context.Context, user string) (first time.Time, err error) {
 	err = poll(ctx, auditPeriod, func() (bool, error) {
 		creates, err := r.cluster.ReadAuditLog(requestsOf(user))
@@ -144,7 +138,6 @@ func (r *rig) firstPodOf(ctx context.Context, user string) (first time.Time, err
 	return first, err
 }
 
-// earliest answer; there must be one.
 func earliest(events []auditv1.Event) time.Time {
 	first := events[0].StageTimestamp.Time
 	for _, e := range events[1:] {

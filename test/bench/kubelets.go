@@ -40,7 +40,6 @@ func (r *rig) startKubelets(ctx context.Context, renewers int, nodes []string) (
 	})
 }
 
-// renewLeases returns when ctx is done, which is no error.
 func (r *rig) renewLeases(ctx context.Context, renewers int, nodes []string) error {
 	return inParallel(ctx, renewers, renewers, func(ctx context.Context, share int) error {
 		var mine []*coordinationv1.Lease
@@ -66,7 +65,6 @@ func (r *rig) renewLeases(ctx context.Context, renewers int, nodes []string) err
 	})
 }
 
-// registerNode creates a node that is ready, with its lease, and needs nothing done to it.
 func (r *rig) registerNode(ctx context.Context, name string) error {
 	return kubelet.Register(ctx, r.client, controlplane.Node(name), leaseGrace)
 }

@@ -16,11 +16,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// exitInterrupted is what a shell reports for a program ended by Ctrl-C.
 const exitInterrupted = 130
 
-// defaultControllers are those that both programs run unless -controllers says otherwise: five of our seven, by the names both know. Scenarios of
-// Deployments and of the garbage collector add theirs, see scenario.adds.
 var defaultControllers = strings.Join([]string{
 	replicaSetController, nodeController, evictionController, podGCController, namespaceController,
 }, ",")

@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	// managerUser is who a manager is, unless there are two.
 	managerUser = "bench-manager"
-	// settled is how long a manager that has just begun to work gets to finish what a start brings.
+	// settled is the pause between the start of a manager and the measurement.
 	settled = 2 * time.Second
 )
 
@@ -28,12 +27,10 @@ type manager struct {
 	*controlplane.Process
 	port     int
 	identity *rest.Config
-	log      string // file for what it printed; empty: none
+	log      string
 	expected atomic.Bool
 }
 
-// launch starts a contestant's program as user, with more flags after its own. If it ends before it is told to, the turn
-// is aborted.
 func (r *rig) launch(c contestant, user string, more ...string) (*manager, error) {
 	port, err := controlplane.FindPort()
 	if err != nil {
@@ -65,7 +62,6 @@ func (r *rig) launch(c contestant, user string, more ...string) (*manager, error
 	return m, nil
 }
 
-// launchWorking starts a contestant and waits until it works and is quiet again.
 func (r *rig) launchWorking(ctx context.Context, c contestant, more ...string) (*manager, error) {
 	m, err := r.launch(c, managerUser, more...)
 	if err != nil {
@@ -77,7 +73,6 @@ func (r *rig) launchWorking(ctx context.Context, c contestant, more ...string) (
 	return m, pause(ctx, settled)
 }
 
-// awaitWork creates a ReplicaSet of one pod and waits for the pod.
 func (r *rig) awaitWork(ctx context.Context) error {
 	pods, err := r.watchPods(ctx, readyNamespace)
 	if err != nil {
@@ -95,7 +90,6 @@ func (r *rig) awaitWork(ctx context.Context) error {
 	return nil
 }
 
-// stopManagers ends those that still run, at once, with the proxy, and keeps what they printed if that is wanted.
 func (r *rig) stopManagers() error {
 	var errs []error
 	for _, m := range r.managers {
@@ -128,7 +122,6 @@ func (m *manager) tail() string {
 	return text[max(0, len(text)-most):]
 }
 
-// get reads a page of the manager's own server, with the rights of its user.
 func (m *manager) get(ctx context.Context, page string) ([]byte, error) {
 	return controlplane.Page(ctx, m.identity, m.port, page)
 }

@@ -20,8 +20,7 @@ var (
 	memoryCPU    = metric{"manager CPU", "s"}
 )
 
-// ownedPods fills benchNamespace with ReplicaSets that have all their pods. Nothing is left to do for a manager but to
-// watch. The pods are on no node, so that nobody collects them.
+// ownedPods fills benchNamespace with complete ReplicaSets, so that a manager only watches. The pods are on no node.
 func ownedPods(n int) func(context.Context, *rig) error {
 	return func(ctx context.Context, r *rig) error {
 		sets := make([]*appsv1.ReplicaSet, n/podsPerSet)

@@ -17,7 +17,7 @@ import (
 const (
 	fullNamespaces    = 29
 	latencyNamespaces = 200
-	// stragglers is how long after a namespace has gone its last requests are awaited.
+	// stragglers is the wait for late requests after the end of a namespace.
 	stragglers = time.Second
 )
 
@@ -55,7 +55,6 @@ func (r *rig) emptied(ctx context.Context, m *manager, prefix string, n int, fil
 	return r.effort(ctx, m, prefix, func() (time.Time, error) { return r.deleteNamespaces(ctx, names) })
 }
 
-// deleteNamespaces returns when the last of them is gone.
 func (r *rig) deleteNamespaces(ctx context.Context, names []string) (end time.Time, err error) {
 	namespaces, err := watchFromNow(ctx, r.client.CoreV1().Namespaces(), metav1.ListOptions{})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 
 const (
 	nodeCount = 1000
-	// nodesQuiet is how long a manager must have written nothing before it is measured: at first it sends an Event for
-	// every node. It is longer than renewPeriod, so each node has renewed its lease. nodesWindow is for how long it is measured.
+	// nodesQuiet is the time without writes before the measurement. At first a manager sends an Event for every node.
+	// nodesQuiet exceeds renewPeriod, so each node has renewed the lease.
 	nodesQuiet  = 12 * time.Second
 	nodesWindow = 30 * time.Second
 	nodeGrace   = "--node-monitor-grace-period=20s"
@@ -37,7 +37,7 @@ func manyNodes(ctx context.Context, r *rig) error {
 
 func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) {
 	stopBeating := r.startKubelets(ctx, fewRenewers, nodeNames(nodeCount))
-	// Their first error ends the turn, so an early return need not report it.
+	// An error of the renewals ends the turn anyway.
 	defer func() { _ = stopBeating() }()
 	m, err := r.launchWorking(ctx, c, nodeGrace)
 	if err != nil {
@@ -53,7 +53,6 @@ func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) 
 	return readings, stopBeating()
 }
 
-// awaitQuiet waits until nothing has come into the audit log for that long.
 func (r *rig) awaitQuiet(ctx context.Context, quiet time.Duration) error {
 	count, since := -1, time.Now()
 	return poll(ctx, auditPeriod*10, func() (bool, error) {
@@ -65,7 +64,6 @@ func (r *rig) awaitQuiet(ctx context.Context, quiet time.Duration) error {
 	})
 }
 
-// whileHealthy reads the numbers of a manager that has nothing to do but to see nodes renew their leases.
 func (r *rig) whileHealthy(ctx context.Context, m *manager) ([]reading, error) {
 	before, err := r.cluster.ReadAuditLog(requestsOf(managerUser))
 	if err != nil {

@@ -54,8 +54,6 @@ func measureScale(ctx context.Context, r *rig, c contestant) ([]reading, error) 
 	}, err
 }
 
-// scaled does something to the sets, returns when the last awaited event of their pods came, and not before their status
-// says so too.
 func (r *rig) scaled(ctx context.Context, replicas int32, last func(watch.Event) bool, do func(context.Context) error) (time.Time, error) {
 	pods, err := r.watchPods(ctx, benchNamespace)
 	if err != nil {
@@ -116,7 +114,6 @@ func (r *rig) scale(ctx context.Context, name string, replicas int) error {
 	return nil
 }
 
-// createOwnedPod creates pod i of set, from its template, as a ReplicaSet controller does.
 func (r *rig) createOwnedPod(ctx context.Context, set *appsv1.ReplicaSet, i int) error {
 	pod := controlplane.Pod(set.Namespace, podName(set.Name, i), set.Spec.Template.Labels)
 	pod.Annotations, pod.Spec = set.Spec.Template.Annotations, set.Spec.Template.Spec

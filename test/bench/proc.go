@@ -9,20 +9,18 @@ import (
 	"strings"
 )
 
-// clockTicks per second in /proc/<pid>/stat; Linux tells programs 100 on every architecture that Go runs on.
+// clockTicks per second in /proc/<pid>/stat; Linux reports 100 on every architecture of Go.
 const clockTicks = 100
 
 const kib = 1. / 1024 // MiB
 
 var errNoProcess = errors.New("no such process")
 
-// memory of a process in MiB, as the kernel counts it in /proc/<pid>/status.
 type memory struct {
 	resident float64 // now, VmRSS
 	peak     float64 // most so far, VmHWM
 }
 
-// cpuSeconds that the process has used so far, in user and kernel mode, all its threads together.
 func cpuSeconds(pid int) (float64, error) {
 	text, err := os.ReadFile(procFile(pid, "stat"))
 	if err != nil {
@@ -53,7 +51,6 @@ func parseStat(text string) (seconds float64, err error) {
 	return float64(user+system) / clockTicks, errors.Join(err1, err2)
 }
 
-// parseStatus reads the memory lines of /proc/<pid>/status. A process that has ended has none.
 func parseStatus(text string) (memory, error) {
 	var m memory
 	found := 0

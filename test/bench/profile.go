@@ -7,11 +7,8 @@ import (
 	"path/filepath"
 )
 
-// profileSeconds is how long the processor is profiled from the beginning of a piece of work. The work may end before.
 const profileSeconds = 20
 
-// profileCPU begins to profile the manager if profiles are wanted, and returns a function that waits for the profile.
-// While it is taken, the manager works a little slower.
 func (r *rig) profileCPU(ctx context.Context, m *manager, name string) func() error {
 	if r.profiles == "" || m == nil {
 		return func() error { return nil }
@@ -21,7 +18,6 @@ func (r *rig) profileCPU(ctx context.Context, m *manager, name string) func() er
 	return func() error { return <-result }
 }
 
-// profileHeap saves what the manager has on the heap if profiles are wanted.
 func (r *rig) profileHeap(ctx context.Context, m *manager, name string) error {
 	if r.profiles == "" {
 		return nil

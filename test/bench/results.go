@@ -1,13 +1,11 @@
 package main
 
-// key names a quantity of one contestant in one scenario.
 type key struct {
 	scenario   string
 	contestant string
 	metric     string
 }
 
-// sample is all that was read for one key, in the order of the runs.
 type sample struct {
 	key
 	unit   string
@@ -16,7 +14,7 @@ type sample struct {
 
 // results collects readings. The zero value is ready for use.
 type results struct {
-	samples []*sample // in the order of their first reading
+	samples []*sample
 	byKey   map[key]*sample
 }
 
@@ -36,7 +34,6 @@ func (r *results) add(t turn, readings []reading) {
 	}
 }
 
-// median of a key; false if nothing was read for it.
 func (r *results) median(k key) (float64, bool) {
 	s, ok := r.byKey[k]
 	if !ok {
@@ -45,17 +42,15 @@ func (r *results) median(k key) (float64, bool) {
 	return median(s.values), true
 }
 
-// row is one line of the table.
 type row struct {
 	Scenario string
 	metric
 	Contestant string
 	spread
-	// Ratio is the median divided by that of the scenario's peer; 0 if there is no peer or it was not measured or is 0.
+	// Ratio is the median divided by the median of the scenario's peer, or 0 without a peer.
 	Ratio float64
 }
 
-// rows are ordered by scenario and contestant as in all, metric by metric, so that what is to be compared stands together.
 func (r *results) rows(all []scenario) []row {
 	var rows []row
 	for _, s := range all {
@@ -76,7 +71,6 @@ func (r *results) rows(all []scenario) []row {
 	return rows
 }
 
-// metricsOf a scenario, in the order in which they were first read.
 func (r *results) metricsOf(scenario string) []metric {
 	var metrics []metric
 	seen := map[string]bool{}

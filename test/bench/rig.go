@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// benchNamespace holds the work, readyNamespace what is made to see that a manager works.
+	// benchNamespace holds the work, readyNamespace the ReplicaSets that show that a manager works.
 	benchNamespace = "bench"
 	readyNamespace = metav1.NamespaceDefault
-	// writers is how many requests this program has under way when it fills the API server: more do not make it faster on
+	// writers is the number of concurrent requests while the API server is filled. A larger number is not faster on
 	// two cores.
 	writers = 8
 )
@@ -29,11 +29,10 @@ const (
 type settings struct {
 	programs    map[string]string // path by contestant.program
 	controllers string            // value of --controllers
-	logs        string            // folder that keeps what managers printed; empty: none
-	profiles    string            // folder for profiles of the managers; empty: none are taken
+	logs        string
+	profiles    string
 }
 
-// rig is a control plane, a client of it and the managers that run on it.
 type rig struct {
 	settings
 	label     string // of the turn, for names of files
@@ -43,11 +42,10 @@ type rig struct {
 	dir       string
 	apiServer int // process id
 	managers  []*manager
-	proxy     *faults.Proxy // between the API server and managers of managerUser; nil: none
-	probes    int           // ReplicaSets made by awaitWork so far
+	proxy     *faults.Proxy
+	probes    int // ReplicaSets made by awaitWork so far
 }
 
-// newRig starts a control plane. Without an error the caller stops it; with one nothing is left running.
 func newRig(ctx context.Context, s scenario, set settings) (_ *rig, err error) {
 	set.controllers = strings.Join(append([]string{set.controllers}, s.adds...), ",")
 	r := &rig{settings: set}
@@ -79,7 +77,6 @@ func newRig(ctx context.Context, s scenario, set settings) (_ *rig, err error) {
 	return r, nil
 }
 
-// stop ends all servers and removes their data.
 func (r *rig) stop() error {
 	errs := []error{r.stopManagers()}
 	if r.cluster != nil {
@@ -88,14 +85,13 @@ func (r *rig) stop() error {
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
 }
 
-// effort is what some work took, in seconds.
 type effort struct {
 	wall      float64
 	manager   float64 // processor time; 0 without a manager
 	apiServer float64 // processor time
 }
 
-// effort measures work. Processor time is counted until work returns, wall time until the moment that work says.
+// effort measures work: processor time until work returns, wall time until the returned time.
 func (r *rig) effort(ctx context.Context, m *manager, name string, work func() (time.Time, error)) (effort, error) {
 	before, err := r.spent(m)
 	if err != nil {
@@ -132,7 +128,6 @@ func protobuf(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-// pause waits for d, or until ctx is done, which is an error.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -142,7 +137,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// poll asks until it is true, every so often.
 func poll(ctx context.Context, every time.Duration, ask func() (bool, error)) error {
 	for {
 		done, err := ask()

@@ -9,20 +9,16 @@ import (
 	"time"
 )
 
-// turnTimeout bounds one turn with the filling of its control plane; the longest takes a fifth of it.
 const turnTimeout = 20 * time.Minute
 
-// runner carries out turns one after the other.
 type runner struct {
 	settings
 	progress io.Writer
 	results  results
 	failures []string
-	rig      *rig // of the last turn, if it is to be used again
+	rig      *rig
 }
 
-// run returns when all turns are done or ctx is, which is no error: what was measured until then counts. A turn that
-// fails is noted and the next one goes on. Nothing is left running.
 func (r *runner) run(ctx context.Context, order []turn) error {
 	for i, t := range order {
 		if ctx.Err() != nil {
@@ -45,7 +41,6 @@ func (r *runner) run(ctx context.Context, order []turn) error {
 	return r.release()
 }
 
-// take has one turn. Its control plane stays if the next turn is to use it.
 func (r *runner) take(ctx context.Context, t turn) (_ []reading, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnTimeout, fmt.Errorf("turn is not done within %v", turnTimeout))
 	defer cancel()
@@ -69,7 +64,6 @@ func (r *runner) take(ctx context.Context, t turn) (_ []reading, err error) {
 	return t.scenario.measure(ctx, r.rig, t.contestant)
 }
 
-// release stops the control plane, if there is one.
 func (r *runner) release() error {
 	if r.rig == nil {
 		return nil

@@ -5,25 +5,19 @@ import (
 	"slices"
 )
 
-// scenario is one kind of work that contestants are measured at.
 type scenario struct {
-	name  string
-	about string // what is measured, one line
-	// contestants in the order of their turns. peer is the name of the one that the others' medians are divided by.
+	name        string
+	about       string
 	contestants []contestant
 	peer        string
-	adds        []string // controllers that are run on top of those asked for, because they do nothing without it
-	long        bool     // only with -long
-	maxRuns     int      // more runs tell nothing new; 0: as many as asked for
-	// slow are contestants whose pace a rate limit or a timer sets, so that one run is enough.
-	slow []string
-	// shared: all turns take place on one control plane, one after the other.
-	shared bool
-	// audit is the policy of the API server's audit log; empty: there is none, so that it costs nothing.
-	audit string
+	adds        []string
+	long        bool // only with -long
+	maxRuns     int
+	slow        []string
+	shared      bool
+	audit       string
 	// setup fills a fresh control plane before any manager runs; may be nil.
-	setup func(ctx context.Context, r *rig) error
-	// measure starts the contestant, gives it the work and reads the numbers. Managers still running afterwards are stopped.
+	setup   func(ctx context.Context, r *rig) error
 	measure func(ctx context.Context, r *rig, c contestant) ([]reading, error)
 }
 
@@ -33,13 +27,11 @@ type metric struct {
 	Unit string
 }
 
-// reading is one measured number, in the unit of its metric.
 type reading struct {
 	metric
 	value float64
 }
 
-// runs is how often contestant c has its turn if n runs are asked for.
 func (s scenario) runs(c contestant, n int) int {
 	if s.maxRuns > 0 {
 		n = min(n, s.maxRuns)
@@ -50,17 +42,15 @@ func (s scenario) runs(c contestant, n int) int {
 	return n
 }
 
-// turn is one contestant's go at a scenario.
 type turn struct {
-	scenario   scenario
-	contestant contestant
-	run        int // from 1
-	// fresh: a new control plane is started before it; last: its control plane is stopped after it.
+	scenario    scenario
+	contestant  contestant
+	run         int // from 1
 	fresh, last bool
 }
 
-// turns orders the work: in each run every contestant of every scenario once, so that a machine that gets slower or
-// faster over time does so to all of them. Scenarios with a shared control plane come in one piece, at the end.
+// turns orders the turns: in each run every contestant of every scenario once, so that a change of the machine's speed
+// affects all contestants. Scenarios with a shared control plane come at the end, without other turns between.
 func turns(scenarios []scenario, runs int) []turn {
 	var order []turn
 	for run := 1; run <= runs; run++ {
@@ -89,7 +79,6 @@ func turns(scenarios []scenario, runs int) []turn {
 	return order
 }
 
-// round is one turn for each contestant that still has one in this run, each on a control plane of its own.
 func round(s scenario, run, runs int) []turn {
 	var order []turn
 	for _, c := range s.contestants {

@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// show writes a turn as run:scenario:contestant, with + if it starts a control plane and - if it stops one.
 func show(order []turn) string {
 	var words []string
 	for _, t := range order {

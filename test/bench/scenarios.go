@@ -35,7 +35,6 @@ const (
 	orphansScenario = "orphans"
 )
 
-// scenarios are all there are, in the order in which they are run and shown.
 var scenarios = append([]scenario{
 	{
 		name:        startScenario,

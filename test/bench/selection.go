@@ -6,15 +6,12 @@ import (
 	"strings"
 )
 
-// selection says which scenarios to run.
 type selection struct {
-	patterns    []string // shell patterns of names; none: all that are not long
-	long        bool     // with the long ones that the patterns leave in
-	contestants []string // shell patterns of names; none: all
+	patterns    []string
+	long        bool
+	contestants []string
 }
 
-// pick returns the selected scenarios. A long scenario is selected with long set or by its exact name.
-// A pattern that is malformed or matches nothing is an error.
 func pick(all []scenario, s selection) (wanted []scenario, err error) {
 	if len(s.patterns) == 0 {
 		s.patterns = []string{"*"}
@@ -46,7 +43,6 @@ func pick(all []scenario, s selection) (wanted []scenario, err error) {
 	return wanted, nil
 }
 
-// keep returns the contestants that one of the patterns matches.
 func keep(all []contestant, patterns []string) ([]contestant, error) {
 	if len(patterns) == 0 {
 		return all, nil
@@ -67,7 +63,6 @@ func keep(all []contestant, patterns []string) ([]contestant, error) {
 	return kept, nil
 }
 
-// fields splits a comma-separated list; an empty one has no elements.
 func fields(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -12,7 +12,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// idle is how long a manager without work is left alone before its memory is read.
 const idle = 15 * time.Second
 
 var (

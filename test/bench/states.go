@@ -54,24 +54,21 @@ var (
 	stateLines    = metric{"log lines", "1/s"}
 )
 
-// state is a lasting failure during which a manager stays quiet.
 type state struct {
 	name, about string
 	setup       func(context.Context, *stage) error
 	early       bool // the failure begins before the manager starts
-	takeOver    bool // the manager is a standby when the failure begins, and its leader ends
+	takeOver    bool
 	begin       func(context.Context, *stage) error
 	lead        time.Duration // from begin to the effect
 }
 
-// stage is a rig on which a state is set up.
 type stage struct {
 	*rig
 	proxy          *faults.Proxy
 	stopHeartbeats func() error // of all nodes
 }
 
-// states are the failures, each in a scenario of its own.
 var states = []state{
 	{name: "refused", about: "API server refuses connections", setup: withTypes, begin: outage(faults.Refused)},
 	{name: "black-hole", about: "API server accepts connections and reads nothing", setup: withTypes, begin: outage(faults.BlackHole)},
@@ -276,7 +273,6 @@ func wait(d time.Duration) func(context.Context, *stage) error {
 
 func withTypes(ctx context.Context, st *stage) error { return st.defineMany(ctx, stateTypes) }
 
-// withNodes registers nodes that renew their Leases, each with pods that are ready and tolerate awayKey for a while.
 func withNodes(ctx context.Context, st *stage) error {
 	names := nodeNames(stateNodes)
 	if err := inParallel(ctx, writers, stateNodes, func(ctx context.Context, i int) error { return st.registerNode(ctx, names[i]) }); err != nil {
@@ -389,7 +385,6 @@ func forbidNodes(_ context.Context, st *stage) error {
 	return nil
 }
 
-// taint puts awayKey on all nodes, or takes it away.
 func taint(on bool) func(context.Context, *stage) error {
 	patch := `{"spec":{"taints":null}}`
 	if on {

@@ -12,7 +12,6 @@ type spread struct {
 	Max    float64
 }
 
-// spreadOf leaves values as they are. Without values all is zero.
 func spreadOf(values []float64) spread {
 	if len(values) == 0 {
 		return spread{}
@@ -20,7 +19,6 @@ func spreadOf(values []float64) spread {
 	return spread{N: len(values), Min: slices.Min(values), Median: median(values), Max: slices.Max(values)}
 }
 
-// median of an even number of values is the mean of the middle two; of none it is 0.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -37,7 +37,6 @@ func writeList(b *strings.Builder, title string, lines []string) {
 	}
 }
 
-// rowCells names a scenario and a metric only where they change.
 func rowCells(rows []row) [][]string {
 	cells := [][]string{{"scenario", "metric", "unit", "contestant", "n", "min", "median", "max", "ratio"}}
 	var previous row
@@ -71,7 +70,6 @@ func targetCells(verdicts []verdict) [][]string {
 	return cells
 }
 
-// number shows three significant digits, but never rounds what is left of the point.
 func number(v float64) string {
 	switch {
 	case v == 0:
@@ -87,7 +85,6 @@ func number(v float64) string {
 	}
 }
 
-// align pads the cells of each column to the same width: those of column i to the left if sides[i] is l, else to the right.
 func align(rows [][]string, sides string) string {
 	widths := make([]int, len(sides))
 	for _, cells := range rows {

@@ -4,11 +4,10 @@ package main
 type target struct {
 	what    string
 	of      key
-	against key // of is divided by this; the zero key: of itself is compared
+	against key
 	most    float64
 }
 
-// verdict is a target and what was measured.
 type verdict struct {
 	What     string
 	Measured float64
@@ -71,7 +70,7 @@ var targets = append([]target{
 		of:   key{rolloutBigScenario, ours.name, resident.Name}, against: key{rolloutBigScenario, upstreamUnlimited.name, resident.Name}, most: 0.5,
 	},
 	{what: "requests per dependent", of: key{garbageScenario, ours.name, perDependent.Name}, most: 1.05},
-	// For its first two seconds kube-apiserver lets nobody create an object of a new type.
+	// kube-apiserver rejects objects of a new type for two seconds.
 	{what: "namespaces finalized early, discovery 1 s late", of: key{lagScenario, ours.name, finalizedEarly(lags[0]).Name}, most: 0},
 	{what: "namespaces finalized early, discovery 5 s late", of: key{lagScenario, ours.name, finalizedEarly(lags[1]).Name}, most: 0},
 	{what: "broken webhook, requests in 60 s", of: key{webhookScenario, ours.name, refusedRequests.Name}, most: 5_400},
@@ -84,7 +83,6 @@ var targets = append([]target{
 	{what: "200 Jobs with orphans, CPU of the API server, s", of: key{orphansScenario, ours.name, jobsAPI.Name}, most: 3},
 }, stateTargets()...)
 
-// verdicts of the targets for which there are measurements.
 func (r *results) verdicts(targets []target) []verdict {
 	var verdicts []verdict
 	for _, t := range targets {

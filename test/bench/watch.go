@@ -15,7 +15,6 @@ import (
 
 var errWatchEnded = errors.New("the API server ended the watch")
 
-// follow reads w until one of its events is the last one awaited, and returns when that came.
 func follow(ctx context.Context, w watch.Interface, last func(watch.Event) bool) (time.Time, error) {
 	for {
 		select {
@@ -51,7 +50,6 @@ type lister[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// watchFromNow sees everything that happens after the call to the objects of a field selector.
 func watchFromNow[L interface {
 	runtime.Object
 	metav1.ListInterface
@@ -62,7 +60,7 @@ func watchFromNow[L interface {
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	// The API server ends the watch of a client that reads too slowly, which on a busy machine may be us.
+	// The API server ends the watch of a slow reader, such as this program on a busy machine.
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), resumable{
 		func(ctx context.Context, at metav1.ListOptions) (watch.Interface, error) {
 			at.FieldSelector = options.FieldSelector
@@ -75,7 +73,6 @@ func watchFromNow[L interface {
 	return w, nil
 }
 
-// resumable is a watch that can be opened anew where it was left.
 type resumable struct {
 	open func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }

@@ -24,7 +24,7 @@ const (
 	brokenName   = "broken"
 	orphanedJobs = 200
 	orphanTypes  = 200
-	// jobsPerPod is the number of Jobs for each one that has a pod.
+	// A pod exists for every tenth Job.
 	jobsPerPod = 10
 )
 
@@ -38,9 +38,9 @@ var (
 	jobsAPI  = metric{"API server CPU", "s"}
 )
 
-// breakWebhook registers a webhook whose certificate is not trusted for an operation of managerUser. Its address is that of the API
-// server: failed dials of a webhook without a listener would count as those of the manager. It returns when the webhook is
-// called, which dry runs of creates of a ConfigMap show.
+// breakWebhook registers a webhook with an untrusted certificate for an operation of managerUser. The address is the
+// API server's: failed dials of a webhook without a listener would count as dials of the manager. Dry runs of creates
+// of a ConfigMap show that the webhook is in effect.
 func (r *rig) breakWebhook(ctx context.Context, operation admissionv1.OperationType, group string, resources ...string) error {
 	rule := func(operation admissionv1.OperationType, group string, resources ...string) admissionv1.RuleWithOperations {
 		return admissionv1.RuleWithOperations{
@@ -83,7 +83,6 @@ func (r *rig) removeWebhook(ctx context.Context) error {
 	return nil
 }
 
-// measureBrokenWebhook deletes an owner whose dependents cannot be deleted for a minute.
 func measureBrokenWebhook(ctx context.Context, r *rig, c contestant) ([]reading, error) {
 	m, err := r.launchWorking(ctx, c)
 	if err != nil {
@@ -118,7 +117,6 @@ func measureBrokenWebhook(ctx context.Context, r *rig, c contestant) ([]reading,
 	}, err
 }
 
-// measureOrphans deletes Jobs, one in each namespace, with the default policy of Jobs: dependents become orphans.
 func measureOrphans(ctx context.Context, r *rig, c contestant) ([]reading, error) {
 	m, err := r.launchWorking(ctx, c)
 	if err != nil {

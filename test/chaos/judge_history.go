@@ -61,7 +61,7 @@ func (j *judge) ofManagers() (events controlplane.AuditEvents, managers []string
 	return j.audit.Where(func(e *auditv1.Event) bool { return slices.Contains(managers, e.User.Username) }), managers
 }
 
-// judgeWriters reports writes that a manager sent without the Lease. Only writes of managers count as changes of the Lease.
+// judgeWriters reports writes that a manager sent without the Lease.
 func (j *judge) judgeWriters() {
 	events, managers := j.ofManagers()
 	for i := range events {

@@ -8,11 +8,10 @@ import (
 	"testing"
 )
 
-// `make run` takes etcd and kube-apiserver from KUBEBUILDER_ASSETS if that is set, and says at once if they cannot do.
 func TestGivenAssetsAreOfOurVersion(t *testing.T) {
 	for _, tt := range []struct {
-		name, prints string // by kube-apiserver; empty: there is none
-		want         string // of the error; empty: none
+		name, prints string
+		want         string
 	}{
 		{"ours", "Kubernetes v1.37.1", ""},
 		{"another patch release", "Kubernetes v1.37.12", ""},

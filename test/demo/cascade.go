@@ -21,7 +21,6 @@ const (
 	pinned  = "example.com/catalogued"
 )
 
-// cascade deletes a Deployment that waits for its dependents. One of them is held by a finalizer, and the manager says so.
 func cascade(ctx context.Context, s *stage) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: library}}
 	if _, err := s.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
@@ -69,7 +68,6 @@ func cascade(ctx context.Context, s *stage) error {
 	})
 }
 
-// blockedEvent reports whether an event explains what blocks the deletion of the Deployment.
 func (s *stage) blockedEvent(ctx context.Context) (string, bool, error) {
 	events, err := s.client.CoreV1().Events(library).List(ctx, metav1.ListOptions{FieldSelector: "reason=ForegroundDeletionBlocked"})
 	if err != nil || len(events.Items) == 0 {
@@ -89,7 +87,6 @@ func (s *stage) available(n int32) look {
 	}
 }
 
-// owned waits until so many objects are left of those that somebody owns.
 func (s *stage) owned(n int) look {
 	return func(ctx context.Context) (string, bool, error) {
 		sets, err1 := s.client.AppsV1().ReplicaSets(library).List(ctx, metav1.ListOptions{})

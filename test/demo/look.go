@@ -13,10 +13,8 @@ import (
 	"minikcm/internal/kubelet"
 )
 
-// What a scene can wait for. Each look returns what to tell, and whether it is what was waited for.
 type look = func(context.Context) (seen string, done bool, err error)
 
-// replicas waits until exactly n pods exist and are ready, and the status says so.
 func (s *stage) replicas(n int32) look {
 	return func(ctx context.Context) (string, bool, error) {
 		rs, err := s.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -45,7 +43,6 @@ func (s *stage) readyNodes(n int) look {
 	}
 }
 
-// nodeIs waits until a node's Ready condition has that status and its taints have followed.
 func (s *stage) nodeIs(node string, want corev1.ConditionStatus) look {
 	return func(ctx context.Context) (string, bool, error) {
 		n, err := s.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
@@ -93,7 +90,6 @@ func (s *stage) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods, nil
 }
 
-// show tells where the pods are.
 func (s *stage) show(ctx context.Context) error {
 	pods, err := s.pods(ctx)
 	for _, p := range pods {

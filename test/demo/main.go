@@ -16,7 +16,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The servers and the manager have process groups of their own, so that Ctrl-C ends only this program.
+	// The servers and the manager have separate process groups, so that Ctrl-C ends only this program.
 	if err := demo(ctx, *manager, *end); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)

@@ -20,8 +20,7 @@ const (
 	// leaseGrace is short enough to watch a node die. A kubelet's own is 40 s.
 	leaseGrace  = 8 * time.Second
 	renewPeriod = leaseGrace / 4 // as kubelets do
-	// bindPeriod is how often the scheduler looks for pods without a node.
-	bindPeriod = 100 * time.Millisecond
+	bindPeriod  = 100 * time.Millisecond
 )
 
 // player simulates a program of a cluster until the player is killed.
@@ -30,7 +29,6 @@ type player struct {
 	ended  chan struct{}
 }
 
-// play starts a player. Its part ends with the context of the part.
 func play(part func(ctx context.Context)) *player {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &player{cancel: cancel, ended: make(chan struct{})}
@@ -41,7 +39,6 @@ func play(part func(ctx context.Context)) *player {
 	return p
 }
 
-// kill ends it without warning, as a power cut does. It may be called again.
 func (p *player) kill() {
 	p.cancel()
 	<-p.ended
@@ -61,11 +58,10 @@ func every(ctx context.Context, period time.Duration, do func()) {
 	}
 }
 
-// playKubelet plays the kubelet of a node that is registered. Its pods get ready at once, and go when they are deleted.
 func playKubelet(client kubernetes.Interface, node string) (*player, error) {
 	pods, err := kubelet.NewPlayer(client, corev1.NamespaceAll, func(pod *corev1.Pod) kubelet.Course {
 		if pod.Spec.NodeName != node {
-			return kubelet.Course{GoneAfter: -1} // another kubelet's
+			return kubelet.Course{GoneAfter: -1}
 		}
 		return kubelet.Course{Steps: []kubelet.Step{{State: kubelet.Ready}}}
 	})
@@ -80,7 +76,6 @@ func playKubelet(client kubernetes.Interface, node string) (*player, error) {
 	}), nil
 }
 
-// heartbeat renews the Lease of a node, and posts that the node is ready if somebody has given it up.
 func heartbeat(ctx context.Context, client kubernetes.Interface, name string) error {
 	lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -96,7 +91,6 @@ func heartbeat(ctx context.Context, client kubernetes.Interface, name string) er
 	return kubelet.PostReady(ctx, client, node)
 }
 
-// playScheduler binds each waiting pod to the node with the fewest pods, of those without taints.
 func playScheduler(client kubernetes.Interface) *player {
 	return play(func(ctx context.Context) {
 		every(ctx, bindPeriod, func() { _ = schedule(ctx, client) }) // retried after the period

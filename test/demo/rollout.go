@@ -14,7 +14,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// The Deployment of the scene. It is in a namespace of its own, because the other scenes count the pods in theirs.
 const (
 	shop         = "shop"
 	shopReplicas = 8
@@ -22,7 +21,6 @@ const (
 	shopMissing  = 1
 )
 
-// rollOut brings a Deployment up, gives it a new template, and takes that back when half of the pods are new.
 func rollOut(ctx context.Context, s *stage) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}
 	if _, err := s.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {

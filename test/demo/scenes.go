@@ -17,7 +17,6 @@ import (
 	"minikcm/internal/kubelet"
 )
 
-// scene is one thing the manager does, started by something a user does.
 type scene struct {
 	title string
 	play  func(context.Context, *stage) error

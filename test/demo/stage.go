@@ -16,27 +16,24 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// grace is how long the manager trusts a silent node here.
 const grace = "10s"
 
 var nodes = []string{"node-a", "node-b"}
 
-// stage is everything that runs, and the voice that tells of it.
 type stage struct {
 	start      time.Time
-	program    string // of the manager; empty: the one in bin/
+	program    string
 	client     kubernetes.Interface
 	cluster    *controlplane.Cluster
 	kubeconfig string // file of the admin
 	manager    *controlplane.Process
 	dir        string
-	died       chan error // the manager ended by itself
+	died       chan error
 
 	kubelets  map[string]*player // by node
-	scheduler *player            // nil before it was started
+	scheduler *player
 }
 
-// raise starts everything. On error nothing is left running.
 func raise(ctx context.Context, program string) (_ *stage, err error) {
 	s := &stage{start: time.Now(), program: program, kubelets: map[string]*player{}, died: make(chan error, 1)}
 	defer func() {
@@ -112,7 +109,6 @@ func (s *stage) startKubelet(node string) error {
 	return nil
 }
 
-// lower ends everything in the reverse order of its start: the manager can still release its lease.
 func (s *stage) lower() {
 	s.say("stopping")
 	if s.manager != nil {
@@ -157,7 +153,6 @@ func (s *stage) pause(ctx context.Context) {
 	}
 }
 
-// wait polls look until it is done, and tells each new thing it sees.
 func (s *stage) wait(ctx context.Context, what string, timeout time.Duration, look func(context.Context) (seen string, done bool, err error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within %v", timeout))
 	defer cancel()

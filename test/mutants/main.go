@@ -1,4 +1,5 @@
-// Command mutants breaks the code in the ways that test/mutants.txt lists, one at a time, and runs the tests that have to notice.
+// Command mutants breaks the code in the ways that test/mutants.txt lists, one at a time, and runs the tests that
+// have to notice.
 // It works on copies: no file of the repository changes. Arguments select the entries whose text contains all of them.
 package main
 
