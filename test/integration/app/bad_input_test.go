@@ -11,7 +11,7 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// What an operator gets wrong first. Each is one line that names the thing, and exit code 1.
+// TestMistakesAreNamedInOneLine requires one line that names the mistake, and exit code 1.
 func TestMistakesAreNamedInOneLine(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "kubeconfig")
@@ -19,7 +19,7 @@ func TestMistakesAreNamedInOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	stranger := cluster.ConfigFor("stranger")
-	other := httptest.NewTLSServer(nil) // some server that is not ours, with a certificate of its own
+	other := httptest.NewTLSServer(nil)
 	t.Cleanup(other.Close)
 	wrongCA := cluster.Config()
 	wrongCA.Host = other.URL

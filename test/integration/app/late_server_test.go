@@ -18,7 +18,7 @@ func TestAPIServerThatComesUpLaterIsWaitedFor(t *testing.T) {
 	if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), controlplane.ReplicaSet(namespace, "web", 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	args := append(manager(t), "--leader-elect=false", "--controllers=replicaset") // its rights are there before
+	args := append(manager(t), "--leader-elect=false", "--controllers=replicaset")
 	if err := cluster.KillAPIServer(); err != nil {
 		t.Fatal(err)
 	}

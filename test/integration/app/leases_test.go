@@ -11,11 +11,10 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// The name of the Lease says with whom one competes: beside a manager of the same name there is one leader, beside one of another name
-// both lead, each with its own controllers.
+// TestLeasesOfTwoNamesHaveTwoLeaders: one leader for each name of a Lease, each with its own controllers.
 func TestLeasesOfTwoNamesHaveTwoLeaders(t *testing.T) {
 	client := cluster.Client(t)
-	kubeconfig := cluster.Kubeconfig(t, "two-names", "system:masters") // the manager's role knows one name
+	kubeconfig := cluster.Kubeconfig(t, "two-names", "system:masters")
 	for _, args := range [][]string{
 		{"--leader-elect-resource-name=one", "--controllers=replicaset"},
 		{"--leader-elect-resource-name=two", "--controllers=namespace", "--namespace-deletion-grace-period=0"},

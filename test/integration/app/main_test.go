@@ -1,5 +1,5 @@
-// Package app tests the daemon as a whole on a real API server: how it starts, what it watches, and what it says when it cannot
-// work. What the controllers do is tested in the packages beside this one.
+// Package app tests the daemon as a whole on a real API server: how it starts, its watches, and its messages when it
+// cannot work.
 package app
 
 import (
@@ -15,7 +15,6 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// manager is how the manager reaches the API server, and that it has no endpoint of its own.
 func manager(t *testing.T) []string {
 	return []string{"--kubeconfig=" + cluster.ManagerKubeconfig(t, "manager"), "--secure-port=0"}
 }

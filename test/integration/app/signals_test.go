@@ -18,7 +18,6 @@ import (
 	"minikcm/test/faults"
 )
 
-// patientDrain: nobody ends because the drain takes too long.
 const patientDrain = "--controller-shutdown-timeout=10m"
 
 func endsWith(t *testing.T, p *controlplane.Process, want int) {
@@ -53,7 +52,7 @@ func nowhere(t *testing.T) *rest.Config {
 func TestSignalsWhileTheAPIServerIsAwaited(t *testing.T) {
 	t.Parallel()
 	kubeconfig := cluster.KubeconfigFor(t, nowhere(t))
-	// Under nohup these tests ignore SIGHUP, and so would their children. What is handled here is not ignored there.
+	// Under nohup these tests and their children would ignore SIGHUP.
 	handled := make(chan os.Signal, 1)
 	signal.Notify(handled, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(handled) })
@@ -104,7 +103,7 @@ func TestSIGTERMBeforeThereIsATerm(t *testing.T) {
 	}
 }
 
-// Whoever sends requests to a process that stops should learn of it before anything else happens.
+// TestReadinessEndsBeforeTheDrain requires that /readyz fails before anything else happens.
 func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	proxy := faults.New(t, cluster.Config())
@@ -137,7 +136,7 @@ func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 	endsWith(t, p, 0)
 }
 
-// The first SIGTERM waits for a write that is not answered, the second for nothing.
+// TestSecondSIGTERMLeavesAtOnce: the first SIGTERM waits for a write without response.
 func TestSecondSIGTERMLeavesAtOnce(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	proxy := faults.New(t, cluster.Config())
@@ -157,7 +156,7 @@ func TestSecondSIGTERMLeavesAtOnce(t *testing.T) {
 	gate.Next(t)
 	send(t, p, syscall.SIGTERM)
 	p.WaitForLog(t, "Term ends")
-	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGTERM} { // the first of them is not meant
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGTERM} {
 		select {
 		case <-p.Done():
 			t.Fatal(fmt.Errorf("ended with %d before %v", p.ExitCode(), s))

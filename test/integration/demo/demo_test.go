@@ -1,4 +1,4 @@
-// Package demo plays what `make run` shows, with a manager that has the race detector if this test has it.
+// Package demo runs `make run`, with the race detector in the manager if this test has it.
 package demo
 
 import (
@@ -13,19 +13,18 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// Each scene waits for what it tells of, and ends the demo if that does not come.
 func TestEverySceneComesToItsEnd(t *testing.T) {
-	t.Chdir("../../..") // where `make run` starts it
+	t.Chdir("../../..")
 	demo := filepath.Join(t.TempDir(), "demo")
 	args := []string{"build", "-o", demo}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race") // as everything was compiled for this test
+		args = append(args, "-race")
 	}
 	if out, err := exec.CommandContext(t.Context(), "go", append(args, "./test/demo")...).CombinedOutput(); err != nil {
 		t.Fatalf("build the demo: %v\n%s", err, out)
 	}
 	p := controlplane.StartProgram(t, demo, "-end", "-manager="+controlplane.ManagerBinary(t))
-	code, err := p.Wait(10 * time.Minute) // it has a time of its own for each thing that it waits for
+	code, err := p.Wait(10 * time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

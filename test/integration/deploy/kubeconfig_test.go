@@ -24,10 +24,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// identity is who the manager is in either form of deploy/.
 const identity = "system:serviceaccount:kube-system:controller-manager"
 
-// groups are those of a service account of kube-system.
 var groups = []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}
 
 func TestKubeconfigRecipe(t *testing.T) {
@@ -70,7 +68,6 @@ func TestKubeconfigRecipe(t *testing.T) {
 	}
 }
 
-// kubeconfigScript runs the recipe and returns what it printed.
 func kubeconfigScript(args ...string) (out []byte, complaints string, err error) {
 	var stderr bytes.Buffer
 	cmd := exec.Command(filepath.Join(deployDir, "static-pod", "kubeconfig.sh"), args...)
@@ -79,7 +76,6 @@ func kubeconfigScript(args ...string) (out []byte, complaints string, err error)
 	return out, stderr.String(), err
 }
 
-// authority makes a CA such as kubeadm's and writes it to files.
 func authority(t *testing.T) (ca *x509.Certificate, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -111,8 +107,8 @@ func authority(t *testing.T) (ca *x509.Certificate, certFile, keyFile string) {
 	return ca, certFile, keyFile
 }
 
-// The API server has levels of their own for what a control plane cannot wait for. The identity must fall into them, also
-// when it comes with a certificate.
+// TestIdentityHasTheControlPlanesPriority: the identity must match the API server's priority levels for control
+// planes, also with a client certificate.
 func TestIdentityHasTheControlPlanesPriority(t *testing.T) {
 	newApplier(t).keep(t, render(t, "rbac")...)
 	client, err := rest.HTTPClientFor(cluster.ConfigFor(identity, groups...))

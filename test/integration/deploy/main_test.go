@@ -1,7 +1,5 @@
-// Package deploy tests what deploy/ and docs/ promise an operator: every object is valid, the rights are enough and none is
-// superfluous, manifests fit the program's flags, alerts and dashboard ask for metrics that exist.
-//
-// Tests with openssl are skipped where it is missing.
+// Package deploy tests deploy/ and docs/: every object is valid, no right is missing or unused, manifests fit the
+// program's flags, alerts and dashboard query existing metrics. Tests with openssl are skipped where it is missing.
 package deploy
 
 import (
@@ -16,7 +14,6 @@ import (
 
 var cluster *controlplane.Cluster
 
-// update makes the tests write the files that are made from others or from the program, instead of comparing them.
 var update = flag.Bool("update", false, "rewrite docs/metrics.md and deploy/prometheus-operator/prometheusrule.yaml")
 
 // The parts of the repository under test.
@@ -28,7 +25,7 @@ const (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	o := controlplane.Options{Audit: true, APIServerArgs: map[string][]string{
-		// Not on by default, but the reason for one of the rights.
+		// Off by default; one of the rights is for this plugin.
 		"enable-admission-plugins": {"OwnerReferencesPermissionEnforcement"},
 	}}
 	os.Exit(controlplane.Run(m, o, func(c *controlplane.Cluster) { cluster = c }))

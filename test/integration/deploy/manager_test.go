@@ -12,7 +12,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// agents are the ends of the user agents of the controllers, by the name of their role.
 var agents = map[string]string{
 	"controller-manager:deployment-controller":            "deployment-controller",
 	"controller-manager:replicaset-controller":            "replicaset-controller",
@@ -27,10 +26,9 @@ var agents = map[string]string{
 // feedsAgent is the end of the user agent of the watches of all types.
 const feedsAgent = "feeds"
 
-// everything runs all controllers, those too that have to be named.
 const everything = "--controllers=*,deployment,garbagecollector"
 
-// unused are the rights that the workload gives no reason to use, by role, and where their use is shown instead.
+// unused maps a role to rights without a request in the workload.
 var unused = map[string]string{
 	"controller-manager:replicaset-controller: update replicasets.apps/finalizers":        "checked by an admission plugin, see TestOwnerReferencesNeedFinalizers",
 	"controller-manager:deployment-controller: update deployments.apps/finalizers":        "checked by the same plugin, which otherwise rejects the workload's ReplicaSets",
@@ -41,13 +39,11 @@ var unused = map[string]string{
 	"controller-manager:namespace-controller: delete *.*":                                 "for types without deletecollection, which a bare API server does not serve; see the namespace controller's own tests",
 }
 
-// replica is a manager in a process of its own.
 type replica struct {
 	address string
 	process *controlplane.Process
 }
 
-// start runs a manager and returns where it serves.
 func start(t *testing.T, more ...string) (address string) {
 	t.Helper()
 	return startReplica(t, more...).address
@@ -69,7 +65,7 @@ func startReplica(t *testing.T, more ...string) replica {
 	return r
 }
 
-// TestManagerWithDeploysRights runs all controllers with nothing but what deploy/rbac and the components of named controllers grant.
+// TestManagerWithDeploysRights runs all controllers with the rights of deploy/rbac and the components.
 func TestManagerWithDeploysRights(t *testing.T) {
 	newApplier(t).keep(t, kustomize(t, everythingsRights)...)
 	allowScraping(t, "scraper")
@@ -99,7 +95,7 @@ func unauthorized(e *auditv1.Event) bool {
 	return e.Annotations["authorization.k8s.io/decision"] == "forbid"
 }
 
-// checkUse shows a request for each right, so that none is granted because some list says so.
+// checkUse requires a request for each right.
 func checkUse(t *testing.T) {
 	requests := cluster.AuditLog(t, controlplane.ByUser(identity), controlplane.Received)
 	for _, r := range rights(t, kustomize(t, everythingsRights)) {
@@ -110,7 +106,6 @@ func checkUse(t *testing.T) {
 	}
 }
 
-// allows reports whether a request is one that the right is for.
 func (r right) allows(e *auditv1.Event) bool {
 	ref := e.ObjectRef
 	if ref == nil || e.Verb != r.verb {
@@ -125,17 +120,16 @@ func (r right) allows(e *auditv1.Event) bool {
 		return false
 	}
 	if r.resource == "*" {
-		return ref.Resource == "configmaps" // which no other right is about
+		return ref.Resource == "configmaps"
 	}
 	resource := ref.Resource
 	if ref.Subresource != "" {
 		resource += "/" + ref.Subresource
 	}
-	inScope := r.namespace == "" || ref.Namespace == "" || ref.Namespace == r.namespace // one for all namespaces includes ours
+	inScope := r.namespace == "" || ref.Namespace == "" || ref.Namespace == r.namespace
 	return resource == r.resource && ref.APIGroup == r.group && inScope && (r.name == "" || ref.Name == r.name)
 }
 
-// checkAccess is who may read what of a manager.
 func checkAccess(t *testing.T, address string) {
 	prometheus := token(t, "monitoring", "prometheus")
 	stranger := token(t, "monitoring", "stranger")

@@ -35,7 +35,6 @@ func deployment(t *testing.T) *appsv1.Deployment {
 	return deployments(t, render(t, "deployment"))["controller-manager"]
 }
 
-// deployments are those among objects, by name.
 func deployments(t *testing.T, objects []*unstructured.Unstructured) map[string]*appsv1.Deployment {
 	t.Helper()
 	found := map[string]*appsv1.Deployment{}
@@ -78,7 +77,6 @@ func parseArgs(t *testing.T, args []string) (flags *pflag.FlagSet, given map[str
 	return flags, given
 }
 
-// What kubeadm's tests of its manifests check, and what ours promises on top.
 func TestPodsFitTheProgram(t *testing.T) {
 	specs := map[string]*corev1.PodSpec{"static pod": &staticPod(t).Spec, "Deployment": &deployment(t).Spec.Template.Spec}
 	for name, d := range deployments(t, render(t, "two-leases")) {
@@ -113,10 +111,8 @@ func TestPodsFitTheProgram(t *testing.T) {
 	}
 }
 
-// nodeAddress is what the kubelet puts in for status.hostIP.
 const nodeAddress = "192.0.2.10"
 
-// expand returns the arguments as the kubelet gives them to the program.
 func expand(t *testing.T, c corev1.Container) (args []string) {
 	t.Helper()
 	for _, arg := range c.Args {
@@ -135,8 +131,6 @@ func expand(t *testing.T, c corev1.Container) (args []string) {
 	return args
 }
 
-// madeImage is the name that make image gives to an image. It names a registry, because a runtime takes a name without one for an image
-// of its default registry.
 func madeImage(t *testing.T) string {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^IMAGE \?= (\S+)$`).FindSubmatch(read(t, "..", "..", "..", "Makefile"))
@@ -149,7 +143,6 @@ func madeImage(t *testing.T) string {
 	return string(found[1])
 }
 
-// checkProbes shows that each probe asks a path that needs no credentials, at the port and address where the program listens.
 func checkProbes(t *testing.T, spec *corev1.PodSpec, flags *pflag.FlagSet) {
 	t.Helper()
 	c := spec.Containers[0]
@@ -204,7 +197,6 @@ func checkSecurity(t *testing.T, spec *corev1.PodSpec) {
 	}
 }
 
-// checkVolumes shows that every file a flag names is mounted, and nothing else.
 func checkVolumes(t *testing.T, spec *corev1.PodSpec, given map[string]string) {
 	t.Helper()
 	named := map[string]bool{}
@@ -302,7 +294,7 @@ func checkStandby(t *testing.T, d *appsv1.Deployment) {
 	}
 }
 
-// The container file starts what the pods give arguments to, as the user they demand.
+// TestContainerfile requires the program and the user of the manifests.
 func TestContainerfile(t *testing.T) {
 	text := string(read(t, deployDir, "Containerfile"))
 	for _, want := range []string{"FROM scratch\n", "USER 65532:65532\n", `ENTRYPOINT ["/controller-manager"]`} {

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// family is one metric as it is scraped, or as it is documented.
 type family struct {
 	kind   string // counter, gauge or histogram
 	labels string // names, sorted, without le
@@ -64,7 +63,6 @@ func families(text string) map[string]family {
 	return found
 }
 
-// base is the name of the histogram that a series belongs to, or the name itself.
 func base(series string, histogram func(string) bool) string {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if name, ok := strings.CutSuffix(series, suffix); ok && histogram(name) {
@@ -74,7 +72,6 @@ func base(series string, histogram func(string) bool) string {
 	return series
 }
 
-// onDemand are metrics that exist from their first use on, and may be absent after the workload.
 var onDemand = map[string]family{
 	"garbagecollector_type_failing":              {"gauge", "group, resource", "1 for each type whose objects cannot be listed or watched."},
 	"rest_client_exec_plugin_call_total":         {"counter", "call_status, code", "Calls of a credential plugin that the kubeconfig names."},
@@ -84,7 +81,6 @@ var onDemand = map[string]family{
 	"rest_client_transport_cache_gc_calls_total": {"counter", "result", "Transports removed from the internal cache."},
 }
 
-// sections of the page, in order, by the beginnings of names. The last is for all others.
 var sections = []struct {
 	title    string
 	prefixes []string
@@ -116,7 +112,6 @@ while they are held up, in 100 series at most. ` + "`pod_gc_collector_force_dele
 pods' namespace as a label, like upstream. Zones are those of your nodes. All other labels have few, fixed values.
 `
 
-// page writes the documentation of what was found.
 func page(found map[string]family) string {
 	var b strings.Builder
 	b.WriteString(metricsPage)
@@ -145,7 +140,7 @@ func writeRow(b *strings.Builder, name string, f family) {
 	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, f.kind, f.labels, cell(f.help))
 }
 
-// cell makes a help text fit into a table. The metrics of libraries, whose texts begin with a stability level, have no text.
+// cell escapes a help text for a table. Metrics of libraries, whose texts begin with a stability level, have none.
 func cell(help string) string {
 	if strings.HasPrefix(help, "[") {
 		return ""
@@ -165,7 +160,6 @@ func documented(t *testing.T) map[string]family {
 	return found
 }
 
-// checkMetrics compares docs/metrics.md with what the program serves.
 func checkMetrics(t *testing.T, scraper endpoint) {
 	got := families(scraper.expect(t, "/metrics", 200))
 	maps.Copy(got, families(scraper.expect(t, "/metrics/slis", 200)))

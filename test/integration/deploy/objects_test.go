@@ -22,7 +22,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// applier does what kubectl apply --server-side does, with the strictest validation.
 type applier struct {
 	client dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper

@@ -29,11 +29,9 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// An answer takes more than a second on a busy machine, so an interval of a second would leave gaps in which a rise is not seen.
+// A scrape can take more than a second on a busy machine; shorter intervals would leave gaps.
 const scrapeInterval, rateInterval = "5s", "30s"
 
-// prometheusConfig writes the configuration of deploy/ for a Prometheus outside of the cluster, with a pace that a test can wait for. It
-// returns the file. The edits are of its scrape configuration.
 func prometheusConfig(t *testing.T, edits ...func(scrape map[string]any)) string {
 	t.Helper()
 	var config map[string]any

@@ -40,7 +40,6 @@ type alert struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// panel is what matters here of a panel of the dashboard.
 type panel struct {
 	Title   string `json:"title"`
 	Type    string `json:"type"`
@@ -58,7 +57,6 @@ func panels(t *testing.T) []panel {
 	return board.Panels
 }
 
-// queries are all that alerts and dashboard ask, with Grafana's variables filled in.
 func queries(t *testing.T) (list []query) {
 	t.Helper()
 	for _, a := range alerts(t) {
@@ -73,10 +71,9 @@ func queries(t *testing.T) (list []query) {
 	return list
 }
 
-// selector finds the metrics of an expression, with their matchers; ours all have one.
 var selector = regexp.MustCompile(`([a-z_]+)\{[^}]*\}`)
 
-// What a query asks for must exist, or it is silent for ever and looks like good news.
+// TestQueriesAskForMetricsThatExist: a query for a missing metric is silent for ever.
 func TestQueriesAskForMetricsThatExist(t *testing.T) {
 	known := documented(t)
 	all := queries(t)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// combined are folders that use what is a component in deploy/.
 var combined = []string{
 	everythingsRights, "testdata/deployments-deployment", everythingsHalves,
 	"testdata/garbage-collector", "testdata/garbage-collector-dry-run",
@@ -22,24 +21,21 @@ var combined = []string{
 }
 
 const (
-	everythingsRights   = "testdata/everything"                  // rbac, and the components of all controllers that have to be named
-	everythingsHalves   = "testdata/everything-two-leases"       // the same components with two leases
-	everythingsAccounts = "testdata/service-accounts-everything" // the rights of everything, with service accounts
+	everythingsRights   = "testdata/everything"            // rbac, and the components of all controllers that have to be named
+	everythingsHalves   = "testdata/everything-two-leases" // the same components with two leases
+	everythingsAccounts = "testdata/service-accounts-everything"
 )
 
-// components are the folders of deploy/ that change others.
 var components = []string{"service-accounts", "deployments", "garbage-collector"}
 
 // overlays are the folders of deploy/ for kubectl apply -k.
 var overlays = []string{"rbac", "deployment", "two-leases", "prometheus", "prometheus-operator", "grafana"}
 
-// render is what kubectl makes of a folder of deploy/.
 func render(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
 	return kustomize(t, filepath.Join(deployDir, dir))
 }
 
-// kustomized holds what the program made of a folder, by its path.
 var kustomized sync.Map
 
 func kustomize(t *testing.T, dir string) []*unstructured.Unstructured {
@@ -78,7 +74,6 @@ func parse(t *testing.T, text []byte) []*unstructured.Unstructured {
 	}
 }
 
-// identify is how messages name an object.
 func identify(o *unstructured.Unstructured) string {
 	return strings.TrimSpace(o.GetKind() + " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
 }

@@ -22,13 +22,11 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// controllers are those that deploy/rbac or a component has a file for, by their --controllers name.
 var controllers = []string{
 	"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
 	"namespace-controller", "endpointslice-controller", "deployment-controller", "garbage-collector-controller",
 }
 
-// named are those of them that run only if they are named.
 func named() (names []string) {
 	for _, c := range app.Controllers() {
 		if c.DisabledByDefault {
@@ -48,14 +46,14 @@ func roleOf(t *testing.T, controller string) []byte {
 	return read(t, files[0])
 }
 
-// TestNobodyIsGivenRightsUnasked: a controller that has to be named has its rights in a component of its own, and the folders without it grant none of
-// them, nor do they name it. With it they grant exactly what is in its file.
+// TestNobodyIsGivenRightsUnasked: rights of a controller that is off by default are in a component of its own and
+// nowhere else.
 func TestNobodyIsGivenRightsUnasked(t *testing.T) {
 	without := []string{"testdata/service-accounts", "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases"}
 	for _, dir := range []string{"rbac", "deployment", "two-leases"} {
 		without = append(without, filepath.Join(deployDir, dir))
 	}
-	common := map[string]bool{} // what controllers may that need not be named
+	common := map[string]bool{}
 	for _, name := range controllers {
 		if !slices.Contains(named(), name) {
 			for _, r := range rights(t, parse(t, roleOf(t, name))) {
@@ -93,9 +91,8 @@ func TestNobodyIsGivenRightsUnasked(t *testing.T) {
 	}
 }
 
-// right is one verb on one resource in one rule of a role of ours.
 type right struct {
-	role      string // its name
+	role      string
 	namespace string // of the role; empty for a ClusterRole
 	rule      int
 	verb      string
@@ -104,7 +101,6 @@ type right struct {
 	name      string
 }
 
-// String is how the program's message names what is missing.
 func (r right) String() string {
 	resource, sub, isSub := strings.Cut(r.resource, "/")
 	s := r.verb + " " + resource
@@ -123,7 +119,6 @@ func (r right) String() string {
 	return s
 }
 
-// rights lists what the roles among objects grant.
 func rights(t *testing.T, objects []*unstructured.Unstructured) []right {
 	t.Helper()
 	var all []right
@@ -150,7 +145,6 @@ func asClusterRole(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// grant gives user, which is no service account, what objects give to the manager's, except without.
 func grant(t *testing.T, user string, objects []*unstructured.Unstructured, without *right) {
 	t.Helper()
 	ours := map[string]bool{}
@@ -181,7 +175,6 @@ func grant(t *testing.T, user string, objects []*unstructured.Unstructured, with
 	newApplier(t).keep(t, own...)
 }
 
-// take splits the rule so that only the one verb on the one resource, of the one name if there are names, is gone.
 func take(t *testing.T, role *unstructured.Unstructured, r right) {
 	t.Helper()
 	rules := convert[rbacv1.ClusterRole](t, asClusterRole(role)).Rules
@@ -214,15 +207,15 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestMissingRightEndsTheManager takes one verb away. The manager has to name exactly this one at its start. Which rights are granted is compared
-// with what is required by TestDeployGrantsExactlyWhatIsRequired in pkg/app.
+// TestMissingRightEndsTheManager removes one verb; the manager has to name exactly this one.
+// TestDeployGrantsExactlyWhatIsRequired in pkg/app compares all rights.
 func TestMissingRightEndsTheManager(t *testing.T) {
 	const controller, user = "replicaset-controller", "without-patch-pods"
 	own := parse(t, roleOf(t, controller))
 	all := rights(t, own)
 	r := all[slices.IndexFunc(all, func(r right) bool { return r.String() == "patch pods" })]
 	grant(t, user, slices.Concat(parse(t, read(t, deployDir, "rbac", "identity.yaml")), own), &r)
-	// The authorizer learns of new roles a moment after they are stored, so at first more is missing.
+	// The authorizer reads roles from a cache, so at first more is missing.
 	controlplane.Eventually(t, patience, func(context.Context) error {
 		said := missing(t, cluster.Kubeconfig(t, user), time.Minute, "--controllers="+controller)
 		if said == nil {
@@ -235,7 +228,6 @@ func TestMissingRightEndsTheManager(t *testing.T) {
 	})
 }
 
-// missing starts a manager and returns what it says is not allowed, by user, or nil if it has not given up after a while.
 func missing(t *testing.T, kubeconfig string, while time.Duration, args ...string) map[string][]string {
 	t.Helper()
 	cmd := command.New(app.Controllers())
@@ -264,10 +256,10 @@ func missing(t *testing.T, kubeconfig string, while time.Duration, args ...strin
 	return said
 }
 
-// consequences are what stands in parentheses behind the rights that are missing.
 var consequences = regexp.MustCompile(` \([^)]*\)`)
 
-// The rights that no request shows: an admission plugin asks for them when an object is made whose owner must not go first.
+// TestOwnerReferencesNeedFinalizers checks rights that only an admission plugin requires, for references that block
+// their owner's deletion.
 func TestOwnerReferencesNeedFinalizers(t *testing.T) {
 	ns := cluster.Namespace(t)
 	rs, err := cluster.Client(t).AppsV1().ReplicaSets(ns).Create(t.Context(), controlplane.ReplicaSet(ns, "web", 0), metav1.CreateOptions{})
@@ -278,7 +270,7 @@ func TestOwnerReferencesNeedFinalizers(t *testing.T) {
 	finalizers := rights(t, objects)[slices.IndexFunc(rights(t, objects), func(r right) bool { return r.resource == "replicasets/finalizers" })]
 	for user, tt := range map[string]struct {
 		without *right
-		refused string // in the error; empty if there must be none
+		refused string
 	}{
 		"owner-with":    {nil, ""},
 		"owner-without": {&finalizers, "cannot set blockOwnerDeletion"},

@@ -16,7 +16,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// accounts are whom the controllers work as with --use-service-account-credentials, by the name of their role.
 var accounts = map[string]string{
 	"controller-manager:deployment-controller":            "deployment-controller",
 	"controller-manager:replicaset-controller":            "replicaset-controller",
@@ -30,8 +29,8 @@ var accounts = map[string]string{
 
 const withAccounts = "--use-service-account-credentials"
 
-// TestManagerWithServiceAccounts runs all controllers with what deploy/service-accounts grants, and nothing of what API servers grant these
-// accounts by themselves.
+// TestManagerWithServiceAccounts runs all controllers with deploy/service-accounts, without the API server's default
+// bindings for these accounts.
 func TestManagerWithServiceAccounts(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
 	withoutUpstreamsBindings(t)
@@ -66,7 +65,6 @@ func TestManagerWithServiceAccounts(t *testing.T) {
 	}
 }
 
-// withoutUpstreamsBindings takes from the accounts, until the test ends, what every API server grants them when it starts.
 func withoutUpstreamsBindings(t *testing.T) {
 	t.Helper()
 	bindings := cluster.Client(t).RbacV1().ClusterRoleBindings()
@@ -83,18 +81,18 @@ func withoutUpstreamsBindings(t *testing.T) {
 	}
 }
 
-// Our roles are within those that every API server makes for upstream's accounts, so that the same controllers work with either. The
-// controllers' own tests run with ours, the narrower ones.
+// TestRolesAreWithinUpstreams: the roles of this repository grant nothing beyond the API server's default roles, so
+// that controllers work with either.
 func TestRolesAreWithinUpstreams(t *testing.T) {
 	reviews := cluster.Client(t).AuthorizationV1().SubjectAccessReviews()
 	for _, r := range rights(t, kustomize(t, everythingsRights)) {
 		account, ok := accounts[r.role]
 		if !ok {
-			continue // what every manager needs
+			continue
 		}
 		user := controlplane.ServiceAccount(account)
 		if r.verb == "list" || r.verb == "watch" {
-			user = "system:kube-controller-manager" // whose watches are shared
+			user = "system:kube-controller-manager"
 		}
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user, ResourceAttributes: attributes(r),
@@ -112,7 +110,6 @@ func attributes(r right) *authorizationv1.ResourceAttributes {
 	return &authorizationv1.ResourceAttributes{Namespace: r.namespace, Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub, Name: r.name}
 }
 
-// A role that stays with the manager would not be missed by anybody.
 func TestNoControllersRoleStaysWithTheManager(t *testing.T) {
 	moved := 0
 	for _, o := range kustomize(t, everythingsAccounts) {

@@ -52,7 +52,6 @@ type endpoint struct {
 	certs   []tls.Certificate
 }
 
-// get returns the answer to a GET: its code, 0 if there is none, and its text.
 func (e endpoint) get(path string) (code int, text string, err error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: e.certs}}
 	defer transport.CloseIdleConnections()
@@ -72,7 +71,6 @@ func (e endpoint) get(path string) (code int, text string, err error) {
 	return answer.StatusCode, string(body), err
 }
 
-// expect waits until a GET has the code; at first the manager or the API server may not know of what was just made.
 func (e endpoint) expect(t *testing.T, path string, want int) string {
 	t.Helper()
 	var text string
@@ -98,7 +96,6 @@ func certificate(t *testing.T, user string) []tls.Certificate {
 	return []tls.Certificate{pair}
 }
 
-// allowScraping gives the scraper's role to a user as well, who comes with a certificate.
 func allowScraping(t *testing.T, user string) {
 	t.Helper()
 	a := newApplier(t)
@@ -112,7 +109,6 @@ func allowScraping(t *testing.T, user string) {
 	a.keep(t, binding)
 }
 
-// serve runs a manager as user without any controller and returns where it serves.
 func serve(t *testing.T, user string) string {
 	t.Helper()
 	kubeconfig := cluster.Kubeconfig(t, user)
@@ -123,7 +119,7 @@ func serve(t *testing.T, user string) string {
 	return address
 }
 
-// The two bindings to roles of the API server let the endpoint tell who asks. Each is taken away in turn.
+// TestServingNeedsItsBindings removes each of the two bindings that authentication and authorization need.
 func TestServingNeedsItsBindings(t *testing.T) {
 	allowScraping(t, "scraper")
 	prometheus := token(t, "monitoring", "prometheus")
@@ -143,7 +139,7 @@ func TestServingNeedsItsBindings(t *testing.T) {
 			grant(t, user, objects, nil)
 			address := serve(t, user)
 			endpoint{address: address, token: prometheus}.expect(t, "/metrics", tt.token)
-			// Until it has asked for the CAs the manager trusts nobody, which must not pass for the answer.
+			// Without the client CAs, the manager rejects every certificate.
 			controlplane.Eventually(t, patience, func(context.Context) error {
 				if len(cluster.AuditLog(t, controlplane.ByUser(user), controlplane.ByResource("configmaps"), controlplane.ByVerb("list", "watch"))) == 0 {
 					return errors.New("the manager has not asked for the cluster's CAs")

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// half is one of the two Deployments: its arguments, its lease and its controllers.
 type half struct {
 	lease       string
 	controllers []string
@@ -34,7 +33,7 @@ func halves(t *testing.T, objects []*unstructured.Unstructured) map[string]half 
 	return found
 }
 
-// A controller in both lists would run twice, one in neither not at all. Those that have to be named come with their components.
+// TestTwoLeasesShareTheControllers requires each controller in exactly one of the two lists.
 func TestTwoLeasesShareTheControllers(t *testing.T) {
 	for dir, want := range map[string][]string{
 		filepath.Join(deployDir, "two-leases"): slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return slices.Contains(named(), name) }),
@@ -62,7 +61,7 @@ func TestTwoLeasesShareTheControllers(t *testing.T) {
 	}
 }
 
-// Who adds the component has the loop once, and with it the rights; for a trial those to change something are not among them.
+// TestTheGarbageCollectorIsNamedOnce requires the loop and its rights once, and for a dry run no rights to write.
 func TestTheGarbageCollectorIsNamedOnce(t *testing.T) {
 	for dir, may := range map[string][]string{
 		"deployment": nil, "two-leases": nil,

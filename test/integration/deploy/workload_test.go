@@ -22,23 +22,19 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// marker is in the name of every object that the workload makes, so that names can be told from other things.
 const marker = "zebra"
 
-// workload gives every controller something of each kind to do.
 type workload struct {
 	client kubernetes.Interface
 	name   string // of the namespace, and the beginning of every other name
 	steps  []step
 }
 
-// step is something that is to happen.
 type step struct {
 	what string
 	done func(context.Context, *workload) error
 }
 
-// startWorkload makes the objects. Their nodes stop with the test.
 func startWorkload(t *testing.T, name string) *workload {
 	t.Helper()
 	w := &workload{client: cluster.Client(t), name: fmt.Sprintf("%s-%s-%s", marker, name, rand.String(5))}
@@ -53,7 +49,6 @@ func startWorkload(t *testing.T, name string) *workload {
 	return w
 }
 
-// expect adds something that wait will wait for.
 func (w *workload) expect(what string, done func(context.Context, *workload) error) {
 	w.steps = append(w.steps, step{what, done})
 }
@@ -71,7 +66,6 @@ func (w *workload) wait(t *testing.T) {
 	}
 }
 
-// nodes makes one that renews its Lease and one that falls silent.
 func (w *workload) nodes(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{w.name + "-alive", w.name + "-silent"} {
@@ -107,7 +101,7 @@ func heartbeats(ctx context.Context, client kubernetes.Interface, node string) {
 	defer ticker.Stop()
 	for {
 		beat := fmt.Appendf(nil, `{"spec":{"holderIdentity":%q,"leaseDurationSeconds":40,"renewTime":%q}}`, node, metav1.NowMicro().UTC().Format(metav1.RFC3339Micro))
-		_, _ = leases.Patch(ctx, node, "application/merge-patch+json", beat, metav1.PatchOptions{}) // if it fails, the next will do
+		_, _ = leases.Patch(ctx, node, "application/merge-patch+json", beat, metav1.PatchOptions{})
 		select {
 		case <-ctx.Done():
 			return
@@ -116,7 +110,6 @@ func heartbeats(ctx context.Context, client kubernetes.Interface, node string) {
 	}
 }
 
-// replicaSets makes one that adopts, grows and shrinks, and one whose pods are refused.
 func (w *workload) replicaSets(t *testing.T) {
 	t.Helper()
 	_, err := w.client.CoreV1().Pods(w.name).Create(t.Context(),
@@ -158,7 +151,6 @@ func (w *workload) replicaSets(t *testing.T) {
 	})
 }
 
-// has reports whether the ReplicaSet and its status agree on n pods.
 func (w *workload) has(ctx context.Context, n int32) error {
 	rs, err := w.client.AppsV1().ReplicaSets(w.name).Get(ctx, w.name, metav1.GetOptions{})
 	if err != nil {
@@ -170,7 +162,6 @@ func (w *workload) has(ctx context.Context, n int32) error {
 	return nil
 }
 
-// pods makes one that must leave the silent node, which is out of service then, and finished ones.
 func (w *workload) pods(t *testing.T) {
 	t.Helper()
 	for name, edit := range map[string]func(*corev1.Pod){
@@ -220,7 +211,6 @@ func (w *workload) pods(t *testing.T) {
 	})
 }
 
-// owned makes owners that are deleted: one with its dependent, one that leaves its dependent behind, one that waits for its dependent.
 func (w *workload) owned(t *testing.T) {
 	t.Helper()
 	maps := w.client.CoreV1().ConfigMaps(w.name)
@@ -253,7 +243,6 @@ func (w *workload) owned(t *testing.T) {
 	})
 }
 
-// doomed makes two namespaces that are deleted: one empties, one holds an object that somebody else must let go.
 func (w *workload) doomed(t *testing.T) {
 	t.Helper()
 	for name, finalizers := range map[string][]string{"empties": nil, "stays": {"example.com/" + w.name}} {
@@ -287,7 +276,6 @@ func (w *workload) letGo(t *testing.T) {
 	controlplane.Eventually(t, time.Minute, func(ctx context.Context) error { return w.gone(ctx, stays) })
 }
 
-// deployments makes one without pods that adopts a ReplicaSet, is rolled out and back, and cleans up.
 func (w *workload) deployments(t *testing.T) {
 	t.Helper()
 	labels := map[string]string{"app": "rolled"}
@@ -305,7 +293,6 @@ func (w *workload) deployments(t *testing.T) {
 		Spec:       appsv1.DeploymentSpec{Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	// then waits until the Deployment has been dealt with and has so many ReplicaSets, and changes it.
 	then := func(what string, owned int, change func(*appsv1.Deployment)) {
 		w.expect(what, func(ctx context.Context, w *workload) error {
 			d, err := deployments.Get(ctx, "rolled", metav1.GetOptions{})

@@ -15,8 +15,7 @@ import (
 	"minikcm/test/faults"
 )
 
-// TestUndisturbedWorkMeetsNoConflict: rollouts, undos, pauses and scaling without any other writer. Upstream fails: it is in conflict with
-// itself at each.
+// TestUndisturbedWorkMeetsNoConflict requires no 409 without other writers. Upstream conflicts with its own writes.
 func TestUndisturbedWorkMeetsNoConflict(t *testing.T) {
 	n, m := side(t)
 	n.apply(3, rolling("1", "1"))
@@ -37,8 +36,8 @@ func TestUndisturbedWorkMeetsNoConflict(t *testing.T) {
 	}
 }
 
-// TestATurnedRoundRolloutKeepsItsPromise: while the status of the old ReplicaSet still tells of pods that have gone, its template comes back.
-// Upstream fails: it counts those pods, and takes the last that are available.
+// TestATurnedRoundRolloutKeepsItsPromise returns to the old template while the status of the old ReplicaSet still
+// counts pods that are gone. Upstream then deletes the last available pods.
 func TestATurnedRoundRolloutKeepsItsPromise(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -66,7 +65,7 @@ func TestATurnedRoundRolloutKeepsItsPromise(t *testing.T) {
 			gate := faults.NewGate()
 			held := m.proxy.Inject(match, faults.Hold(gate))
 			n.kubelet.Ready(controlplane.All)
-			n.eventually(func(ctx context.Context) error { // the old one has given up pods, and its status does not show it
+			n.eventually(func(ctx context.Context) error {
 				now, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, old.Name, metav1.GetOptions{})
 				if err == nil && (*now.Spec.Replicas >= tt.size-1 || now.Status.ObservedGeneration >= now.Generation) {
 					err = fmt.Errorf("the old ReplicaSet asks for %d pods, its status is %+v", *now.Spec.Replicas, now.Status)
@@ -90,7 +89,7 @@ func TestATurnedRoundRolloutKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// TestLostAnswers: whatever answer the controller does not get, sizes and pods keep to their bounds, and there is one ReplicaSet for each template.
+// TestLostAnswers: with lost responses, sizes keep to their bounds and each template has one ReplicaSet.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -131,8 +130,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestRefusedWrites: whatever is refused for a while, the rollout goes on when it is not any more. Upstream fails at resizes: it does not
-// try again when the last was refused.
+// TestRefusedWrites: the rollout continues after rejected writes. Upstream does not retry the last resize.
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -158,7 +156,7 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
-// TestARefusedScaleDownIsTold: a webhook refuses to let the old ReplicaSet shrink. Upstream fails: it says nothing.
+// TestARefusedScaleDownIsTold: a webhook rejects the scale-down of the old ReplicaSet. Upstream reports nothing.
 func TestARefusedScaleDownIsTold(t *testing.T) {
 	n, _ := side(t)
 	d := n.apply(2, rolling("1", "0"))

@@ -16,11 +16,10 @@ import (
 	"minikcm/test/faults"
 )
 
-// change is something that a Deployment of four replicas, one more and one less, goes through.
 type change struct {
 	name        string
-	from        []func(*appsv1.Deployment) // how it is made
-	prepare     func(*namespace)           // from the complete rollout to where the change finds it; nil: nothing
+	from        []func(*appsv1.Deployment)
+	prepare     func(*namespace)
 	change      func(*namespace)
 	least, most int
 	long        bool
@@ -47,7 +46,6 @@ var changes = []change{
 	},
 }
 
-// halfway is a rollout whose new pods do not get ready.
 func halfway(n *namespace) {
 	n.kubelet.Ready(tagged("v1"))
 	n.edit(image("v2"))
@@ -56,11 +54,10 @@ func halfway(n *namespace) {
 	n.status(func(s appsv1.DeploymentStatus) bool { return s.UpdatedReplicas == 2 && s.AvailableReplicas == 3 })
 }
 
-// deaths are the moments of a write at which the manager is killed.
 var deaths = []func(*faults.Gate) faults.Fault{faults.HoldAnswer, faults.Hold}
 
-// TestKilledAtEachWrite kills the manager at each write, before the API server receives the write or before the manager
-// receives the response, and starts another manager. One death serves several Deployments, which are at different writes.
+// TestKilledAtEachWrite kills the manager at each write, before the API server receives the write or before the
+// manager receives the response, and starts another manager. One kill serves several Deployments at different writes.
 func TestKilledAtEachWrite(t *testing.T) {
 	const batch = 4 // writes
 	next := start(t, "first")
@@ -70,7 +67,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 		}
 		over := false
 		for first := 0; !over; first += batch {
-			over = true // also of one that is not to be run
+			over = true
 			ok := t.Run(fmt.Sprintf("%s/%d", c.name, first), func(sub *testing.T) {
 				victims := make([]*victim, 0, batch*len(deaths))
 				var all sync.WaitGroup
@@ -104,7 +101,6 @@ func TestKilledAtEachWrite(t *testing.T) {
 	}
 }
 
-// victim is a Deployment whose manager is killed at one write of a change.
 type victim struct {
 	change
 	n        *namespace
@@ -112,7 +108,6 @@ type victim struct {
 	held     *faults.Held // nil: there are fewer writes
 }
 
-// meet goes through the change up to a write, or to its end.
 func (v *victim) meet(t *testing.T, m *manager, fault func(*faults.Gate) faults.Fault, write int) {
 	v.n = newNamespace(t)
 	d := v.n.apply(4, append([]func(*appsv1.Deployment){rolling("1", "1")}, v.from...)...)
@@ -160,7 +155,8 @@ func ended(n *namespace, rule *faults.Rule) <-chan struct{} {
 // electionFlags make a lease that is worth waiting for. Ours and kube-controller-manager's have different names.
 var electionFlags = []string{"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"}
 
-// TestHandOverInTheMiddleOfRollouts: the leader ends, or loses its lease, and another goes on where it was. Nothing is done twice.
+// TestHandOverInTheMiddleOfRollouts: the leader ends or loses its lease, and another manager continues without
+// repeating a write.
 func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 	const count = 4
 	begun := time.Now()
@@ -193,7 +189,7 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 		}
 	}
 	for i, n := range all {
-		if i >= count/2 { // another template still, half of them turned round
+		if i >= count/2 {
 			n.edit(image(fmt.Sprintf("v%d", 1+i%2*2)))
 		}
 	}
@@ -209,7 +205,6 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 	}
 }
 
-// judgeLease fails the test if one of the managers sent a write without the Lease, see [controlplane.JudgeLease].
 func judgeLease(t *testing.T, since time.Time, managers ...string) {
 	t.Helper()
 	for i, name := range managers {
@@ -232,7 +227,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// TestFrozenWatches: for a while nothing is heard of one type, while templates change.
+// TestFrozenWatches delivers no events of one type while templates change.
 func TestFrozenWatches(t *testing.T) {
 	const frozen = 2 * time.Second
 	m := start(t, "manager")
@@ -249,7 +244,7 @@ func TestFrozenWatches(t *testing.T) {
 			n.edit(image("v3"))
 			time.Sleep(time.Until(begun.Add(frozen / 2)))
 			n.edit(image("v1"))
-			time.Sleep(time.Until(begun.Add(frozen))) // the fault is its duration
+			time.Sleep(time.Until(begun.Add(frozen)))
 			freeze.Thaw()
 			o.complete()
 			if seen := o.seen(); seen > 3 {
@@ -259,7 +254,7 @@ func TestFrozenWatches(t *testing.T) {
 	}
 }
 
-// TestRecreateWithALatePodWatch: the cache of pods shows no new pod of the old ReplicaSet, and the rollout does not take that for none.
+// TestRecreateWithALatePodWatch: a cache of pods that lags behind the old ReplicaSet must not start the new one.
 func TestRecreateWithALatePodWatch(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
 	m := start(t, "manager")
@@ -278,7 +273,7 @@ func TestRecreateWithALatePodWatch(t *testing.T) {
 		return nil
 	})
 	n.edit(image("v2"))
-	time.Sleep(2 * time.Second) // the fault is its duration
+	time.Sleep(2 * time.Second)
 	freeze.Thaw()
 	n.kubelet.Gone(controlplane.All)
 	o.complete()

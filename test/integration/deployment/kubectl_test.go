@@ -13,7 +13,7 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestKubectlRollout goes through what users do with kubectl rollout, whose answers come from status, conditions and annotations alone.
+// TestKubectlRollout runs the subcommands of kubectl rollout, which read only status, conditions and annotations.
 func TestKubectlRollout(t *testing.T) {
 	n, _ := side(t)
 	k := newKubectl(n)
@@ -62,16 +62,15 @@ func TestKubectlRollout(t *testing.T) {
 	n.kubelet.Ready(func(p *corev1.Pod) bool { return !tagged("broken")(p) })
 	n.edit(deadline(2), image("broken"))
 	k.fails("exceeded its progress deadline", "rollout", "status", "deployment/web", "--timeout=4m")
-	n.edit(deadline(600)) // before the rollout back, which may take more than two seconds
+	n.edit(deadline(600))
 	k.says("rolled back", "rollout", "undo", "deployment/web")
 	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 	k.says("scaled", "scale", "deployment/web", "--replicas=1")
 	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
-	n.complete() // kubectl takes a Deployment with more pods than it should have for rolled out
+	n.complete() // kubectl reports success in spite of surplus pods
 	k.says("1/1", "get", "deployment/web")
 }
 
-// causes checks what the ReplicaSets say of why they came about.
 func (n *namespace) causes(want map[int]string) func(context.Context) error {
 	return func(context.Context) error {
 		_, sets := n.owned()
@@ -86,7 +85,6 @@ func (n *namespace) causes(want map[int]string) func(context.Context) error {
 	}
 }
 
-// kubectl is the program, pointed at one namespace. What it prints is in the test's log.
 type kubectl struct {
 	n                   *namespace
 	program, kubeconfig string

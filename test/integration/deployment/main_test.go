@@ -1,5 +1,5 @@
-// Package deployment tests the Deployment controller, together with the ReplicaSet controller, on a real API server: what users see of
-// rollouts, and the promises that must hold when answers are lost, statuses are late and processes die.
+// Package deployment tests the Deployment controller together with the ReplicaSet controller on a real API server:
+// rollouts as users see them, and the promises with lost responses, late statuses and killed processes.
 package deployment
 
 import (
@@ -37,7 +37,6 @@ const (
 	maxKey      = "deployment.kubernetes.io/max-replicas"
 )
 
-// auditPolicy keeps writes, and the bodies of those to Leases, which say who holds them.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted]
@@ -56,14 +55,12 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{AuditPolicy: auditPolicy}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// shared is the manager that all tests use which run side by side, behind a proxy: what is injected there is for one namespace.
 type shared struct {
 	lock    sync.Mutex
 	users   int
 	manager *manager
 }
 
-// manager is a process that runs the loops, behind a proxy of its own.
 type manager struct {
 	*controlplane.Process
 	proxy      *faults.Proxy
@@ -94,8 +91,6 @@ func launch(name string, more ...string) (*manager, error) {
 	return m, nil
 }
 
-// end tells the manager to end, by SIGTERM, and waits; what it may have to say about data races is in its exit code. One that was killed
-// is cleaned up after.
 func (m *manager) end() error {
 	killed := true
 	select {
@@ -103,7 +98,7 @@ func (m *manager) end() error {
 	default:
 		killed = false
 	}
-	_ = m.Signal(syscall.SIGTERM) // it may have ended
+	_ = m.Signal(syscall.SIGTERM)
 	code, err := m.Wait(time.Minute)
 	if code != 0 && !killed {
 		err = errors.Join(err, fmt.Errorf("manager ended with exit code %d", code))
@@ -114,7 +109,6 @@ func (m *manager) end() error {
 	return errors.Join(err, m.Kill(), m.proxy.Stop(), os.Remove(m.kubeconfig))
 }
 
-// tail is the end of what a process printed, and before that what the race detector said, whenever that was.
 func tail(text string) string {
 	end := text[max(0, len(text)-20_000):]
 	if i := strings.Index(text, "WARNING: DATA RACE"); i >= 0 && i < len(text)-len(end) {
@@ -123,7 +117,6 @@ func tail(text string) string {
 	return end
 }
 
-// start starts a manager for this test alone, which must not be parallel: by default without a lease, so that it works at once.
 func start(t *testing.T, name string, more ...string) *manager {
 	t.Helper()
 	if len(more) == 0 {
@@ -152,7 +145,6 @@ func (m *manager) kill(t *testing.T) {
 	}
 }
 
-// use returns the shared manager, which runs as long as a test uses it.
 func use(t *testing.T) *manager {
 	t.Helper()
 	common.lock.Lock()
@@ -183,7 +175,6 @@ func use(t *testing.T) *manager {
 	return m
 }
 
-// namespace is one test's view of its namespace, in which one Deployment, web, is rolled out. Its pods get ready at once.
 type namespace struct {
 	t       testing.TB
 	name    string
@@ -193,7 +184,6 @@ type namespace struct {
 	witnesses int
 }
 
-// side runs the test beside others, on the shared manager.
 func side(t *testing.T) (*namespace, *manager) {
 	t.Helper()
 	t.Parallel()
@@ -217,7 +207,6 @@ func newNamespace(t testing.TB) *namespace {
 	return n
 }
 
-// dump shows what a failed test was about.
 func (n *namespace) dump() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -254,14 +243,12 @@ func (n *namespace) applyNamed(name string, replicas int32, edits ...func(*appsv
 	return d
 }
 
-// image sets the tag of the image, which is what rollouts change.
 func image(tag string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/web:" + tag }
 }
 
 func imageOf(template *corev1.PodTemplateSpec) string { return template.Spec.Containers[0].Image }
 
-// tagged says yes to pods of the image with the tag.
 func tagged(tag string) func(*corev1.Pod) bool { return controlplane.Image("example.com/web:" + tag) }
 
 // rolling sets the bounds of the rolling update, as numbers or percentages.
@@ -314,7 +301,6 @@ func (n *namespace) named(name string) *appsv1.Deployment {
 	return d
 }
 
-// edit changes the Deployment, whoever else is writing it, and returns the result.
 func (n *namespace) edit(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	n.t.Helper()
 	return n.editNamed("web", changes...)
@@ -337,7 +323,6 @@ func (n *namespace) editNamed(name string, changes ...func(*appsv1.Deployment)) 
 	return out
 }
 
-// editSet changes a ReplicaSet, whoever else is writing it, and returns the result.
 func (n *namespace) editSet(name string, change func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
 	n.t.Helper()
 	var out *appsv1.ReplicaSet
@@ -365,11 +350,10 @@ func (n *namespace) sets(ctx context.Context, d *appsv1.Deployment) ([]appsv1.Re
 }
 
 func revision(o metav1.Object) int {
-	r, _ := strconv.Atoi(o.GetAnnotations()[revisionKey]) // none is 0
+	r, _ := strconv.Atoi(o.GetAnnotations()[revisionKey])
 	return r
 }
 
-// present is the oldest ReplicaSet of the Deployment's template, nil if there is none.
 func present(d *appsv1.Deployment, sets []appsv1.ReplicaSet) (oldest *appsv1.ReplicaSet) {
 	for i := range sets {
 		s := &sets[i]
@@ -385,7 +369,6 @@ func present(d *appsv1.Deployment, sets []appsv1.ReplicaSet) (oldest *appsv1.Rep
 	return oldest
 }
 
-// set waits for a ReplicaSet of the image that asks for so many replicas, and returns it.
 func (n *namespace) set(tag string, size int32) *appsv1.ReplicaSet {
 	n.t.Helper()
 	var out *appsv1.ReplicaSet
@@ -409,8 +392,6 @@ func (n *namespace) set(tag string, size int32) *appsv1.ReplicaSet {
 	return out
 }
 
-// complete waits until the rollout is: the status says so, the present ReplicaSet has all replicas, the others have none. It returns the
-// Deployment and its present ReplicaSet.
 func (n *namespace) complete() (*appsv1.Deployment, *appsv1.ReplicaSet) {
 	n.t.Helper()
 	return n.completeNamed("web")
@@ -481,7 +462,8 @@ func (n *namespace) observed() *appsv1.Deployment {
 	return n.status(func(appsv1.DeploymentStatus) bool { return true })
 }
 
-// shown waits until the controller's cache of Deployments shows all that has happened so far: it has made a ReplicaSet for a later one.
+// shown waits until the controller's cache has every earlier change: the controller has made a ReplicaSet for a later
+// Deployment.
 func (n *namespace) shown() {
 	n.t.Helper()
 	n.witnesses++
@@ -525,7 +507,6 @@ func (n *namespace) eventually(check func(context.Context) error) {
 	controlplane.Eventually(n.t, patience, check)
 }
 
-// event waits for an event with a reason and returns its message.
 func (n *namespace) event(reason string) string {
 	n.t.Helper()
 	var message string
@@ -548,7 +529,6 @@ func (n *namespace) on(verbs, resource string) faults.Match {
 	return faults.Match{Verbs: verbs, Resource: resource, Namespace: n.name, UserAgent: agent}
 }
 
-// requests are those of the Deployment controller that a match accepts, in order of arrival.
 func (n *namespace) requests(m *manager, verbs, resources []string, code int) []faults.Request {
 	return slices.DeleteFunc(m.proxy.Requests(), func(r faults.Request) bool {
 		return r.Namespace != n.name || !hasAgent(r) || len(verbs) > 0 && !slices.Contains(verbs, r.Verb) ||

@@ -19,8 +19,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// observer follows the ReplicaSets and pods of a Deployment at the API server itself, change by change, and holds their sizes and the
-// number of available pods to bounds, and ReplicaSets to one for each template.
 type observer struct {
 	t testing.TB
 	n *namespace
@@ -34,12 +32,12 @@ type observer struct {
 	templates map[types.UID]*corev1.PodTemplateSpec
 	known     map[types.UID]bool      // every ReplicaSet there ever was
 	ready     map[types.UID]time.Time // since when
-	running   map[types.UID]types.UID // pods that have not finished, with their controller
-	exclusive bool                    // pods of one ReplicaSet only run at a time
+	running   map[types.UID]types.UID
+	exclusive bool
 	lowest    int
 	highest   int
 	marks     map[string]bool // names of markers seen, by each of the two watches
-	alike     int             // ReplicaSets of one template that are allowed
+	alike     int
 	violation string
 }
 
@@ -94,7 +92,6 @@ func (n *namespace) observe(d *appsv1.Deployment, least, most int) *observer {
 	return o
 }
 
-// bounds replaces the bounds. Wide ones go before a change of the spec, narrow ones after it has been carried out.
 func (o *observer) bounds(least, most int) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -117,7 +114,7 @@ func (o *observer) see(kind watch.EventType, object any) {
 			o.sizes[object.UID], o.names[object.UID] = int(*object.Spec.Replicas), object.Name
 			template := object.Spec.Template.DeepCopy()
 			delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-			o.templates[object.UID] = template // somebody may edit it
+			o.templates[object.UID] = template
 			if !o.known[object.UID] {
 				o.known[object.UID] = true
 				o.create(object)
@@ -146,7 +143,6 @@ func (o *observer) see(kind watch.EventType, object any) {
 	}
 }
 
-// create compares a new ReplicaSet with those there are. The lock is held.
 func (o *observer) create(s *appsv1.ReplicaSet) {
 	equal := 0
 	for uid, template := range o.templates {
@@ -167,7 +163,6 @@ func (o *observer) sum() int {
 	return sum
 }
 
-// available is the number of pods that have been ready for minReadySeconds. The times are of whole seconds, so it may be too high for one.
 func (o *observer) available() int {
 	count := 0
 	for _, since := range o.ready {
@@ -212,7 +207,6 @@ func (o *observer) check() {
 	}
 }
 
-// seen is how many ReplicaSets the Deployment has had.
 func (o *observer) seen() int {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -227,7 +221,6 @@ func (o *observer) extremes() (lowest, highest int) {
 	return o.lowest, o.highest
 }
 
-// complete waits for the end of the rollout and narrows the bounds to what there is then.
 func (o *observer) complete() (*appsv1.Deployment, *appsv1.ReplicaSet) {
 	o.t.Helper()
 	d, s := o.n.completeNamed(o.d.Name)
@@ -237,7 +230,6 @@ func (o *observer) complete() (*appsv1.Deployment, *appsv1.ReplicaSet) {
 	return d, s
 }
 
-// catchUp waits until both watches have shown all that has happened so far, by making something of each type.
 func (o *observer) catchUp() {
 	o.t.Helper()
 	ctx := o.t.Context()

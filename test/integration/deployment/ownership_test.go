@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestAnOrphanThatMatchesIsAdopted, also beside an owner that does not control it, and also if that lost the Deployment as its controller.
 func TestAnOrphanThatMatchesIsAdopted(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -51,7 +50,8 @@ func TestAnOrphanThatMatchesIsAdopted(t *testing.T) {
 	}
 }
 
-// TestAReplicaSetWithOtherLabelsIsReleased, another takes its place under another name, and with its old labels it is adopted again.
+// TestAReplicaSetWithOtherLabelsIsReleased: another ReplicaSet takes its place, and with its old labels it is adopted
+// again.
 func TestAReplicaSetWithOtherLabelsIsReleased(t *testing.T) {
 	n, _ := side(t)
 	d := n.apply(1)
@@ -67,7 +67,7 @@ func TestAReplicaSetWithOtherLabelsIsReleased(t *testing.T) {
 		}
 		return nil
 	})
-	n.eventually(func(ctx context.Context) error { // the status is complete all the time, at first with the one that is released
+	n.eventually(func(ctx context.Context) error {
 		got, second, err := n.completed(ctx, "web")
 		if err == nil && (second.UID == s.UID || second.Name == s.Name || ptr.Deref(got.Status.CollisionCount, 0) != 1) {
 			err = fmt.Errorf("the present ReplicaSet is %s, collisions are %d", second.Name, ptr.Deref(got.Status.CollisionCount, 0))
@@ -85,7 +85,6 @@ func TestAReplicaSetWithOtherLabelsIsReleased(t *testing.T) {
 	n.complete()
 }
 
-// TestOverlappingDeployments: each keeps to what it owns.
 func TestOverlappingDeployments(t *testing.T) {
 	n, _ := side(t)
 	same := func(d *appsv1.Deployment) {

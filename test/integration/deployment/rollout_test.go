@@ -15,7 +15,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestANewDeploymentGetsAReplicaSetNamedAfterItsTemplate: name, labels, selector, owner and annotations are what kubectl and others go by.
+// TestANewDeploymentGetsAReplicaSetNamedAfterItsTemplate checks the name, labels, selector, owner and annotations that
+// kubectl reads.
 func TestANewDeploymentGetsAReplicaSetNamedAfterItsTemplate(t *testing.T) {
 	n, _ := side(t)
 	n.apply(20, annotate("team", "blue"), annotate("empty", ""), annotate("kubectl.kubernetes.io/last-applied-configuration", "{}"), minReady(0))
@@ -52,8 +53,8 @@ func TestANewDeploymentGetsAReplicaSetNamedAfterItsTemplate(t *testing.T) {
 	}
 }
 
-// TestRollingUpdateKeepsItsBounds: the sizes never add up to more than replicas and surge, and never are fewer pods available than
-// promised, whatever the strategy says.
+// TestRollingUpdateKeepsItsBounds: no more replicas than with the surge, no fewer available pods than maxUnavailable
+// allows.
 func TestRollingUpdateKeepsItsBounds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -64,7 +65,7 @@ func TestRollingUpdateKeepsItsBounds(t *testing.T) {
 		{"25%", "25%", 10, 8, 13},
 		{"1", "0", 4, 4, 5},
 		{"0", "1", 4, 3, 4},
-		{"0%", "10%", 4, 3, 4}, // rounded to nothing both: one may be unavailable
+		{"0%", "10%", 4, 3, 4},
 		{"100%", "100%", 3, 0, 6},
 		{"3", "2", 5, 3, 8},
 	} {
@@ -114,7 +115,7 @@ func TestRolloverAndRollback(t *testing.T) {
 	}
 }
 
-// TestTheEndOfARolloutIsTold: events say what was resized, conditions that it is over.
+// TestTheEndOfARolloutIsTold checks the events of resizes and the conditions.
 func TestTheEndOfARolloutIsTold(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
@@ -156,7 +157,7 @@ func TestTheEndOfARolloutIsTold(t *testing.T) {
 	})
 }
 
-// TestRecreateNeverRunsOldBesideNew: the new pods come when the last old one is gone, not only on its way.
+// TestRecreateNeverRunsOldBesideNew: new pods start when the last old one is gone, not when it is terminating.
 func TestRecreateNeverRunsOldBesideNew(t *testing.T) {
 	n, _ := side(t)
 	onNode := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" } // so that pods take time to end
@@ -195,7 +196,6 @@ func TestRecreateNeverRunsOldBesideNew(t *testing.T) {
 	o.catchUp()
 }
 
-// TestPodsAreAvailableOnlyAfterMinReadySeconds: a rollout waits for it, and its change goes to the present ReplicaSet.
 func TestPodsAreAvailableOnlyAfterMinReadySeconds(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
 	n, _ := side(t)
@@ -221,7 +221,6 @@ func TestPodsAreAvailableOnlyAfterMinReadySeconds(t *testing.T) {
 	}
 }
 
-// owned are the Deployment and its ReplicaSets.
 func (n *namespace) owned() (*appsv1.Deployment, []appsv1.ReplicaSet) {
 	n.t.Helper()
 	d := n.get()

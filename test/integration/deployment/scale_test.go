@@ -13,7 +13,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestScaling: also to nothing, and through the subresource.
 func TestScaling(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -39,7 +38,7 @@ func TestScaling(t *testing.T) {
 	}
 }
 
-// TestTheSizeIsRightWhenTheGenerationIsObserved: who waits for observedGeneration reads the new sizes, paused or not.
+// TestTheSizeIsRightWhenTheGenerationIsObserved: when observedGeneration is current, sizes are too, also if paused.
 func TestTheSizeIsRightWhenTheGenerationIsObserved(t *testing.T) {
 	n, _ := side(t)
 	n.apply(1)
@@ -52,13 +51,12 @@ func TestTheSizeIsRightWhenTheGenerationIsObserved(t *testing.T) {
 		}
 	}
 	before := n.get()
-	n.edit(deadline(700)) // a change that needs nothing but to be observed
+	n.edit(deadline(700))
 	if d := n.observed(); d.Status.ObservedGeneration <= before.Generation-1 {
 		t.Errorf("observed generation is %d", d.Status.ObservedGeneration)
 	}
 }
 
-// TestScalingWhileRollingOutIsProportional: the sizes of the ReplicaSets keep their proportions, and the sum has the surge in it.
 func TestScalingWhileRollingOutIsProportional(t *testing.T) {
 	n, _ := side(t)
 	n.apply(10, rolling("3", "2"))
@@ -80,7 +78,6 @@ func TestScalingWhileRollingOutIsProportional(t *testing.T) {
 	n.complete()
 }
 
-// TestAPausedDeploymentIsScaledButNotRolledOut: its conditions say so, and it goes on when it is resumed.
 func TestAPausedDeploymentIsScaledButNotRolledOut(t *testing.T) {
 	n, _ := side(t)
 	n.apply(1, paused(true))
@@ -116,7 +113,6 @@ func TestAPausedDeploymentIsScaledButNotRolledOut(t *testing.T) {
 	n.condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable")
 }
 
-// annotated waits until all ReplicaSets with pods say what they were sized for.
 func (n *namespace) annotated(desired, most int) {
 	n.t.Helper()
 	n.eventually(func(context.Context) error {

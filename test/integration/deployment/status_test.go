@@ -11,8 +11,7 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestARolloutThatDoesNotProgressInTimeHasFailed: the condition says so when the deadline passes, and the rollout that gets on after all is
-// complete.
+// TestARolloutThatDoesNotProgressInTimeHasFailed: a rollout that succeeds after its deadline is complete.
 func TestARolloutThatDoesNotProgressInTimeHasFailed(t *testing.T) {
 	n, _ := side(t)
 	n.kubelet.Ready(controlplane.None)
@@ -30,7 +29,6 @@ func TestARolloutThatDoesNotProgressInTimeHasFailed(t *testing.T) {
 	n.condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable")
 }
 
-// TestRefusedPodsAreToldOfByTheDeployment: ReplicaFailure is that of the ReplicaSet, and goes with it.
 func TestRefusedPodsAreToldOfByTheDeployment(t *testing.T) {
 	n, _ := side(t)
 	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, Resource: "pods", Namespace: n.name})

@@ -17,10 +17,8 @@ import (
 	"minikcm/test/faults"
 )
 
-// proxiedAccount is who the API server takes all collectors for that go through a proxy.
 const proxiedAccount = "gc-proxied"
 
-// proxied has a collector's requests go through a proxy that can break them.
 func proxied(t *testing.T) (*faults.Proxy, func(*rest.Config) *rest.Config) {
 	t.Helper()
 	var proxy *faults.Proxy
@@ -33,15 +31,14 @@ func proxied(t *testing.T) (*faults.Proxy, func(*rest.Config) *rest.Config) {
 	}
 }
 
-// readsOf are what the collector asks to find out whether an owner lives.
 func readsOf(o thing) faults.Match {
 	m := faults.On("get", o.typ.Resource)
 	m.Namespace, m.Name = o.GetNamespace(), o.GetName()
 	return m
 }
 
-// Whatever is answered instead of "there is none", and for however long, nothing that has a living owner goes: references are to an owner that the collector
-// does not see, because its watch stands still, so that it has to ask. Once the answers are right, those whose owner is gone go.
+// TestAnswersThatProveNothing: only "not found" proves that an owner is gone. The watch of the owner stands still, so
+// the collector has to read the owner.
 func TestAnswersThatProveNothing(t *testing.T) {
 	proxy, through := proxied(t)
 	c := start(t, through)
@@ -90,7 +87,7 @@ func TestAnswersThatProveNothing(t *testing.T) {
 	}
 }
 
-// The deletion of the owner is seen, and its dependents, which were made right before it, are not: orphaning them asks for them.
+// TestOrphansAreNotLostWhenTheirWatchStandsStill: orphaning lists dependents that the watch has not shown.
 func TestOrphansAreNotLostWhenTheirWatchStandsStill(t *testing.T) {
 	proxy, through := proxied(t)
 	start(t, through)
@@ -130,7 +127,7 @@ func TestOrphansAreNotLostWhenTheirWatchStandsStill(t *testing.T) {
 	}
 }
 
-// Answers to deletes and patches are lost, every second one: the next look finds it done or not done.
+// testLostAnswers loses every second response to deletes and patches.
 func testLostAnswers(t *testing.T, ns string, proxy *faults.Proxy) {
 	settled(t, ns)
 	m := faults.On("delete,patch", "")

@@ -27,12 +27,10 @@ var (
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// newType is a type that a test defines, in a group of its own.
 func newType() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "gc-" + rand.String(6) + ".example.com", Version: "v1", Resource: "widgets"}
 }
 
-// defineType creates the definition of a type, which is served some moments later.
 func defineType(t testing.TB, typ schema.GroupVersionResource, edits ...edit) {
 	t.Helper()
 	crd := &unstructured.Unstructured{Object: map[string]any{
@@ -52,7 +50,6 @@ func defineType(t testing.TB, typ schema.GroupVersionResource, edits ...edit) {
 	t.Cleanup(func() { undefineType(t, typ) })
 }
 
-// undefineType deletes the definition of a type, and waits until it is gone, with all objects of the type. It may be gone already.
 func undefineType(t testing.TB, typ schema.GroupVersionResource) {
 	t.Helper()
 	name := typ.GroupResource().String()
@@ -75,7 +72,6 @@ func newWidget(t testing.TB, typ schema.GroupVersionResource, namespace, name st
 	return create(t, typ, namespace, name, edits...)
 }
 
-// collectible are the types that a collector has to watch, with their group, as discovery shows them.
 func collectible() ([]string, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
 	if err != nil {
@@ -102,7 +98,7 @@ func collectible() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// One stream for every type, whoever uses it, and no list beside it.
+// TestEveryTypeHasOneStream requires one watch for each type, and no list.
 func TestEveryTypeHasOneStream(t *testing.T) {
 	for _, controllers := range []string{"garbagecollector", "*,garbagecollector"} {
 		t.Run(controllers, func(t *testing.T) {
@@ -111,7 +107,7 @@ func TestEveryTypeHasOneStream(t *testing.T) {
 			manager := controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.ManagerKubeconfig(t, account), "--secure-port=0",
 				"--leader-elect=false", "--controllers="+controllers)
 			var want []string
-			// An attempt that is not answered for a second may be given up; what counts is that one stream of each type is open in the end, and stays it.
+			// A watch without response may be opened again, so only open streams count.
 			streams := func() map[string]int {
 				log, open := cluster.AuditLog(t), map[string]int{}
 				for n, stage := range map[int]controlplane.AuditMatch{1: controlplane.Received, -1: controlplane.Completed} {
@@ -121,9 +117,9 @@ func TestEveryTypeHasOneStream(t *testing.T) {
 				}
 				return open
 			}
-			var since time.Time // for how long it has been so
+			var since time.Time
 			controlplane.Eventually(t, 2*soon, func(context.Context) (err error) {
-				if want, err = collectible(); err != nil || len(want) < 30 { // what the test before this one has defined may be on its way out
+				if want, err = collectible(); err != nil || len(want) < 30 {
 					return errors.Join(err, fmt.Errorf("discovery shows only %v", want))
 				}
 				open := streams()
@@ -156,7 +152,6 @@ func TestEveryTypeHasOneStream(t *testing.T) {
 	}
 }
 
-// A type is collected as soon as it is defined, also under a name that another type had before.
 func testATypeIsCollectedAsSoonAsItIsDefined(t *testing.T, ns string) {
 	typ := newType()
 	for round := range 2 {
@@ -176,8 +171,8 @@ func testATypeIsCollectedAsSoonAsItIsDefined(t *testing.T, ns string) {
 	}
 }
 
-// The conversion webhook of a type does not respond: objects of the type cannot be listed in the preferred version. Other types do not wait
-// for these objects. An owner that leaves orphans waits until the webhook is repaired.
+// TestBrokenConversionDelaysNoOtherType: the conversion webhook of a type does not respond, so its objects cannot be
+// listed. Other types do not wait for these objects; an owner that leaves orphans does.
 func TestBrokenConversionDelaysNoOtherType(t *testing.T) {
 	ns := cluster.Namespace(t)
 	typ := newType()

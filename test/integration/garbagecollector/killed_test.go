@@ -16,7 +16,6 @@ import (
 	"minikcm/test/faults"
 )
 
-// process is a manager that runs nothing but the garbage collector, as a process of its own, with a proxy before the API server.
 type process struct {
 	*controlplane.Process
 	proxy *faults.Proxy
@@ -37,11 +36,10 @@ func startProcess(t testing.TB, flags ...string) process {
 	return process{controlplane.StartProcess(t, flags...), proxy, controlplane.ServiceAccount(account)}
 }
 
-// cascade is an owner that is deleted, and what has to become of everything else.
 type cascade struct {
 	name   string
 	policy metav1.DeletionPropagation
-	all    bool // whatever is to leave is deleted so
+	all    bool
 	build  func(t *testing.T, ns string) (owner thing, leave, orphans []thing)
 }
 
@@ -71,7 +69,6 @@ var cascades = []cascade{
 	}},
 }
 
-// ended fails until everything has become of a cascade that has to.
 func ended(t *testing.T, ctx context.Context, leave, orphans []thing) error {
 	for _, o := range leave {
 		if now, err := o.now(t, ctx); err != nil || now != nil {
@@ -87,7 +84,6 @@ func ended(t *testing.T, ctx context.Context, leave, orphans []thing) error {
 	return nil
 }
 
-// cascadeRun is a cascade under way in a namespace of its own.
 type cascadeRun struct {
 	cascade
 	kept, keeper   thing
@@ -116,7 +112,6 @@ func (c cascade) begin(t *testing.T, proxy *faults.Proxy, n int) *cascadeRun {
 	return run
 }
 
-// done fails until the cascade has ended as it must.
 func (r *cascadeRun) done(t *testing.T, ctx context.Context) error {
 	kept, err := r.kept.now(t, ctx)
 	if err != nil || kept == nil || len(kept.GetOwnerReferences()) != 1 {
@@ -184,7 +179,7 @@ func TestKilledAtEachRequest(t *testing.T) {
 	}
 }
 
-// The leader goes in the middle of a cascade, and the standby goes on where it was. Nobody writes before or after his time.
+// TestHandOverInTheMiddleOfACascade: the standby continues the cascade, and no write is outside of a term.
 func TestHandOverInTheMiddleOfACascade(t *testing.T) {
 	ns := cluster.Namespace(t)
 	const size = 200
@@ -196,9 +191,8 @@ func TestHandOverInTheMiddleOfACascade(t *testing.T) {
 	first := startProcess(t, "--leader-elect")
 	gate := faults.NewGate()
 	t.Cleanup(gate.Open)
-	// It does not come to the end.
 	first.proxy.Inject(faults.On("delete", configMaps.Resource), faults.Hold(gate), faults.After(size/10))
-	settled(t, ns) // it leads
+	settled(t, ns)
 	second := startProcess(t, "--leader-elect")
 	controlplane.Eventually(t, soon, func(context.Context) error {
 		if second.proxy.OpenWatches(faults.Watches(secrets.Resource)) == 0 || second.proxy.OpenWatches(faults.Watches(configMaps.Resource)) == 0 {
@@ -206,7 +200,7 @@ func TestHandOverInTheMiddleOfACascade(t *testing.T) {
 		}
 		return nil
 	})
-	settled(t, ns) // what the leader has seen by now, the standby has
+	settled(t, ns)
 	owner.delete(t, metav1.DeletePropagationBackground)
 	controlplane.Eventually(t, soon, func(context.Context) error {
 		if n := first.proxy.Count("delete", configMaps.Resource, 200); n < size/10 {

@@ -32,7 +32,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// One cluster for all tests. Every collector sees all of it, so tests that need a collector of their own, or break something, run one after the other.
 var cluster *controlplane.Cluster
 
 var logs = flag.Bool("logs", false, "show what the controller logs")
@@ -48,7 +47,6 @@ func TestMain(m *testing.M) {
 	}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// setUpProcess has a manager that cannot start set what the first one in a process sets, such as logging, before there is anybody who reads it.
 func setUpProcess() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -58,18 +56,15 @@ func setUpProcess() {
 	_ = cmd.ExecuteContext(ctx)
 }
 
-// soon is long enough for everything that happens at once, on a machine that does many other things. What takes its time by design has more.
 const soon = 30 * time.Second
 
-// collector is a manager that runs nothing but the garbage collector, with the rights that deploy/rbac gives it.
 type collector struct {
-	*controlplane.Manager // nil: it is a process of its own
+	*controlplane.Manager
 
-	user string // by which the audit log knows it
+	user string
 	port int
 }
 
-// start runs a collector until the test ends. What it asks goes through a proxy if there is one, which is made from its configuration.
 func start(t testing.TB, through func(*rest.Config) *rest.Config, flags ...string) *collector {
 	t.Helper()
 	account := "gc-" + rand.String(8)
@@ -90,7 +85,6 @@ func (c *collector) flags(t testing.TB, cfg *rest.Config) []string {
 	}
 }
 
-// writes are the requests with which a collector has changed something, in order, but for events.
 func (c *collector) writes(t testing.TB, matches ...controlplane.AuditMatch) controlplane.AuditEvents {
 	t.Helper()
 	matches = append(matches, controlplane.ByUser(c.user), controlplane.Writes, controlplane.Completed)
@@ -104,11 +98,10 @@ func startAll(t testing.TB, controllers string) {
 		"--leader-elect=false", "--controllers="+controllers)
 }
 
-// metric is the sum of a metric over all its labels that contain a text.
 func (c *collector) metric(t testing.TB, name, labels string) (sum float64) {
 	t.Helper()
 	var page []byte
-	controlplane.Eventually(t, soon, func(ctx context.Context) (err error) { // at first it does not know whom to let in
+	controlplane.Eventually(t, soon, func(ctx context.Context) (err error) {
 		page, err = controlplane.Page(ctx, cluster.Config(), c.port, "/metrics")
 		return err
 	})
@@ -158,7 +151,6 @@ var kinds = map[schema.GroupVersionResource]string{
 	leases: "Lease", replicaSets: "ReplicaSet", deployments: "Deployment", jobs: "Job", cronJobs: "CronJob",
 }
 
-// thing is an object of a test: created, and then known by its UID.
 type thing struct {
 	*unstructured.Unstructured
 	typ schema.GroupVersionResource
@@ -171,10 +163,8 @@ func objects(t testing.TB, typ schema.GroupVersionResource, namespace string) dy
 	return client.Resource(typ).Namespace(namespace)
 }
 
-// edit changes an object before it is created.
 type edit func(*unstructured.Unstructured)
 
-// create makes an object of a type, with what its type needs.
 func create(t testing.TB, typ schema.GroupVersionResource, namespace, name string, edits ...edit) thing {
 	t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{}}
@@ -240,7 +230,6 @@ func blockedBy(owners ...thing) edit {
 	}
 }
 
-// refers adds references as they are.
 func refers(refs ...metav1.OwnerReference) edit {
 	return func(o *unstructured.Unstructured) { o.SetOwnerReferences(append(o.GetOwnerReferences(), refs...)) }
 }
@@ -253,7 +242,6 @@ func (o thing) reference() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName(), UID: o.GetUID()}
 }
 
-// now is the object as it is; nil if there is none of its UID any more.
 func (o thing) now(t testing.TB, ctx context.Context) (*unstructured.Unstructured, error) {
 	t.Helper()
 	got, err := objects(t, o.typ, o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
@@ -277,7 +265,6 @@ func (o thing) delete(t testing.TB, policy metav1.DeletionPropagation) {
 	check(t, objects(t, o.typ, o.GetNamespace()).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, GracePeriodSeconds: new(int64(0))}))
 }
 
-// deleteIfThere is delete for what may have been deleted already.
 func (o thing) deleteIfThere(t testing.TB, policy metav1.DeletionPropagation) {
 	t.Helper()
 	err := objects(t, o.typ, o.GetNamespace()).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy})
@@ -328,7 +315,6 @@ func alive(t testing.TB, all ...thing) {
 	}
 }
 
-// owners waits until the owners of an object are those named.
 func owners(t testing.TB, within time.Duration, o thing, want ...thing) {
 	t.Helper()
 	controlplane.Eventually(t, within, func(ctx context.Context) error {
@@ -350,8 +336,6 @@ func owners(t testing.TB, within time.Duration, o thing, want ...thing) {
 	})
 }
 
-// settled waits until a collector has nothing to do, which is what a later look that finds nothing done proves: an owner and its dependent that are made now
-// are collected, whatever was before them in its queues.
 func settled(t testing.TB, namespace string) {
 	t.Helper()
 	owner := create(t, secrets, namespace, "probe-"+rand.String(6))
@@ -360,7 +344,6 @@ func settled(t testing.TB, namespace string) {
 	gone(t, soon, probe)
 }
 
-// eventsAbout are the events that tell of an object, by reason.
 func eventsAbout(t testing.TB, ctx context.Context, o thing, reason string) (all []corev1.Event, err error) {
 	t.Helper()
 	list, err := cluster.Client(t).CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
@@ -375,7 +358,6 @@ func eventsAbout(t testing.TB, ctx context.Context, o thing, reason string) (all
 	return all, nil
 }
 
-// told waits for an event that tells of an object, with all texts.
 func told(t testing.TB, within time.Duration, o thing, reason string, texts ...string) {
 	t.Helper()
 	controlplane.Eventually(t, within, func(ctx context.Context) error {
@@ -399,7 +381,6 @@ func cleanupContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// closedPort is an address where nobody listens.
 func closedPort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

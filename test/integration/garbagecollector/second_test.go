@@ -12,8 +12,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// The API server that the collector asks hears late of a definition that was made at another one: it knows neither the type nor its objects, and says 404 to
-// whoever asks for them. Nothing that such an object owns is deleted for that.
+// TestAnAPIServerThatLearnsOfTypesLate: a second API server lags behind a new definition and responds 404 for its
+// objects. Nothing with such an owner is deleted.
 func TestAnAPIServerThatLearnsOfTypesLate(t *testing.T) {
 	ns := cluster.Namespace(t)
 	run := start(t, cluster.AtSecond)

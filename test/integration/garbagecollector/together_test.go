@@ -12,7 +12,6 @@ import (
 	"minikcm/test/faults"
 )
 
-// heldDelete has the next delete of a ConfigMap go no further until the test says so.
 func heldDelete(t *testing.T, proxy *faults.Proxy, ns, name string) (*faults.Gate, *faults.Rule) {
 	t.Helper()
 	gate := faults.NewGate()
@@ -21,12 +20,11 @@ func heldDelete(t *testing.T, proxy *faults.Proxy, ns, name string) (*faults.Gat
 	return gate, proxy.Inject(m, faults.Hold(gate), faults.Next(1))
 }
 
-// An object changes after it was decided about and before the API server has the delete: what it is then counts.
 func testObjectChanges(t *testing.T, c *collector, proxy *faults.Proxy) {
 	for _, tt := range []struct {
 		name  string
 		stays bool
-		do    func(t *testing.T, ns string, o, other thing) thing // returns what has to stay, or to go
+		do    func(t *testing.T, ns string, o, other thing) thing
 	}{
 		{"it gets an owner that lives", true, func(t *testing.T, _ string, o, other thing) thing {
 			o.patch(t, map[string]any{"ownerReferences": []any{other.reference()}})
@@ -125,7 +123,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// kube-controller-manager's own collector runs beside ours: together they do what either would.
+// TestBesideTheCollectorOfKubeControllerManager requires the same result from both collectors together as from either.
 func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {
 	ns := cluster.Namespace(t)
 	start(t, nil)
@@ -142,7 +140,7 @@ func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {
 		stay = append(stay, create(t, pods, ns, fmt.Sprint("o-", n), ownedBy(orphan)))
 		shared = append(shared, create(t, secrets, ns, fmt.Sprint("s-", n), ownedBy(background, lives)))
 	}
-	// It loses orphans that it has not seen: the pods, which it has when it reads one that was made after them.
+	// Upstream's collector misses orphans that its cache lacks; it has the pods when it reads a later one.
 	last := create(t, pods, ns, "last", refers(metav1.OwnerReference{APIVersion: "v1", Kind: "ReplicationController", Name: "never", UID: "never"}))
 	controlplane.Eventually(t, 2*soon, func(context.Context) error {
 		if len(cluster.AuditLog(t, controlplane.ByUser(theirs), controlplane.ByVerb("get"), controlplane.ByNamespace(ns), controlplane.ByName(last.GetName()))) == 0 {

@@ -11,8 +11,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// The cases of kube-controller-manager v1.37's own tests, and all tests that need a garbage collector with default flags. They share
-// the collector, and controllers of workloads and namespaces.
+// TestSharedCollector runs the cases of kube-controller-manager v1.37's tests and all tests that need only default
+// flags. They share the collector and the controllers of workloads and namespaces.
 func TestSharedCollector(t *testing.T) {
 	proxy, through := proxied(t)
 	c := start(t, through)
@@ -155,14 +155,13 @@ func TestSharedCollector(t *testing.T) {
 	testObjectChanges(t, c, proxy)
 }
 
-// Fifty owners of three dependents each are deleted at once, in five ways, right after they were made: who remains is known to the last.
 func testManyOwnersAreDeletedAtOnce(t *testing.T, ns string) {
 	policies := []struct {
 		name string
 		stay bool
 		how  func(o thing)
 	}{
-		{"by default", true, func(o thing) { // which is Orphan, for a ReplicationController
+		{"by default", true, func(o thing) {
 			check(t, objects(t, rcs, ns).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}))
 		}},
 		{"orphan", true, func(o thing) { o.delete(t, metav1.DeletePropagationOrphan) }},

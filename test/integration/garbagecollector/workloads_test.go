@@ -14,7 +14,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// made waits until others have made so many objects of a type in a namespace.
 func made(t *testing.T, typ schema.GroupVersionResource, ns string, n int) (all []thing) {
 	t.Helper()
 	controlplane.Eventually(t, soon, func(ctx context.Context) error {
@@ -53,7 +52,6 @@ func testDeployment(policy metav1.DeletionPropagation) func(*testing.T, string) 
 	}
 }
 
-// What a CronJob has made goes with it; of a Job that is deleted by who does not say how, the pods stay, as its API has it.
 func testJobsGoWithTheirCronJobAndPodsWithTheirJob(t *testing.T, ns string) {
 	cronJob := create(t, cronJobs, ns, "nightly")
 	var leave []thing
@@ -71,7 +69,6 @@ func testJobsGoWithTheirCronJobAndPodsWithTheirJob(t *testing.T, ns string) {
 	owners(t, soon, stays)
 }
 
-// A namespace is deleted while owners in it wait for their dependents, or are to leave orphans. All of it goes, in whatever order.
 func testANamespaceIsDeletedWithOwnersInIt(t *testing.T, _ string) {
 	namespace := create(t, namespaces, "", "doomed-"+rand.String(6))
 	ns := namespace.GetName()

@@ -25,7 +25,6 @@ var _ = ginkgo.It("makes pods in a spec", func(ctx ginkgo.SpecContext) {
 	deleteNamespace(ginkgo.GinkgoTB(), client, namespace)
 })
 
-// specs are run once in a process, which is what ginkgo allows.
 var specs sync.Once
 
 func TestSpecs(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package kcmtest tests package kcmtest on real API servers, as authors of operators use it.
+// Package kcmtest tests package kcmtest on real API servers.
 package kcmtest
 
 import (
@@ -25,7 +25,6 @@ import (
 
 var cluster *controlplane.Cluster
 
-// process is what this process was told by klog, since its begin.
 var process = &log{over: true}
 
 func TestMain(m *testing.M) {
@@ -33,10 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{Parallel: -1}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// patience is long against everything that is measured elsewhere.
 const patience = 2 * time.Minute
 
-// newNamespace makes a namespace, which nobody removes.
 func newNamespace(t testing.TB, client kubernetes.Interface) string {
 	t.Helper()
 	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kcmtest-"}}, metav1.CreateOptions{})
@@ -46,7 +43,6 @@ func newNamespace(t testing.TB, client kubernetes.Interface) string {
 	return ns.Name
 }
 
-// deleteNamespace deletes a namespace and waits until it is gone.
 func deleteNamespace(t testing.TB, client kubernetes.Interface, name string) {
 	t.Helper()
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -82,7 +78,6 @@ func hasPods(t testing.TB, client kubernetes.Interface, namespace string, want i
 	})
 }
 
-// goroutines are the stacks of those that run code of ours or of client-go, by the line that names them.
 func goroutines() map[string]string {
 	buf := make([]byte, 16<<20)
 	found := map[string]string{}
@@ -98,8 +93,7 @@ func goroutines() map[string]string {
 	return found
 }
 
-// noneLeft fails the test if there are goroutines that were not there before. Those of a connection that was closed need a moment to see that, and
-// the test's own clients may have made their connections anew meanwhile.
+// noneLeft fails the test if new goroutines remain. Closed connections need a moment to end.
 func noneLeft(t testing.TB, before map[string]string, clients ...kubernetes.Interface) {
 	t.Helper()
 	controlplane.Eventually(t, patience, func(context.Context) error {
@@ -119,7 +113,6 @@ func noneLeft(t testing.TB, before map[string]string, clients ...kubernetes.Inte
 	})
 }
 
-// log counts what it is told, and keeps what it is told too late.
 type log struct {
 	lock  sync.Mutex
 	over  bool
@@ -138,7 +131,6 @@ func (l *log) logger() logr.Logger {
 	}, funcr.Options{Verbosity: 6})
 }
 
-// end says that from now on it is too late.
 func (l *log) end() {
 	l.lock.Lock()
 	defer l.lock.Unlock()

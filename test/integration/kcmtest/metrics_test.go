@@ -17,7 +17,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// client-go has one place for the metrics of its clients and queues. Whoever comes first has it, and that is the host: controller-runtime.
+// TestMetricsOfTheHostAreItsOwn: client-go has one registration for metrics of clients and queues; it belongs to the
+// host, such as controller-runtime.
 func TestMetricsOfTheHostAreItsOwn(t *testing.T) {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "host"})
 	defer queue.ShutDown()
@@ -42,7 +43,6 @@ func TestMetricsOfTheHostAreItsOwn(t *testing.T) {
 	}
 }
 
-// countsRequests reports whether a series is one of those that count the requests of all clients in the process.
 func countsRequests(series string) bool { return strings.HasPrefix(series, "host rest_client_") }
 
 // series are all that a program with controller-runtime shows.

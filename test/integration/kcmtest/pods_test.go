@@ -30,10 +30,10 @@ func TestPodsGetReadyAndGo(t *testing.T) {
 		}
 		return err
 	})
-	deleteNamespace(t, client, namespace) // its pods are on a node and need somebody who lets them go
+	deleteNamespace(t, client, namespace)
 }
 
-// Whoever owns a gate, such as a load balancer or a queue, finds pods that wait for it.
+// TestPodsWaitForTheirGates: scheduling gates keep pods unscheduled.
 func TestPodsWaitForTheirGates(t *testing.T) {
 	kcmtest.Start(t, cluster.Config(), kcmtest.PodsReady())
 	client := cluster.Client(t)
@@ -67,7 +67,7 @@ func TestPodsWaitForTheirGates(t *testing.T) {
 		t.Helper()
 		change(fmt.Sprintf(`{"status":{"conditions":[{"type":"example.com/registered","status":%q}]}}`, status), "status")
 	}
-	hasPods(t, client, namespace, 1, kubelet.IsReady) // another, which was made later
+	hasPods(t, client, namespace, 1, kubelet.IsReady)
 	is(kubelet.Pending)
 	change(`{"spec":{"schedulingGates":null}}`, "")
 	is(kubelet.ContainersReady)

@@ -14,7 +14,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// kubeconfig is that of cfg, as those have it who run the program.
 func kubeconfig(t *testing.T, cfg *rest.Config) []byte {
 	t.Helper()
 	text, err := os.ReadFile(cluster.KubeconfigFor(t, cfg))
@@ -24,7 +23,7 @@ func kubeconfig(t *testing.T, cfg *rest.Config) []byte {
 	return text
 }
 
-// What package process reads in the program's log, the program writes: else each Start takes until it gives up.
+// TestTheProgramWorks: package process reads messages of the program's log.
 func TestTheProgramWorks(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "controller-manager")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+controlplane.ManagerBinary(t)+" -v=4 \"$@\"\n"), 0o700); err != nil {

@@ -12,7 +12,6 @@ import (
 	"minikcm/kcmtest"
 )
 
-// Whatever ends the context, it is no failure. Without Log nobody is told anything.
 func TestRunEndsWithItsContext(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -30,7 +30,6 @@ func TestDeploymentsMakePodsAndNamespacesGo(t *testing.T) {
 	deleteNamespace(t, client, namespace)
 }
 
-// What an owner that is deleted owned goes with it, in whatever way it is deleted, unless it is to be kept.
 func TestOwnerReferencesCascade(t *testing.T) {
 	kcmtest.Start(t, cluster.Config())
 	client := cluster.Client(t)
@@ -78,7 +77,6 @@ func TestOwnerReferencesCascade(t *testing.T) {
 	}
 }
 
-// A test that is told to end gets one line, soon.
 func TestStartEndsATestThatCannotWork(t *testing.T) {
 	nobody := freeAddress(t)
 	for _, tt := range []struct {
@@ -102,7 +100,7 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var f *faket.T
 			var took time.Duration
-			for range 3 { // a machine that is busy enough answers too late
+			for range 3 {
 				f = &faket.T{}
 				begun := time.Now()
 				f.Run(func() { kcmtest.Start(f, tt.cfg, tt.options...) })
@@ -121,7 +119,7 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 // Tests that run at the same time start and stop managers at the same time.
 func TestStartInParallel(t *testing.T) {
 	client := cluster.Client(t)
-	newNamespace(t, client) // the client has its connection now
+	newNamespace(t, client)
 	before := goroutines()
 	t.Run("tests", func(t *testing.T) {
 		for _, controller := range []string{"namespace", "garbagecollector", "replicaset", "deployment", "podgc"} {
@@ -144,7 +142,6 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// silentAddress accepts connections and says nothing.
 func silentAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -155,23 +152,22 @@ func silentAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// other is the API server of cfg, whose certificate nobody vouches for.
 func other(cfg *rest.Config) *rest.Config {
 	cfg.CAData = nil
 	return cfg
 }
 
-// What was started is gone when the test has ended, and says nothing more. It said nothing to the logger of the process, which is that of klog.
+// TestNothingIsLeftWhenTheTestHasEnded requires no goroutines, and no line in the process-wide logger of klog.
 func TestNothingIsLeftWhenTheTestHasEnded(t *testing.T) {
 	client := cluster.Client(t)
-	newNamespace(t, client) // the client has its connection now
+	newNamespace(t, client)
 	before := goroutines()
 	log := &log{}
 	_, told := process.told()
 	t.Run("test", func(t *testing.T) {
 		kcmtest.Start(t, cluster.Config(), kcmtest.Log(log.logger()))
 		namespace := newNamespace(t, client)
-		for _, name := range []string{"one", "another"} { // of which both select a pod, which is odd enough to be logged
+		for _, name := range []string{"one", "another"} {
 			twin := controlplane.ReplicaSet(namespace, name, 1, func(rs *appsv1.ReplicaSet) {
 				rs.Spec.Selector.MatchLabels = map[string]string{"app": "twin"}
 				rs.Spec.Template.Labels = rs.Spec.Selector.MatchLabels
@@ -189,7 +185,7 @@ func TestNothingIsLeftWhenTheTestHasEnded(t *testing.T) {
 		}
 		hasPods(t, client, namespace, 32, func(*corev1.Pod) bool { return true })
 		if err := client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err) // and ends in the middle of it
+			t.Fatal(err)
 		}
 	})
 	log.end()

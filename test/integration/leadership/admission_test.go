@@ -44,8 +44,6 @@ func pods(t *testing.T, namespace string, want int, timeout time.Duration) {
 	})
 }
 
-// created returns the pods that contenders have created, and fails if there were ever more than wanted, or if one was done when another
-// contender had taken the Lease before.
 func created(t *testing.T, want int, contenders ...*contender) {
 	t.Helper()
 	taken := takings(leaseChanges(t))

@@ -12,7 +12,7 @@ import (
 	"minikcm/test/faults"
 )
 
-// A leader whose watches deliver nothing must not stay leader, and must not come back before it sees again.
+// These tests freeze watches: a leader without events must resign, and wait until events arrive.
 
 func TestLeaderWithFrozenWatchesIsReplaced(t *testing.T) {
 	busy(t)
@@ -23,7 +23,7 @@ func TestLeaderWithFrozenWatchesIsReplaced(t *testing.T) {
 	freeze := leader.proxy.FreezeWatches(faults.Watches())
 	defer freeze.Thaw()
 	t.Logf("another serves %v after the watches froze", createdBy(t, standby, frozen, 30*time.Second))
-	controlplane.Consistently(t, 2*leaseDuration+time.Second, standing) // longer than it stands aside
+	controlplane.Consistently(t, 2*leaseDuration+time.Second, standing)
 	load.settles(t)
 	released := 0
 	for _, c := range leaseChanges(t) {
@@ -38,7 +38,7 @@ func TestLeaderWithFrozenWatchesIsReplaced(t *testing.T) {
 	judge(t, leader, standby)
 }
 
-// TestStepDownOfAllProcesses freezes the watches of all processes, so that each steps down. One of them has to lead nevertheless.
+// TestStepDownOfAllProcesses freezes the watches of all processes. One of them has to lead nevertheless.
 func TestStepDownOfAllProcesses(t *testing.T) {
 	busy(t)
 	load := work(t)

@@ -18,21 +18,17 @@ import (
 	"minikcm/test/faults"
 )
 
-// contender is one manager process. The API server knows it by a user of its own, and it reaches the API server through a proxy of its
-// own.
 type contender struct {
 	*controlplane.Process
 	user  string
-	proxy *faults.Proxy // nil if it needs none
+	proxy *faults.Proxy
 }
 
-// start starts a manager. Users are new for every test, so that the audit log tells them apart.
 func start(t *testing.T, name string) *contender {
 	t.Helper()
 	return launch(t, name, controlplane.ManagerBinary(t))
 }
 
-// launch starts a manager behind a proxy with a command that takes its flags.
 func launch(t *testing.T, name string, command ...string) *contender {
 	t.Helper()
 	account := here(t).name + "-" + name
@@ -40,13 +36,11 @@ func launch(t *testing.T, name string, command ...string) *contender {
 	return &contender{Process: run(t, proxy.Config(), command, "--secure-port=0"), user: controlplane.ServiceAccount(account), proxy: proxy}
 }
 
-// startDirect starts a manager without a proxy: when the API server is away it finds nobody, instead of a proxy that cannot go on.
 func startDirect(t *testing.T, name string) *contender {
 	t.Helper()
 	return direct(t, name, "--secure-port=0")
 }
 
-// startServing starts a manager without a proxy that serves, and asks the same API server about clients.
 func startServing(t *testing.T, name string) *contender {
 	t.Helper()
 	asks := here(t).KubeconfigFor(t, here(t).ManagerConfig(here(t).name+"-"+name, "replicaset-controller"))
@@ -67,7 +61,6 @@ func run(t *testing.T, cfg *rest.Config, command []string, more ...string) *cont
 	return controlplane.StartProgram(t, command[0], args...)
 }
 
-// pair starts two managers one after the other and returns them when the first leads and the second stands by with filled caches.
 func pair(t *testing.T, start func(*testing.T, string) *contender) (leader, standby *contender) {
 	t.Helper()
 	forgetLease(t)
@@ -78,13 +71,11 @@ func pair(t *testing.T, start func(*testing.T, string) *contender) (leader, stan
 	return leader, standby
 }
 
-// waitUntilWarm waits until the caches are filled and nothing is missing but the lease.
 func (c *contender) waitUntilWarm(t *testing.T) {
 	t.Helper()
 	c.WaitForLog(t, "Waiting for the lease")
 }
 
-// forgetLease removes what an earlier test left: its holder is gone, and the next need not wait for it to expire.
 func forgetLease(t *testing.T) {
 	t.Helper()
 	err := here(t).Client(t).CoordinationV1().Leases(leaseSpace).Delete(t.Context(), leaseName, metav1.DeleteOptions{})
@@ -131,7 +122,6 @@ func (c *contender) signal(t *testing.T, s interface {
 	}
 }
 
-// endsWell waits for the end of a manager that was told to stop.
 func (c *contender) endsWell(t *testing.T) {
 	t.Helper()
 	if code, err := c.Wait(time.Minute); err != nil || code != 0 {
@@ -139,7 +129,6 @@ func (c *contender) endsWell(t *testing.T) {
 	}
 }
 
-// lastWriter is the user of the last write to the Lease that left it held.
 func lastWriter(t *testing.T) string {
 	t.Helper()
 	changes := leaseChanges(t)
@@ -155,7 +144,6 @@ func lease(ctx context.Context, t *testing.T) (*coordinationv1.Lease, error) {
 	return here(t).Client(t).CoordinationV1().Leases(leaseSpace).Get(ctx, leaseName, metav1.GetOptions{})
 }
 
-// editLease changes the Lease by hand, whoever else is writing it, and returns when the change was sent.
 func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) (sent time.Time) {
 	t.Helper()
 	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
@@ -171,7 +159,6 @@ func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) (sent time.Ti
 	return sent
 }
 
-// leaseEvent tells when a watch of the test's own sees the Lease held by holder.
 func leaseEvent(t *testing.T, holder string) <-chan time.Time {
 	t.Helper()
 	events, err := here(t).Client(t).CoordinationV1().Leases(leaseSpace).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + leaseName})
@@ -191,14 +178,12 @@ func leaseEvent(t *testing.T, holder string) <-chan time.Time {
 	return arrived
 }
 
-// createdBy waits until a contender has created a pod after a moment, and returns how long after it that was.
 func createdBy(t *testing.T, c *contender, after time.Time, timeout time.Duration) time.Duration {
 	t.Helper()
 	_, took := createdByOne(t, after, timeout, c)
 	return took
 }
 
-// relieves sends SIGTERM to one manager and waits until one of the others has created a pod, which must not be for want of renewals.
 func relieves(t *testing.T, leader *contender, others ...*contender) (next *contender, took time.Duration) {
 	t.Helper()
 	signalled := time.Now()
@@ -209,7 +194,6 @@ func relieves(t *testing.T, leader *contender, others ...*contender) (next *cont
 	return next, took
 }
 
-// createdByOne waits until one of several contenders has, and says which.
 func createdByOne(t *testing.T, after time.Time, timeout time.Duration, some ...*contender) (who *contender, took time.Duration) {
 	t.Helper()
 	controlplane.Eventually(t, timeout, func(context.Context) error {

@@ -17,7 +17,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// everyLoop are writes that each controller sends all the time, by the end of its user agent, its verb and its resource.
+// everyLoop lists writes that each controller sends all the time: the end of the user agent, the verb and the
+// resource.
 var everyLoop = []string{
 	"deployment-controller update deployments/status", "replicaset-controller create pods", "node-controller update nodes/status",
 	"node-controller delete pods", "pod-garbage-collector delete pods", "namespace-controller update namespaces/finalize",
@@ -50,7 +51,6 @@ func TestEveryControllerStopsWithItsTerm(t *testing.T) {
 	judgeLease(t, a, b)
 }
 
-// startEverything starts a manager with all controllers, which give up nodes and namespaces soon.
 func startEverything(t *testing.T, name string) *contender {
 	t.Helper()
 	account := here(t).name + "-" + name
@@ -66,7 +66,6 @@ func startEverything(t *testing.T, name string) *contender {
 	}
 }
 
-// idleLoops returns those of everyLoop that a contender has not sent since a time.
 func (c *contender) idleLoops(t *testing.T, since time.Time) (idle []string) {
 	t.Helper()
 	sent := here(t).AuditLogSince(t, since, controlplane.ByUser(c.user), controlplane.Completed, controlplane.Succeeded)
@@ -108,8 +107,6 @@ func keepEveryLoopBusy(t *testing.T) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// workForEveryLoop makes a Deployment and its Service, an owner that goes before its dependent, a namespace that goes, a silent node, and a
-// pod on a node that is out of service, which is evicted and then removed.
 func workForEveryLoop(ctx context.Context, client kubernetes.Interface, namespace string, i int) error {
 	name := fmt.Sprintf("work-%d", i)
 	pods, maps, namespaces := client.CoreV1().Pods(namespace), client.CoreV1().ConfigMaps(namespace), client.CoreV1().Namespaces()

@@ -16,7 +16,7 @@ import (
 	"minikcm/test/faults"
 )
 
-// In all of these a leader is at work when it happens, and at the end one writer at a time is proven from the audit log.
+// In these tests a leader works all the time, and the audit log proves one writer at a time.
 
 func TestSIGTERMHandsOver(t *testing.T) {
 	busy(t)
@@ -44,7 +44,6 @@ func TestSIGKILLIsSurvivedWhenTheLeaseExpires(t *testing.T) {
 	expired(t, leader, standby)
 }
 
-// expired fails unless the second took the lease of the first no earlier than a lease duration after its last renewal.
 func expired(t *testing.T, first, second *contender) {
 	t.Helper()
 	var renewed time.Time
@@ -73,7 +72,7 @@ func TestStoppedLeaderDoesNotWriteWhenItGoesOn(t *testing.T) {
 	controlplane.Consistently(t, 2*leaseDuration-time.Since(stopped), standing)
 	leader.signal(t, syscall.SIGCONT)
 	leader.WaitForLog(t, "Term ends")
-	standby.signal(t, syscall.SIGTERM) // it is a standby again, not a zombie
+	standby.signal(t, syscall.SIGTERM)
 	createdBy(t, leader, time.Now(), 10*time.Second)
 	load.settles(t)
 	judge(t, leader, standby)
@@ -82,7 +81,7 @@ func TestStoppedLeaderDoesNotWriteWhenItGoesOn(t *testing.T) {
 // standing is no check: time has to pass.
 func standing(context.Context) error { return nil }
 
-// A standby that was stopped has seen nothing of the lease for longer than it lasts. That is not a lease that has expired.
+// TestStoppedStandbyTakesNothing: a standby that was stopped with SIGSTOP must not take a lease for expired.
 func TestStoppedStandbyTakesNothing(t *testing.T) {
 	long(t)
 	load := work(t)
@@ -108,7 +107,7 @@ func TestPartitionedLeaderStopsAndComesBackAsStandby(t *testing.T) {
 	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	cut := time.Now()
-	load.deleteAll(t) // so that creates are on their way when the network breaks
+	load.deleteAll(t)
 	createdBy(t, leader, cut, 10*time.Second)
 	if err := leader.proxy.Outage(faults.Partition); err != nil {
 		t.Fatal(err)
@@ -117,7 +116,7 @@ func TestPartitionedLeaderStopsAndComesBackAsStandby(t *testing.T) {
 	if err := leader.proxy.Restore(); err != nil {
 		t.Fatal(err)
 	}
-	createdBy(t, standby, time.Now(), 10*time.Second) // it goes on
+	createdBy(t, standby, time.Now(), 10*time.Second)
 	leader.runs(t)
 	standby.signal(t, syscall.SIGTERM)
 	createdBy(t, leader, time.Now(), 10*time.Second)
@@ -125,7 +124,6 @@ func TestPartitionedLeaderStopsAndComesBackAsStandby(t *testing.T) {
 	judge(t, leader, standby)
 }
 
-// outage is how long the API server is away.
 const outage = 15 * time.Second
 
 func TestAPIServerOutageIsNotACrash(t *testing.T) {
@@ -187,7 +185,7 @@ func TestStolenLeaseStopsTheOldLeaderAtOnce(t *testing.T) {
 		t.Errorf("the old leader wrote for %v after the lease was taken, want at most %v and the %v that event and request were on their way", last,
 			byHand, here(t).lag)
 	}
-	// The thief never renews: after a lease duration one of the two leads again.
+	// The new holder never renews: after a lease duration one of the two leads again.
 	controlplane.Eventually(t, 3*leaseDuration, func(context.Context) error {
 		if who := lastWriter(t); who != leader.user && who != standby.user {
 			return fmt.Errorf("the lease was last written by %q", who)

@@ -10,7 +10,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// leaseChanges returns the writes to the Lease in the order of their answers.
 func leaseChanges(t *testing.T) []controlplane.LeaseChange {
 	t.Helper()
 	changes, err := controlplane.LeaseChanges(here(t).AuditLogSince(t, here(t).since, controlplane.ByResource("leases")), leaseKey)
@@ -29,10 +28,8 @@ func podCreates(t *testing.T, user string) controlplane.AuditEvents {
 		controlplane.ByResource("pods"), controlplane.ByVerb("create"))
 }
 
-// byHand bounds for how long a leader may write after the event that a user outside the election took its Lease.
 const byHand = 100 * time.Millisecond
 
-// judge fails the test if a contender sent a write without the Lease, or deleted a pod of the workload, which never has one too many.
 func judge(t *testing.T, contenders ...*contender) {
 	t.Helper()
 	judgeLease(t, contenders...)
@@ -59,7 +56,6 @@ func judgeLease(t *testing.T, contenders ...*contender) {
 	}
 }
 
-// takings returns the changes by which the Lease came to another holder than before.
 func takings(changes []controlplane.LeaseChange) []controlplane.LeaseChange {
 	var taken []controlplane.LeaseChange
 	holder := ""

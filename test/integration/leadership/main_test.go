@@ -1,9 +1,8 @@
-// Package leadership tests failover with real processes on a real API server, each behind a fault proxy of its own. What a test asserts
-// is what the API server saw: from its audit log, that nobody wrote without the lease; from a watch of its own, that a ReplicaSet never
-// had more pods than it asks for.
+// Package leadership tests failover with real processes on a real API server, each behind a fault proxy. The audit log
+// shows whether every write was sent under the lease; a watch shows that a ReplicaSet never had surplus pods.
 //
-// The managers run with a lease of 6 s instead of 15 s, so that tests which wait for it are short. The tests wait most of the time, so they
-// run in parallel, each with a control plane to itself: a manager works on all ReplicaSets there are.
+// The lease is 6 s instead of 15 s, so that tests are short. They mostly wait, so they run in parallel, each with its
+// own control plane.
 package leadership
 
 import (
@@ -30,7 +29,6 @@ var electionFlags = []string{
 	"--controllers=replicaset", "-v=2",
 }
 
-// auditPolicy keeps the body of writes to Leases, which says who holds them, and leaves out what nobody asks about.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted]
@@ -64,26 +62,24 @@ func TestMain(m *testing.M) {
 
 // pool keeps control planes for the next test.
 type pool struct {
-	starting sync.Mutex // one after the other, or none has started before it is given up
+	starting sync.Mutex
 
 	lock sync.Mutex
 	free []*controlplane.Cluster
 }
 
-// get starts a control plane if none is free.
 func (p *pool) get() (*controlplane.Cluster, error) {
 	if c := p.take(); c != nil {
 		return c, nil
 	}
 	p.starting.Lock()
 	defer p.starting.Unlock()
-	if c := p.take(); c != nil { // another test has ended meanwhile
+	if c := p.take(); c != nil {
 		return c, nil
 	}
 	return controlplane.Start(controlplane.Options{AuditPolicy: auditPolicy})
 }
 
-// take returns nil if none is free.
 func (p *pool) take() *controlplane.Cluster {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -110,14 +106,13 @@ func (p *pool) stop() error {
 	return errors.Join(errs...)
 }
 
-// stage is where a test plays: a control plane on which nothing else happens.
 type stage struct {
 	*controlplane.Cluster
-	since time.Time     // what is older in the audit log is of other tests
+	since time.Time
 	name  string        // unlike that of any other
 	pause time.Duration // between the deletions of pods
-	// lag is what the machine, not the manager, took of the time between a theft and the last write: the way of the event to a watch
-	// of the test's own, and the way of a request to the API server.
+	// lag is the machine's share of the time between the loss of the Lease and the last write: the delay of an event
+	// and of a request.
 	lag time.Duration
 }
 
@@ -136,7 +131,6 @@ func here(t *testing.T) *stage {
 	return s.(*stage)
 }
 
-// busy begins a test whose leader creates a pod all the time.
 func busy(t *testing.T) {
 	t.Helper()
 	t.Parallel()
@@ -157,7 +151,6 @@ func long(t *testing.T) {
 	quiet(t)
 }
 
-// alone begins a test that measures in milliseconds: none of this package runs beside it.
 func alone(t *testing.T) {
 	t.Helper()
 	play(t, 100*time.Millisecond)
@@ -174,7 +167,7 @@ func play(t *testing.T, pause time.Duration) {
 		stages.Delete(t.Name())
 		if !t.Failed() {
 			clusters.put(c)
-		} else if err := c.Stop(); err != nil { // who knows what state it is in
+		} else if err := c.Stop(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -9,14 +9,15 @@ import (
 	"minikcm/test/faults"
 )
 
-// Only the lease is in trouble: everything else the leader asks for is answered.
+// In these tests only requests for the lease fail.
 
 func TestRefusedRenewalsAreALostLease(t *testing.T) {
 	busy(t)
 	losesTheLease(t, faults.On("update", "leases"), faults.Refuse(503))
 }
 
-// Its renewals are done, so nobody else could ever take the lease, if it did not make way.
+// TestUnansweredRenewalsMakeWay: renewals are committed without a response, so the leader has to resign for another to
+// lead.
 func TestUnansweredRenewalsMakeWay(t *testing.T) {
 	busy(t)
 	losesTheLease(t, faults.On("update", "leases"), faults.DropAnswer())
@@ -33,14 +34,15 @@ func losesTheLease(t *testing.T, match faults.Match, fault faults.Fault) {
 	rule.Remove()
 	leader.runs(t)
 	leader.WaitForLog(t, "Term ends")
-	controlplane.Consistently(t, 2*leaseDuration, standing) // longer than it makes way
+	controlplane.Consistently(t, 2*leaseDuration, standing)
 	standby.signal(t, syscall.SIGTERM)
 	createdBy(t, leader, time.Now(), 2*leaseDuration)
 	load.settles(t)
 	judge(t, leader, standby)
 }
 
-// TestSIGTERMWhileTheAPIServerIsAway ends managers whose endpoint needs reviews and client CAs of an API server that is away.
+// TestSIGTERMWhileTheAPIServerIsAway ends managers whose endpoint needs reviews and client CAs of an unreachable API
+// server.
 func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
 	quiet(t)
 	work(t)
@@ -60,7 +62,8 @@ func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
 	}
 }
 
-// The write may still be done, whenever it gets out of where it is held: the lease is not given away, and the process ends and says that it was not clean.
+// TestSIGTERMWhileAWriteIsNotAnswered: the write may still be committed, so the lease is kept and the exit code is not
+// 0.
 func TestSIGTERMWhileAWriteIsNotAnswered(t *testing.T) {
 	busy(t)
 	load := work(t)
@@ -71,7 +74,7 @@ func TestSIGTERMWhileAWriteIsNotAnswered(t *testing.T) {
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	gate := faults.NewGate()
 	t.Cleanup(gate.Open)
-	leader.proxy.Inject(faults.On("create", "pods"), faults.Hold(gate), faults.Next(1)) // one: the others of its batch must not come later still
+	leader.proxy.Inject(faults.On("create", "pods"), faults.Hold(gate), faults.Next(1))
 	held := gate.Next(t)
 	signalled := time.Now()
 	leader.signal(t, syscall.SIGTERM)

@@ -18,14 +18,13 @@ func trio(t *testing.T) (leader, second, third *contender) {
 	return leader, second, third
 }
 
-// One after the other goes, the last one stays.
 func TestThreeManagersOneAfterTheOther(t *testing.T) {
 	busy(t)
 	load := work(t)
 	a, b, c := trio(t)
 	all := []*contender{a, b, c}
 	createdBy(t, a, time.Time{}, 10*time.Second)
-	next, _ := relieves(t, a, b, c) // both want it at the same moment
+	next, _ := relieves(t, a, b, c)
 	a.endsWell(t)
 	if taken := takings(leaseChanges(t)); len(taken) != 2 {
 		t.Errorf("the lease was taken %d times, want twice", len(taken))
@@ -41,7 +40,7 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 	expired(t, next, last)
 }
 
-// The one whose watches are frozen stands aside for as long as they are; when they thaw, it is as good as any.
+// TestThreeManagersOneOfThemBlind: a process with frozen watches does not lead until the watches work.
 func TestThreeManagersOneOfThemBlind(t *testing.T) {
 	busy(t)
 	load := work(t)

@@ -18,10 +18,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// replicas is what the ReplicaSet of a test asks for.
 const replicas = 10
 
-// workload is a ReplicaSet whose pods are deleted one after the other, so that a leader always has pods to create.
 type workload struct {
 	namespace string
 	stop      func() // ends the deletions
@@ -65,7 +63,7 @@ func (w *workload) deletePods(ctx context.Context, pods corev1client.PodInterfac
 		case <-tick.C:
 		}
 		if oldest, ok := w.oldest(); ok {
-			// The API server may be away: that is some tests' point. A delete that is cut can leave a pod that nobody removes.
+			// The API server may be down. A delete without response can leave a terminating pod.
 			cut, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			_ = pods.Delete(cut, oldest.name, metav1.DeleteOptions{})
 			cancel()
@@ -112,7 +110,6 @@ func (w *workload) watchPods(t *testing.T, pods corev1client.PodInterface) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// watch counts until the stream ends, and returns the version it has reached. A stream from "0" begins with all pods there are.
 func (w *workload) watch(ctx context.Context, t *testing.T, pods corev1client.PodInterface, since string) (string, error) {
 	stream, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: since, AllowWatchBookmarks: true})
 	if err != nil {
@@ -137,7 +134,6 @@ func (w *workload) watch(ctx context.Context, t *testing.T, pods corev1client.Po
 	return since, nil
 }
 
-// see takes in an event and returns how many pods are active after it.
 func (w *workload) see(event watch.EventType, pod *corev1.Pod) int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -155,7 +151,6 @@ func (w *workload) see(event watch.EventType, pod *corev1.Pod) int {
 	return len(w.active)
 }
 
-// settles ends the deletions and waits until exactly the pods that are asked for are there.
 func (w *workload) settles(t *testing.T) {
 	t.Helper()
 	w.stop()

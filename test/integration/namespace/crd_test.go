@@ -119,8 +119,7 @@ func TestCustomResources(t *testing.T) {
 	})
 }
 
-// While a namespace waits for a custom resource its type is deleted. Types that come are a unit test: no
-// object of such a type can be made here in a namespace that is being deleted.
+// TestTypeGoesWhileANamespaceWaitsForIt deletes the type of a custom resource in a terminating namespace.
 func TestTypeGoesWhileANamespaceWaitsForIt(t *testing.T) {
 	start(t)
 	going := define(t, "goings")

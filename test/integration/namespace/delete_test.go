@@ -28,7 +28,7 @@ func TestEmptyNamespaceCostsFewRequests(t *testing.T) {
 			gone(t, ns, 10*time.Second)
 			took := time.Since(begin)
 			m.Stop()
-			sent := m.requests(t).Where(func(e *auditv1.Event) bool { // without those about leftovers of other tests
+			sent := m.requests(t).Where(func(e *auditv1.Event) bool {
 				return e.ObjectRef == nil || e.ObjectRef.Namespace == "" || e.ObjectRef.Namespace == ns
 			})
 			t.Logf("gone after %v, %d requests", took.Round(time.Millisecond), len(sent))
@@ -87,8 +87,6 @@ func TestConditionsHaveTheKnownTexts(t *testing.T) {
 	gone(t, ns, 10*time.Second)
 }
 
-// podsFirst checks in the audit log that nothing but pods was deleted before a list of pods, received at or
-// after gate, was complete. The list was empty if other types are deleted only after the pods are gone.
 func podsFirst(t testing.TB, m *manager, ns string, gate time.Time) {
 	t.Helper()
 	log := cluster.AuditLog(t, controlplane.ByUserAgent(m.agent), controlplane.ByNamespace(ns))

@@ -16,12 +16,10 @@ import (
 	"minikcm/test/faults"
 )
 
-// through puts a proxy between the controller, its caches included, and the API server.
 func through(proxy *faults.Proxy) func(*setup) {
 	return func(s *setup) { s.rest = proxy.Config() }
 }
 
-// held makes a ConfigMap that a finalizer holds, and returns what lets it go.
 func held(t *testing.T, ns string) (letGo func()) {
 	t.Helper()
 	client := cluster.Client(t)
@@ -34,7 +32,6 @@ func held(t *testing.T, ns string) (letGo func()) {
 	}
 }
 
-// While one type fails, the content of all other types goes and the namespace stays.
 func TestOneTypeFails(t *testing.T) {
 	t.Parallel()
 	secrets := func(verbs, ns string) faults.Match {
@@ -44,8 +41,8 @@ func TestOneTypeFails(t *testing.T) {
 		name  string
 		verbs string
 		fault faults.Fault
-		says  string // in the condition; empty: the client tries again by itself
-		left  int    // secrets that stay while the fault does
+		says  string
+		left  int // secrets that stay while the fault does
 	}{
 		{"cannot be listed", "list", faults.Refuse(http.StatusInternalServerError), "list secrets: ", 2},
 		{"cannot be deleted", "delete,deletecollection", faults.Refuse(http.StatusInternalServerError), "delete secrets: ", 2},
@@ -75,7 +72,7 @@ func TestOneTypeFails(t *testing.T) {
 					"NamespaceDeletionBlocked":             tt.says,
 				})
 			}
-			letGo() // from here on nothing but the fault keeps the namespace
+			letGo()
 			if tt.left > 0 {
 				tries := rule.Hits()
 				controlplane.Eventually(t, 10*time.Second, func(context.Context) error {

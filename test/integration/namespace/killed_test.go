@@ -24,10 +24,8 @@ import (
 	"minikcm/test/faults"
 )
 
-// rights are those of deploy/rbac for this controller, for a user of its own.
 func rights(user string) *rest.Config { return cluster.ManagerConfig(user, namespace.Name) }
 
-// launch starts the manager as a process that runs this controller only, and waits until it works.
 func launch(t *testing.T, proxy *faults.Proxy, args ...string) *controlplane.Process {
 	t.Helper()
 	p := controlplane.StartProcess(t, append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config()), "--controllers=namespace-controller",
@@ -36,7 +34,6 @@ func launch(t *testing.T, proxy *faults.Proxy, args ...string) *controlplane.Pro
 	return p
 }
 
-// death is a way to end a request together with its sender.
 type death struct {
 	name  string
 	fault func(*faults.Gate) faults.Fault
@@ -49,11 +46,10 @@ var deaths = []death{
 	{"before it arrived, which it did in the end", faults.Hold, (*faults.Held).Release},
 }
 
-// killedAtOnce is the number of terminating namespaces when a process is killed, each held at another request.
 const killedAtOnce = 8
 
-// The process is killed at its first, second, third … request about a namespace, and another one takes over:
-// at every request in one of the ways to die, and at every write in all of them.
+// TestKilledAtEveryRequest kills the process at each request for a namespace in one way, and at each write in all
+// ways; another process takes over.
 func TestKilledAtEveryRequest(t *testing.T) {
 	t.Parallel()
 	user := "killed-" + rand.String(5) // of this run alone
@@ -88,7 +84,6 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	gone(t, bystander, 20*time.Second)
 }
 
-// killer kills one manager after the other.
 type killer struct {
 	proxy   *faults.Proxy
 	manager *controlplane.Process
@@ -109,8 +104,6 @@ func (k *killer) every(t *testing.T, match func(ns string) faults.Match, togethe
 	}
 }
 
-// kill stops one namespace at each of the requests that match, from the first to before the last, and kills
-// the process. It returns at how many there were such requests.
 func (k *killer) kill(t *testing.T, match func(ns string) faults.Match, first, last int, way func(n int) death) (hits int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -150,12 +143,10 @@ func (k *killer) kill(t *testing.T, match func(ns string) faults.Match, first, l
 	return hits
 }
 
-// aboutDiscovery selects the requests of discovery, which all namespaces share.
 func aboutDiscovery(string) faults.Match {
 	return faults.Match{When: func(r *http.Request) bool { return r.URL.Path == "/api" || r.URL.Path == "/apis" }}
 }
 
-// about selects the requests with which one namespace is finished.
 func about(verbs string) func(ns string) faults.Match {
 	return func(ns string) faults.Match {
 		return faults.Match{Verbs: verbs, When: func(r *http.Request) bool { return slices.Contains(strings.Split(r.URL.Path, "/"), ns) }}
@@ -223,7 +214,6 @@ func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
 	}
 }
 
-// A namespace with something of everything: a pod, objects that go at once, and one held until the test lets it go.
 func eventful(t *testing.T) string {
 	t.Helper()
 	client := cluster.Client(t)
@@ -237,7 +227,6 @@ func eventful(t *testing.T) string {
 	return ns
 }
 
-// letGo removes the finalizer once the object is being deleted, as its controller would.
 func letGo(ctx context.Context, t *testing.T, ns string) {
 	client := cluster.Client(t)
 	for ctx.Err() == nil {

@@ -25,8 +25,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// One cluster for all tests, with a second API server that only the test of the race between two of them
-// writes through.
 var cluster *controlplane.Cluster
 
 var logs = flag.Bool("logs", false, "show what the controller logs")
@@ -39,7 +37,6 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true, SecondAPIServer: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// manager runs the controller and its caches, and nothing else.
 type manager struct {
 	*controlplane.Loop
 	agent string // user agent in the audit log
@@ -52,10 +49,6 @@ type setup struct {
 	clock clock.WithTicker
 }
 
-// start runs a controller until the test ends. Grace is zero unless an edit changes it.
-//
-// A controller sees only namespaces that the same test has made, so tests run in parallel. Tests that change
-// discovery for all, stop the second API server or measure memory run before these, one after the other.
 func start(t testing.TB, edits ...func(*setup)) *manager {
 	t.Helper()
 	s := setup{cfg: namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute}, rest: cluster.ManagerConfig("namespace-controller", namespace.Name), clock: clock.RealClock{}}
@@ -115,7 +108,6 @@ func scoped(t testing.TB, cfg *rest.Config) *rest.Config {
 	return controlplane.Scope(cfg, scopeOf(t), "namespaces")
 }
 
-// create makes a namespace. Unlike cluster.Namespace it leaves the removal to the test.
 func create(t testing.TB) string {
 	t.Helper()
 	ns, err := cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), named(t, "test-"+rand.String(8)), metav1.CreateOptions{})

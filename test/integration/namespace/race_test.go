@@ -16,13 +16,10 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// behind lets the second API server live in the past, as far as namespaces are concerned, until the test ends
-// or calls catchUp: it admits objects in a namespace that was deleted at the first.
 func behind(t *testing.T, ns string) (client kubernetes.Interface, catchUp func()) {
 	t.Helper()
 	client = controlplane.ClientFor(t, cluster.AtSecond(cluster.Config()))
 	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error { return namespaceKnown(ctx, client, ns) })
-	// Its admission has a watch of its own.
 	configMap(t, client, ns, "before")
 	cluster.FreezeSecond("namespaces")
 	t.Cleanup(cluster.ThawSecond)
@@ -52,8 +49,9 @@ func stealIn(ctx context.Context, t *testing.T, client kubernetes.Interface, ns 
 	return admitted
 }
 
-// TestGraceOutlastsALaggingAPIServer deletes a namespace while another API server has not seen the deletion and admits objects.
-// The clock stands until that server has caught up: the objects go within the grace period, and no pod outlives its NetworkPolicies.
+// TestGraceOutlastsALaggingAPIServer deletes a namespace while another API server still admits objects in it. The fake
+// clock stands until that server has caught up: the objects go within the grace period, and no pod outlives its
+// NetworkPolicies.
 func TestGraceOutlastsALaggingAPIServer(t *testing.T) {
 	const lag = time.Second
 	now := testingclock.NewFakeClock(time.Now())
@@ -79,8 +77,7 @@ func TestGraceOutlastsALaggingAPIServer(t *testing.T) {
 	podsFirst(t, m, ns, graceEnds)
 }
 
-// A grace period of zero is for exactly one API server. With a second API server that lags, objects outlive
-// their namespace.
+// TestZeroGraceIsForOneAPIServer: with a second API server that lags, objects outlive their namespace.
 func TestZeroGraceIsForOneAPIServer(t *testing.T) {
 	m := start(t)
 	ns := create(t)

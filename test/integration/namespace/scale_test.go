@@ -18,7 +18,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// atOnce calls f for 0..n-1, at most limit of them at a time.
 func atOnce(n, limit int, f func(i int)) {
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, limit)
@@ -37,7 +36,6 @@ func namespaceKnown(ctx context.Context, client kubernetes.Interface, name strin
 	return err
 }
 
-// deleteMany makes n namespaces, deletes them together and returns how long it took until all were gone.
 func deleteMany(t *testing.T, n, objects int) time.Duration {
 	t.Helper()
 	client := cluster.Client(t)
@@ -63,7 +61,7 @@ func TestManyAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
 		count, objects int
-		wait, want     time.Duration // want is for a machine with nothing else to do; make bench measures it
+		wait, want     time.Duration
 	}{
 		{"100 empty, grace 5 s", 100, 0, 5 * time.Second, 8 * time.Second},
 		{"10 of 30 objects, no grace", 10, 30, 0, 2 * time.Second},
@@ -79,7 +77,7 @@ func TestManyAtOnce(t *testing.T) {
 			if tt.objects == 0 && len(sent) > 40*tt.count {
 				t.Errorf("%d requests for %d empty namespaces", len(sent), tt.count)
 			}
-			if discoveries > tt.count/2+int(took/(10*time.Second)) { // none is good for longer
+			if discoveries > tt.count/2+int(took/(10*time.Second)) {
 				t.Errorf("%d discoveries for %d namespaces", discoveries, tt.count)
 			}
 			if conflicts := cluster.AuditLog(t, controlplane.ByUserAgent(m.agent), controlplane.ByCode(409)); len(conflicts) > 0 {
@@ -89,8 +87,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// With one API server and no grace, objects are created in namespaces while they are being deleted. None may
-// be left over.
+// TestCreatesDuringDeletionLeaveNoOrphans creates objects in terminating namespaces, with one API server and no grace.
 func TestCreatesDuringDeletionLeaveNoOrphans(t *testing.T) {
 	t.Parallel()
 	const namespaces, creators = 40, 10

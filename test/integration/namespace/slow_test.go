@@ -10,8 +10,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// A webhook that hangs and is passed over takes its own time from each write of the namespace. The API server
-// has done such a write in less than the 34 s it gives one.
+// TestNamespaceGoesThroughAdmissionThatHangs: a webhook with failurePolicy Ignore delays each write of the namespace
+// by its timeout, less than the 34 s of the API server.
 func TestNamespaceGoesThroughAdmissionThatHangs(t *testing.T) {
 	t.Parallel()
 	ns := create(t)
@@ -27,8 +27,8 @@ func TestNamespaceGoesThroughAdmissionThatHangs(t *testing.T) {
 	}
 }
 
-// A webhook delays each deletion. Deletecollection deletes objects one after the other, so a page takes longer
-// than a write may take under the lease.
+// TestASlowWebhookOnDeletesIsNoError: deletecollection deletes objects one after the other, so a page takes longer
+// than the deadline of a write.
 func TestASlowWebhookOnDeletesIsNoError(t *testing.T) {
 	t.Parallel()
 	const objects = 150

@@ -32,7 +32,6 @@ func pod(t testing.TB, client kubernetes.Interface, ns, name string, edits ...fu
 
 func withFinalizer(p *corev1.Pod) { p.Finalizers = []string{"e2e.example.com/finalizer"} }
 
-// onNode makes a pod's deletion graceful: it stays until a kubelet, or the test, removes it.
 func onNode(p *corev1.Pod) { p.Spec.NodeName = "no-such-node" }
 
 // kill plays the kubelet of a pod that has ended.

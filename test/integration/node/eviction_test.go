@@ -16,7 +16,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// evictTaint is the taint of upstream's end-to-end tests. As with kubectl it has no time.
 var evictTaint = corev1.Taint{Key: "kubernetes.io/e2e-evict-taint-key", Value: "evictTaintVal", Effect: corev1.TaintEffectNoExecute}
 
 // Upstream's end-to-end test "pods evicted from tainted nodes have pod disruption condition", and the event.
@@ -49,7 +48,7 @@ func TestEvictedPodHasDisruptionTarget(t *testing.T) {
 	})
 }
 
-// Admission rejects deletions. A pod that tolerates the taint meanwhile stays, the other pod goes when admission allows it.
+// TestRejectedEviction: a pod that tolerates the taint meanwhile stays, the other goes when admission allows it.
 func TestRejectedEviction(t *testing.T) {
 	w := newWorld(t)
 	name := w.node("tainted")
@@ -90,7 +89,7 @@ func TestRejectedEviction(t *testing.T) {
 	marked("q", corev1.ConditionTrue)
 }
 
-// Both controllers rely on the API server to reject a write for a pod that has another UID.
+// TestUIDPreconditions: both controllers rely on the API server to reject writes with the UID of another pod.
 func TestUIDPreconditions(t *testing.T) {
 	w := newWorld(t)
 	w.pod("p", "")
@@ -105,7 +104,7 @@ func TestUIDPreconditions(t *testing.T) {
 	}
 }
 
-// Admission hangs for the deletions of one namespace. Pods of another namespace go before the first of these deletions ends.
+// TestSlowDeletesDoNotBlockOtherNamespaces: pods of another namespace go before the first slow delete ends.
 func TestSlowDeletesDoNotBlockOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	for _, controller := range []string{podgc.Name, tainteviction.Name} {

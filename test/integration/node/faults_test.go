@@ -48,7 +48,7 @@ func TestDeadNodeGoesTheWholeWay(t *testing.T) {
 	pods := w.pods(dead, 3)
 	w.start(scaled(), node.Name)
 	for _, name := range f.names {
-		w.settled(name, 0) // the taint of its admission is gone
+		w.settled(name, 0)
 	}
 	f.silence(true, dead)
 	begin := time.Now()
@@ -88,16 +88,16 @@ func TestAPIServerAwayCondemnsNobody(t *testing.T) {
 			w.standby(scaled(), proxy.Config(), watches.Config(), node.Name).BeginTerm()
 			controlplane.Consistently(t, 2*time.Second, w.nobodyUnknown)
 
-			f.silence(true, f.names...) // nobody reaches the API server
+			f.silence(true, f.names...)
 			must(t, proxy.Outage(outage))
 			must(t, watches.Outage(outage))
 			controlplane.Consistently(t, scaled().MonitorGracePeriod+3*time.Second, w.nobodyUnknown)
 			must(t, proxy.Restore())
 			must(t, watches.Restore())
-			controlplane.Consistently(t, time.Second, w.nobodyUnknown) // it is back, the Leases are not renewed yet
+			controlplane.Consistently(t, time.Second, w.nobodyUnknown)
 			f.silence(false, f.names[1:]...)
 			controlplane.Consistently(t, 1*time.Second, w.nobodyUnknown)
-			w.onlyUnknown(f.names[0]) // the one that really died
+			w.onlyUnknown(f.names[0])
 		})
 	}
 }

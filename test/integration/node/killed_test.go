@@ -17,7 +17,6 @@ import (
 	"minikcm/test/faults"
 )
 
-// process starts the program with one controller as a process of its own, behind a proxy.
 func (w *world) process(name, controller string) (*controlplane.Process, *faults.Proxy) {
 	w.t.Helper()
 	proxy := faults.New(w.t, w.config(controller), faults.WithName(name))
@@ -29,9 +28,8 @@ func (w *world) process(name, controller string) (*controlplane.Process, *faults
 // victim is a node with a pod.
 type victim struct{ node, pod string }
 
-// The process dies by SIGKILL while it waits for the response to a write: for each kind of write of each controller before the API
-// server has the write, and after. The next process finishes the work. All kinds of one controller share a process, each with a node
-// and a pod of its own.
+// TestKilledAtEachWrite kills the process at each kind of write of each controller, before the API server receives the
+// write or before the process receives the response. The kinds of one controller share a process.
 func TestKilledAtEachWrite(t *testing.T) {
 	t.Parallel()
 	isNotReady := func(ctx context.Context, w *world, v victim) error {
@@ -80,7 +78,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 			},
 		},
 		{
-			// Pods of a node that is out of service, because for those of a missing node the process waits 40 s.
+			// pods of an out-of-service node, because a missing node takes 40 s
 			podgc.Name, []faults.Match{faults.On("patch", "pods/status"), faults.On("delete", "pods")},
 			func(w *world, _ *fleet, victims []victim) {
 				for _, v := range victims {
@@ -102,7 +100,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 			var f *fleet
 			var victims []victim
 			if tt.controller == node.Name {
-				f = w.newFleet("a", 14) // most stay alive, so that their zone is not disrupted
+				f = w.newFleet("a", 14)
 			}
 			for n := range len(tt.writes) * len(ways) {
 				v := victim{pod: fmt.Sprint("pod-", n)}

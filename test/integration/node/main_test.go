@@ -51,12 +51,10 @@ func scaled() node.Config {
 
 const renewEvery = 500 * time.Millisecond
 
-// config has the rights of deploy/rbac for these controllers alone, and the scope of the test.
 func (w *world) config(controllers ...string) *rest.Config {
 	return controlplane.Scope(cluster.ManagerConfig("node-"+w.scope, controllers...), w.scope, "nodes", "pods", "leases")
 }
 
-// standby builds controllers on cfg, with caches that watch through watch. They end with the test.
 func (w *world) standby(config node.Config, cfg, watch *rest.Config, controllers ...string) *controlplane.Loop {
 	w.t.Helper()
 	grace := min(config.MonitorGracePeriod, 5*time.Second)

@@ -52,7 +52,7 @@ func TestPodGC(t *testing.T) {
 		phase, want corev1.PodPhase // want "": the pod is gone
 		condition   *corev1.PodCondition
 		edits       []func(*corev1.Pod)
-		before      func(name string) // nil: nothing happens to the pod before the nodes change
+		before      func(name string)
 	}{
 		{"pending", deleted, corev1.PodPending, corev1.PodFailed, orphaned, []func(*corev1.Pod){finalized}, nil},
 		{"succeeded", deleted, corev1.PodSucceeded, corev1.PodSucceeded, nil, []func(*corev1.Pod){finalized}, nil},

@@ -15,7 +15,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// shortGrace is the timing of upstream's test/integration/node: a node without heartbeats lives for one period.
 func shortGrace() node.Config {
 	cfg := defaults()
 	cfg.MonitorPeriod, cfg.StartupGracePeriod, cfg.MonitorGracePeriod = time.Second, time.Minute, time.Millisecond
@@ -23,7 +22,6 @@ func shortGrace() node.Config {
 	return cfg
 }
 
-// threeNodes makes three nodes that count in no zone; the one in the middle has its own conditions.
 func (w *world) threeNodes(middle []corev1.NodeCondition) (name string) {
 	w.t.Helper()
 	for i := range 3 {
@@ -97,7 +95,7 @@ func TestTaintBasedEvictions(t *testing.T) {
 			}}
 		}
 	}
-	// Upstream runs each case twice, with the eviction inside its lifecycle controller and beside it; here it is always beside.
+	// Upstream also runs each case with eviction inside its lifecycle controller.
 	for _, tt := range []struct {
 		name       string
 		ready      string

@@ -29,7 +29,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// world is the nodes, Leases and pods of one test, and the controllers that see only these.
 type world struct {
 	t      testing.TB
 	client kubernetes.Interface
@@ -37,7 +36,6 @@ type world struct {
 	ns     string
 }
 
-// newWorld lets the test run in parallel with others.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
@@ -51,7 +49,6 @@ func (w *world) label(o metav1.Object) {
 	o.SetLabels(labels)
 }
 
-// create makes a node with its status as given, as a kubelet that registers does. The node is deleted when the test ends.
 func (w *world) create(n *corev1.Node) {
 	w.t.Helper()
 	w.label(n)
@@ -65,7 +62,6 @@ func (w *world) create(n *corev1.Node) {
 	})
 }
 
-// node makes a node that has never posted a status, and returns its name.
 func (w *world) node(name string) string {
 	w.t.Helper()
 	name += "-" + w.scope
@@ -99,7 +95,6 @@ func (w *world) setTaints(node string, taints ...corev1.Taint) {
 	must(w.t, err)
 }
 
-// terminating waits until a pod is being deleted and has a phase, and returns it.
 func (w *world) terminating(namespace, name string, phase corev1.PodPhase) (pod *corev1.Pod) {
 	w.t.Helper()
 	controlplane.Eventually(w.t, patience, func(ctx context.Context) (err error) {
@@ -147,7 +142,6 @@ func conditions(pairs ...string) []corev1.NodeCondition {
 	return out
 }
 
-// fleet is nodes with Leases and kubelets that renew them until told to stop.
 type fleet struct {
 	world *world
 	names []string
@@ -236,7 +230,6 @@ func (f *fleet) isSilent(name string) bool {
 	return f.silent[name]
 }
 
-// silence stops the kubelets of nodes, or starts them again.
 func (f *fleet) silence(silent bool, names ...string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -258,7 +251,6 @@ func (w *world) pods(on string, n int) []string {
 	return names
 }
 
-// list reads all nodes of the test at one moment.
 func (w *world) list(ctx context.Context) ([]corev1.Node, error) {
 	list, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: controlplane.ScopeLabel + "=" + w.scope})
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestScaleDownRefusedAndTakenBack: a webhook lets no pod go, so the user wants all of them again. None may go when it has healed.
+// TestScaleDownRefusedAndTakenBack: a webhook rejects all deletes until the user has scaled up again. No pod may go
+// then.
 func TestScaleDownRefusedAndTakenBack(t *testing.T) {
 	start(t, defaults())
 	for _, tt := range []struct {
@@ -50,7 +51,7 @@ func TestScaleDownRefusedAndTakenBack(t *testing.T) {
 			rs = n.settled("rs")
 			hook.Heal()
 
-			// A pod that somebody else deletes brings another sync, and is the only one that goes.
+			// The deletion of a pod by the test triggers a sync, and is the only one.
 			o.bounds(all-1, all)
 			n.delete(before[0], 0)
 			n.eventually(func(context.Context) error {

@@ -16,10 +16,9 @@ import (
 	"minikcm/test/faults"
 )
 
-// lag of the pod watch in the tests with lost answers: without it the cache would nearly always tell in time what the answer did not.
+// lag of the pod watch, so that the cache cannot replace a lost response.
 const lag = 700 * time.Millisecond
 
-// faulty is a running controller with a proxy for its requests and one for its watches.
 type faulty struct {
 	*loop
 	requests, watches *faults.Proxy
@@ -35,12 +34,12 @@ func startFaulty(t testing.TB) *faulty {
 	return f
 }
 
-// on matches requests about pods in one test's namespace.
 func on(n *namespace, verbs string) faults.Match {
 	return faults.Match{Verbs: verbs, Resource: "pods", Namespace: n.name}
 }
 
-// TestLostAnswers: with answers lost and a late pod watch there is never a pod too many nor, by our own deletes, one too few.
+// TestLostAnswers: with lost responses and a late pod watch there are never surplus pods, and the controller never
+// deletes below the bound.
 func TestLostAnswers(t *testing.T) {
 	f := startFaulty(t)
 	f.watches.SlowWatches(faults.Watches("pods"), lag)
@@ -90,7 +89,6 @@ func testLostDelete(t *testing.T, f *faulty) {
 	}
 }
 
-// testLostDeleteThenOrderChanges changes the order of deletion while the late watch does not yet show a delete whose response is lost.
 func testLostDeleteThenOrderChanges(t *testing.T, f *faulty) {
 	n := newNamespace(t)
 	rs := n.apply(4)
@@ -152,7 +150,6 @@ func testLostRelease(t *testing.T, f *faulty) {
 	}
 }
 
-// testLateCreate: the client is cut at once, the create commits when its repetition has long been answered.
 func testLateCreate(t *testing.T, f *faulty) {
 	n := newNamespace(t)
 	gate := faults.NewGate()
@@ -177,7 +174,6 @@ func testLateCreate(t *testing.T, f *faulty) {
 	}
 }
 
-// countIn counts the answers of a code to requests about pods of one namespace.
 func (f *faulty) countIn(n *namespace, verb string, code int) int {
 	sum := 0
 	for _, r := range f.requests.Requests() {
@@ -216,7 +212,6 @@ func testLateDelete(t *testing.T, f *faulty) {
 	}
 }
 
-// testRecreatedMidFlight: a ReplicaSet is replaced by one of its name while a create for it is not answered.
 func testRecreatedMidFlight(t *testing.T, f *faulty) {
 	n := newNamespace(t)
 	gate := faults.NewGate()
@@ -233,7 +228,6 @@ func testRecreatedMidFlight(t *testing.T, f *faulty) {
 	o.settledAt(2)
 }
 
-// testStorm loses answers of every kind by chance while the spec goes up and down.
 func testStorm(t *testing.T, f *faulty) {
 	n := newNamespace(t)
 	rule := f.requests.Inject(on(n, faults.Writes), faults.DropAnswer(), faults.Chance(0.25))

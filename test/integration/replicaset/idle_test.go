@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// TestASetWithoutReplicasKeepsItsTemplate: the cache holds no template of it, its status is written all the same, and pods are made from
-// the whole template once it asks for some.
+// TestASetWithoutReplicasKeepsItsTemplate: the cache holds no template of a ReplicaSet with 0 replicas.
 func TestASetWithoutReplicasKeepsItsTemplate(t *testing.T) {
 	start(t, defaults())
 	n := newNamespace(t)

@@ -12,7 +12,6 @@ import (
 	"minikcm/test/faults"
 )
 
-// daemon is the manager as a process of its own, behind a proxy of its own.
 type daemon struct {
 	*controlplane.Process
 	proxy *faults.Proxy
@@ -27,16 +26,15 @@ func startDaemon(t *testing.T, name string, flags ...string) *daemon {
 	return &daemon{process, proxy}
 }
 
-// deadlyWrite is a kind of write at which the manager is killed.
 type deadlyWrite struct {
 	name            string
 	verbs, resource string
-	writes          int   // at each of which it is killed, in a namespace of its own
+	writes          int
 	from, to        int32 // replicas before and after act
 	least, most     int   // active pods meanwhile
 	pods            int   // that the ReplicaSet has had in the end
 	act             func(*namespace, *appsv1.ReplicaSet)
-	done            func(*testing.T, *namespace) // beyond the number of pods; nil: nothing
+	done            func(*testing.T, *namespace)
 }
 
 const released = "released"
@@ -79,8 +77,8 @@ var deadlyWrites = []deadlyWrite{
 	},
 }
 
-// TestKilledAtEachWrite kills the manager at each write, before the API server receives the write or before the manager
-// receives the response, and starts another manager. One death serves a namespace for each write.
+// TestKilledAtEachWrite kills the manager at each write, before the API server receives the write or before the
+// manager receives the response, and starts another manager. One kill serves several namespaces.
 func TestKilledAtEachWrite(t *testing.T) {
 	for _, when := range []struct {
 		name  string
@@ -126,7 +124,6 @@ func TestKilledAtEachWrite(t *testing.T) {
 	}
 }
 
-// victim is a namespace in which the manager dies at one write.
 type victim struct {
 	*observer
 	write deadlyWrite

@@ -1,5 +1,5 @@
-// Package replicaset tests the ReplicaSet controller on a real API server: what users see, and the promises that
-// must hold when answers are lost, watches freeze and processes die.
+// Package replicaset tests the ReplicaSet controller on a real API server: stories of users, and the promises with
+// lost responses, frozen watches and killed processes.
 package replicaset
 
 import (
@@ -37,19 +37,17 @@ func defaults() replicaset.Config {
 	return replicaset.Config{PodDeletionCost: true, TerminatingReplicas: true}
 }
 
-// controllerConfig has the rights of deploy/rbac for this controller alone, so that the tests also show that they are enough.
 func controllerConfig() *rest.Config {
 	return cluster.ManagerConfig("replicaset-controller", replicaset.Name)
 }
 
-// loop is a ReplicaSet controller with caches of its own.
 type loop struct {
 	*controlplane.Loop
 	controller *replicaset.Controller
 }
 
-// standby builds a controller whose caches have synced and which has no term yet. Its writes and live reads go through cfg;
-// watch is whom the caches watch. It ends with the test.
+// standby builds a controller with synced caches and without a term. Writes and live reads use cfg, the caches use
+// watch.
 func standby(t testing.TB, config replicaset.Config, cfg, watch *rest.Config, clock clock.WithTicker) *loop {
 	t.Helper()
 	l := &loop{}
@@ -71,7 +69,6 @@ func (l *loop) beginTerm() *loop {
 	return l
 }
 
-// start runs the controller with nothing between it and the API server.
 func start(t testing.TB, config replicaset.Config) *loop {
 	t.Helper()
 	return standby(t, config, controllerConfig(), watcherConfig(), clock.RealClock{}).beginTerm()
@@ -79,7 +76,6 @@ func start(t testing.TB, config replicaset.Config) *loop {
 
 func watcherConfig() *rest.Config { return controllerConfig() }
 
-// namespace is one test's view of its namespace.
 type namespace struct {
 	t      testing.TB
 	name   string
@@ -128,7 +124,6 @@ func (n *namespace) get(name string) *appsv1.ReplicaSet {
 	return rs
 }
 
-// edit changes the ReplicaSet, whoever else is writing it, and returns the result.
 func (n *namespace) edit(name string, change func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
 	n.t.Helper()
 	var out *appsv1.ReplicaSet
@@ -149,7 +144,6 @@ func (n *namespace) scale(name string, replicas int32) {
 	n.edit(name, func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = &replicas })
 }
 
-// editPod changes a pod's metadata, whoever else is writing it.
 func (n *namespace) editPod(name string, change func(*corev1.Pod)) {
 	n.t.Helper()
 	controlplane.Eventually(n.t, patience, func(ctx context.Context) error {
@@ -174,7 +168,6 @@ func (n *namespace) delete(pod string, grace ...int64) {
 	}
 }
 
-// pods lists the pods of the namespace that match a selector such as app=rs; with none all of them.
 func (n *namespace) pods(selector ...string) []corev1.Pod {
 	n.t.Helper()
 	opts := metav1.ListOptions{}
@@ -188,8 +181,6 @@ func (n *namespace) pods(selector ...string) []corev1.Pod {
 	return list.Items
 }
 
-// settled waits until the spec has been acted on, the status says so, and there are as many active pods as asked for. It returns the
-// ReplicaSet.
 func (n *namespace) settled(name string) *appsv1.ReplicaSet {
 	n.t.Helper()
 	var out *appsv1.ReplicaSet
@@ -221,8 +212,7 @@ func (n *namespace) active(rs *appsv1.ReplicaSet) []string {
 	return names
 }
 
-// shown waits until the controller's cache of pods shows all that has happened in the namespace so far: it replaces a pod that was deleted
-// after that.
+// shown waits until the controller's cache of pods has every earlier change: the controller has replaced a pod.
 func (n *namespace) shown() {
 	n.t.Helper()
 	witness := n.applyNamed("witness", 1)

@@ -19,7 +19,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// observer follows the pods of one ReplicaSet at the API server itself, change by change, and holds their number to bounds.
 type observer struct {
 	t      testing.TB
 	n      *namespace
@@ -78,7 +77,6 @@ func (n *namespace) observe(rs *appsv1.ReplicaSet, least, most int) *observer {
 	return o
 }
 
-// bounds replaces the bounds. Wide ones go before a change of the spec, narrow ones after it has been carried out.
 func (o *observer) bounds(least, most int) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -124,14 +122,12 @@ func (o *observer) check() {
 	}
 }
 
-// seen is how many pods the ReplicaSet has had.
 func (o *observer) seen() int {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	return o.created
 }
 
-// settledAt waits until the ReplicaSet has settled and holds its pods to that number from then on.
 func (o *observer) settledAt(want int) {
 	o.t.Helper()
 	o.n.settled(o.rs.Name)

@@ -20,7 +20,6 @@ func refTo(rs *appsv1.ReplicaSet, controller bool) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: rs.Name, UID: rs.UID, Controller: &controller}
 }
 
-// adoption is four pods and the ReplicaSets they may belong to, made while no controller runs.
 type adoption struct {
 	namespaces []*namespace
 	sets       []*appsv1.ReplicaSet
@@ -29,7 +28,7 @@ type adoption struct {
 
 var adoptionCases = []struct {
 	name   string
-	others int32 // pods wanted by another ReplicaSet with the same selector; 0: there is none with that selector
+	others int32
 	refs   func(rs, other *appsv1.ReplicaSet) []metav1.OwnerReference
 	want   func(rs, other *appsv1.ReplicaSet) []metav1.OwnerReference
 }{
@@ -133,7 +132,6 @@ func testReleaseAndReadopt(t *testing.T) {
 	})
 	n.settled("rs") // with a new pod
 	second := n.active(rs)
-	// Make room, so that adopting it is all that has to happen.
 	n.scale("rs", 2)
 	n.settled("rs")
 	n.scale("rs", 3)
@@ -146,7 +144,7 @@ func testReleaseAndReadopt(t *testing.T) {
 		}
 		return err
 	})
-	n.settled("rs") // one too many was adopted, one was deleted
+	n.settled("rs")
 	if second[0] == name {
 		t.Errorf("pod %s was not replaced while it was loose", name)
 	}

@@ -9,8 +9,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestSlowAdmissionHoldsUpNobodyElse: many ReplicaSets wait for admission, and one in another namespace gets its pods as if it were alone.
-// Meanwhile the controller says that it is healthy, and in the end every pod is there.
+// TestSlowAdmissionHoldsUpNobodyElse: many ReplicaSets wait for admission, and one in another namespace gets its pods
+// at once. /healthz is ok meanwhile.
 func TestSlowAdmissionHoldsUpNobodyElse(t *testing.T) {
 	const (
 		sets, size = 8, 12
@@ -49,7 +49,6 @@ func TestSlowAdmissionHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// timeToPods creates a ReplicaSet and waits for its five pods.
 func (n *namespace) timeToPods(t *testing.T, name string) time.Duration {
 	t.Helper()
 	asked := time.Now()

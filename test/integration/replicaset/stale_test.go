@@ -12,7 +12,7 @@ import (
 	"minikcm/test/faults"
 )
 
-// TestFrozenPodWatch: for ten seconds no event about pods arrives, while specs change and answers are lost.
+// TestFrozenPodWatch delivers no events of pods for ten seconds, while specs change and responses are lost.
 func TestFrozenPodWatch(t *testing.T) {
 	f := startFaulty(t)
 	const frozen = 10 * time.Second
@@ -32,7 +32,7 @@ func TestFrozenPodWatch(t *testing.T) {
 	grow.scale("rs", 7)
 	shrink.scale("rs", 2)
 	lossy.scale("rs", 8)
-	// A delete shows in no cache: it is remembered, so that the next step does not delete for it once more.
+	// The controller remembers its delete, so that the next step does not delete another pod for it.
 	shrink.eventually(func(context.Context) error {
 		if got := shrink.active(down); len(got) != 2 {
 			return fmt.Errorf("%d active pods, want 2", len(got))
@@ -48,7 +48,7 @@ func TestFrozenPodWatch(t *testing.T) {
 		}
 		return nil
 	})
-	// How far this one gets is chance: what was answered must be seen before what was not is tried again.
+	// The progress of this one is random: events of committed writes must arrive before the next attempt.
 	lossy.eventually(func(context.Context) error {
 		if got := lossy.active(noisy); len(got) <= 4 {
 			return fmt.Errorf("%d active pods, want more than 4", len(got))
@@ -56,14 +56,14 @@ func TestFrozenPodWatch(t *testing.T) {
 		return nil
 	})
 	lossy.scale("rs", 3)
-	time.Sleep(time.Until(start.Add(frozen))) // the fault is its duration
+	time.Sleep(time.Until(start.Add(frozen)))
 	freeze.Thaw()
 	ups.settledAt(7)
 	downs.settledAt(1)
 	noisys.settledAt(3)
 }
 
-// TestStaleStandby: a standby whose caches lag behind what the leader did takes over. Its first write is decided on a live read.
+// TestStaleStandby: a standby whose caches lag takes over. A live read precedes its first write.
 func TestStaleStandby(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -18,7 +18,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestStories are the things users do, all at once against one controller.
 func TestStories(t *testing.T) {
 	prepared := prepareAdoption(t)
 	start(t, defaults())
@@ -83,7 +82,6 @@ func podNames(pods []corev1.Pod) string {
 	return strings.Join(names, " ")
 }
 
-// onNode binds pods to a node, so that they linger when they are deleted.
 func onNode(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.NodeName = "nowhere" }
 
 func testOverlappingSelectors(t *testing.T) {
@@ -131,7 +129,6 @@ func failure(s appsv1.ReplicaSetStatus) *appsv1.ReplicaSetCondition {
 	return nil
 }
 
-// testQuota plays the quota controller, which would copy spec to status.
 func testQuota(t *testing.T) {
 	n := newNamespace(t)
 	quotas := n.client.CoreV1().ResourceQuotas(n.name)
@@ -175,7 +172,6 @@ func testQuota(t *testing.T) {
 	}
 }
 
-// testRecreated: a ReplicaSet deleted and created again at once under its name inherits nothing.
 func testRecreated(t *testing.T) {
 	n := newNamespace(t)
 	orphan := metav1.DeletePropagationBackground

@@ -17,7 +17,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// token makes a service account in ns and returns a token for it.
 func token(t *testing.T, ns, name string, audiences ...string) string {
 	t.Helper()
 	ctx, client := context.Background(), cluster.Client(t)
@@ -33,7 +32,6 @@ func token(t *testing.T, ns, name string, audiences ...string) string {
 	return answer.Status.Token
 }
 
-// allow binds the service account to a ClusterRole that may do verbs on paths; it ends with the test.
 func allow(t *testing.T, ns, name string, verbs []string, paths ...string) {
 	t.Helper()
 	ctx, client, full := context.Background(), cluster.Client(t), ns+"-"+name
@@ -75,7 +73,7 @@ func certificate(t *testing.T, cfg *rest.Config) *client {
 	return &client{cert: &cert}
 }
 
-// Every cell of the table of who gets what, with the real API server as the one who knows.
+// TestWhoGetsWhat checks the table of access with a real API server.
 func TestWhoGetsWhat(t *testing.T) {
 	ns := cluster.Namespace(t)
 	reviewer := cluster.ManagerKubeconfig(t, "manager")
@@ -126,7 +124,7 @@ func TestWhoGetsWhat(t *testing.T) {
 	}
 }
 
-// Without kubeconfigs nobody can be asked: health is open, all else closed.
+// TestWithoutKubeconfigs: health is open, everything else is closed.
 func TestWithoutKubeconfigs(t *testing.T) {
 	e := start(t)
 	for path, want := range map[string]int{"/healthz": 200, "/livez": 200, "/readyz": 200, "/metrics": 403, "/statusz": 403} {
@@ -136,7 +134,7 @@ func TestWithoutKubeconfigs(t *testing.T) {
 	}
 }
 
-// Kubeconfigs whose user may not ask: health stays open, and nobody gets in.
+// TestReviewsForbidden: health is open, everything else is closed.
 func TestReviewsForbidden(t *testing.T) {
 	ns := cluster.Namespace(t)
 	nobody := cluster.Kubeconfig(t, "nobody")

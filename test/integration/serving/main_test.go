@@ -1,5 +1,4 @@
-// Package serving tests the HTTPS endpoint against a real API server: who gets in, what is shown, and what happens when
-// the API server cannot be asked.
+// Package serving tests the HTTPS endpoint with a real API server: access, pages, and an unreachable API server.
 package serving
 
 import (
@@ -27,8 +26,6 @@ type endpoint struct {
 	process *controlplane.Process
 }
 
-// start starts a manager without controllers as a process and waits until it answers. Its own kubeconfig is
-// that of deploy/; the kubeconfigs of authentication and authorization are among args.
 func start(t *testing.T, args ...string) *endpoint {
 	t.Helper()
 	port := controlplane.FreePort(t)
@@ -47,13 +44,11 @@ func start(t *testing.T, args ...string) *endpoint {
 	return e
 }
 
-// client says who asks.
 type client struct {
 	token string
 	cert  *tls.Certificate
 }
 
-// get asks for a path and fails the test if there is no answer.
 func (e *endpoint) get(t *testing.T, path string, c *client) (int, string) {
 	t.Helper()
 	code, body, err := e.try(path, c)
