@@ -25,7 +25,7 @@ func TestLinesOfTheLogNameWhoWroteThem(t *testing.T) {
 			log, silence := until(sink(func(line string) { lines = append(lines, line) }))
 			log.Info("One")
 			log.WithName("a").WithValues("b", "c").Error(nil, "Another")
-			func() { log.WithCallDepth(1).Info("For whoever called") }()
+			func() { log.WithCallDepth(1).Info("With call depth") }()
 			silence()
 			log.Info("Too late")
 			if len(lines) != 3 {

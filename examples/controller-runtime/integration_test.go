@@ -20,10 +20,9 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// Two replicas of the operator, as processes, compete for a Lease on a real API server. What each of them wrote, and when, is read from the
-// audit log of that. With COMPARE=1 the same is shown of controller-runtime's own election, where nothing is demanded.
+// Two replicas of the operator, as processes, compete for a Lease on a real API server; its audit log shows their
+// writes. With COMPARE=1 the same runs with controller-runtime's election, without requirements.
 
-// auditPolicy keeps the body of writes to Leases, which says who holds them.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted]
@@ -57,8 +56,8 @@ func TestMain(m *testing.M) {
 const (
 	patience = 2 * time.Minute
 	frozen   = 8 * time.Second // longer than the lease
-	// noticed bounds how long a leader may write on after somebody outside the election took its lease: what the usual election takes. An event of
-	// a watch takes some milliseconds, more on a busy machine; how long it took is logged.
+	// noticed bounds how long a leader may write after another user took its lease. An event of a watch takes
+	// milliseconds, more on a busy machine.
 	noticed = 10 * time.Second
 )
 
@@ -107,12 +106,11 @@ func TestLeaderOfAStolenLeaseStops(t *testing.T) {
 			t.Errorf("exit code %d (%v), want 1", code, err)
 		}
 		t.Logf("%s: lease stolen; last write of the leader %v after that, %d in all", elected, since(stolen, leader.lastWrite(t)), len(leader.allWrites(t, stolen)))
-		standby.writes(t, time.Now()) // when nobody renews it any more
+		standby.writes(t, time.Now())
 		judge(t, elected, leader, standby)
 	})
 }
 
-// everyElection runs a test with our election and, if asked, with that of controller-runtime.
 func everyElection(t *testing.T, test func(*testing.T, string)) {
 	t.Parallel()
 	elections := []string{"minikcm"}
@@ -127,11 +125,10 @@ func everyElection(t *testing.T, test func(*testing.T, string)) {
 	}
 }
 
-// replica is one process of the operator.
 type replica struct {
 	*controlplane.Process
 	user      string
-	namespace string // of its Lease, and of what it writes
+	namespace string
 }
 
 // pair starts a leader that writes and a standby, in a namespace with ten ConfigMaps to count in.
@@ -179,7 +176,6 @@ func (r *replica) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// steal makes somebody who is in no election the holder of the Lease, and returns when the API server had answered.
 func (r *replica) steal(t *testing.T) time.Time {
 	t.Helper()
 	leases := cluster.Client(t).CoordinationV1().Leases(r.namespace)
@@ -199,7 +195,6 @@ func (r *replica) steal(t *testing.T) time.Time {
 	return time.Now()
 }
 
-// allWrites are those that the API server received from the replica after a moment, except to its Lease and events.
 func (r *replica) allWrites(t *testing.T, after time.Time) controlplane.AuditEvents {
 	t.Helper()
 	return cluster.AuditLogSince(t, after, controlplane.Received, controlplane.Writes, controlplane.ByUser(r.user), controlplane.ByResource("configmaps"))
@@ -229,8 +224,6 @@ func (r *replica) lastWrite(t *testing.T) time.Time {
 
 func since(from, to time.Time) time.Duration { return to.Sub(from).Round(time.Millisecond) }
 
-// judge counts the writes that the API server received from a replica without the lease. There may be none; when the thief is not of the
-// election, none later than noticed.
 func judge(t *testing.T, elected string, replicas ...*replica) {
 	t.Helper()
 	var users []string

@@ -1,5 +1,5 @@
-// Operator is an ordinary operator on controller-runtime: it counts in every ConfigMap with the label example.com/beat, some times a second.
-// What is not ordinary is how its leader is elected. With --election=controller-runtime that is ordinary, too, to compare.
+// Operator is an example on controller-runtime: it counts in every ConfigMap with the label example.com/beat, several
+// times a second. With --election=controller-runtime it uses that election instead of package fenced.
 package main
 
 import (
@@ -59,7 +59,7 @@ func run(ctx context.Context, elected string, election leadership.Config, metric
 		return err
 	}
 	options := manager.Options{
-		Controller: config.Controller{EnableWarmup: new(true)}, // a standby fills its caches
+		Controller: config.Controller{EnableWarmup: new(true)},
 		Metrics:    metricsserver.Options{BindAddress: metrics},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{election.Namespace: {}},
@@ -76,7 +76,7 @@ func run(ctx context.Context, elected string, election leadership.Config, metric
 	return fmt.Errorf("--election=%s: must be minikcm or controller-runtime", elected)
 }
 
-// usual is what fenced.Run replaces.
+// usual runs the manager with controller-runtime's own election.
 func usual(ctx context.Context, cfg *rest.Config, election leadership.Config, options manager.Options, setUp func(manager.Manager) error) error {
 	options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
 	options.LeaderElectionNamespace, options.LeaderElectionID = election.Namespace, election.Name
@@ -98,7 +98,7 @@ type beats struct {
 }
 
 func (b *beats) setUp(mgr manager.Manager) error {
-	// Its own writes are no reason to reconcile.
+	// Its own writes need no reconcile.
 	return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).Complete(b)
 }
 
@@ -108,7 +108,7 @@ func (b *beats) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if err := b.Get(ctx, req.NamespacedName, &found); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	n, _ := strconv.Atoi(found.Data["beats"]) // what is no number counts as none
+	n, _ := strconv.Atoi(found.Data["beats"]) // no number: count from 0
 	next := found.DeepCopy()
 	next.Data = map[string]string{"beats": strconv.Itoa(n + 1)}
 	return ctrl.Result{RequeueAfter: b.every}, b.Patch(ctx, next, client.MergeFrom(&found))

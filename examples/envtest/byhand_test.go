@@ -12,7 +12,7 @@ import (
 	"minikcm/examples/envtest/site"
 )
 
-// Before: whatever the control plane would do is played by the test, or not looked at.
+// Before: the test does the control plane's work, or leaves it out.
 func TestSiteByHand(t *testing.T) {
 	c := operate(t)
 	ns := namespace(t, c)
@@ -22,14 +22,14 @@ func TestSiteByHand(t *testing.T) {
 	var pods appsv1.Deployment
 	eventually(t, "Deployment made", func() error { return c.Get(t.Context(), key, &pods) })
 
-	// No pods will come, so the status that they would lead to is written here. Whether the template makes pods at all is not tested.
+	// Without pods the test writes their status. Whether the template is valid is not tested.
 	pods.Status = appsv1.DeploymentStatus{ObservedGeneration: pods.Generation, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}
 	if err := c.Status().Update(t.Context(), &pods); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "Site ready", func() error { return ready(t, c, key, 3) })
 
-	// Nothing will be deleted with the Site, so the test looks at the owner instead, and believes.
+	// Without a garbage collector the test reads the owner reference.
 	var page corev1.ConfigMap
 	if err := c.Get(t.Context(), key, &page); err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestSiteByHand(t *testing.T) {
 			t.Errorf("%T has owners %v, want the Site", o, o.GetOwnerReferences())
 		}
 	}
-	// And tidies up by itself. The namespace stays, Terminating, for as long as the API server runs: the next test needs another name.
+	// The test deletes its objects. The namespace stays Terminating, so the next test needs another name.
 	for _, o := range []client.Object{front, &page, &pods, ns} {
 		if err := c.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -47,7 +47,6 @@ func TestSiteByHand(t *testing.T) {
 	}
 }
 
-// ready returns nil if the Site says that n of its pods are.
 func ready(t *testing.T, c client.Client, key client.ObjectKey, n int32) error {
 	var s site.Site
 	if err := c.Get(t.Context(), key, &s); err != nil {

@@ -15,7 +15,7 @@ import (
 	"minikcm/kcmtest"
 )
 
-// After: one call, and the test looks at what a user of the operator would see.
+// After: one call, and the test checks results that users of the operator see.
 func TestSite(t *testing.T) {
 	began := time.Now()
 	kcmtest.Start(t, cfg, kcmtest.PodsReady())
@@ -53,7 +53,6 @@ func TestSite(t *testing.T) {
 	})
 }
 
-// none returns nil if the namespace has no objects of the types of lists.
 func none(t *testing.T, c client.Client, ns string, lists ...client.ObjectList) error {
 	for _, list := range lists {
 		if err := c.List(t.Context(), list, client.InNamespace(ns)); err != nil {

@@ -1,5 +1,5 @@
-// Package suite is the test suite of a small operator on envtest, twice: as it is written by hand, and with kcmtest. Both run the same operator on the
-// same API server; what differs is in byhand_test.go and kcmtest_test.go.
+// Package suite is the test suite of a small operator on envtest, twice: byhand_test.go without kcmtest,
+// kcmtest_test.go with it. Both run the same operator on the same API server.
 package suite
 
 import (
@@ -33,7 +33,7 @@ var (
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	log.SetLogger(logr.Discard()) // the operator's log is not what this is about
+	log.SetLogger(logr.Discard())
 	env := &envtest.Environment{
 		CRDDirectoryPaths: []string{"crd.yaml"}, ErrorIfCRDPathMissing: true, Scheme: scheme,
 		ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute, // of a busy machine
@@ -63,7 +63,7 @@ func run(m *testing.M) int {
 // operate runs the operator until the test ends and returns a client that does not read from caches.
 func operate(t *testing.T) client.Client {
 	t.Helper()
-	unique := true // two tests of one process add the controller
+	unique := true
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &unique},
 	})
@@ -107,7 +107,7 @@ func newSite(t *testing.T, c client.Client, ns string) *site.Site {
 	return s
 }
 
-// eventually polls until check returns nil, and tells how long that took.
+// eventually polls until check returns nil, and logs the duration.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	began := time.Now()

@@ -96,7 +96,6 @@ func TestFooGetsItsDeployment(t *testing.T) {
 	})
 }
 
-// Its flags are checked with all others.
 func TestWrongFlagsAreToldTogether(t *testing.T) {
 	cmd := command.New(append(app.Controllers(), foo.Registration(foo.DefaultConfig())))
 	cmd.SetArgs([]string{"--concurrent-foo-syncs=0", "--concurrent-namespace-syncs=0"})
@@ -109,7 +108,6 @@ func TestWrongFlagsAreToldTogether(t *testing.T) {
 	}
 }
 
-// program builds the one in this folder.
 func program(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "own-controller")
@@ -121,7 +119,6 @@ func program(t *testing.T) string {
 	return path
 }
 
-// install makes the type known and grants the manager what it needs for it.
 func install(t *testing.T) {
 	t.Helper()
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}

@@ -1,5 +1,5 @@
-// Own-controller is controller-manager with one controller more. Its flags, its feature gates, its lease, its metrics and its caches are those
-// of controller-manager; what is its own is in package foo.
+// Own-controller is controller-manager with one more controller, in package foo. Flags, feature gates, lease, metrics
+// and caches are those of controller-manager.
 package main
 
 import (

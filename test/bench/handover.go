@@ -129,7 +129,7 @@ func (r *rig) firstPodOf(ctx context.Context, user string) (first time.Time, err
 		if errors.Is(err, os.ErrNotExist) {
 			return false, nil
 		}
-		done := creates.Where(controlplane.ByCode(201))
+		done := creates.Select(controlplane.ByCode(201))
 		if len(done) > 0 {
 			first = earliest(done)
 		}

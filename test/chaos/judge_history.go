@@ -31,9 +31,9 @@ func (r *rig) judgeHistory() {
 		r.violate("", err.Error())
 		return
 	}
-	j := &judge{rig: r, audit: events.Where(controlplane.Completed, controlplane.Succeeded, controlplane.Writes, func(e *auditv1.Event) bool { return e.ObjectRef != nil })}
+	j := &judge{rig: r, audit: events.Select(controlplane.Completed, controlplane.Succeeded, controlplane.Writes, func(e *auditv1.Event) bool { return e.ObjectRef != nil })}
 	j.deletes = map[string]controlplane.AuditEvents{}
-	for _, e := range j.audit.Where(controlplane.ByVerb("delete")) {
+	for _, e := range j.audit.Select(controlplane.ByVerb("delete")) {
 		of := e.ObjectRef.Resource + " " + e.ObjectRef.Namespace + "/" + e.ObjectRef.Name
 		j.deletes[of] = append(j.deletes[of], e)
 	}
@@ -58,7 +58,7 @@ func (j *judge) ofManagers() (events controlplane.AuditEvents, managers []string
 	for _, s := range j.slots {
 		managers = append(managers, s.name)
 	}
-	return j.audit.Where(func(e *auditv1.Event) bool { return slices.Contains(managers, e.User.Username) }), managers
+	return j.audit.Select(func(e *auditv1.Event) bool { return slices.Contains(managers, e.User.Username) }), managers
 }
 
 // judgeWriters reports writes that a manager sent without the Lease.
@@ -120,7 +120,7 @@ func (j *judge) undelivered(user string, at time.Time) bool {
 
 // judgeRemovals: every delete by the other controllers had a reason.
 func (j *judge) judgeRemovals() {
-	for _, e := range j.audit.Where(controlplane.ByVerb("delete", "deletecollection")) {
+	for _, e := range j.audit.Select(controlplane.ByVerb("delete", "deletecollection")) {
 		key, at := e.ObjectRef.Namespace+"/"+e.ObjectRef.Name, e.RequestReceivedTimestamp.Time
 		switch {
 		case by("namespace-controller")(&e):

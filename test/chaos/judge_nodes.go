@@ -52,7 +52,7 @@ func (j *judge) judgeMarks() {
 			marked = unreachable(n) && !c.deleted
 		}
 	}
-	for _, e := range j.audit.Where(by("node-lifecycle-controller"), controlplane.ByResource("pods/status")) {
+	for _, e := range j.audit.Select(by("node-lifecycle-controller"), controlplane.ByResource("pods/status")) {
 		key, at := e.ObjectRef.Namespace+"/"+e.ObjectRef.Name, e.RequestReceivedTimestamp.Time
 		if pod, ok := j.podAt(key, at); ok && pod.Spec.NodeName != "" && !j.nodeHad(pod.Spec.NodeName, at, func(n *corev1.Node) bool {
 			return nodeReady(n) != corev1.ConditionTrue

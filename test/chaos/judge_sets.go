@@ -36,7 +36,7 @@ func (t *tally) wanted(since time.Time) (least, most int) {
 func (j *judge) judgeCounts() {
 	tallies := j.tallies()
 	deletes := map[string][]time.Time{} // that have not been seen to take effect
-	for _, e := range j.audit.Where(by("replicaset-controller"), controlplane.ByResource("pods"), controlplane.ByVerb("delete")) {
+	for _, e := range j.audit.Select(by("replicaset-controller"), controlplane.ByResource("pods"), controlplane.ByVerb("delete")) {
 		key := e.ObjectRef.Namespace + "/" + e.ObjectRef.Name
 		deletes[key] = append(deletes[key], e.RequestReceivedTimestamp.Time)
 		if strings.HasPrefix(e.ObjectRef.Name, "foreign-") {

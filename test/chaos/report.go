@@ -113,7 +113,7 @@ func (r *rig) tell(v timed) {
 		}
 	}
 	if events, err := r.cluster.ReadAuditLog(); err == nil && name != "" {
-		for _, e := range events.Where(controlplane.Completed, controlplane.Writes) {
+		for _, e := range events.Select(controlplane.Completed, controlplane.Writes) {
 			if e.ObjectRef != nil && (strings.HasPrefix(e.ObjectRef.Name, name) || e.ObjectRef.Namespace == name) && e.ObjectRef.Resource != "events" {
 				code := int32(0)
 				if e.ResponseStatus != nil {

@@ -54,7 +54,7 @@ func (c *Cluster) readAuditLog(since time.Time, matches ...AuditMatch) (AuditEve
 		if err != nil {
 			return nil, fmt.Errorf("read audit log of %s: %w", s.name, err)
 		}
-		all = append(all, events.Where(append(matches, notBefore(since))...)...)
+		all = append(all, events.Select(append(matches, notBefore(since))...)...)
 	}
 	slices.SortStableFunc(all, func(a, b auditv1.Event) int {
 		return a.StageTimestamp.Compare(b.StageTimestamp.Time)
@@ -120,8 +120,8 @@ type AuditEvents []auditv1.Event
 // AuditMatch accepts or refuses one audit event.
 type AuditMatch func(*auditv1.Event) bool
 
-// Where returns the events that every match accepts.
-func (events AuditEvents) Where(matches ...AuditMatch) AuditEvents {
+// Select returns the events that every match accepts.
+func (events AuditEvents) Select(matches ...AuditMatch) AuditEvents {
 	var kept AuditEvents
 	for i := range events {
 		if !slices.ContainsFunc(matches, func(m AuditMatch) bool { return !m(&events[i]) }) {

@@ -31,7 +31,7 @@ func TestAuditLogShowsWhoDidWhat(t *testing.T) {
 
 	all := cluster.AuditLog(t, ByUser("auditee"), ByNamespace(ns))
 	var got []string
-	for _, e := range all.Where(Completed) {
+	for _, e := range all.Select(Completed) {
 		got = append(got, fmt.Sprintf("%s %s %s %d %s", e.Verb, e.ObjectRef.Resource, e.ObjectRef.Name, e.ResponseStatus.Code, e.UserAgent))
 	}
 	want := []string{
@@ -57,7 +57,7 @@ func TestAuditLogShowsWhoDidWhat(t *testing.T) {
 		{"other user agent", []AuditMatch{Completed, ByUserAgent("kubelet")}, 0},
 		{"code", []AuditMatch{ByCode(http.StatusNotFound, http.StatusConflict)}, 1},
 	} {
-		if got := all.Where(tt.matches...); len(got) != tt.want {
+		if got := all.Select(tt.matches...); len(got) != tt.want {
 			t.Errorf("%s: %d events, want %d:\n%s", tt.name, len(got), tt.want, got)
 		}
 	}

@@ -24,7 +24,7 @@ type LeaseChange struct {
 // request bodies of Leases.
 func LeaseChanges(events AuditEvents, lease types.NamespacedName) ([]LeaseChange, error) {
 	var changes []LeaseChange
-	for _, e := range events.Where(Completed, Succeeded, ByVerb("create", "update", "patch", "delete"), ByResource("leases"), ByNamespace(lease.Namespace)) {
+	for _, e := range events.Select(Completed, Succeeded, ByVerb("create", "update", "patch", "delete"), ByResource("leases"), ByNamespace(lease.Namespace)) {
 		if e.ObjectRef.Name != lease.Name && e.Verb != "create" {
 			continue
 		}
@@ -76,7 +76,7 @@ func JudgeLease(events AuditEvents, lease types.NamespacedName, managers ...stri
 	}
 	var breaches []LeaseBreach
 	judged := map[types.UID]bool{}
-	for _, w := range events.Where(Writes, needsLease) {
+	for _, w := range events.Select(Writes, needsLease) {
 		if !slices.Contains(managers, w.User.Username) || w.AuditID != "" && judged[w.AuditID] {
 			continue
 		}

@@ -8,13 +8,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lock is the resource lock of a manager whose election is decided elsewhere. Its methods ask nobody.
+// lock is the resource lock of a manager whose election runs outside of it. Its methods send no request.
 type lock struct {
 	identity, name string
 
 	asked chan struct{} // closed when the manager competes
 	ask   func()        // closes it; may be called again
-	won   chan struct{} // closed when the lease is ours. It stays closed: a manager leads once
+	won   chan struct{} // closed when the lease is acquired, for good
 	win   func()        // closes it; may be called again
 }
 
@@ -27,10 +27,10 @@ func newLock(identity, name string) *lock {
 	return l
 }
 
-// someoneElse holds the lease for a manager that stops before it has led.
+// someoneElse is the holder for a manager that stops before it has led.
 const someoneElse = "someone else"
 
-// Get blocks until the lease is ours, so that the manager leads the moment it is, or until ctx ends.
+// Get blocks until the lease is held, so that the manager leads at once, or until ctx ends.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.ask()
 	holder := l.identity
@@ -44,8 +44,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 var errNotHeld = errors.New("the lease is not held")
 
-// Update is how the manager takes and renews the lease. That it is ours is true as long as the manager runs, because it is stopped before
-// the lease is given away, and when the lease is lost the fence knows first.
+// Update acquires and renews the lock for the manager. It always succeeds: the manager stops before the lease is
+// released, and when the lease is lost the fence closes first.
 func (l *lock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
 	select {
 	case <-l.won:

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// elector is the one that a manager has, with the manager's durations, on lock.
+// elector returns the elector of a manager on lock, with the manager's durations.
 func elector(t *testing.T, lock *lock, started, stopped func()) *leaderelection.LeaderElector {
 	t.Helper()
 	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -40,7 +40,7 @@ func TestManagerLeadsTheMomentTheLeaseIsOurs(t *testing.T) {
 		if waited := time.Since(before); !leading || waited > 0 {
 			t.Fatalf("leading: %v, %v after the lease was ours, want it at once", leading, waited)
 		}
-		time.Sleep(time.Hour) // a frozen process is one that renews late
+		time.Sleep(time.Hour) // a frozen process renews late
 		synctest.Wait()
 		if over {
 			t.Fatal("the manager stopped leading by itself")

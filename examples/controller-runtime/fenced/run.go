@@ -23,16 +23,16 @@ import (
 	"minikcm/pkg/leadership"
 )
 
-// ErrLeaseLost is in the error of [Run] when another process took the lease, or it could not be renewed. What was in flight was cut. A
-// manager cannot be started again, so the process ends and comes back as a standby.
+// ErrLeaseLost is in the error of [Run] when another process took the lease, or it could not be renewed. Requests in
+// flight were cancelled. A manager cannot be started again, so the process should exit and start again as a standby.
 var ErrLeaseLost = errors.New("the lease was lost")
 
-// Run builds a manager, hands it to setUp and starts it. Its controllers, and all else that needs leader election,
-// run while the lease of election is held. When ctx ends, running reconciles end first, the lease is released next, and Run returns nil. It
-// returns an error with [ErrLeaseLost] as soon as the lease is lost and the manager has stopped.
+// Run builds a manager, passes it to setUp and starts it. Controllers and runnables that need leader election run
+// while the lease of election is held. When ctx ends, running reconciles end first, then the lease is released, and
+// Run returns nil. It returns an error with [ErrLeaseLost] as soon as the lease is lost and the manager has stopped.
 //
-// Of election, Enabled may be left false and Identity empty. Of options, what concerns leader election is replaced. Call Run once in a process:
-// its metrics are in controller-runtime's registry, with the prefix minikcm_.
+// In election, Enabled may be false and Identity empty. In options, fields of leader election are replaced. Call Run
+// once in a process: its metrics are in controller-runtime's registry, with the prefix minikcm_.
 func Run(ctx context.Context, cfg *rest.Config, election leadership.Config, options manager.Options, setUp func(manager.Manager) error) (err error) {
 	election.Enabled = true
 	if election.Identity == "" {
@@ -68,15 +68,15 @@ func Run(ctx context.Context, cfg *rest.Config, election leadership.Config, opti
 	return serve(klog.NewContext(ctx, mgr.GetLogger()), elector, leases, mgr, lock)
 }
 
-// build makes a manager whose writes pass the fence and whose election is decided by lock.
+// build makes a manager whose writes pass the fence and whose election uses lock.
 func build(cfg *rest.Config, fence *leadership.Fence, lock *lock, shutdown time.Duration, options manager.Options) (manager.Manager, error) {
 	if options.Client.HTTPClient != nil || options.NewClient != nil || cfg.Transport != nil || cfg.Dial != nil {
 		return nil, errors.New("a client, a transport or a dialer of one's own would pass beside the fence")
 	}
 	options.LeaderElection, options.LeaderElectionResourceLockInterface = true, lock
-	options.LeaderElectionReleaseOnCancel = false // there is nothing of its own to release
+	options.LeaderElectionReleaseOnCancel = false // the elector releases the lease
 	if options.GracefulShutdownTimeout == nil {
-		patience := shutdown + time.Second // it is the elector that gives up waiting first, and cuts what is in flight
+		patience := shutdown + time.Second // the elector gives up first and cancels requests
 		if shutdown == 0 {
 			patience = -1 // no limit
 		}
@@ -92,7 +92,7 @@ func build(cfg *rest.Config, fence *leadership.Fence, lock *lock, shutdown time.
 	return manager.New(config(cfg, fence), options)
 }
 
-// watch shows the elector every change of its Lease, so that a release is seen at once, and a new holder, too.
+// watch passes every change of the Lease to the elector, so that it sees a release or a new holder at once.
 func watch(cfg *rest.Config, election leadership.Config, elector *leadership.Elector) (cache.SharedInformer, error) {
 	set, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(cfg), "lease-watch"))
 	if err != nil {
@@ -116,7 +116,7 @@ func serve(ctx context.Context, elector *leadership.Elector, leases cache.Shared
 
 	watching, blind := context.WithCancel(background)
 	defer blind()
-	go leases.RunWithContext(watching) // not waited for: refused by an API server it may sleep for a minute, and nobody reads what it sees then
+	go leases.RunWithContext(watching) // not waited for: after an error it may sleep for a minute
 
 	working, stop := context.WithCancel(log.IntoContext(background, mgr.GetLogger()))
 	defer stop()
@@ -127,11 +127,11 @@ func serve(ctx context.Context, elector *leadership.Elector, leases cache.Shared
 	parts.Go(func() {
 		defer close(stopped)
 		failure = mgr.Start(working)
-		withdraw() // nobody is there to lead
+		withdraw() // without a manager there must be no leader
 	})
 
 	select {
-	case <-lock.asked: // who cannot start should not win
+	case <-lock.asked: // the manager has started
 	case <-electing.Done():
 	}
 	err := elector.Run(electing, func(term context.Context, _ leadership.Term) error {
@@ -139,7 +139,7 @@ func serve(ctx context.Context, elector *leadership.Elector, leases cache.Shared
 		var end error
 		select {
 		case <-term.Done():
-			if electing.Err() == nil { // nobody told us to stop
+			if electing.Err() == nil { // ctx has not ended
 				end = ErrLeaseLost
 			}
 		case <-stopped:
@@ -150,7 +150,7 @@ func serve(ctx context.Context, elector *leadership.Elector, leases cache.Shared
 	})
 	stop()
 	<-stopped
-	if err == nil { // on a standby nobody else has told
+	if err == nil { // a standby, which has no other error
 		err = failure
 	}
 	return err

@@ -12,7 +12,7 @@ import (
 	"minikcm/pkg/leadership"
 )
 
-// config returns a copy of cfg with the fence under every client that is made from it.
+// config returns a copy of cfg with the fence under every client made from it.
 func config(cfg *rest.Config, fence *leadership.Fence) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Dial = fence.Dial
@@ -33,9 +33,9 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.beside }
 
 // RoundTrip implements http.RoundTripper.
 //
-// A write that was sent is not given up because the manager stops, which cancels the context of every reconcile: whether it was done
-// would be unknown, and the lease could not be released before that write's deadline. It ends with its answer, with the deadline of its
-// context, or with that of the fence. The next request of the same reconcile is not sent.
+// A write in flight outlives the contexts of reconciles, which end when the manager stops: its result would be
+// unknown, and the lease could not be released before the write's deadline. It ends with its response, its own
+// deadline or the fence's. The next request of the same reconcile is not sent.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if passes(req.URL.Path) {
 		return t.beside.RoundTrip(req)
@@ -46,7 +46,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	if err := ctx.Err(); err != nil {
 		if req.Body != nil {
-			_ = req.Body.Close() // a RoundTripper closes the body whatever happens
+			_ = req.Body.Close() // a RoundTripper always closes the body
 		}
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// answer frees the timer of its request when it was read.
+// answer stops the timer of its request at the end of the body.
 type answer struct {
 	io.ReadCloser
 	free context.CancelFunc
@@ -84,9 +84,9 @@ func reads(method string) bool {
 	return true
 }
 
-// beside are the paths of what changes nothing in the cluster although it is sent by POST or PATCH: events, and questions about who somebody is
-// and what he may do, which a standby asks to protect its metrics. An API server may have its paths below a prefix;
-// what it passes on to a node, a service or a pod is another matter.
+// beside matches paths of POST and PATCH requests that change nothing in the cluster: events and reviews, which a
+// standby sends to authorize reads of its metrics. The paths may have a prefix, but not that of a proxy to a node,
+// service or pod.
 var beside = regexp.MustCompile(`/api/v1/namespaces/[^/]+/events(/[^/]+)?$|/apis/events\.k8s\.io/|/apis/(authentication|authorization)\.k8s\.io/`)
 
 func passes(path string) bool { return beside.MatchString(path) && !strings.Contains(path, "/proxy/") }

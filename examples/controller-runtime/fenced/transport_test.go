@@ -51,7 +51,6 @@ func TestNothingPassesBesideTheFenceUnseen(t *testing.T) {
 	}
 }
 
-// roundTripper is a function that answers requests.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

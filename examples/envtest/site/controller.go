@@ -1,5 +1,5 @@
-// Package site is an ordinary small operator: for each Site it keeps a ConfigMap with the page and a Deployment of the pods that serve it, both
-// owned by the Site, and says in its status how many of the pods are ready.
+// Package site is a small operator: for each Site it keeps a ConfigMap with the page and a Deployment of pods that
+// serve it, both owned by the Site, and counts the ready pods in its status.
 package site
 
 import (

@@ -25,13 +25,13 @@ type Site struct {
 	Status            Status `json:"status,omitzero"`
 }
 
-// Spec says what is served.
+// Spec is the page and the number of pods.
 type Spec struct {
 	Page     string `json:"page"`
 	Replicas int32  `json:"replicas"`
 }
 
-// Status says how many pods serve it.
+// Status counts the ready pods.
 type Status struct {
 	Ready int32 `json:"ready,omitempty"`
 }

@@ -1,4 +1,4 @@
-// Package foo keeps a Deployment for every Foo. It is a whole controller on the base of this program, small enough to begin one's own with.
+// Package foo keeps a Deployment for every Foo. It is a complete small controller, a template for others.
 package foo
 
 import (
@@ -59,7 +59,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	// 1. Observe: caches only.
 	foo, ok := c.foos.Get(key)
 	if !ok || foo.DeletionTimestamp != nil {
-		return controller.Result{}, nil // its Deployment is the garbage collector's
+		return controller.Result{}, nil // the garbage collector deletes its Deployment
 	}
 	deployment, ok := c.deployments.Get(cache.NewObjectName(foo.Namespace, foo.Spec.DeploymentName))
 	if !ok {
@@ -67,7 +67,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	}
 	// 2. Decide.
 	p := plan(foo, deployment)
-	// 3. Act. What the caches do not show yet, the API server refuses: a name is taken, a version has changed. Then the key is tried again.
+	// 3. Act. If the caches lag, the API server rejects the write: the name exists, or the version has changed. The
+	// key is then retried.
 	switch p.step {
 	case create:
 		if _, err := c.client.AppsV1().Deployments(foo.Namespace).Create(ctx, p.deployment, metav1.CreateOptions{}); err != nil {

@@ -7,24 +7,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// step is what to do about the Deployment of a Foo.
+// step is an action for the Deployment of a Foo.
 type step string
 
 const (
 	create step = "create"
 	update step = "update"
-	taken  step = "taken" // another's Deployment has the name: leave it alone
+	taken  step = "taken" // a Deployment of another owner has the name
 	keep   step = "keep"
 )
 
-// decision is what plan decides.
+// decision is the result of plan.
 type decision struct {
 	step       step
 	deployment *appsv1.Deployment // to create, or to update to
 	status     Status
 }
 
-// plan decides about a Foo and the Deployment of its name; nil: there is none.
+// plan compares a Foo with the Deployment of its name, or nil.
 func plan(foo *Foo, deployment *appsv1.Deployment) decision {
 	switch {
 	case deployment == nil:

@@ -13,10 +13,10 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Name is the controller's name: in --controllers, in logs, as the source of its events and as the end of its user agent.
+// Name is the controller's name in --controllers and logs, the source of its events and the end of its user agent.
 const Name = "foo-controller"
 
-// Config is what the flags are bound to.
+// Config holds the values of the flags.
 type Config struct {
 	Workers int `json:"ConcurrentFooSyncs"` // Foos worked on at once, at least 1
 }
@@ -36,7 +36,7 @@ func (c *Config) Validate() []error {
 	return p
 }
 
-// Registration returns the controller as the manager knows it.
+// Registration returns the controller for the manager.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "foo", Agent: Name,
@@ -72,7 +72,7 @@ func build(cfg Config, b controller.Base) (*Controller, error) {
 	return c, c.listen()
 }
 
-// statusClient writes Foos. It is made from the fenced configuration, like every client that writes.
+// statusClient writes Foos. It uses the fenced configuration, like every client that writes.
 func statusClient(fenced *rest.Config) (rest.Interface, error) {
 	cfg := rest.CopyConfig(fenced)
 	gv := Foos.GroupVersion()

@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Foos is the resource, as deploy/crd.yaml defines it.
+// Foos is the resource of deploy/crd.yaml.
 var Foos = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "foos"}
 
-// Foo asks for a Deployment.
+// Foo describes a Deployment.
 type Foo struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -17,19 +17,19 @@ type Foo struct {
 	Status            Status `json:"status,omitzero"`
 }
 
-// Spec is what is asked for.
+// Spec is the desired state.
 type Spec struct {
 	DeploymentName string `json:"deploymentName"`
 	Image          string `json:"image"`
 	Replicas       int32  `json:"replicas"`
 }
 
-// Status is what there is.
+// Status is the observed state.
 type Status struct {
 	AvailableReplicas int32 `json:"availableReplicas"`
 }
 
-// FooList is a list of them.
+// FooList is a list of Foos.
 type FooList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`

@@ -99,7 +99,7 @@ func unauthorized(e *auditv1.Event) bool {
 func checkUse(t *testing.T) {
 	requests := cluster.AuditLog(t, controlplane.ByUser(identity), controlplane.Received)
 	for _, r := range rights(t, kustomize(t, everythingsRights)) {
-		used := len(requests.Where(func(e *auditv1.Event) bool { return r.allows(e) })) > 0
+		used := len(requests.Select(func(e *auditv1.Event) bool { return r.allows(e) })) > 0
 		if _, excused := unused[r.role+": "+r.String()]; used == excused {
 			t.Errorf("%s: right to %s: used = %v, excused = %v", r.role, r, used, excused)
 		}

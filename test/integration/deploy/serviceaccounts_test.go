@@ -47,12 +47,12 @@ func TestManagerWithServiceAccounts(t *testing.T) {
 	for role, account := range accounts {
 		user := controlplane.ServiceAccount(account)
 		users = append(users, user)
-		if len(requests.Where(controlplane.ByUser(user), controlplane.Writes)) == 0 {
+		if len(requests.Select(controlplane.ByUser(user), controlplane.Writes)) == 0 {
 			t.Errorf("%s wrote nothing, so %s was not tried", user, role)
 		}
 	}
 	own := []string{"leases", "events", "serviceaccounts", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectreviews"}
-	for _, e := range requests.Where(controlplane.ByUser(identity), controlplane.Writes) {
+	for _, e := range requests.Select(controlplane.ByUser(identity), controlplane.Writes) {
 		if !slices.Contains(own, e.ObjectRef.Resource) {
 			t.Errorf("the manager itself sent %s %s", e.Verb, e.RequestURI)
 		}

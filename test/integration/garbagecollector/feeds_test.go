@@ -111,7 +111,7 @@ func TestEveryTypeHasOneStream(t *testing.T) {
 			streams := func() map[string]int {
 				log, open := cluster.AuditLog(t), map[string]int{}
 				for n, stage := range map[int]controlplane.AuditMatch{1: controlplane.Received, -1: controlplane.Completed} {
-					for _, e := range log.Where(controlplane.ByUser(user), controlplane.ByVerb("watch"), stage) {
+					for _, e := range log.Select(controlplane.ByUser(user), controlplane.ByVerb("watch"), stage) {
 						open[schema.GroupResource{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource}.String()] += n
 					}
 				}

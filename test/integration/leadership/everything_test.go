@@ -71,7 +71,7 @@ func (c *contender) idleLoops(t *testing.T, since time.Time) (idle []string) {
 	sent := here(t).AuditLogSince(t, since, controlplane.ByUser(c.user), controlplane.Completed, controlplane.Succeeded)
 	for _, loop := range everyLoop {
 		words := strings.Fields(loop)
-		if len(sent.Where(controlplane.ByUserAgent("/"+words[0]), controlplane.ByVerb(words[1]), controlplane.ByResource(words[2]))) == 0 {
+		if len(sent.Select(controlplane.ByUserAgent("/"+words[0]), controlplane.ByVerb(words[1]), controlplane.ByResource(words[2]))) == 0 {
 			idle = append(idle, loop)
 		}
 	}

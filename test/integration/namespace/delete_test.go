@@ -28,7 +28,7 @@ func TestEmptyNamespaceCostsFewRequests(t *testing.T) {
 			gone(t, ns, 10*time.Second)
 			took := time.Since(begin)
 			m.Stop()
-			sent := m.requests(t).Where(func(e *auditv1.Event) bool {
+			sent := m.requests(t).Select(func(e *auditv1.Event) bool {
 				return e.ObjectRef == nil || e.ObjectRef.Namespace == "" || e.ObjectRef.Namespace == ns
 			})
 			t.Logf("gone after %v, %d requests", took.Round(time.Millisecond), len(sent))
@@ -37,7 +37,7 @@ func TestEmptyNamespaceCostsFewRequests(t *testing.T) {
 			if most := 47; len(sent) > most {
 				t.Errorf("%d requests, want at most %d:\n%s", len(sent), most, sent)
 			}
-			if writes := sent.Where(controlplane.Writes); len(writes) != 1 {
+			if writes := sent.Select(controlplane.Writes); len(writes) != 1 {
 				t.Errorf("%d writes, want the finalization alone:\n%s", len(writes), writes)
 			}
 			if refused := cluster.AuditLog(t, controlplane.ByUserAgent(m.agent), controlplane.ByCode(409)); len(refused) > 0 {

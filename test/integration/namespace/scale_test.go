@@ -72,7 +72,7 @@ func TestManyAtOnce(t *testing.T) {
 			took := deleteMany(t, tt.count, tt.objects)
 			m.Stop()
 			sent := m.requests(t)
-			discoveries := len(sent.Where(func(e *auditv1.Event) bool { return strings.HasPrefix(e.RequestURI, "/apis?") }))
+			discoveries := len(sent.Select(func(e *auditv1.Event) bool { return strings.HasPrefix(e.RequestURI, "/apis?") }))
 			t.Logf("gone after %v (hoped for %v), %.1f requests each, %d discoveries", took.Round(time.Millisecond), tt.want, float64(len(sent))/float64(tt.count), discoveries)
 			if tt.objects == 0 && len(sent) > 40*tt.count {
 				t.Errorf("%d requests for %d empty namespaces", len(sent), tt.count)

@@ -60,7 +60,7 @@ func TestDeadNodeGoesTheWholeWay(t *testing.T) {
 	w.notReady(pods...)
 	writes := cluster.AuditLog(t, controlplane.Received, controlplane.Writes, controlplane.ByUser(controlplane.ServiceAccount("node-"+w.scope)),
 		controlplane.ByResource("nodes", "nodes/status"), controlplane.ByName(dead))
-	writes = writes.Where(func(e *auditv1.Event) bool { return e.StageTimestamp.Time.After(begin) })
+	writes = writes.Select(func(e *auditv1.Event) bool { return e.StageTimestamp.Time.After(begin) })
 	if len(writes) != 2 {
 		t.Errorf("%d writes of the node, want one of its status and one of its taints:\n%v", len(writes), writes)
 	}
@@ -71,7 +71,7 @@ func TestDeadNodeGoesTheWholeWay(t *testing.T) {
 	healthy := time.Now()
 	controlplane.Consistently(t, scaled().MonitorGracePeriod+2*time.Second, w.nobodyUnknown)
 	writes = cluster.AuditLog(t, controlplane.Received, controlplane.Writes, controlplane.ByUser(controlplane.ServiceAccount("node-"+w.scope)))
-	writes = writes.Where(func(e *auditv1.Event) bool { return e.StageTimestamp.Time.After(healthy.Add(time.Second)) })
+	writes = writes.Select(func(e *auditv1.Event) bool { return e.StageTimestamp.Time.After(healthy.Add(time.Second)) })
 	if len(writes) != 0 {
 		t.Errorf("writes while all nodes were healthy:\n%v", writes)
 	}
