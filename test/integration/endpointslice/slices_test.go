@@ -127,7 +127,7 @@ func TestTakeOverSendsNothing(t *testing.T) {
 	time.Sleep(3 * time.Second) // longer than the delay of any sync
 	sent := cluster.AuditLogSince(t, begin, controlplane.ByUser(controlplane.ServiceAccount("second")), controlplane.ByResource("endpointslices"))
 	for _, verb := range []string{"create", "update", "delete"} {
-		if got := len(sent.Where(controlplane.ByVerb(verb))); got != 0 {
+		if got := len(sent.Select(controlplane.ByVerb(verb))); got != 0 {
 			t.Errorf("%d %s requests, want none", got, verb)
 		}
 	}
