@@ -13,18 +13,18 @@ func (g *graph) uidOf(n *node) types.UID {
 	return types.UID(n.uid.String())
 }
 
-func (g *graph) snapshot(n *node) object {
+func (g *graph) objectOfNode(n *node) object {
 	o := object{
 		resource: n.feed.typ.GroupResource, namespace: n.space.Value(), name: n.name,
 		uid: g.uidOf(n), version: versionOf(n.version), marks: n.marks & (seen | facts),
 	}
-	o.refs = g.references(n)
+	o.refs = g.refsOfNode(n)
 	return o
 }
 
-func (g *graph) references(n *node) (all []reference) {
+func (g *graph) refsOfNode(n *node) (all []reference) {
 	for e := n.refs; e != nil; e = e.next {
-		all = append(all, g.reference(e))
+		all = append(all, g.writtenRef(e))
 	}
 	return all
 }
@@ -47,9 +47,9 @@ func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 	if n == nil || !n.marks.has(seen) {
 		return dependents{}, false
 	}
-	d.owner = g.snapshot(n)
+	d.owner = g.objectOfNode(n)
 	for e := n.dependents; e != nil; e = e.after {
-		if !g.blocks(e) {
+		if !g.isBlocking(e) {
 			continue
 		}
 		d.blocking++
@@ -60,19 +60,21 @@ func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 			d.idle++
 		}
 		if len(d.some) < limit {
-			d.some = append(d.some, g.snapshot(e.dependent))
+			d.some = append(d.some, g.objectOfNode(e.dependent))
 		}
 	}
 	return d, true
 }
 
-// blocks reports whether a reference blocks the deletion of its owner. A reference of an object to itself does not, nor
-// does a reference across namespaces.
-func (g *graph) blocks(e *edge) bool { return e.blocking && e.owner != e.dependent && g.reachable(e) }
+// isBlocking reports whether a reference blocks the deletion of its owner. A reference of an object to itself does
+// not, nor does a reference across namespaces.
+func (g *graph) isBlocking(e *edge) bool {
+	return e.blocking && e.owner != e.dependent && g.isReachable(e)
+}
 
-// ringBlockers returns the blockers of an owner that are in a ring with the owner. All direct and indirect blockers of the
-// owner have to wait for their own dependents, and the UID of the owner has to be the lowest. Otherwise another object
-// has to go first.
+// ringBlockers returns the blockers of an owner that are in a ring with the owner. All direct and indirect blockers
+// of the owner have to wait for their own dependents, and the UID of the owner has to be the lowest. Otherwise
+// another object has to go first.
 func (g *graph) ringBlockers(key id) (blockers []object) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -86,8 +88,8 @@ func (g *graph) ringBlockers(key id) (blockers []object) {
 		}
 	}
 	for e := n.dependents; e != nil; e = e.after {
-		if d := e.dependent; g.blocks(e) && (d == n || g.awaitedBy(d)[n]) {
-			blockers = append(blockers, g.snapshot(d))
+		if d := e.dependent; g.isBlocking(e) && (d == n || g.awaitedBy(d)[n]) {
+			blockers = append(blockers, g.objectOfNode(d))
 		}
 	}
 	return blockers
@@ -100,7 +102,7 @@ func (g *graph) awaitedBy(n *node) map[*node]bool {
 		last := open[len(open)-1]
 		open = open[:len(open)-1]
 		for e := last.dependents; e != nil; e = e.after {
-			if d := e.dependent; g.blocks(e) && !found[d] {
+			if d := e.dependent; g.isBlocking(e) && !found[d] {
 				found[d] = true
 				open = append(open, d)
 			}
@@ -119,8 +121,8 @@ func (g *graph) referring(key id) []object {
 	}
 	var all []object
 	for e := n.dependents; e != nil; e = e.after {
-		if g.reachable(e) {
-			all = append(all, g.snapshot(e.dependent))
+		if g.isReachable(e) {
+			all = append(all, g.objectOfNode(e.dependent))
 		}
 	}
 	return all

@@ -10,14 +10,15 @@ import (
 const (
 	// discoveryInterval is the interval of discoveries without events.
 	discoveryInterval = 5 * time.Minute
-	// maxRetryInterval bounds the interval of discoveries while a group fails, a type is about to be dropped, or a feed cannot start.
+	// maxRetryInterval bounds the interval of discoveries while a group fails, a type is about to be dropped, or a
+	// feed cannot start.
 	maxRetryInterval = 30 * time.Second
 	// minDiscoveryInterval limits the discoveries that events and waiting owners cause.
 	minDiscoveryInterval = 500 * time.Millisecond
 )
 
-// eventDelays are the times of discoveries after an event of a CustomResourceDefinition or APIService. Discovery follows such an
-// event some moments later. The aggregator polls a repaired server after some seconds.
+// eventDelays are the times of discoveries after an event of a CustomResourceDefinition or APIService. Discovery
+// follows such an event some moments later. The aggregator polls a repaired server after some seconds.
 var eventDelays = [...]time.Duration{250 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second}
 
 // nextDiscovery returns the time of the next discovery. sent is the time of the latest one, retries counts the latest
@@ -39,8 +40,8 @@ func nextDiscovery(sent time.Time, retries int, event time.Time, awaited bool) t
 	return timing.Later(next, sent.Add(minDiscoveryInterval))
 }
 
-// discover sends discoveries until ctx ends.
-func (t *knownTypes) discover(ctx context.Context) {
+// sendDiscoveries sends discoveries until ctx ends.
+func (t *knownTypes) sendDiscoveries(ctx context.Context) {
 	var sent time.Time
 	retries := 0
 	next := t.deps.Clock.Now()
@@ -52,10 +53,10 @@ func (t *knownTypes) discover(ctx context.Context) {
 			return
 		case <-t.wake:
 			timer.Stop()
-			next = timing.Earlier(next, t.dueAfter(sent, retries)) // never later, or a series of events would postpone the discovery
+			next = timing.Earlier(next, t.dueAfter(sent, retries)) // a series of events must not postpone the discovery
 		case <-timer.C():
 			sent = t.deps.Clock.Now()
-			if retries++; t.refresh(ctx) {
+			if retries++; t.refreshTypes(ctx) {
 				retries = 0
 			}
 			next = t.dueAfter(sent, retries)
@@ -75,11 +76,11 @@ func (t *knownTypes) definitionChanged() {
 	t.lock.Lock()
 	t.event = t.deps.Clock.Now()
 	t.lock.Unlock()
-	signal(t.wake)
+	sendSignal(t.wake)
 }
 
-// discoveredSince reports whether the latest discovery was sent after a moment. If not, a discovery is sent soon. A type that an
-// earlier discovery lacks may have objects by now. See unknownGroups for groups that failed.
+// discoveredSince reports whether the latest discovery was sent after a moment. If not, a discovery is sent soon. A
+// type that an earlier discovery lacks may have objects by now. See unknownGroups for groups that failed.
 func (t *knownTypes) discoveredSince(moment time.Time) bool {
 	t.lock.Lock()
 	known := t.latest.sent.After(moment)
@@ -88,7 +89,7 @@ func (t *knownTypes) discoveredSince(moment time.Time) bool {
 	}
 	t.lock.Unlock()
 	if !known {
-		signal(t.wake)
+		sendSignal(t.wake)
 	}
 	return known
 }

@@ -130,7 +130,7 @@ type evidence struct {
 	// kindRemoved: a discovery after the deletion of the owner was complete for its group, without its kind.
 	kindRemoved bool
 	syncing     time.Duration // time for which the owner's type waits for its first list; 0 after that
-	current     time.Duration // time for which the watch of the owner's type has been up to date; 0 if unusable as proof
+	current     time.Duration // age of an up-to-date watch of the owner's type; 0 if unusable as proof
 	live        liveRead
 	begun       time.Time // begin of the sync
 }

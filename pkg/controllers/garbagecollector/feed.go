@@ -15,8 +15,8 @@ type objectType struct {
 	local bool // not served by an aggregated API server
 }
 
-// feed stores the objects of one type in the graph. It is the store of a reflector or the handler of an informer, and is called by
-// one goroutine at a time.
+// feed stores the objects of one type in the graph. It is the store of a reflector or the handler of an informer, and
+// is called by one goroutine at a time.
 type feed struct {
 	graph   *graph
 	typ     objectType
@@ -39,9 +39,9 @@ func (g *graph) feed(typ objectType) *feed {
 	return f
 }
 
-// forget drops a type with its objects. The source of the feed must have stopped. A forgotten object may still exist.
-func (g *graph) forget(f *feed) {
-	g.change(func(w *wakes) {
+// dropFeed drops a type with its objects. The source of the feed must have stopped. A forgotten object may still exist.
+func (g *graph) dropFeed(f *feed) {
+	g.changeAndWake(func(w *wakes) {
 		g.removeObjects(f, w, func(*node) bool { return true })
 		delete(g.feeds, f.typ.GroupResource)
 	})
@@ -81,25 +81,27 @@ func (f *feed) Add(obj any) error {
 	if !ok {
 		return notAnObject(obj)
 	}
-	f.graph.change(func(w *wakes) { f.graph.storeObject(f, m, false, w) })
-	f.notify()
+	f.graph.changeAndWake(func(w *wakes) { f.graph.storeObject(f, m, false, w) })
+	f.notifyChanged()
 	return nil
 }
 
 // Update implements cache.ReflectorStore.
 func (f *feed) Update(obj any) error { return f.Add(obj) }
 
-// Changed is the update handler of informers. Informers report an object that was deleted and created again as an update.
+// Changed is the update handler of informers. Informers report an object that was deleted and created again as an
+// update.
 func (f *feed) Changed(old, new metav1.Object) {
-	f.graph.change(func(w *wakes) {
+	f.graph.changeAndWake(func(w *wakes) {
 		if old.GetUID() != new.GetUID() {
-			f.remove(old, false, w)
+			f.removeDeleted(old, false, w)
 		}
 		f.graph.storeObject(f, new, false, w)
 	})
 }
 
-// Delete implements cache.ReflectorStore. A tombstone stands for an object that a list lacks. It is not a deletion event.
+// Delete implements cache.ReflectorStore. A tombstone stands for an object that a list lacks. It is not a deletion
+// event.
 func (f *feed) Delete(obj any) error {
 	event := true
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -109,18 +111,18 @@ func (f *feed) Delete(obj any) error {
 	if !ok {
 		return notAnObject(obj)
 	}
-	f.graph.change(func(w *wakes) { f.remove(m, event, w) })
-	f.notify()
+	f.graph.changeAndWake(func(w *wakes) { f.removeDeleted(m, event, w) })
+	f.notifyChanged()
 	return nil
 }
 
-func (f *feed) notify() {
+func (f *feed) notifyChanged() {
 	if f.changed != nil {
 		f.changed()
 	}
 }
 
-func (f *feed) remove(m metav1.Object, event bool, w *wakes) {
+func (f *feed) removeDeleted(m metav1.Object, event bool, w *wakes) {
 	g := f.graph
 	key, _ := idOf(m.GetUID())
 	n := g.nodes[key]
@@ -138,8 +140,8 @@ func (f *feed) remove(m metav1.Object, event bool, w *wakes) {
 	}
 }
 
-// Replace implements cache.ReflectorStore. It stores a list object by object, so that events of other types do not wait for the
-// whole list.
+// Replace implements cache.ReflectorStore. It stores a list object by object, so that events of other types do not
+// wait for the whole list.
 func (f *feed) Replace(list []any, _ string) error {
 	listed := make(map[id]bool, len(list))
 	for _, obj := range list {
@@ -152,9 +154,9 @@ func (f *feed) Replace(list []any, _ string) error {
 	}
 	g := f.graph
 	for _, obj := range list {
-		g.change(func(w *wakes) { g.storeObject(f, obj.(metav1.Object), true, w) })
+		g.changeAndWake(func(w *wakes) { g.storeObject(f, obj.(metav1.Object), true, w) })
 	}
-	g.change(func(w *wakes) {
+	g.changeAndWake(func(w *wakes) {
 		for key := range listed {
 			if n := g.nodes[key]; n == nil || n.feed != f {
 				delete(listed, key) // another type has the object
@@ -164,15 +166,15 @@ func (f *feed) Replace(list []any, _ string) error {
 			g.removeObjects(f, w, func(n *node) bool { return !listed[n.uid] })
 		}
 	})
-	f.notify()
+	f.notifyChanged()
 	return nil
 }
 
 // Resync implements cache.ReflectorStore. The collector looks through the whole graph instead.
 func (f *feed) Resync() error { return nil }
 
-// Transformer implements cache.TransformingStore. It drops metadata that the graph does not keep, so that a long list takes less
-// memory during its transfer.
+// Transformer implements cache.TransformingStore. It drops metadata that the graph does not keep, so that a long list
+// takes less memory during its transfer.
 func (f *feed) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if m, ok := obj.(metav1.Object); ok {
@@ -184,8 +186,8 @@ func (f *feed) Transformer() cache.TransformFunc {
 	}
 }
 
-// Count returns the number of objects of the type in the graph.
-func (f *feed) Count() int {
+// objectCount returns the number of objects of the type in the graph.
+func (f *feed) objectCount() int {
 	f.graph.lock.Lock()
 	defer f.graph.lock.Unlock()
 	return f.count

@@ -45,9 +45,9 @@ func TestFeedIsTheStoreOfAReflector(t *testing.T) {
 	reached := func(objects int) {
 		t.Helper()
 		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-			return f.Count() == objects, nil
+			return f.objectCount() == objects, nil
 		}); err != nil {
-			t.Fatalf("%d objects, want %d", f.Count(), objects)
+			t.Fatalf("%d objects, want %d", f.objectCount(), objects)
 		}
 	}
 	reached(2)
@@ -80,8 +80,8 @@ func TestListsWithOtherValuesAreRejected(t *testing.T) {
 	if err := f.Replace([]any{newThing("a", "p", uid(2)), "text"}, "6"); err == nil {
 		t.Error("the list was taken")
 	}
-	if f.Count() != 1 {
-		t.Errorf("%d objects, want one", f.Count())
+	if f.objectCount() != 1 {
+		t.Errorf("%d objects, want one", f.objectCount())
 	}
 }
 

@@ -15,9 +15,10 @@ import (
 	"minikcm/internal/timing"
 )
 
-// graph has a node for each object of each watched type, a virtual node for each owner that no feed shows, and an edge for each
-// owner reference. Feeds store objects in the graph only, so the graph is the only copy. The lock is held for microseconds,
-// except during walks over all nodes, over the dependents of an owner, or over the references of an object: 30 ms for 100,000.
+// graph has a node for each object of each watched type, a virtual node for each owner that no feed shows, and an
+// edge for each owner reference. Feeds store objects in the graph only, so the graph is the only copy. The lock is
+// held for microseconds, except during walks over all nodes, over the dependents of an owner, or over the references
+// of an object: 30 ms for 100,000.
 //
 // The graph sends no requests and proves nothing. See evidence.go for proof.
 type graph struct {
@@ -75,8 +76,8 @@ type wakes struct {
 	owners  []id // in deletion, with a finalizer of the collector
 }
 
-func (w *wakes) object(n *node) { w.objects = append(w.objects, n.uid) }
-func (w *wakes) owner(n *node)  { w.owners = append(w.owners, n.uid) }
+func (w *wakes) addObject(n *node) { w.objects = append(w.objects, n.uid) }
+func (w *wakes) addOwner(n *node)  { w.owners = append(w.owners, n.uid) }
 
 func newGraph(c clock.PassiveClock, wake func(wakes)) *graph {
 	return &graph{
@@ -85,8 +86,8 @@ func newGraph(c clock.PassiveClock, wake func(wakes)) *graph {
 	}
 }
 
-// change runs a change with the lock and then reports the objects that the change has woken, without the lock.
-func (g *graph) change(do func(*wakes)) {
+// changeAndWake runs a change with the lock and then reports the objects that the change has woken, without the lock.
+func (g *graph) changeAndWake(do func(*wakes)) {
 	var w wakes
 	g.lock.Lock()
 	do(&w)
@@ -96,9 +97,9 @@ func (g *graph) change(do func(*wakes)) {
 	}
 }
 
-// storeObject stores an object from an event or a list. Objects from live reads are not stored, because their order with events is
-// unknown. An event does not replace a newer version. A list does: after a restore of etcd, versions are lower than before.
-// The lock is held, as in all functions below.
+// storeObject stores an object from an event or a list. Objects from live reads are not stored, because their order
+// with events is unknown. An event does not replace a newer version. A list does: after a restore of etcd, versions
+// are lower than before. The lock is held, as in all functions below.
 func (g *graph) storeObject(f *feed, m metav1.Object, listed bool, w *wakes) {
 	if m.GetUID() == "" {
 		return // computed by an aggregated API server; no reference can name the object
@@ -159,10 +160,10 @@ func (g *graph) removeObject(n *node, w *wakes) {
 	g.dropUnreferenced(n)
 }
 
-// deny removes an object that a live read did not find. Dependents need evidence from after this moment, so that the same response
-// does not count twice.
+// deny removes an object that a live read did not find. Dependents need evidence from after this moment, so that the
+// same response does not count twice.
 func (g *graph) deny(key id) {
-	g.change(func(w *wakes) {
+	g.changeAndWake(func(w *wakes) {
 		n := g.nodes[key]
 		if n == nil || !n.marks.has(seen) || !n.feed.typ.local { // an aggregated API server may read from a cache
 			return
@@ -172,8 +173,8 @@ func (g *graph) deny(key id) {
 	})
 }
 
-// recordDeletion records a deletion event of an object that the graph has removed. An event from an aggregated API server does not
-// replace an event of the local type.
+// recordDeletion records a deletion event of an object that the graph has removed. An event from an aggregated API
+// server does not replace an event of the local type.
 func (g *graph) recordDeletion(n *node, f *feed, version uint64) {
 	if g.gone[n].typ.local && !f.typ.local {
 		return
@@ -182,8 +183,9 @@ func (g *graph) recordDeletion(n *node, f *feed, version uint64) {
 	g.dropUnreferenced(n)
 }
 
-// goneAs returns the time of the deletion event of an owner, from the feed of the kind that the reference names. It returns zero
-// without such an event. Aggregated API servers do not count: UIDs there may be equal to UIDs of other objects.
+// goneAs returns the time of the deletion event of an owner, from the feed of the kind that the reference names. It
+// returns zero without such an event. Aggregated API servers do not count: UIDs there may be equal to UIDs of other
+// objects.
 func (g *graph) goneAs(n *node, kind writtenKind) time.Time {
 	d, ok := g.gone[n]
 	if group, parsed := groupOf(kind.apiVersion); !ok || !parsed || !d.typ.local || group != d.typ.Group || kind.kind != d.typ.kind {
@@ -221,8 +223,8 @@ func (g *graph) dropUnreferenced(n *node) {
 // wakeMismatched wakes the dependents of a new object whose references do not match the object.
 func (g *graph) wakeMismatched(n *node, w *wakes) {
 	for e := n.dependents; e != nil; e = e.after {
-		if d := g.doubt(e); d == mismatched || d == elsewhere {
-			w.object(e.dependent)
+		if d := g.doubtAbout(e); d == mismatched || d == elsewhere {
+			w.addObject(e.dependent)
 		}
 	}
 }
@@ -231,9 +233,9 @@ func (g *graph) wakeMismatched(n *node, w *wakes) {
 func (g *graph) wakeSuspect(n *node, w *wakes) {
 	switch {
 	case n.marks.finishing():
-		w.owner(n)
+		w.addOwner(n)
 	case g.isSuspect(n):
-		w.object(n)
+		w.addObject(n)
 	}
 }
 
@@ -241,20 +243,20 @@ func (g *graph) wakeSuspect(n *node, w *wakes) {
 func (g *graph) wakeOwners(n *node, w *wakes) {
 	for e := n.refs; e != nil; e = e.next {
 		if e.owner.marks.finishing() {
-			w.owner(e.owner)
+			w.addOwner(e.owner)
 		}
 	}
 }
 
 func (g *graph) wakeDependents(n *node, w *wakes) {
 	for e := n.dependents; e != nil; e = e.after {
-		w.object(e.dependent)
+		w.addObject(e.dependent)
 	}
 }
 
 // collect wakes the dependents of an owner.
 func (g *graph) collect(key id) {
-	g.change(func(w *wakes) {
+	g.changeAndWake(func(w *wakes) {
 		if n := g.nodes[key]; n != nil {
 			g.wakeDependents(n, w)
 		}
@@ -265,7 +267,7 @@ func (g *graph) collect(key id) {
 func (g *graph) sameRefs(n *node, refs []metav1.OwnerReference) bool {
 	e := n.refs
 	for _, ref := range refs {
-		if e == nil || !e.equals(ref) {
+		if e == nil || !e.matchesRef(ref) {
 			return false
 		}
 		e = e.next
@@ -273,7 +275,7 @@ func (g *graph) sameRefs(n *node, refs []metav1.OwnerReference) bool {
 	return e == nil
 }
 
-func (e *edge) equals(ref metav1.OwnerReference) bool {
+func (e *edge) matchesRef(ref metav1.OwnerReference) bool {
 	key, _ := idOf(ref.UID)
 	return e.owner.uid == key && e.blocking == blocking(ref) && e.name == ref.Name && e.kind.Value() == writtenKind{ref.APIVersion, ref.Kind}
 }
@@ -316,15 +318,16 @@ func (g *graph) unlinkRef(e *edge) {
 	g.dropUnreferenced(e.owner)
 }
 
-// isCalled reports whether an object has the kind and name of a reference. The version may differ: all versions of a group serve
-// the same object.
+// isCalled reports whether an object has the kind and name of a reference. The version may differ: all versions of a
+// group serve the same object.
 func (g *graph) isCalled(n *node, kind writtenKind, name string) bool {
 	group, ok := groupOf(kind.apiVersion)
 	return ok && group == n.feed.typ.Group && kind.kind == n.feed.typ.kind && name == n.name
 }
 
-// reachable reports whether the dependent may refer to objects in the namespace of the owner, which must not be virtual.
-func (g *graph) reachable(e *edge) bool {
+// isReachable reports whether the dependent may refer to objects in the namespace of the owner, which must not be
+// virtual.
+func (g *graph) isReachable(e *edge) bool {
 	return e.owner.space == clusterScope || e.owner.space == e.dependent.space
 }
 
@@ -338,7 +341,7 @@ func groupOf(apiVersion string) (group string, ok bool) {
 	}
 }
 
-func (g *graph) reference(e *edge) reference {
+func (g *graph) writtenRef(e *edge) reference {
 	kind := e.kind.Value()
 	return reference{apiVersion: kind.apiVersion, kind: kind.kind, name: e.name, uid: g.uidOf(e.owner), blocking: e.blocking}
 }
@@ -354,7 +357,7 @@ const (
 	leaving                 // the owner waits for the deletion of its dependents
 )
 
-func (g *graph) doubt(e *edge) doubt {
+func (g *graph) doubtAbout(e *edge) doubt {
 	return g.doubtOf(e.owner, e.dependent.space.Value(), e.kind.Value(), e.name)
 }
 
@@ -386,7 +389,7 @@ func (g *graph) isSuspect(n *node) bool {
 		return false
 	}
 	for e := n.refs; e != nil; e = e.next {
-		if g.doubt(e) != none {
+		if g.doubtAbout(e) != none {
 			return true
 		}
 	}
@@ -401,8 +404,8 @@ type suspicion struct {
 	since    time.Time // first sight of the reference; the writer of the reference had seen the owner before
 }
 
-// look returns an object, the suspicion about each reference, and whether the object has dependents. It returns false for a virtual
-// node.
+// look returns an object, the suspicion about each reference, and whether the object has dependents. It returns false
+// for a virtual node.
 func (g *graph) look(key id) (o object, against []suspicion, owns, ok bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -410,7 +413,7 @@ func (g *graph) look(key id) (o object, against []suspicion, owns, ok bool) {
 	if n == nil || !n.marks.has(seen) {
 		return object{}, nil, false, false
 	}
-	o = g.snapshot(n)
+	o = g.objectOfNode(n)
 	return o, g.suspicionsOf(o), g.ownsOthers(n), true
 }
 
@@ -426,7 +429,7 @@ func (g *graph) suspicionsOf(o object) []suspicion {
 	if since.IsZero() {
 		since = g.clock.Now()
 	}
-	if n := g.nodes[keyed(o)]; n != nil && n.refs != nil && slices.Equal(g.references(n), o.refs) {
+	if n := g.nodes[keyed(o)]; n != nil && n.refs != nil && slices.Equal(g.refsOfNode(n), o.refs) {
 		since = timing.Earlier(since, g.began.Add(n.refs.since))
 	}
 	against := make([]suspicion, 0, len(o.refs))
@@ -443,7 +446,7 @@ func (g *graph) suspicionsOf(o object) []suspicion {
 // ownsOthers reports whether an object has dependents other than itself.
 func (g *graph) ownsOthers(n *node) bool {
 	for e := n.dependents; e != nil; e = e.after {
-		if e.dependent != n && g.reachable(e) {
+		if e.dependent != n && g.isReachable(e) {
 			return true
 		}
 	}

@@ -194,7 +194,7 @@ func TestDeletionEventsAreKept(t *testing.T) {
 			return f.Delete(cache.DeletedFinalStateUnknown{Key: "a/o", Obj: owner()})
 		}, false},
 		{"a list without it does not", func(_ *world, f *feed) error { return f.Replace(nil, "9") }, false},
-		{"a type that is no longer watched does not", func(w *world, f *feed) error { w.graph.forget(f); return nil }, false},
+		{"a type that is no longer watched does not", func(w *world, f *feed) error { w.graph.dropFeed(f); return nil }, false},
 		{"a namesake that took its place does not", func(_ *world, f *feed) error {
 			f.Changed(owner(), newThing("a", "o", uid(7)))
 			return nil
@@ -246,7 +246,7 @@ func TestLocalTypeWinsOverAggregatedType(t *testing.T) {
 			if got := w.doubts(uid(3)); !slices.Equal(got, []doubt{none}) {
 				t.Errorf("the project was deleted, the namespace not: doubts are %v, want none", got)
 			}
-			if a, b := w.feed(namespaces).Count(), w.feed(projects).Count(); a != 1 || b != 0 {
+			if a, b := w.feed(namespaces).objectCount(), w.feed(projects).objectCount(); a != 1 || b != 0 {
 				t.Errorf("%d namespaces and %d projects, want one namespace", a, b)
 			}
 		})
@@ -439,7 +439,7 @@ func checkAgainstModel(t *testing.T, r *rand.Rand) {
 			objects, owners = w.do(func() error { return f.Replace(list, fmt.Sprint(step)) })
 		case op == 9 && r.IntN(4) == 0:
 			what = "forget " + typ.Resource
-			objects, owners = w.do(func() error { w.graph.forget(f); return nil })
+			objects, owners = w.do(func() error { w.graph.dropFeed(f); return nil })
 			for u, o := range m.objects {
 				if o.typ == typ {
 					delete(m.objects, u)

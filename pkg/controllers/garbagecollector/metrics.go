@@ -85,12 +85,12 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		gauge(s.blocked, float64(count[cause]), cause)
 	}
 	phases, objects := map[phase]int{listing: 0, current: 0, away: 0}, 0
-	for _, t := range s.Controller.types.states() {
+	for _, t := range s.Controller.types.allStates() {
 		if !t.watched {
 			continue
 		}
 		phases[t.phase]++
-		objects += t.objects()
+		objects += t.objectCount()
 		if t.err != nil {
 			gauge(s.failing, 1, t.Group, t.Resource)
 		}

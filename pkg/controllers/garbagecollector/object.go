@@ -66,8 +66,8 @@ const facts = terminating | foreground | orphaning | held
 
 func (m marks) has(all marks) bool { return m&all == all }
 
-// waiting is upstream's waitingForDependentsDeletion. An owner with both finalizers of the collector orphans its dependents: a
-// dependent that stays can still be deleted later.
+// waiting is upstream's waitingForDependentsDeletion. An owner with both finalizers of the collector orphans its
+// dependents: a dependent that stays can still be deleted later.
 func (m marks) waiting() bool { return m.has(terminating|foreground) && !m.has(orphaning) }
 
 // finishing reports whether the object is in deletion and the collector has to remove a finalizer.

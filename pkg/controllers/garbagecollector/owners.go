@@ -102,7 +102,7 @@ func (o *owners) view(dependent object, suspicions []suspicion, begun time.Time)
 				s := o.types.state(e.at.GroupResource())
 				e.live, e.syncing, e.current = o.latest(e.at), s.listingFor(now), e.at.heardFor(s.standing, now)
 			} else {
-				e.kindRemoved = !e.gone.IsZero() && known.lacks(r, e.gone)
+				e.kindRemoved = !e.gone.IsZero() && known.lacksKind(r, e.gone)
 			}
 		}
 		e.judgment = judge(e.evidence, now)

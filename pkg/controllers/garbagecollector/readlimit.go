@@ -81,7 +81,7 @@ func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, rea
 		return context.Cause(ctx)
 	case errors.Is(err, context.Canceled):
 	case errors.Is(err, context.DeadlineExceeded), conversion.Failed(err), err != nil && l.clock.Since(begun) >= hangs:
-		if !l.backoff.IsInBackOffSinceUpdate(t.String(), l.clock.Now()) { // reads that were in flight together count once
+		if !l.backoff.IsInBackOffSinceUpdate(t.String(), l.clock.Now()) { // concurrent reads count once
 			l.backoff.Next(t.String(), l.clock.Now())
 		}
 	default:

@@ -37,7 +37,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		if d.action == finish {
 			c.ownerLoop.Add(key)
 		}
-		if d.action != remove && d.action != release || !t.served() {
+		if d.action != remove && d.action != release || !t.isServed() {
 			return controller.Result{RequeueAfter: v.after}, nil
 		}
 		// 3. Act.

@@ -49,7 +49,7 @@ const (
 	causeBusy       cause = "busy"        // a request waits for its turn
 )
 
-// blockage is what blocks the deletion of an owner. A zero cause means that nothing does.
+// blockage is what blocks the deletion of an owner. The cause is empty if the owner is not blocked.
 type blockage struct {
 	cause   cause
 	count   int      // dependents
@@ -95,7 +95,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 		return blockage{cause: causeUnseenType, types: discovery, after: min(max(waited, minDiscovery), minPause)}, nil
 	case len(listing) > 0:
 		return blockage{cause: causeUnseenType, types: listing, after: ringPatience}, nil
-	case !at.served():
+	case !at.isServed():
 		return blockage{}, nil // discovery requeues the owner
 	}
 
@@ -162,7 +162,7 @@ func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, 
 // listingTypes returns the types that may have dependents of an owner and have waited for their first list for less
 // than listPatience.
 func (c *Controller) listingTypes(owner apiType, now time.Time) (all []blindType) {
-	for _, t := range c.types.states() {
+	for _, t := range c.types.allStates() {
 		if listing := t.listingFor(now); t.watched && t.mayDependOn(owner) && listing > 0 && listing < listPatience {
 			all = append(all, blindType{t.GroupResource().String(), "the objects are being listed"})
 		}
@@ -179,7 +179,7 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 	for range 2 {
 		// The dependents in the graph come first: while their patches are rejected, no type is listed.
 		all, shown, blind := c.sweeper.candidates(key, at)
-		shown = slices.DeleteFunc(shown, func(o object) bool { return orphaned[o.uid] }) // events of patches may be late
+		shown = slices.DeleteFunc(shown, func(o object) bool { return orphaned[o.uid] }) // events may be late
 		if len(shown) > 0 {
 			if err := c.orphan(ctx, shown, owner, orphaned); err != nil {
 				b.cause, b.count = causeReferences, len(shown)

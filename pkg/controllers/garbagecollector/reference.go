@@ -41,8 +41,8 @@ func newCatalogue(sent time.Time, failing []string, all ...apiType) catalogue {
 	return c
 }
 
-// problem is the reason for which the owner of a reference cannot be read. Such an owner is unknown, so that its dependents stay.
-// An impossible name is the exception: there is no such owner.
+// problem is the reason for which the owner of a reference cannot be read. Such an owner is unknown, so that its
+// dependents stay. An impossible name is the exception: there is no such owner.
 type problem string
 
 const (
@@ -64,8 +64,8 @@ type target struct {
 	local           bool
 }
 
-// heardFor returns the time for which the feed of the owner's type has been evidence. It returns 0 for aggregated API servers:
-// reads and lists may come from the same stale cache.
+// heardFor returns the time for which the feed of the owner's type has been evidence. It returns 0 for aggregated API
+// servers: reads and lists may come from the same stale cache.
 func (t target) heardFor(s standing, now time.Time) time.Duration {
 	if !t.local {
 		return 0
@@ -112,8 +112,9 @@ func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 	return at, fine
 }
 
-// lacks reports whether a discovery that was sent after a moment has the whole group, without the kind of the reference.
-func (c catalogue) lacks(r reference, after time.Time) bool {
+// lacksKind reports whether a discovery that was sent after a moment has the whole group, without the kind of the
+// reference.
+func (c catalogue) lacksKind(r reference, after time.Time) bool {
 	_, p := c.resolve(r, "any")
 	return p == unserved && c.sent.After(after)
 }

@@ -86,7 +86,7 @@ func TestRemovedKinds(t *testing.T) {
 		{"of a group that could not be discovered", reference{apiVersion: "down.example.com/v1", kind: "Gone"}, began.Add(-time.Second), false},
 		{"a kind that is served", reference{apiVersion: "v1", kind: "ConfigMap"}, began.Add(-time.Second), false},
 	} {
-		if got := discovered.lacks(tt.r, tt.after); got != tt.want {
+		if got := discovered.lacksKind(tt.r, tt.after); got != tt.want {
 			t.Errorf("%s: lacking is %v, want %v", tt.name, got, tt.want)
 		}
 	}

@@ -21,7 +21,8 @@ type Config struct {
 	Workers int  `json:"ConcurrentGCSyncs"`      // concurrent syncs of objects, and as many of owners; at least 1
 
 	DryRun bool `json:"DryRun"` // sends no writes; not in kube-controller-manager
-	// Ignored are types whose objects are neither deleted nor released, as resource.group. Events are ignored in any case.
+	// Ignored are types whose objects are neither deleted nor released, as resource.group. Events are ignored in any
+	// case.
 	Ignored []string `json:"IgnoredResources"` // upstream has this field without a flag
 
 	Drain time.Duration `json:"-"` // time for running syncs after the term; 0: no limit

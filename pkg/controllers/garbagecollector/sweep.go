@@ -70,18 +70,18 @@ type blindType struct{ resource, reason string }
 func (s *sweeper) candidates(key id, owner apiType) (types []apiType, dependents []object, blind []blindType) {
 	unserved := map[schema.GroupResource]bool{}
 	for _, d := range s.graph.referring(key) {
-		if s.types.state(d.resource).served() {
+		if s.types.state(d.resource).isServed() {
 			dependents = append(dependents, d)
 		} else {
 			unserved[d.resource] = true
 		}
 	}
-	for _, t := range s.types.states() {
+	for _, t := range s.types.allStates() {
 		switch r := t.GroupResource(); {
 		case !t.watched || !t.mayDependOn(owner):
-		case t.served():
+		case t.isServed():
 			types = append(types, t.apiType)
-		case unserved[r], t.blind(): // otherwise the graph has shown all objects of the type
+		case unserved[r], t.isBlind(): // otherwise the graph has shown all objects of the type
 			blind = append(blind, blindType{r.String(), "the API server does not serve the type"})
 		}
 	}
@@ -136,7 +136,8 @@ func (s *sweeper) list(ctx context.Context, t apiType, owner object, since time.
 	return list.dependents[key], err
 }
 
-// listAt returns a list that was sent since a moment and collected the dependents of an owner. Another owner may have sent it.
+// listAt returns a list that was sent since a moment and collected the dependents of an owner. Another owner may have
+// sent it.
 func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at place, owner id, since time.Time) (list dependentList, err error) {
 	shared := func() bool {
 		list = s.latest(at)
@@ -162,7 +163,7 @@ func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at place, owne
 // small reports whether all objects of a type fit into one page.
 func (s *sweeper) small(t apiType) bool {
 	state := s.types.state(t.GroupResource())
-	return state.phase == current && state.objects() <= pageSize && s.wide.pause(t.GroupVersionResource, 0) == 0
+	return state.phase == current && state.objectCount() <= pageSize && s.wide.pause(t.GroupVersionResource, 0) == 0
 }
 
 func (s *sweeper) latest(at place) dependentList {

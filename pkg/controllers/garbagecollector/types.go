@@ -25,16 +25,17 @@ import (
 const Name = "garbage-collector-controller"
 
 const (
-	// removalDelay is the shortest time between two discoveries without a type after which the type is dropped. Until then its
-	// feed delivers the last deletion events.
+	// removalDelay is the shortest time between two discoveries without a type after which the type is dropped. Until
+	// then its feed delivers the last deletion events.
 	removalDelay = 2 * time.Second
-	// discoveryPatience is the longest lag of discovery behind a CustomResourceDefinition. A definition without accepted names,
-	// or without served versions, is never discovered.
+	// discoveryPatience is the longest lag of discovery behind a CustomResourceDefinition. A definition without
+	// accepted names, or without served versions, is never discovered.
 	discoveryPatience = time.Minute
 	// notifyDelay collects changes into one call of typesDeps.Changed.
 	notifyDelay = 250 * time.Millisecond
-	// startPatience is the longest wait for the informers of other controllers, and headStart the time that those controllers
-	// have for their first requests. Discovery and the first lists of all types would delay these requests.
+	// startPatience is the longest wait for the informers of other controllers, and headStart the time that those
+	// controllers have for their first requests. Discovery and the first lists of all types would delay these
+	// requests.
 	startPatience = 2 * time.Second
 	headStart     = 100 * time.Millisecond
 )
@@ -47,7 +48,8 @@ var (
 // defaultIgnored are types of many short-lived objects without owners and dependents.
 var defaultIgnored = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
 
-// unstored are groups whose objects are computed on request, so that no object has an owner. Servers of these groups often fail.
+// unstored are groups whose objects are computed on request, so that no object has an owner. Servers of these groups
+// often fail.
 var unstored = map[string]bool{"metrics.k8s.io": true, "custom.metrics.k8s.io": true, "external.metrics.k8s.io": true}
 
 // phase is the state of the feed of a type.
@@ -89,21 +91,22 @@ type typeState struct {
 	feed     *feed // nil if the type is not watched
 }
 
-// objects returns the number of objects of the type in the graph.
-func (s typeState) objects() int {
+// objectCount returns the number of objects of the type in the graph.
+func (s typeState) objectCount() int {
 	if s.feed == nil {
 		return 0
 	}
-	return s.feed.Count()
+	return s.feed.objectCount()
 }
 
-// blind reports whether the graph may lack objects of the type.
-func (s typeState) blind() bool { return s.watched && s.phase != current }
+// isBlind reports whether the graph may lack objects of the type.
+func (s typeState) isBlind() bool { return s.watched && s.phase != current }
 
-// served reports whether requests for objects of the type can succeed.
-func (s typeState) served() bool { return s.phase != "" && s.phase != away }
+// isServed reports whether requests for objects of the type can succeed.
+func (s typeState) isServed() bool { return s.phase != "" && s.phase != away }
 
-// mayDependOn reports whether objects of the type can have owners of another type: a cluster-scoped object has no namespaced owners.
+// mayDependOn reports whether objects of the type can have owners of another type: a cluster-scoped object has no
+// namespaced owners.
 func (s typeState) mayDependOn(owner apiType) bool { return s.namespaced || !owner.namespaced }
 
 // knownType is an entry of the table of types.
@@ -126,8 +129,8 @@ type typesDeps struct {
 	SyncError func()
 }
 
-// knownTypes is the table of types. Every discovery updates the table and the feeds of its types. One goroutine, run, sends
-// discoveries and starts and stops feeds.
+// knownTypes is the table of types. Every discovery updates the table and the feeds of its types. One goroutine,
+// runDiscovery, sends discoveries and starts and stops feeds.
 type knownTypes struct {
 	deps      typesDeps
 	ignored   map[schema.GroupResource]bool
@@ -160,19 +163,19 @@ func newTypes(d typesDeps) (*knownTypes, error) {
 	if t.discovery, err = t.feeds.Discovery(); err != nil {
 		return nil, err
 	}
-	d.Caches.Observe(t.observe)
-	d.Caches.Alongside(t.run)
+	d.Caches.Observe(t.observeInformer)
+	d.Caches.Alongside(t.runDiscovery)
 	return t, nil
 }
 
-// run discovers types until ctx ends, and returns when all feeds have ended.
-func (t *knownTypes) run(ctx context.Context) {
+// runDiscovery discovers types until ctx ends, and returns when all feeds have ended.
+func (t *knownTypes) runDiscovery(ctx context.Context) {
 	var notifier sync.WaitGroup
-	notifier.Go(func() { t.notify(ctx) })
+	notifier.Go(func() { t.notifyChanges(ctx) })
 	t.awaitInformers(ctx)
-	t.discover(ctx)
+	t.sendDiscoveries(ctx)
 	for _, k := range t.types {
-		k.stop()
+		k.stopFeed()
 	}
 	notifier.Wait()
 }
@@ -191,8 +194,8 @@ func (t *knownTypes) awaitInformers(ctx context.Context) {
 	timing.Sleep(ctx, t.deps.Clock, headStart)
 }
 
-// notify calls Changed once for all changes within notifyDelay.
-func (t *knownTypes) notify(ctx context.Context) {
+// notifyChanges calls Changed once for all changes within notifyDelay.
+func (t *knownTypes) notifyChanges(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -210,7 +213,7 @@ func (t *knownTypes) notify(ctx context.Context) {
 	}
 }
 
-func signal(c chan struct{}) {
+func sendSignal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -227,8 +230,8 @@ func (t *knownTypes) state(r schema.GroupResource) typeState {
 	return typeState{}
 }
 
-// states returns the states of all types, sorted by name.
-func (t *knownTypes) states() []typeState {
+// allStates returns the states of all types, sorted by name.
+func (t *knownTypes) allStates() []typeState {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	all := make([]typeState, 0, len(t.types))
@@ -276,8 +279,8 @@ func isWanted(api metav1.APIResource) bool {
 	return has("get") || has("list") && has("watch") && has("delete")
 }
 
-// refresh sends a discovery and updates the table. It reports whether nothing is left to do.
-func (t *knownTypes) refresh(ctx context.Context) (settled bool) {
+// refreshTypes sends a discovery and updates the table. It reports whether nothing is left to do.
+func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
 	answer := discovery.Ask(ctx, t.discovery, t.deps.Clock, isWanted)
 	if ctx.Err() != nil {
 		return false
@@ -289,7 +292,7 @@ func (t *knownTypes) refresh(ctx context.Context) (settled bool) {
 			return false // any type may be missing
 		}
 	}
-	settled = t.update(ctx, answer)
+	settled = t.updateTypes(ctx, answer)
 	if answer.Complete() {
 		t.checkIgnored(ctx, answer)
 	}
@@ -309,9 +312,9 @@ func (t *knownTypes) checkIgnored(ctx context.Context, answer discovery.Answer) 
 	}
 }
 
-// update makes the table and the feeds follow a discovery. Types of failing groups stay as before. It reports whether no type is
-// about to be dropped and every feed runs.
-func (t *knownTypes) update(ctx context.Context, answer discovery.Answer) (settled bool) {
+// updateTypes makes the table and the feeds follow a discovery. Types of failing groups stay as before. It reports
+// whether no type is about to be dropped and every feed runs.
+func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Answer) (settled bool) {
 	now := t.deps.Clock.Now()
 	failing := map[string]bool{}
 	for _, f := range answer.Failing {
@@ -377,17 +380,18 @@ func (t *knownTypes) update(ctx context.Context, answer discovery.Answer) (settl
 			delete(t.types, r)
 		}
 	}
-	changed := t.compile(answer.Sent, failing) || now.Sub(t.event) < time.Minute // an unchanged discovery proves that a deleted kind is gone
+	// An unchanged discovery after a deletion event proves that a kind is gone.
+	changed := t.buildCatalogue(answer.Sent, failing) || now.Sub(t.event) < time.Minute
 	t.lock.Unlock()
 	for _, k := range drop {
-		k.stop()
-		t.deps.Graph.forget(k.feed)
+		k.stopFeed()
+		t.deps.Graph.dropFeed(k.feed)
 	}
 	for _, k := range start {
-		settled = t.start(ctx, k) && settled
+		settled = t.startFeed(ctx, k) && settled
 	}
 	if changed || len(drop) > 0 || !settled {
-		signal(t.changed)
+		sendSignal(t.changed)
 	}
 	return settled
 }
@@ -409,8 +413,8 @@ func (t *knownTypes) isLocal(r schema.GroupResource) bool {
 	return defined || scheme.Scheme.IsGroupRegistered(r.Group) || r.Group == crds.Group || r.Group == apiServices.Group
 }
 
-// compile builds the catalogue. It reports whether the catalogue has changed. The lock is held.
-func (t *knownTypes) compile(sent time.Time, failing map[string]bool) (changed bool) {
+// buildCatalogue builds the catalogue. It reports whether the catalogue has changed. The lock is held.
+func (t *knownTypes) buildCatalogue(sent time.Time, failing map[string]bool) (changed bool) {
 	var all []apiType
 	for _, k := range t.types {
 		if len(k.versions) > 0 && k.phase != away {
@@ -424,9 +428,9 @@ func (t *knownTypes) compile(sent time.Time, failing map[string]bool) (changed b
 	return changed
 }
 
-// start starts the feed of a type, in place of an earlier one. It reports whether the feed has started.
-func (t *knownTypes) start(ctx context.Context, k *knownType) bool {
-	k.stop() // first: the earlier source reports nothing afterwards
+// startFeed starts the feed of a type, in place of an earlier one. It reports whether the feed has started.
+func (t *knownTypes) startFeed(ctx context.Context, k *knownType) bool {
+	k.stopFeed() // first: the earlier source reports nothing afterwards
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	if k.phase != listing {
@@ -449,7 +453,7 @@ func (t *knownTypes) start(ctx context.Context, k *knownType) bool {
 	return true
 }
 
-func (k *knownType) stop() {
+func (k *knownType) stopFeed() {
 	if k.source != nil {
 		k.source.Stop()
 		k.source = nil
@@ -482,12 +486,12 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 	}
 	klog.FromContext(ctx).V(4).Info("Feed state changed", "controller", Name, "resource", resource, "from", was, "to", p, "reason", err)
 	if was == listing && p == current {
-		signal(t.changed)
+		sendSignal(t.changed)
 	}
 }
 
-// observe connects the graph to the informer of a type.
-func (t *knownTypes) observe(of caches.Cached) caches.Handler[metav1.Object] {
+// observeInformer connects the graph to the informer of a type.
+func (t *knownTypes) observeInformer(of caches.Cached) caches.Handler[metav1.Object] {
 	r := of.Resource.GroupResource()
 	if t.ignored[r] {
 		return caches.Handler[metav1.Object]{}

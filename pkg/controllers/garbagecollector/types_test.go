@@ -51,7 +51,8 @@ var (
 	nodes       = schema.GroupResource{Resource: "nodes"}
 )
 
-// newAPIWorld returns a world whose API server has secrets, nodes, APIServices and CustomResourceDefinitions; nodes have a cache.
+// newAPIWorld returns a world whose API server has secrets, nodes, APIServices and CustomResourceDefinitions; nodes
+// have a cache.
 func newAPIWorld(t *testing.T) *apiWorld {
 	t.Helper()
 	w := &apiWorld{api: fakeapi.NewTypes(t)}
@@ -196,7 +197,7 @@ func TestTypesFollowDiscovery(t *testing.T) {
 		}
 	}
 	fakeapi.Eventually(t, func() error {
-		for _, s := range w.states() {
+		for _, s := range w.allStates() {
 			if s.watched && !s.local {
 				return fmt.Errorf("%v is taken for another API server's", s.GroupVersionResource)
 			}
@@ -241,7 +242,7 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 		switch {
 		case len(against) != 1 || against[0].gone.IsZero():
 			return fmt.Errorf("the graph was not told that the owner was deleted: %+v", against)
-		case !w.catalogue().lacks(ref, against[0].gone):
+		case !w.catalogue().lacksKind(ref, against[0].gone):
 			return errors.New("no discovery has shown since that the kind is gone")
 		case w.changes.Load() == before:
 			return errors.New("the change was not reported")
@@ -373,12 +374,12 @@ func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 	w.is(t, secretsType, current)
 	broken, hanging := schema.GroupResource{Group: "example.com", Resource: "broken"}, schema.GroupResource{Group: "example.com", Resource: "hanging"}
 	fakeapi.Eventually(t, func() error {
-		if s := w.state(broken); s.err == nil || !s.blind() || s.listingFor(time.Now()) == 0 {
+		if s := w.state(broken); s.err == nil || !s.isBlind() || s.listingFor(time.Now()) == 0 {
 			return fmt.Errorf("the broken type is %+v", s)
 		}
 		return nil
 	})
-	if s := w.state(hanging); !s.blind() {
+	if s := w.state(hanging); !s.isBlind() {
 		t.Errorf("the type that does not answer is %+v", s)
 	}
 	w.api.Break(widgetsV1, "broken", 0)
@@ -488,7 +489,7 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 			phases := func(widgets bool, after time.Duration, want phase, settled bool) {
 				t.Helper()
 				clk.Step(after)
-				if got := w.update(t.Context(), answer(widgets)); w.state(widgetType).phase != want || got != settled {
+				if got := w.updateTypes(t.Context(), answer(widgets)); w.state(widgetType).phase != want || got != settled {
 					t.Errorf("after %v: phase %q, settled %v, want %q, %v", after, w.state(widgetType).phase, got, want, settled)
 				}
 				if _, ok := w.latest.kinds[schema.GroupKind{Group: "example.com", Kind: "Widget"}]; ok != (want == listing) {
@@ -497,12 +498,12 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 			}
 			defer func() {
 				for _, k := range w.types {
-					k.stop()
+					k.stopFeed()
 				}
 			}()
 			phases(true, 0, listing, true)
 			phases(false, time.Second, away, false)
-			if s := w.state(widgetType); !s.blind() || s.served() {
+			if s := w.state(widgetType); !s.isBlind() || s.isServed() {
 				t.Errorf("owners may go without the type: %+v", s)
 			}
 			phases(false, tt.kept-1, away, false)
@@ -624,9 +625,9 @@ func TestChangesAreReportedTogether(t *testing.T) {
 		calls := 0
 		k := &knownTypes{changed: make(chan struct{}, 1), deps: typesDeps{Clock: clock.RealClock{}, Changed: func() { calls++ }}}
 		ctx, cancel := context.WithCancel(t.Context())
-		go k.notify(ctx)
+		go k.notifyChanges(ctx)
 		for range 200 {
-			signal(k.changed)
+			sendSignal(k.changed)
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)

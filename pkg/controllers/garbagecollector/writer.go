@@ -102,7 +102,7 @@ func (w *writer) send(ctx context.Context, at apiType, o object, account types.U
 	defer cancel()
 	err := write(limited)
 	result := classifyWrite(err, o.name)
-	if purpose == requestDelete && result == invalid { // a DELETE has no tests that could fail: a policy denies the request
+	if purpose == requestDelete && result == invalid { // denied by a policy, as a DELETE has no tests
 		result = rejected
 	}
 	w.metrics.requests.WithLabelValues(purpose, string(result)).Inc()
