@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -99,6 +100,10 @@ func Post(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, sta
 		"conditions":        []map[string]any{condition(corev1.PodReady, state == Ready), condition(corev1.ContainersReady, state.containersReady())},
 		"containerStatuses": containers(pod, state, now),
 	}
+	if pod.Spec.NodeName != "" && pod.Status.PodIP == "" && state.Phase() == corev1.PodRunning {
+		ip := addressOf(pod)
+		status["podIP"], status["podIPs"] = ip, []corev1.PodIP{{IP: ip}}
+	}
 	if reason != pod.Status.Reason {
 		status["reason"] = reason
 	}
@@ -113,6 +118,14 @@ func Post(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, sta
 		return fmt.Errorf("post pod status: %w", err)
 	}
 	return nil
+}
+
+// addressOf returns the address of a pod on a node, a hash of the UID.
+func addressOf(pod *corev1.Pod) string {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(pod.UID))
+	sum := hash.Sum32()
+	return fmt.Sprintf("10.%d.%d.%d", sum>>16&255, sum>>8&255, sum%254+1)
 }
 
 func containers(pod *corev1.Pod, state State, now metav1.Time) []corev1.ContainerStatus {

@@ -19,12 +19,12 @@ cluster-signing-legacy-unknown-cert-file cluster-signing-legacy-unknown-key-file
 concurrent-cron-job-syncs concurrent-daemonset-syncs concurrent-device-taint-eviction-syncs
 concurrent-disruption-syncs concurrent-endpoint-syncs concurrent-ephemeralvolume-syncs
 concurrent-horizontal-pod-autoscaler-syncs concurrent-job-syncs concurrent-rc-syncs concurrent-resource-quota-syncs
-concurrent-resourceclaim-syncs concurrent-service-endpoint-syncs concurrent-serviceaccount-token-syncs
+concurrent-resourceclaim-syncs concurrent-serviceaccount-token-syncs
 concurrent-statefulset-syncs concurrent-ttl-after-finished-syncs concurrent-validating-admission-policy-status-syncs
-endpoint-updates-batch-period endpointslice-updates-batch-period external-cloud-volume-plugin flex-volume-plugin-dir
+endpoint-updates-batch-period external-cloud-volume-plugin flex-volume-plugin-dir
 horizontal-pod-autoscaler-cpu-initialization-period horizontal-pod-autoscaler-downscale-stabilization
 horizontal-pod-autoscaler-initial-readiness-delay horizontal-pod-autoscaler-sync-period horizontal-pod-autoscaler-tolerance
-leader-migration-config legacy-service-account-token-clean-up-period max-endpoints-per-slice
+leader-migration-config legacy-service-account-token-clean-up-period
 mirroring-concurrent-service-endpoint-syncs mirroring-endpointslice-updates-batch-period mirroring-max-endpoints-per-subset
 node-cidr-mask-size node-cidr-mask-size-ipv4 node-cidr-mask-size-ipv6 node-sync-period
 pv-recycler-increment-timeout-nfs pv-recycler-minimum-timeout-hostpath pv-recycler-minimum-timeout-nfs

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"minikcm/internal/kubelet"
@@ -24,6 +25,27 @@ func (s *stage) replicas(n int32) look {
 		st := rs.Status
 		return fmt.Sprintf("%d ready, %d wanted", st.ReadyReplicas, *rs.Spec.Replicas),
 			st.ObservedGeneration == rs.Generation && st.Replicas == n && st.ReadyReplicas == n, nil
+	}
+}
+
+// endpoints waits until n endpoints of the Service are ready.
+func (s *stage) endpoints(n int) look {
+	return func(ctx context.Context) (string, bool, error) {
+		list, err := s.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})
+		if err != nil {
+			return "", false, err
+		}
+		var ready, others int
+		for _, slice := range list.Items {
+			for _, e := range slice.Endpoints {
+				if *e.Conditions.Ready {
+					ready++
+				} else {
+					others++
+				}
+			}
+		}
+		return fmt.Sprintf("%d ready, %d not ready", ready, others), ready == n, nil
 	}
 }
 

@@ -63,6 +63,9 @@ func playKubelet(client kubernetes.Interface, node string) (*player, error) {
 		if pod.Spec.NodeName != node {
 			return kubelet.Course{GoneAfter: -1}
 		}
+		if pod.Annotations[unready] != "" {
+			return kubelet.Course{Steps: []kubelet.Step{{State: kubelet.Running}}}
+		}
 		return kubelet.Course{Steps: []kubelet.Step{{State: kubelet.Ready}}}
 	})
 	if err != nil {

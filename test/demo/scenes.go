@@ -27,6 +27,7 @@ const namespace, name = "demo", "web"
 var scenes = []scene{
 	{"A ReplicaSet of three (examples/web.yaml)", create},
 	{"A pod is killed", killPod},
+	{"A Service gets its endpoints, and a pod fails its readiness probe", serve},
 	{"Scaled to ten, and back to three", scale},
 	{"A node dies", killNode},
 	{"A Deployment is rolled out, and the rollout is undone halfway", rollOut},
@@ -78,6 +79,42 @@ func killPod(ctx context.Context, s *stage) error {
 		return err
 	}
 	return s.wait(ctx, "ReplicaSet web", time.Minute, s.replicas(3))
+}
+
+// unready is the annotation of a pod whose readiness probe fails.
+const unready = "demo/unready"
+
+func serve(ctx context.Context, s *stage) error {
+	s.say("kubectl expose replicaset web --port=80")
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	services, pods := s.client.CoreV1().Services(namespace), s.client.CoreV1().Pods(namespace)
+	if _, err := services.Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create Service: %w", err)
+	}
+	if err := s.wait(ctx, "endpoints of web", time.Minute, s.endpoints(3)); err != nil {
+		return err
+	}
+	all, err := s.pods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		what, value string
+		ready       int
+	}{{"fails", `"yes"`, 2}, {"passes again", "null", 3}} {
+		s.say("the readiness probe of %s %s", all[0].Name, step.what)
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, unready, step.value)
+		if _, err := pods.Patch(ctx, all[0].Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("annotate pod: %w", err)
+		}
+		if err := s.wait(ctx, "endpoints of web", time.Minute, s.endpoints(step.ready)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func scale(ctx context.Context, s *stage) error {
