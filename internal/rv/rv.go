@@ -1,5 +1,5 @@
-// Package rv compares resource versions. Some cannot be compared: empty ones, and those that are no numbers. Then nothing is known of their order, and
-// each function says what it makes of that.
+// Package rv compares resource versions. Some cannot be compared: empty ones, and those that are no numbers. Then
+// nothing is known of their order, and each function says what it makes of that.
 package rv
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"

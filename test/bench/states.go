@@ -28,8 +28,8 @@ const (
 	statePrefix = "failure-"
 	// stateRate is the most requests per second that a manager may send for long in any state.
 	stateRate = 100
-	// stateStart is the time after the beginning of a state that is not counted. stateSpan is the time that is counted, in
-	// windows of stateWindow.
+	// stateStart is the time after the beginning of a state that is not counted. stateSpan is the time that is
+	// counted, in windows of stateWindow.
 	stateStart, stateSpan, stateWindow = 10, 40, 10 // s
 
 	stateKeys        = 2_000

@@ -200,7 +200,7 @@ func (s *slot) measure(ctx context.Context) (size, error) {
 	memory, err3 := gauge("process_resident_memory_bytes")
 	return size{
 		leader: leads > 0, goroutines: goroutines, memory: memory / (1 << 20),
-		watches: s.proxy.OpenWatches(faults.Watches()) - s.proxy.OpenWatches(faults.Watches(widgets.Resource)), // the user adds and removes widgets
+		watches: s.proxy.OpenWatches(faults.Watches()) - s.proxy.OpenWatches(faults.Watches(widgets.Resource)),
 	}, errors.Join(err1, err2, err3)
 }
 

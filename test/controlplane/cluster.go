@@ -202,7 +202,8 @@ func (c *Cluster) stopEtcd() error {
 	return errors.Join(ignoreGone(err), os.Remove(c.etcdPID))
 }
 
-// BackUpEtcd copies the data of etcd. etcd and the API server are stopped meanwhile, which clients see as an outage of seconds.
+// BackUpEtcd copies the data of etcd. etcd and the API server are stopped meanwhile, which clients see as an outage of
+// seconds.
 func (c *Cluster) BackUpEtcd() error {
 	return c.whileStopped(func(data, backup string) error { return os.CopyFS(backup, os.DirFS(data)) })
 }

@@ -12,8 +12,9 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// After a restore of etcd, watches wait for versions of the future and caches hold objects that no longer exist. The API server
-// sends no error, so the manager must detect the restore itself. It exits, and its successor fills the caches again.
+// After a restore of etcd, watches wait for versions of the future and caches hold objects that no longer exist. The
+// API server sends no error, so the manager must detect the restore itself. It exits, and its successor fills the
+// caches again.
 func TestManagerExitsAfterEtcdRestore(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
 	namespace := cluster.Namespace(t)

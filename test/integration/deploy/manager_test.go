@@ -69,7 +69,7 @@ func startReplica(t *testing.T, more ...string) replica {
 func TestManagerWithDeploysRights(t *testing.T) {
 	newApplier(t).keep(t, kustomize(t, everythingsRights)...)
 	allowScraping(t, "scraper")
-	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
+	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{})
 	begin := time.Now()
 	address := start(t, everything)
 	w := startWorkload(t, "rights")

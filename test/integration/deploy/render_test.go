@@ -21,7 +21,7 @@ var combined = []string{
 }
 
 const (
-	everythingsRights   = "testdata/everything"            // rbac, and the components of all controllers that have to be named
+	everythingsRights   = "testdata/everything"            // rbac and all components
 	everythingsHalves   = "testdata/everything-two-leases" // the same components with two leases
 	everythingsAccounts = "testdata/service-accounts-everything"
 )

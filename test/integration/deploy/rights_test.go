@@ -65,7 +65,8 @@ func TestNobodyIsGivenRightsUnasked(t *testing.T) {
 	all := rights(t, kustomize(t, everythingsRights))
 	for _, name := range named() {
 		role := "controller-manager:" + name
-		named := regexp.MustCompile(`(^|[^-\w])` + name + `($|[^-\w])`) // pod-garbage-collector-controller is not garbage-collector-controller
+		// pod-garbage-collector-controller is not garbage-collector-controller.
+		named := regexp.MustCompile(`(^|[^-\w])` + name + `($|[^-\w])`)
 		own := rights(t, parse(t, roleOf(t, name)))
 		for _, dir := range without {
 			for _, o := range kustomize(t, dir) {

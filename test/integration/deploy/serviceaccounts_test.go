@@ -35,7 +35,7 @@ func TestManagerWithServiceAccounts(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
 	withoutUpstreamsBindings(t)
 	newApplier(t).keep(t, kustomize(t, everythingsAccounts)...)
-	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}) // of an earlier test
+	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{})
 	begin := time.Now()
 	start(t, everything, withAccounts)
 	w := startWorkload(t, "accounts")

@@ -8,8 +8,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestSlowAdmissionHoldsUpNoOtherDeployment rolls out a Deployment while the ReplicaSets of more Deployments than there are workers wait for a
-// webhook.
+// TestSlowAdmissionHoldsUpNoOtherDeployment rolls out a Deployment while the ReplicaSets of more Deployments than
+// there are workers wait for a webhook.
 func TestSlowAdmissionHoldsUpNoOtherDeployment(t *testing.T) {
 	slow, m := side(t)
 	const count = 8

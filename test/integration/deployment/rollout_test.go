@@ -86,8 +86,8 @@ func TestRollingUpdateKeepsItsBounds(t *testing.T) {
 	}
 }
 
-// TestRolloverAndRollback: templates change before a rollout has ended, and come back. Revisions rise, the ReplicaSet of a template that
-// comes back is used again, and no bound is left.
+// TestRolloverAndRollback: templates change before a rollout has ended, and come back. Revisions rise, the ReplicaSet
+// of a template that comes back is used again, and no bound is left.
 func TestRolloverAndRollback(t *testing.T) {
 	n, _ := side(t)
 	d := n.apply(10, rolling("3", "2"))

@@ -150,8 +150,8 @@ func testLostAnswers(t *testing.T, ns string, proxy *faults.Proxy) {
 	}
 }
 
-// TestSlowDeletesDoNotBlockOtherNamespaces collects dependents whose deletion a webhook delays by more than the usual deadline of a write.
-// Dependents in another namespace go meanwhile.
+// TestSlowDeletesDoNotBlockOtherNamespaces collects dependents whose deletion a webhook delays by more than the usual
+// deadline of a write. Dependents in another namespace go meanwhile.
 func TestSlowDeletesDoNotBlockOtherNamespaces(t *testing.T) {
 	const count = 30
 	c := start(t, nil)

@@ -139,8 +139,8 @@ func (r *cascadeRun) heldOrDone(t *testing.T) bool {
 	return r.held != nil
 }
 
-// TestKilledAtEachRequest kills the collector at each write before it receives the response, and starts another collector.
-// Each process is killed while one write of each cascade is held.
+// TestKilledAtEachRequest kills the collector at each write before it receives the response, and starts another
+// collector. Each process is killed while one write of each cascade is held.
 func TestKilledAtEachRequest(t *testing.T) {
 	next := startProcess(t)
 	killed, left := map[string]int{}, cascades

@@ -77,8 +77,8 @@ func leaseLasts(t *testing.T, seconds int32, timeout time.Duration) {
 	})
 }
 
-// TestSlowAdmissionIsOutlasted has a webhook that takes longer than a write has in the usual term. After SIGTERM the next leader must not
-// create the pods again.
+// TestSlowAdmissionIsOutlasted has a webhook that takes longer than a write has in the usual term. After SIGTERM the
+// next leader must not create the pods again.
 func TestSlowAdmissionIsOutlasted(t *testing.T) {
 	quiet(t)
 	const replicas = 2

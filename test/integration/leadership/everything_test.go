@@ -25,7 +25,8 @@ var everyLoop = []string{
 	"generic-garbage-collector delete configmaps", "endpointslice-controller create endpointslices",
 }
 
-// TestEveryControllerStopsWithItsTerm sends SIGSTOP to the leader, and SIGCONT while the standby leads. The standby then hands over.
+// TestEveryControllerStopsWithItsTerm sends SIGSTOP to the leader, and SIGCONT while the standby leads. The standby
+// then hands over.
 func TestEveryControllerStopsWithItsTerm(t *testing.T) {
 	quiet(t)
 	keepEveryLoopBusy(t)

@@ -25,7 +25,8 @@ func cleanupContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestBrokenAPIService deletes a namespace while an aggregated API has no server. The namespace stays until the API is gone.
+// TestBrokenAPIService deletes a namespace while an aggregated API has no server. The namespace stays until the API is
+// gone.
 func TestBrokenAPIService(t *testing.T) {
 	ns := create(t)
 	client := cluster.Client(t)

@@ -1,5 +1,6 @@
-// Package node tests the controllers of nodes and of pods on lost nodes (node lifecycle, taint eviction, pod garbage collector) on a real
-// API server: upstream's integration cases, and outages, slow admission and the death of the process.
+// Package node tests the controllers of nodes and of pods on lost nodes (node lifecycle, taint eviction, pod garbage
+// collector) on a real API server: upstream's integration cases, and outages, slow admission and the death of the
+// process.
 //
 // All tests run in parallel. The controllers of a test see only objects of the test, see [controlplane.Scope].
 package node
@@ -41,8 +42,8 @@ func defaults() node.Config {
 	}
 }
 
-// scaled is the defaults with shorter times, for nodes that renew every half second. A pause of the machine of some seconds does not
-// make a node Unknown.
+// scaled is the defaults with shorter times, for nodes that renew every half second. A pause of the machine of some
+// seconds does not make a node Unknown.
 func scaled() node.Config {
 	cfg := defaults()
 	cfg.MonitorPeriod, cfg.MonitorGracePeriod, cfg.StartupGracePeriod = 500*time.Millisecond, 8*time.Second, 9*time.Second

@@ -10,7 +10,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// A webhook for the status of nodes hangs until the API server goes on without a response. The node becomes Unknown all the same.
+// A webhook for the status of nodes hangs until the API server goes on without a response. The node becomes Unknown
+// all the same.
 func TestHangingWebhookDelaysOnlyItsWrites(t *testing.T) {
 	w := newWorld(t)
 	f := w.newFleet("a", 5)

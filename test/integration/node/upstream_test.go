@@ -43,7 +43,7 @@ func TestEvictionForNoExecuteTaintAddedByUser(t *testing.T) {
 		name     string
 		eviction bool
 	}{
-		{"eviction controller runs beside", true}, // upstream's cases 1 and 3: inside the same process or not makes no difference here
+		{"eviction controller runs beside", true}, // cases 1 and 3 of upstream
 		{"eviction controller does not run", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestTaintBasedEvictions(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			cfg := shortGrace()
-			cfg.MonitorGracePeriod = time.Hour // upstream's is a millisecond: a second later a node that is not ready is unreachable
+			cfg.MonitorGracePeriod = time.Hour // upstream: 1 ms
 			w.start(cfg, node.Name, tainteviction.Name)
 			name := w.threeNodes(conditions("Ready", tt.ready))
 			if tt.pod != nil {

@@ -100,7 +100,7 @@ func testLostDeleteThenOrderChanges(t *testing.T, f *faulty) {
 	for _, name := range names {
 		setReady(t, n, name, time.Now().Add(-time.Hour))
 	}
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.ReadyReplicas == 4 }) // and so the annotation has been seen
+	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.ReadyReplicas == 4 })
 	match := on(n, "delete")
 	match.Name = cheap
 	defer f.requests.Inject(match, faults.DropAnswer()).Remove()

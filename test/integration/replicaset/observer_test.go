@@ -38,7 +38,8 @@ type observer struct {
 	violation string
 }
 
-// observe starts to follow. From now on there are never more than most active pods, and, once there are least, never fewer.
+// observe starts to follow. From now on there are never more than most active pods, and, once there are least, never
+// fewer.
 func (n *namespace) observe(rs *appsv1.ReplicaSet, least, most int) *observer {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

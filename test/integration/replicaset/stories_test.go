@@ -191,7 +191,8 @@ func testRecreated(t *testing.T) {
 	}
 }
 
-// testRelatedPods: of the pods of a rollout, a pod that shares its node with a pod of the older ReplicaSet is deleted first.
+// testRelatedPods: of the pods of a rollout, a pod that shares its node with a pod of the older ReplicaSet is deleted
+// first.
 func testRelatedPods(t *testing.T) {
 	n := newNamespace(t)
 	rollout := func(rs *appsv1.ReplicaSet) {
