@@ -73,7 +73,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c.wake = c.wakes()
 	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
 	c.owners = ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]{
-		Kind: ownerKind, Noun: "replica set", Objects: deps.ReplicaSets, Get: c.deploymentToAdopt, Patch: c.patchOwner, Recorder: deps.Recorder, Clock: deps.Clock,
+		Kind: ownerKind, Noun: "replica set", Objects: deps.ReplicaSets, Get: c.liveDeployment, Patch: c.patchOwner, Recorder: deps.Recorder, Clock: deps.Clock,
 	}
 	c.loader = controller.Loader[syncState, decision]{
 		Baseline: &c.baseline, Cached: c.cachedState, Live: c.liveState, Decide: c.claimAndPlan, Writes: c.writesAnything, Unconfirmed: unconfirmed,

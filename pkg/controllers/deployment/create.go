@@ -106,7 +106,7 @@ func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1
 
 // findByName finds out to whom a taken name belongs.
 func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, rejection error) createResult {
-	found, err := c.readReplicaSet(ctx, want.Namespace, want.Name, readNameTaken)
+	found, err := c.readReplicaSet(ctx, want.Namespace, want.Name)
 	switch {
 	case err != nil:
 		attempt.Unknown, attempt.Until = true, c.deps.Clock.Now().Add(outcome.MaxCompletionDelay)

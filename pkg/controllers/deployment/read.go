@@ -33,9 +33,8 @@ func (c *Controller) cachedState(t syncState) syncState {
 	return t
 }
 
-// liveState returns the sync with the Deployment and the ReplicaSets of the API server. reason is for the metric.
-func (c *Controller) liveState(ctx context.Context, t syncState, reason string) (syncState, error) {
-	c.metrics.liveReads.WithLabelValues(reason).Inc()
+// liveState returns the sync with the Deployment and the ReplicaSets of the API server.
+func (c *Controller) liveState(ctx context.Context, t syncState, _ string) (syncState, error) {
 	d, err := c.liveDeployment(ctx, t.d)
 	if err != nil {
 		return t, err
@@ -58,18 +57,12 @@ func (c *Controller) liveState(ctx context.Context, t syncState, reason string) 
 	return t, nil
 }
 
-func (c *Controller) deploymentToAdopt(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
-	c.metrics.liveReads.WithLabelValues(readAdopt).Inc()
-	return c.liveDeployment(ctx, known)
-}
-
 func (c *Controller) liveDeployment(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
 	return live.Same(ctx, known, c.deps.Client.AppsV1().Deployments(known.Namespace).Get)
 }
 
-// readReplicaSet reads one ReplicaSet live, and returns nil if it does not exist. reason is for the metric.
-func (c *Controller) readReplicaSet(ctx context.Context, namespace, name, reason string) (*appsv1.ReplicaSet, error) {
-	c.metrics.liveReads.WithLabelValues(reason).Inc()
+// readReplicaSet reads one ReplicaSet live, and returns nil if it does not exist.
+func (c *Controller) readReplicaSet(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
 	rs, err := c.deps.Client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil

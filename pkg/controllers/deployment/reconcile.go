@@ -133,7 +133,7 @@ func (c *Controller) writesAnything(t syncState, d decision) bool {
 // unconfirmed returns a reason for a live read if the caches have not shown a ReplicaSet that exists.
 func unconfirmed(t syncState, _ decision) string {
 	if t.expectations.cacheIncomplete {
-		return readNameTaken
+		return "name_taken"
 	}
 	return ""
 }

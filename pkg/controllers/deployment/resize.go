@@ -85,7 +85,7 @@ func (c *Controller) sendChange(ctx context.Context, ch change) patchResult {
 	if res != outcome.Conflict && !(res == outcome.Rejected && apierrors.IsInvalid(err)) {
 		return r
 	}
-	live, readErr := c.readReplicaSet(ctx, ch.rs.Namespace, ch.rs.Name, readRejected)
+	live, readErr := c.readReplicaSet(ctx, ch.rs.Namespace, ch.rs.Name)
 	switch {
 	case readErr != nil:
 		r.outcome, r.err = outcome.NotSent, errors.Join(err, readErr)
@@ -190,7 +190,7 @@ func (c *Controller) retryResize(ctx context.Context, t syncState, pending unkno
 	if pending.generation == t.d.Generation {
 		return c.sendChange(ctx, pending.change)
 	}
-	live, err := c.readReplicaSet(ctx, rs.Namespace, rs.Name, readRejected)
+	live, err := c.readReplicaSet(ctx, rs.Namespace, rs.Name)
 	switch {
 	case err != nil:
 		return patchResult{outcome: outcome.NotSent, err: err}
