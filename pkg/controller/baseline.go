@@ -41,15 +41,15 @@ func (b *Baseline) ReachedBy(at Versions) bool {
 	return true
 }
 
-// Read calls latest until it succeeds or the term ends.
-func (b *Baseline) Read(ctx context.Context, clk clock.WithTicker, ask func(context.Context) (Versions, error)) {
+// Read calls read until it succeeds or the term ends.
+func (b *Baseline) Read(ctx context.Context, clk clock.WithTicker, read func(context.Context) (Versions, error)) {
 	for {
-		versions, err := ask(ctx)
+		versions, err := read(ctx)
 		if err == nil {
 			b.versions.Store(&versions)
 			return
 		}
-		klog.FromContext(ctx).V(2).Info("Each first write is decided on a live read, the versions at the start of the term are not known", "err", err)
+		klog.FromContext(ctx).V(2).Info("Deciding first writes on live reads, the versions at the start of the term are unknown", "err", err)
 		if !timing.Sleep(ctx, clk, baselineRetry) {
 			return
 		}

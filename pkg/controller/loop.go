@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"minikcm/internal/timing"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -74,22 +76,13 @@ type Loop[K comparable] struct {
 
 // NewLoop returns a loop and registers its metrics under the name of the queue.
 func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile Reconcile[K]) *Loop[K] {
-	if cfg.MinBackoff == 0 {
-		cfg.MinBackoff = defaultMinBackoff
-	}
-	if cfg.MaxBackoff == 0 {
-		cfg.MaxBackoff = defaultMaxBackoff
-	}
-	if cfg.Patience == 0 {
-		cfg.Patience = defaultSlowAfter
-	}
+	cfg.MinBackoff, cfg.MaxBackoff = cmp.Or(cfg.MinBackoff, defaultMinBackoff), cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
+	cfg.Patience = cmp.Or(cfg.Patience, defaultSlowAfter)
 	metrics := newMetrics(reg, cfg.Controller, cfg.Queue)
 	if _, ours := reg.(QueueMetrics); !ours {
 		cfg.Queue = "" // queues without a name have no metrics
 	}
-	return &Loop[K]{
-		cfg: cfg, reconcile: reconcile, metrics: metrics, scheduler: newScheduler[K](cfg.Workers, cfg.Patience),
-	}
+	return &Loop[K]{cfg: cfg, reconcile: reconcile, metrics: metrics, scheduler: newScheduler[K](cfg.Workers, cfg.Patience)}
 }
 
 // GroupBy makes the keys of a group share the slow syncs, as a rule the keys of a namespace: slow syncs of
@@ -125,7 +118,7 @@ func (l *Loop[K]) Start(ctx context.Context, in *sync.WaitGroup, all func() []K)
 	in.Go(func() { l.runTerm(ctx, q) })
 }
 
-// begin creates the queue before it reads the keys, so that no event is lost in between.
+// startQueue creates the queue before it reads the keys, so that no event is lost in between.
 func (l *Loop[K]) startQueue(all func() []K) *termQueue[K] {
 	q := l.newQueue()
 	l.queue.Store(q)
@@ -142,15 +135,10 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	defer cancel()
 	var syncs sync.WaitGroup
 	syncs.Go(func() { l.startSyncs(ctx, work, q, &syncs) })
-	syncs.Go(func() {
-		q.serveLine(ctx, l.cfg.Clock, q.untried, q.tries, q.passed)
-	})
-	syncs.Go(func() {
-		q.serveLine(ctx, l.cfg.Clock, q.first, rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), q.recovered)
-	})
-	syncs.Go(func() {
-		q.serveLine(ctx, l.cfg.Clock, q.later, rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst), q.recovered)
-	})
+	first, later := rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
+	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.untried, q.tries, q.passed) })
+	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first, q.recovered) })
+	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later, q.recovered) })
 	syncs.Go(func() {
 		l.failures.run(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
 	})
@@ -159,9 +147,10 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	l.queue.Store(nil)
 	q.ShutDown()
 	if l.cfg.Drain > 0 {
-		joined := make(chan struct{})
-		defer close(joined)
-		go l.cancelOverdue(joined, cancel)
+		go func() {
+			timing.Sleep(work, l.cfg.Clock, l.cfg.Drain)
+			cancel()
+		}()
 	}
 	syncs.Wait()
 	l.scheduler.reset()
@@ -265,17 +254,6 @@ func Draining(ctx context.Context) bool {
 	}
 }
 
-// cancelOverdue cancels running syncs after the drain time.
-func (l *Loop[K]) cancelOverdue(joined <-chan struct{}, cancel context.CancelFunc) {
-	overdue := l.cfg.Clock.NewTimer(l.cfg.Drain)
-	defer overdue.Stop()
-	select {
-	case <-overdue.C():
-		cancel()
-	case <-joined:
-	}
-}
-
 func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) {
 	defer q.Done(key)
 	logger := klog.LoggerWithValues(klog.FromContext(work), "controller", l.cfg.Controller, "key", key)
@@ -300,7 +278,7 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 	}
 }
 
-// traced returns a context whose requests are recorded as progress of the sync.
+// withTrace returns a context whose requests are recorded as progress of the sync.
 func (l *Loop[K]) withTrace(ctx context.Context, r *run) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) {
@@ -311,7 +289,7 @@ func (l *Loop[K]) withTrace(ctx context.Context, r *run) context.Context {
 	})
 }
 
-// contained turns a panic into an error, so that the key is retried.
+// reconcileContained turns a panic into an error, so that the key is retried.
 func (l *Loop[K]) reconcileContained(ctx context.Context, key K) (result Result, err error) {
 	err = Contain(func() (err error) {
 		result, err = l.reconcile(ctx, key)

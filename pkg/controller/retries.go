@@ -43,7 +43,7 @@ func (q *termQueue[K]) ShutDown() {
 	q.later.ShutDown()
 }
 
-// fail retries a key with back-off. requests is the number of requests of the failed sync.
+// retryLater retries a key with back-off. requests is the number of requests of the failed sync.
 func (q *termQueue[K]) retryLater(key K, requests int32, now time.Time) {
 	switch {
 	case q.NumRequeues(key) > 0:
@@ -58,7 +58,7 @@ func (q *termQueue[K]) retryLater(key K, requests int32, now time.Time) {
 	q.AddRateLimited(key)
 }
 
-// succeed ends the back-off of a key. The next failing key needs no token, because the cause may be gone.
+// recordSuccess ends the back-off of a key. The next failing key needs no token, because the cause may be gone.
 func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	if q.failedTries.Load() > 0 && q.failedTries.Add(-requests) < 0 {
 		q.failedTries.Store(0)
@@ -122,4 +122,20 @@ func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line wor
 		q.admitted.Store(key, nil)
 		q.Add(key)
 	}
+}
+
+// newestFirst is the storage of a workqueue that returns the key that was added last.
+type newestFirst[K comparable] struct{ keys []K }
+
+func (q *newestFirst[K]) Touch(K)    {}
+func (q *newestFirst[K]) Push(key K) { q.keys = append(q.keys, key) }
+func (q *newestFirst[K]) Len() int   { return len(q.keys) }
+
+func (q *newestFirst[K]) Pop() K {
+	last := len(q.keys) - 1
+	key := q.keys[last]
+	if q.keys = q.keys[:last]; last == 0 {
+		q.keys = nil // release the memory of many keys
+	}
+	return key
 }

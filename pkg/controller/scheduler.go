@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/client-go/util/workqueue"
 )
 
 const (
@@ -42,7 +44,7 @@ type scheduler[K comparable] struct {
 type group[K comparable] struct {
 	slow  int // slow syncs
 	old   int // slow syncs that have run for Patience
-	aside heldAside[K]
+	aside workqueue.TypedInterface[K]
 }
 
 // run is a running sync.
@@ -56,7 +58,6 @@ type run struct {
 	requests atomic.Int32 // number of requests
 }
 
-// sign records progress.
 func (r *run) recordProgress(now time.Time) { r.signed.Store(&now) }
 
 func newScheduler[K comparable](workers int, patience time.Duration) *scheduler[K] {
@@ -113,13 +114,13 @@ func (c *scheduler[K]) countSlow(r *run) {
 func (c *scheduler[K]) groupOf(name string) *group[K] {
 	g := c.groups[name]
 	if g == nil {
-		g = &group[K]{}
+		g = &group[K]{aside: workqueue.NewTyped[K]()}
 		c.groups[name] = g
 	}
 	return g
 }
 
-// begin records the start of a sync. It returns nil if the key is held aside.
+// startSync records the start of a sync. It returns nil if the key is held aside.
 func (c *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -130,7 +131,7 @@ func (c *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 	case name == "" || g == nil:
 		c.busy++
 	case !c.hasShare(g):
-		g.aside.add(key)
+		g.aside.Add(key)
 		return nil
 	case g.old > 0:
 		c.countSlow(r)
@@ -146,7 +147,7 @@ func (c *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 // hasShare reports whether a group may have another slow sync. The caller holds the lock.
 func (c *scheduler[K]) hasShare(g *group[K]) bool { return g.slow == 0 || g.slow < c.slowMost-c.slow }
 
-// end records the end of a sync, and returns keys that are no longer held aside: one key of the group in
+// endSync records the end of a sync, and returns keys that are no longer held aside: one key of the group in
 // place of the sync, and one more if the share of the group has grown. After a sync without a group it
 // returns keys of all groups, because a key may have left its group.
 func (c *scheduler[K]) endSync(r *run, now time.Time) []K {
@@ -176,10 +177,12 @@ func (c *scheduler[K]) endSync(r *run, now time.Time) []K {
 		if name != r.group && r.group != "" || !c.hasShare(g) {
 			continue
 		}
-		for n := 0; n < 2 && len(g.aside.keys) > 0; n++ {
-			keys = append(keys, g.aside.pop())
+		for n := 0; n < 2 && g.aside.Len() > 0; n++ {
+			key, _ := g.aside.Get()
+			g.aside.Done(key)
+			keys = append(keys, key)
 		}
-		if g.slow == 0 && len(g.aside.keys) == 0 {
+		if g.slow == 0 && g.aside.Len() == 0 {
 			delete(c.groups, name)
 		}
 	}
@@ -191,7 +194,7 @@ func (c *scheduler[K]) checkStuck(now time.Time) error {
 	defer c.lock.Unlock()
 	for r := range c.running {
 		if d := now.Sub(*r.signed.Load()); d > stuckAfter {
-			return fmt.Errorf("a sync has neither sent a request nor got an answer for %v", d.Round(time.Second))
+			return fmt.Errorf("a sync has neither sent a request nor received a response for %v", d.Round(time.Second))
 		}
 	}
 	return nil
