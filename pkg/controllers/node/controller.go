@@ -22,6 +22,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/live"
 )
 
 // Name is the controller's name.
@@ -62,8 +63,11 @@ type Controller struct {
 
 	health    *healthMap
 	api       *apiHealth
-	leases    *leaseReader
 	announced sync.Map // node name → UID, from term to term: a process announces no node twice
+
+	leaseLists *live.Reads[struct{}]
+	leaseReads atomic.Int32 // in flight
+	listFailed time.Time    // only for listLeases
 
 	// Of one term.
 	zones     *zones
@@ -81,7 +85,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		cfg: cfg, deps: deps, clock: deps.Clock, metrics: newMetrics(deps.Metrics), nodes: deps.Nodes, health: newHealthMap(),
 	}
 	c.api = &apiHealth{cfg: cfg, client: deps.Reads, clock: deps.Clock, metrics: c.metrics, health: c.health, event: deps.Clock.Now()}
-	c.leases = newLeaseReader(deps.Reads, deps.Leases, deps.Clock, c.api)
+	c.leaseLists = live.NewReads(deps.Clock, c.listLeases)
 	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile)

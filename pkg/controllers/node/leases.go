@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
-	"minikcm/pkg/caches"
-	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/outcome"
 )
 
@@ -32,28 +27,9 @@ const (
 
 var errListPaused = errors.New("an earlier list of leases failed")
 
-// leaseReader reads Leases of nodes from the cache and from the API server, and records signs of life of live reads.
-type leaseReader struct {
-	client kubernetes.Interface // not rate limited
-	cache  *caches.Leases
-	clock  clock.PassiveClock
-	health *healthMap
-	api    *apiHealth
-
-	all        *live.Reads[struct{}] // lists of all Leases
-	inFlight   atomic.Int32
-	listFailed time.Time // only for list
-}
-
-func newLeaseReader(client kubernetes.Interface, leases *caches.Leases, clk clock.PassiveClock, api *apiHealth) *leaseReader {
-	l := &leaseReader{client: client, cache: leases, clock: clk, health: api.health, api: api}
-	l.all = live.NewReads(clk, func(ctx context.Context, _ string) (struct{}, error) { return struct{}{}, l.listLeases(ctx) })
-	return l
-}
-
 // cachedRenewTime returns the renewTime of the cached Lease of a node, zero without a Lease.
-func (l *leaseReader) cachedRenewTime(name string) time.Time {
-	lease, ok := l.cache.Get(cache.ObjectName{Namespace: corev1.NamespaceNodeLease, Name: name})
+func (c *Controller) cachedRenewTime(name string) time.Time {
+	lease, ok := c.deps.Leases.Get(cache.ObjectName{Namespace: corev1.NamespaceNodeLease, Name: name})
 	if !ok {
 		return time.Time{}
 	}
@@ -67,54 +43,54 @@ func renewTimeOf(lease *coordinationv1.Lease) time.Time {
 	return lease.Spec.RenewTime.Time
 }
 
-// readAfter reads the Lease of a node with a request that is sent after due.
-func (l *leaseReader) readAfter(ctx context.Context, name string, due time.Time) error {
-	defer l.inFlight.Add(-1)
-	if l.inFlight.Add(1) > maxSingleReads {
-		if _, err := l.all.Get(ctx, "", due.Add(1)); err == nil || ctx.Err() != nil {
+// readLeaseAfter reads the Lease of a node with a request that is sent after due.
+func (c *Controller) readLeaseAfter(ctx context.Context, name string, due time.Time) error {
+	defer c.leaseReads.Add(-1)
+	if c.leaseReads.Add(1) > maxSingleReads {
+		if _, err := c.leaseLists.Get(ctx, "", due.Add(1)); err == nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	return l.readLease(ctx, name)
+	return c.readLease(ctx, name)
 }
 
 // readLease reads the Lease of one node. A node may have no Lease.
-func (l *leaseReader) readLease(ctx context.Context, name string) error {
+func (c *Controller) readLease(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	lease, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+	lease, err := c.deps.Reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, name) {
-		l.api.observeRead(nil)
+		c.api.observeRead(nil)
 		return nil
 	}
-	l.api.observeRead(err)
+	c.api.observeRead(err)
 	if err != nil {
 		return fmt.Errorf("read lease: %w", err)
 	}
-	l.health.liveLease(name, renewTimeOf(lease), l.clock.Now())
+	c.health.liveLease(name, renewTimeOf(lease), c.clock.Now())
 	return nil
 }
 
 // listLeases reads the Leases of all nodes. All pages show the state at the time of the first.
-func (l *leaseReader) listLeases(ctx context.Context) error {
-	if l.clock.Since(l.listFailed) < listPause {
-		return errListPaused
+func (c *Controller) listLeases(ctx context.Context, _ string) (none struct{}, err error) {
+	if c.clock.Since(c.listFailed) < listPause {
+		return none, errListPaused
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	for opts := (metav1.ListOptions{Limit: leasesPerPage}); ; {
-		page, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, opts)
-		l.api.observeRead(err)
+		page, err := c.deps.Reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, opts)
+		c.api.observeRead(err)
 		if err != nil {
-			l.listFailed = l.clock.Now()
-			return fmt.Errorf("list leases: %w", err)
+			c.listFailed = c.clock.Now()
+			return none, fmt.Errorf("list leases: %w", err)
 		}
-		now := l.clock.Now()
+		now := c.clock.Now()
 		for i := range page.Items {
-			l.health.liveLease(page.Items[i].Name, renewTimeOf(&page.Items[i]), now)
+			c.health.liveLease(page.Items[i].Name, renewTimeOf(&page.Items[i]), now)
 		}
 		if opts.Continue = page.Continue; opts.Continue == "" {
-			return nil
+			return none, nil
 		}
 	}
 }

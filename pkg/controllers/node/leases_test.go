@@ -193,7 +193,7 @@ func TestLeaseWritesThatRenewNothingKeepNobodyAlive(t *testing.T) {
 func TestManyLiveReadsShareLists(t *testing.T) {
 	objects, live, dying := cluster(5, 50)
 	inBubble(t, defaults(), objects, func(b *bench) {
-		b.controller.leases.inFlight.Add(maxSingleReads) // reads that take long
+		b.controller.leaseReads.Add(maxSingleReads) // reads that take long
 		b.term()
 		lists := b.Count("list leases")
 		b.renewFor(51*time.Second, live...)

@@ -87,7 +87,7 @@ func (c *Controller) healthOf(node *corev1.Node) nodeHealth {
 // observeNode records the state of a node. Each state must be recorded once: an older state would look like a
 // new heartbeat.
 func (c *Controller) observeNode(node *corev1.Node) nodeHealth {
-	return c.health.observe(node, c.leases.cachedRenewTime(node.Name), c.clock.Now())
+	return c.health.observe(node, c.cachedRenewTime(node.Name), c.clock.Now())
 }
 
 // judge checks the deadline of a node. Only the kubelet can end the state Unknown.
@@ -109,7 +109,7 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 	if c.api.isSuspended(exhausted, now) && !c.api.mayTryWrite(false, now) {
 		return c.holdBack(), nil
 	}
-	if err := c.leases.readAfter(ctx, node.Name, h.due(c.cfg)); err != nil {
+	if err := c.readLeaseAfter(ctx, node.Name, h.due(c.cfg)); err != nil {
 		c.metrics.suppressed.WithLabelValues(suppressedUnreachable).Inc()
 		return judgement{}, err
 	}

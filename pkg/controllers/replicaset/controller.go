@@ -62,7 +62,7 @@ type Deps struct {
 	Metrics     prometheus.Registerer
 }
 
-// Controller is the ReplicaSet control loop. Its parts keep nothing between syncs; states does.
+// Controller is the ReplicaSet control loop. The state between two syncs is in states.
 type Controller struct {
 	cfg  Config
 	deps Deps
@@ -76,12 +76,10 @@ type Controller struct {
 	metrics  *metrics
 	loader   controller.Loader[task, decision]
 
-	read     *reader
-	owners   ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]
-	slots    *writelimit.Slots
-	creator  *creator
-	deleter  *deleter
-	statuses *statusWriter
+	owners ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]
+	slots  *writelimit.Slots
+
+	dropsTerminating atomic.Bool // the API server dropped status.terminatingReplicas from the last status
 }
 
 // New returns a controller and registers its handlers with the caches, which must not have been started.
@@ -95,21 +93,11 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c.wake = c.ownersOf()
 	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
 	c.slots = writelimit.New(deps.Clock, quickWrites, allWrites)
-	c.read = &reader{client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, metrics: c.metrics}
 	c.owners = ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]{
-		Kind: ownerKind, Noun: "pod", Objects: deps.Pods, Get: c.read.liveReplicaSet, Patch: c.patchPod, Recorder: deps.Recorder, Clock: deps.Clock,
+		Kind: ownerKind, Noun: "pod", Objects: deps.Pods, Get: c.liveReplicaSet, Patch: c.patchPod, Recorder: deps.Recorder, Clock: deps.Clock,
 	}
-	c.deleter = &deleter{
-		client: deps.Client, pods: deps.Pods, sets: deps.ReplicaSets, read: c.read, slots: c.slots, recorder: deps.Recorder, clock: deps.Clock,
-		metrics: c.metrics, honourCost: cfg.PodDeletionCost,
-	}
-	c.creator = &creator{
-		client: deps.Client, pods: deps.Pods, namespaces: deps.Namespaces, read: c.read, deleter: c.deleter, slots: c.slots,
-		recorder: deps.Recorder, clock: deps.Clock, metrics: c.metrics,
-	}
-	c.statuses = &statusWriter{client: deps.Client, sets: deps.ReplicaSets, read: c.read, clock: deps.Clock, terminating: cfg.TerminatingReplicas}
 	c.loader = controller.Loader[task, decision]{
-		Baseline: &c.baseline, Cached: c.read.readCached, Live: c.read.readLive, Decide: c.claimAndPlan, Writes: c.changesCluster, Unconfirmed: needsConfirmation,
+		Baseline: &c.baseline, Cached: c.readCached, Live: c.readLive, Decide: c.claimAndPlan, Writes: c.changesCluster, Unconfirmed: needsConfirmation,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: slowAfter, Drain: cfg.Drain, Clock: deps.Clock,

@@ -10,11 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -32,22 +29,10 @@ const (
 	terminatingRecheck = time.Minute
 )
 
-type creator struct {
-	client     kubernetes.Interface
-	pods       *caches.Pods
-	namespaces *caches.Namespaces // optional
-	read       *reader
-	deleter    *deleter // for pods that a webhook changed
-	slots      *writelimit.Slots
-	recorder   record.EventRecorder
-	clock      clock.Clock
-	metrics    *metrics
-}
-
 // allowedCreates returns the number of missing pods to create now, and the delay of the others or 0.
-func (c *creator) allowedCreates(ctx context.Context, t task, missing int, failed []*caches.Pod) (n int, again time.Duration) {
+func (c *Controller) allowedCreates(ctx context.Context, t task, missing int, failed []*caches.Pod) (n int, again time.Duration) {
 	logger := klog.FromContext(ctx)
-	if c.namespaces.Terminating(t.rs.Namespace) {
+	if c.deps.Namespaces.Terminating(t.rs.Namespace) {
 		logger.V(4).Info("Namespace is terminating, creating no pods") // the event of a new namespace requeues the key
 		return 0, 0
 	}
@@ -58,13 +43,13 @@ func (c *creator) allowedCreates(ctx context.Context, t task, missing int, faile
 	logger.V(2).Info("Pods fail soon after creation, delaying creates", "failed", held, "delay", delay)
 	if t.backoffs.reportedFailures != held {
 		t.backoffs.reportedFailures = held
-		c.recorder.Event(t.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, their successors are created later")
+		c.deps.Recorder.Event(t.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, their successors are created later")
 	}
 	return max(missing-held, 0), delay
 }
 
 // create creates n pods in batches that grow while they succeed.
-func (c *creator) create(ctx context.Context, t task, n int) applyResult {
+func (c *Controller) create(ctx context.Context, t task, n int) applyResult {
 	if len(t.rs.Spec.Template.Labels) == 0 {
 		return applyResult{creating: true, err: errNoLabels}
 	}
@@ -96,7 +81,7 @@ type batch struct {
 }
 
 // createBatch creates n pods in parallel. Creates whose names are taken are repeated with other names.
-func (c *creator) createBatch(ctx context.Context, t task, template *corev1.Pod, n int) batch {
+func (c *Controller) createBatch(ctx context.Context, t task, template *corev1.Pod, n int) batch {
 	b := batch{size: n}
 	prefix := template.GenerateName[:min(len(template.GenerateName), maxNameBase)]
 	for range nameAttempts {
@@ -104,7 +89,7 @@ func (c *creator) createBatch(ctx context.Context, t task, template *corev1.Pod,
 		names := t.expectations.creates.Choose(n,
 			func() string { return prefix + utilrand.String(nameSuffix) },
 			func(name string) bool {
-				_, taken := c.pods.Get(cache.NewObjectName(t.rs.Namespace, name))
+				_, taken := c.deps.Pods.Get(cache.NewObjectName(t.rs.Namespace, name))
 				return taken
 			})
 		// 2. Record each create before the request is sent.
@@ -151,7 +136,7 @@ type createResult struct {
 
 // createPod creates one pod. A rejected create whose earlier attempt has an unknown outcome is checked with
 // a live read.
-func (c *creator) createPod(ctx context.Context, t task, template *corev1.Pod, attempt controller.Create) createResult {
+func (c *Controller) createPod(ctx context.Context, t task, template *corev1.Pod, attempt controller.Create) createResult {
 	if controller.Draining(ctx) {
 		return createResult{outcome: outcome.NotSent, err: controller.ErrDraining}
 	}
@@ -159,13 +144,13 @@ func (c *creator) createPod(ctx context.Context, t task, template *corev1.Pod, a
 	pod.Name = attempt.Name
 	var made *corev1.Pod
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
-		made, err = c.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		made, err = c.deps.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
 	result := createResult{outcome: res, err: err}
 	switch {
 	case res == outcome.Done:
-		result.pod = c.pods.Trim(made)
+		result.pod = c.deps.Pods.Trim(made)
 		if !belongsTo(t, result.pod) {
 			result.foreign = c.deleteForeign(ctx, t, result.pod)
 		}
@@ -184,11 +169,11 @@ func belongsTo(t task, pod *caches.Pod) bool {
 
 // deleteForeign deletes a new pod that a webhook changed so that it no longer belongs to the ReplicaSet. A
 // pod with another controller is left to that controller.
-func (c *creator) deleteForeign(ctx context.Context, t task, pod *caches.Pod) *deleteResult {
+func (c *Controller) deleteForeign(ctx context.Context, t task, pod *caches.Pod) *deleteResult {
 	if metav1.GetControllerOfNoCopy(pod) != nil && !controls(t.rs, pod) {
 		return &deleteResult{outcome: outcome.NotSent}
 	}
-	r := c.deleter.sendDelete(ctx, pod, "") // without a version: a scheduler may change the pod at any time
+	r := c.sendDelete(ctx, pod, "") // without a version: a scheduler may change the pod at any time
 	return &r
 }
 
@@ -206,8 +191,8 @@ func foreignPodError(pod deleteResult) error {
 
 // findEarlierCreate looks for the pod of a rejected create. A pod that is owned and not known yet was made
 // by an earlier attempt.
-func (c *creator) findEarlierCreate(ctx context.Context, t task, attempt controller.Create, refused createResult) createResult {
-	found, readErr := c.read.livePod(ctx, t.rs.Namespace, attempt.Name)
+func (c *Controller) findEarlierCreate(ctx context.Context, t task, attempt controller.Create, refused createResult) createResult {
+	found, readErr := c.livePod(ctx, t.rs.Namespace, attempt.Name)
 	switch {
 	case readErr != nil:
 		return createResult{outcome: outcome.Unknown, err: errors.Join(refused.err, readErr)}
@@ -223,18 +208,18 @@ func (c *creator) findEarlierCreate(ctx context.Context, t task, attempt control
 
 // recordCreate records one result and its event. It returns the error of the batch; a taken name is no
 // error.
-func (c *creator) recordCreate(ctx context.Context, t task, attempt controller.Create, r createResult) error {
+func (c *Controller) recordCreate(ctx context.Context, t task, attempt controller.Create, r createResult) error {
 	switch r.outcome {
 	case outcome.Done:
 		t.expectations.creates.Done(attempt.Name)
-		t.expectations.barrier.WroteAt(c.pods, r.pod.ResourceVersion, t.now)
+		t.expectations.barrier.WroteAt(c.deps.Pods, r.pod.ResourceVersion, t.now)
 		if r.foreign != nil {
 			err := foreignPodError(*r.foreign)
-			c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)
+			c.deps.Recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)
 			return err
 		}
 		klog.FromContext(ctx).V(4).Info("Created pod", "pod", klog.KObj(r.pod))
-		c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
+		c.deps.Recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
 		return nil
 	case outcome.Exists:
 		t.expectations.creates.Done(attempt.Name)
@@ -245,11 +230,11 @@ func (c *creator) recordCreate(ctx context.Context, t task, attempt controller.C
 	case outcome.Unknown:
 		// The next attempt uses the name again, so that both attempts create one pod.
 		c.metrics.unknownOutcomes.WithLabelValues("create").Inc()
-		attempt.Unknown, attempt.Until = true, c.clock.Now().Add(outcome.MaxCompletionDelay)
+		attempt.Unknown, attempt.Until = true, c.deps.Clock.Now().Add(outcome.MaxCompletionDelay)
 	}
 	t.expectations.creates.Retry(attempt)
 	if !isCanceled(r.err) {
-		c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", outcome.EventMessage(r.err))
+		c.deps.Recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", outcome.EventMessage(r.err))
 	}
 	return r.err
 }

@@ -9,39 +9,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/writelimit"
 	"minikcm/pkg/outcome"
 )
 
-type deleter struct {
-	client     kubernetes.Interface
-	pods       *caches.Pods
-	sets       *caches.ReplicaSets
-	read       *reader
-	slots      *writelimit.Slots
-	recorder   record.EventRecorder
-	clock      clock.Clock
-	metrics    *metrics
-	honourCost bool // of the annotation controller.kubernetes.io/pod-deletion-cost
-}
-
 // deletePods deletes the surplus, and repeats deletes with unknown outcome.
-func (r *deleter) deletePods(ctx context.Context, t task, todo plan) applyResult {
+func (c *Controller) deletePods(ctx context.Context, t task, todo plan) applyResult {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("Too many replicas", "need", t.wantedReplicas(), "deleting", todo.surplus, "deletingAgain", todo.repeat)
-	victims := r.chooseVictims(t, todo.unconfirmed, todo.repeat)
+	victims := c.chooseVictims(t, todo.unconfirmed, todo.repeat)
 	if todo.surplus > 0 {
-		chosen := r.chooseVictims(t, todo.candidates, todo.surplus)
+		chosen := c.chooseVictims(t, todo.candidates, todo.surplus)
 		if todo.surplus < len(todo.candidates) {
 			for _, ratio := range ageRatios(todo.candidates, chosen, t.now) {
-				r.metrics.deletionAgeRatio.Observe(ratio)
+				c.metrics.deletionAgeRatio.Observe(ratio)
 			}
 		}
 		victims = append(victims, chosen...)
@@ -50,8 +34,8 @@ func (r *deleter) deletePods(ctx context.Context, t task, todo plan) applyResult
 		logger.V(2).Info("Deleting pod", "pod", klog.KObj(pod))
 	}
 	results := make([]deleteResult, len(victims))
-	begun, err := r.slots.Each(ctx, t.key, t.deadline(), len(victims), func(i int) {
-		results[i] = r.deletePod(ctx, t, victims[i], deleteVersion(t, victims[i]))
+	begun, err := c.slots.Each(ctx, t.key, t.deadline(), len(victims), func(i int) {
+		results[i] = c.deletePod(ctx, t, victims[i], deleteVersion(t, victims[i]))
 	})
 	var a applyResult
 	if errors.Is(err, errTimeUp) {
@@ -59,7 +43,7 @@ func (r *deleter) deletePods(ctx context.Context, t task, todo plan) applyResult
 	}
 	a.err = err
 	for i, result := range results[:begun] {
-		again, err := r.recordDelete(t, victims[i], result)
+		again, err := c.recordDelete(t, victims[i], result)
 		a.requeueAfter, a.err = controller.MinPositive(a.requeueAfter, again), mainError(a.err, err)
 		if result.outcome == outcome.Done || result.outcome == outcome.NotFound {
 			a.deleted = append(a.deleted, victims[i])
@@ -68,21 +52,21 @@ func (r *deleter) deletePods(ctx context.Context, t task, todo plan) applyResult
 	return a
 }
 
-func (r *deleter) chooseVictims(t task, pods []*caches.Pod, n int) []*caches.Pod {
-	return chooseVictims(pods, r.relatedPods(t, pods, n), n, r.honourCost, t.now)
+func (c *Controller) chooseVictims(t task, pods []*caches.Pod, n int) []*caches.Pod {
+	return chooseVictims(pods, c.relatedPods(t, pods, n), n, c.cfg.PodDeletionCost, t.now)
 }
 
 // related returns the pods that do the same work: the active pods of all ReplicaSets with the same
 // controller, for example a Deployment.
-func (r *deleter) relatedPods(t task, own []*caches.Pod, surplus int) []*caches.Pod {
+func (c *Controller) relatedPods(t task, own []*caches.Pod, surplus int) []*caches.Pod {
 	owner := metav1.GetControllerOfNoCopy(t.rs)
 	if owner == nil || surplus >= len(own) {
 		return own
 	}
 	related := own[:len(own):len(own)]
-	for _, sibling := range r.sets.ControlledBy(owner.UID) {
+	for _, sibling := range c.deps.ReplicaSets.ControlledBy(owner.UID) {
 		if sibling.UID != t.rs.UID && sibling.Namespace == t.rs.Namespace {
-			related = append(related, r.pods.ControlledBy(sibling.UID)...)
+			related = append(related, c.deps.Pods.ControlledBy(sibling.UID)...)
 		}
 	}
 	return related
@@ -113,15 +97,15 @@ func (r deleteResult) isTerminating(pod *caches.Pod) bool {
 
 // deletePod deletes the pod if it is unchanged since the decision, or changed only in fields that do not
 // matter.
-func (r *deleter) deletePod(ctx context.Context, t task, pod *caches.Pod, version string) deleteResult {
+func (c *Controller) deletePod(ctx context.Context, t task, pod *caches.Pod, version string) deleteResult {
 	if controller.Draining(ctx) {
 		return deleteResult{outcome: outcome.NotSent, version: version, err: controller.ErrDraining}
 	}
-	first := r.sendDelete(ctx, pod, version)
+	first := c.sendDelete(ctx, pod, version)
 	if first.outcome != outcome.Conflict {
 		return first
 	}
-	live, err := r.read.livePod(ctx, pod.Namespace, pod.Name)
+	live, err := c.livePod(ctx, pod.Namespace, pod.Name)
 	switch {
 	case err != nil:
 		return deleteResult{outcome: outcome.NotSent, version: version, err: errors.Join(first.err, err)}
@@ -135,7 +119,7 @@ func (r *deleter) deletePod(ctx context.Context, t task, pod *caches.Pod, versio
 	case !t.isOwned(live) || !sameRank(pod, live):
 		return deleteResult{outcome: outcome.Conflict, version: version, current: live, err: first.err}
 	}
-	second := r.sendDelete(ctx, live, live.ResourceVersion)
+	second := c.sendDelete(ctx, live, live.ResourceVersion)
 	second.current = live
 	return second
 }
@@ -143,13 +127,13 @@ func (r *deleter) deletePod(ctx context.Context, t task, pod *caches.Pod, versio
 // sendDelete deletes a pod at a version, or at any version if the version is empty. The API server marks
 // and removes a pod that does not linger in two steps with admission before each (apiserver v0.37,
 // Store.Delete): a rejection may follow the first step.
-func (r *deleter) sendDelete(ctx context.Context, pod *caches.Pod, version string) deleteResult {
+func (c *Controller) sendDelete(ctx context.Context, pod *caches.Pod, version string) deleteResult {
 	preconditions := metav1.Preconditions{UID: &pod.UID}
 	if version != "" {
 		preconditions.ResourceVersion = &version
 	}
 	res, err := outcome.Do(ctx, func(ctx context.Context) error {
-		return r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &preconditions})
+		return c.deps.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &preconditions})
 	})
 	if res == outcome.Rejected && !lingers(pod) {
 		res = outcome.Unknown
@@ -164,29 +148,29 @@ func sameRank(before, now *caches.Pod) bool {
 }
 
 // recordDelete records one result and its event. It returns the requeue delay, or the error of the sync.
-func (r *deleter) recordDelete(t task, pod *caches.Pod, result deleteResult) (again time.Duration, err error) {
+func (c *Controller) recordDelete(t task, pod *caches.Pod, result deleteResult) (again time.Duration, err error) {
 	switch result.outcome {
 	case outcome.Done, outcome.NotFound:
 		delete(t.expectations.unconfirmed, pod.UID)
 		t.expectations.deleted[pod.UID] = result.isTerminating(pod)
 		if result.outcome == outcome.Done {
-			r.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
+			c.deps.Recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 		}
 		return 0, nil
 	case outcome.Conflict:
 		// No delete of the old version can succeed now. Decide again when the cache shows the change.
 		delete(t.expectations.unconfirmed, pod.UID)
 		if result.current != nil {
-			t.expectations.barrier.WroteAt(r.pods, result.current.ResourceVersion, t.now)
+			t.expectations.barrier.WroteAt(c.deps.Pods, result.current.ResourceVersion, t.now)
 		}
 		return controller.ConsistencyRecheck, nil
 	case outcome.Unknown:
-		r.metrics.unknownOutcomes.WithLabelValues("delete").Inc()
-		t.expectations.unconfirmed[pod.UID] = unconfirmedDelete{version: result.version, until: r.clock.Now().Add(outcome.MaxCompletionDelay)}
+		c.metrics.unknownOutcomes.WithLabelValues("delete").Inc()
+		t.expectations.unconfirmed[pod.UID] = unconfirmedDelete{version: result.version, until: c.deps.Clock.Now().Add(outcome.MaxCompletionDelay)}
 	}
 	if isCanceled(result.err) {
 		return 0, result.err
 	}
-	r.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", outcome.EventMessage(result.err))
+	c.deps.Recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", outcome.EventMessage(result.err))
 	return 0, fmt.Errorf("unable to delete pods: %w", result.err)
 }

@@ -21,7 +21,7 @@ import (
 func TestRemovedPods(t *testing.T) {
 	b := newBench(t, newSet(1))
 	listed := []*caches.Pod{newPod("listed", version("30"))}
-	controller.RecordLiveRead(&b.expectations.barrier, b.read.sets, b.rs, b.read.pods, listed, "50", now)
+	controller.RecordLiveRead(&b.expectations.barrier, b.deps.ReplicaSets, b.rs, b.deps.Pods, listed, "50", now)
 	got := b.expectations.withoutDeleted([]*caches.Pod{
 		newPod("listed", version("30")), newPod("removed", version("20")), newPod("relabelled", version("20"), labelled(map[string]string{"app": "db"})),
 	}, b.selects)
@@ -102,7 +102,7 @@ func TestCachedReadMissesNoPod(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: rs.Name, UID: rs.UID, Controller: new(true)}},
 		}}, metav1.CreateOptions{})
 		for len(b.expectations.creates) > 0 {
-			read := b.read.readCached(b.task).pods
+			read := b.readCached(b.task).pods
 			counted := slices.ContainsFunc(read, func(pod *caches.Pod) bool { return pod.Name == name })
 			if !counted && len(b.expectations.creates) == 0 {
 				t.Fatalf("pod %s is not counted, and its name is free", name)

@@ -50,7 +50,7 @@ func (c *Controller) step(ctx context.Context, t task) (controller.Result, error
 
 	// 4. Create or delete pods.
 	a := c.apply(ctx, t, d)
-	met := d.todo.missing == 0 || c.creator.namespaces.Terminating(t.rs.Namespace) // no pod can be created there
+	met := d.todo.missing == 0 || c.deps.Namespaces.Terminating(t.rs.Namespace) // no pod can be created there
 	c.states.Update(t.key, func(s *state) { s.recordMatch(met, t.now) })
 	if isCanceled(a.err) {
 		return controller.Result{}, a.err
@@ -58,7 +58,7 @@ func (c *Controller) step(ctx context.Context, t task) (controller.Result, error
 
 	// 5. Write the status.
 	claimed := d.claimed.withResults(t, a.created, a.deleted)
-	statusAgain, err := c.statuses.writeStatus(ctx, t, claimed, a)
+	statusAgain, err := c.writeStatus(ctx, t, claimed, a)
 
 	// 6. Requeue, also after a failure, in case no event comes.
 	again := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusAgain, untilAvailable(t, claimed.owned, c.deps.Clock.Now()))
@@ -99,7 +99,7 @@ func (c *Controller) patchPod(ctx context.Context, pod *caches.Pod, body []byte)
 
 // changesCluster reports whether the decision creates or deletes pods, or changes numbers of the status.
 func (c *Controller) changesCluster(t task, d decision) bool {
-	return d.todo.writes() || c.statuses.changesNumbers(t, d.claimed)
+	return d.todo.writes() || c.changesNumbers(t, d.claimed)
 }
 
 // needsConfirmation returns a reason for a live read if a pod is needed again although its delete has an
@@ -123,12 +123,12 @@ func (c *Controller) apply(ctx context.Context, t task, d decision) applyResult 
 	var a applyResult
 	switch {
 	case d.todo.deletes():
-		a = c.deleter.deletePods(ctx, t, d.todo)
+		a = c.deletePods(ctx, t, d.todo)
 	case d.todo.create > 0:
-		allowed, delay := c.creator.allowedCreates(ctx, t, d.todo.missing, d.claimed.failed)
+		allowed, delay := c.allowedCreates(ctx, t, d.todo.missing, d.claimed.failed)
 		later = controller.MinPositive(later, delay)
 		if n := min(d.todo.create, allowed); n > 0 {
-			a = c.creator.create(ctx, t, n)
+			a = c.create(ctx, t, n)
 		} else {
 			a.deferred = true
 		}

@@ -320,7 +320,7 @@ func TestTerminatingNamespaceHasNoWishes(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := newBench(t, newSet(1, statusOfSize(0)))
-			b.creator.namespaces = namespaces
+			b.deps.Namespaces = namespaces
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}

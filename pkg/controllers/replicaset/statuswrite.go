@@ -5,48 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
-	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/outcome"
 )
 
-type statusWriter struct {
-	client      kubernetes.Interface
-	sets        *caches.ReplicaSets
-	read        *reader
-	clock       clock.PassiveClock
-	terminating bool // fill status.terminatingReplicas
-
-	dropsTerminating atomic.Bool // the API server dropped status.terminatingReplicas from the last status
-}
-
 // writeStatus writes the status if it changed, and returns the requeue delay or 0. The counts include
 // confirmed creates and deletes of this sync. Events of creates and deletes with unknown outcome cause
 // another sync.
-func (w *statusWriter) writeStatus(ctx context.Context, t task, claimed claims, a applyResult) (again time.Duration, err error) {
-	brief := w.clock.Since(t.now) < longSync
-	if newest, ok := w.sets.Get(t.key); ok && newest.UID == t.rs.UID && newest.Generation > t.rs.Generation && brief {
+func (c *Controller) writeStatus(ctx context.Context, t task, claimed claims, a applyResult) (again time.Duration, err error) {
+	brief := c.deps.Clock.Since(t.now) < longSync
+	if newest, ok := c.deps.ReplicaSets.Get(t.key); ok && newest.UID == t.rs.UID && newest.Generation > t.rs.Generation && brief {
 		return 0, nil // the event of the newer spec causes another sync
 	}
-	c := w.count(t, claimed)
-	again, err = w.putStatus(ctx, t, t.rs, c, a)
+	n := c.count(t, claimed)
+	again, err = c.putStatus(ctx, t, t.rs, n, a)
 	// Admission sees the template, which the cache drops for ReplicaSets with zero replicas.
 	incomplete := outcome.FromError(err) == outcome.Rejected && len(t.rs.Spec.Template.Spec.Containers) == 0
 	if !apierrors.IsConflict(err) && !incomplete {
 		return again, err
 	}
-	stored, err := w.read.liveReplicaSet(ctx, t.rs)
+	stored, err := c.liveReplicaSet(ctx, t.rs)
 	switch {
 	case errors.Is(err, live.ErrReplaced):
 		return 0, nil
@@ -57,27 +43,27 @@ func (w *statusWriter) writeStatus(ctx context.Context, t task, claimed claims, 
 	case !sameNumbers(stored.Status, t.rs.Status):
 		// An earlier leader wrote the numbers, or this process without a response. Wait until the cache
 		// shows them.
-		t.expectations.barrier.WroteAt(w.sets, stored.ResourceVersion, t.now)
+		t.expectations.barrier.WroteAt(c.deps.ReplicaSets, stored.ResourceVersion, t.now)
 		return controller.ConsistencyRecheck, nil
 	}
-	again, err = w.putStatus(ctx, t, stored, c, a)
+	again, err = c.putStatus(ctx, t, stored, n, a)
 	if apierrors.IsConflict(err) {
 		return controller.ConsistencyRecheck, nil // the event of the other write causes another sync
 	}
 	return again, err
 }
 
-func (w *statusWriter) count(t task, claimed claims) counts {
+func (c *Controller) count(t task, claimed claims) counts {
 	terminating := claimed.terminating
-	if !w.terminating {
+	if !c.cfg.TerminatingReplicas {
 		terminating = -1
 	}
 	return countPods(t.rs, claimed.owned, terminating, t.now)
 }
 
 // changesNumbers reports whether the next status has other numbers than the current one.
-func (w *statusWriter) changesNumbers(t task, claimed claims) bool {
-	status := newStatus(t.rs.Status, t.rs.Generation, w.count(t, claimed), applyResult{deferred: true}, t.now)
+func (c *Controller) changesNumbers(t task, claimed claims) bool {
+	status := newStatus(t.rs.Status, t.rs.Generation, c.count(t, claimed), applyResult{deferred: true}, t.now)
 	if t.rs.Status.TerminatingReplicas == nil {
 		status.TerminatingReplicas = nil // not reported yet
 	}
@@ -125,10 +111,10 @@ func statusInterval(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time
 
 // put writes the status over rs, which must have the current version. It returns the requeue delay if the
 // write can wait.
-func (w *statusWriter) putStatus(ctx context.Context, t task, rs *appsv1.ReplicaSet, c counts, a applyResult) (again time.Duration, err error) {
-	status := newStatus(rs.Status, t.rs.Generation, c, a, t.now)
+func (c *Controller) putStatus(ctx context.Context, t task, rs *appsv1.ReplicaSet, n counts, a applyResult) (again time.Duration, err error) {
+	status := newStatus(rs.Status, t.rs.Generation, n, a, t.now)
 	shown := status
-	if rs.Status.TerminatingReplicas == nil && w.dropsTerminating.Load() {
+	if rs.Status.TerminatingReplicas == nil && c.dropsTerminating.Load() {
 		shown.TerminatingReplicas = nil
 	}
 	if sameStatus(rs.Status, shown) {
@@ -140,18 +126,18 @@ func (w *statusWriter) putStatus(ctx context.Context, t task, rs *appsv1.Replica
 	update := rs.DeepCopy() // marshalling writes to its argument, and rs may be cached
 	update.Spec.Template.UID = ""
 	update.Status = status
-	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", c.replicas, "ready", c.ready, "available", c.available, "generation", rs.Generation)
-	sent := w.clock.Now()
-	written, err := w.client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
+	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", n.replicas, "ready", n.ready, "available", n.available, "generation", rs.Generation)
+	sent := c.deps.Clock.Now()
+	written, err := c.deps.Client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write status: %w", err)
 	}
-	t.backoffs.statusAt = w.clock.Now()
+	t.backoffs.statusAt = c.deps.Clock.Now()
 	t.backoffs.statusTook = t.backoffs.statusAt.Sub(sent)
-	t.expectations.barrier.WroteAt(w.sets, written.ResourceVersion, t.now)
-	w.dropsTerminating.Store(status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil)
+	t.expectations.barrier.WroteAt(c.deps.ReplicaSets, written.ResourceVersion, t.now)
+	c.dropsTerminating.Store(status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil)
 	return 0, nil
 }
