@@ -19,8 +19,8 @@ import (
 // Name is the name of the program on the command line and in user agents, and the default name of the Lease.
 const Name = "controller-manager"
 
-// Config is the configuration of a manager. [Options.Complete] and [DefaultConfig] return one. A manager does
-// not change its Config.
+// Config is the configuration of a manager. [Options.Complete] and [DefaultConfig] return a Config. A manager does
+// not change the Config.
 type Config struct {
 	// Controllers are the enabled controllers, in start order. Without controllers the process only serves and
 	// takes the Lease.
@@ -77,7 +77,7 @@ func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Con
 		return Config{}, errors.New("no rest.Config")
 	}
 	o := NewOptions(controllers)
-	o.Items = names(controllers)
+	o.Items = controllerNames(controllers)
 	o.REST = rest.CopyConfig(cfg)
 	o.REST.RateLimiter = nil
 	o.REST.Timeout = 0 // a timeout ends watches
@@ -85,8 +85,8 @@ func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Con
 	return o.Complete()
 }
 
-// validate returns the problems that no part of the manager returns itself.
-func (c *Config) validate() error {
+// validateConfig returns the problems that no part of the manager returns itself.
+func (c *Config) validateConfig() error {
 	if c.REST == nil {
 		return errors.New("no rest.Config")
 	}
@@ -120,7 +120,7 @@ func configzDocument(cfg Config) any {
 		"Address":                 cfg.Serving.BindAddress.String(),
 		"MinResyncPeriod":         cfg.MinResync.String(),
 		"ControllerStartInterval": cfg.StartInterval.String(),
-		"Controllers":             names(cfg.Controllers),
+		"Controllers":             controllerNames(cfg.Controllers),
 		"LeaderElection": map[string]any{
 			"leaderElect": e.Enabled, "leaseDuration": e.LeaseDuration.String(), "renewDeadline": e.RenewDeadline.String(), "retryPeriod": e.RetryPeriod.String(),
 			"resourceLock": leadership.ResourceLock, "resourceName": e.Name, "resourceNamespace": e.Namespace,

@@ -48,7 +48,7 @@ func hasName(c controller.Registration, name string) bool {
 	return name == c.Name || name == c.Alias && c.Alias != ""
 }
 
-func names(controllers []controller.Registration) []string {
+func controllerNames(controllers []controller.Registration) []string {
 	out := make([]string, 0, len(controllers))
 	for _, c := range controllers {
 		out = append(out, c.Name)
@@ -58,7 +58,7 @@ func names(controllers []controller.Registration) []string {
 
 // namesWithAliases returns "name (alias), name" for messages.
 func namesWithAliases(controllers []controller.Registration) string {
-	out := names(controllers)
+	out := controllerNames(controllers)
 	for i, c := range controllers {
 		if c.Alias != "" {
 			out[i] += " (" + c.Alias + ")"
@@ -69,16 +69,16 @@ func namesWithAliases(controllers []controller.Registration) string {
 
 // exceptDisabled returns the part of the help text that names the controllers which * does not enable.
 func exceptDisabled(controllers []controller.Registration) string {
-	disabled := names(slices.DeleteFunc(slices.Clone(controllers), func(c controller.Registration) bool { return !c.DisabledByDefault }))
+	disabled := controllerNames(slices.DeleteFunc(slices.Clone(controllers), func(c controller.Registration) bool { return !c.DisabledByDefault }))
 	if len(disabled) == 0 {
 		return ""
 	}
 	return ", " + strings.Join(disabled, " and ") + " excepted"
 }
 
-// enabled reports whether the items of --controllers enable a controller. The first item that names the
+// isEnabled reports whether the items of --controllers enable a controller. The first item that names the
 // controller decides. If no item names the controller, * enables it unless it is disabled by default.
-func enabled(c controller.Registration, items []string) bool {
+func isEnabled(c controller.Registration, items []string) bool {
 	for _, item := range items {
 		if name, off := strings.CutPrefix(item, "-"); hasName(c, name) {
 			return !off

@@ -37,7 +37,7 @@ func TestEnabled(t *testing.T) {
 		{"two dashes", []string{"--a", "*"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := enabled(controller.Registration{Name: "a", Alias: "short"}, tt.items); got != tt.want {
+			if got := isEnabled(controller.Registration{Name: "a", Alias: "short"}, tt.items); got != tt.want {
 				t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
 			}
 		})
@@ -51,7 +51,7 @@ func TestSomeControllersHaveToBeNamed(t *testing.T) {
 	}{
 		{[]string{"*"}, false}, {[]string{"*", "a"}, true}, {[]string{"a"}, true}, {[]string{"*", "-a", "a"}, false}, {[]string{"*", "b"}, false}, {nil, false},
 	} {
-		if got := enabled(controller.Registration{Name: "a", DisabledByDefault: true}, tt.items); got != tt.want {
+		if got := isEnabled(controller.Registration{Name: "a", DisabledByDefault: true}, tt.items); got != tt.want {
 			t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
 		}
 	}
@@ -115,7 +115,7 @@ func TestControllerNames(t *testing.T) {
 			if name != "" && seen[name] {
 				t.Errorf("%q names two controllers", name)
 			}
-			seen[name] = true // one has no alias
+			seen[name] = true // without an alias
 		}
 	}
 	if len(seen) != 2*len(want) {

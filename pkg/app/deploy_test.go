@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// rolesOf returns what the roles in files of deploy/ grant, one verb on one resource each. Elements of the
-// paths may be patterns.
+// rolesOf returns the permissions of the roles in files of deploy/, a single verb on one resource each.
+// Elements of the paths may be patterns.
 func rolesOf(t *testing.T, files ...string) []permission {
 	t.Helper()
 	var granted []permission
@@ -70,7 +70,7 @@ func (r permission) covers(required permission) bool {
 }
 
 // compareRights fails the test unless the granted rights cover the required ones, and each of own, which are
-// granted besides, is the only one that covers some required right.
+// granted besides, is necessary for a required right.
 func compareRights(t *testing.T, required []need, granted, own []permission) {
 	t.Helper()
 	granted = slices.Concat(granted, own)
@@ -99,7 +99,7 @@ func compareRights(t *testing.T, required []need, granted, own []permission) {
 	}
 }
 
-// requiredBy returns what a manager with these flags requires, by account.
+// requiredBy returns the permissions that a manager with these flags requires, by account.
 func requiredBy(t *testing.T, args ...string) map[string][]need {
 	t.Helper()
 	cfg, err := parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t)}, args...)...).Complete()
@@ -107,15 +107,15 @@ func requiredBy(t *testing.T, args ...string) map[string][]need {
 		t.Fatal(err)
 	}
 	by := map[string][]need{}
-	for _, n := range required(cfg) {
+	for _, n := range requiredPermissions(cfg) {
 		by[n.account] = append(by[n.account], n)
 	}
 	return by
 }
 
 // TestDeployGrantsExactlyWhatIsRequired compares the roles of deploy/ with the rights that controllers
-// request: for each controller the role in its own file, beside what every manager has; and with service
-// accounts what is left to the manager, and that an account has what it needs.
+// request: for each controller the role in a separate file, beside the role of every manager; and with service
+// accounts the remaining role of the manager, and the roles of the accounts.
 func TestDeployGrantsExactlyWhatIsRequired(t *testing.T) {
 	const identity, accounts, collector = "rbac/identity.yaml", "--use-service-account-credentials", "garbage-collector-controller"
 	var byDefault []string

@@ -16,7 +16,7 @@ import (
 	"minikcm/pkg/controllers/namespace"
 )
 
-// What a manager would pass by in silence, it refuses.
+// A manager rejects settings that would have no effect.
 func TestAManagerMakesItsOwnConnections(t *testing.T) {
 	dials := &rest.Config{Host: "https://127.0.0.1", Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("dialled") }}
 	sends := &rest.Config{Host: "https://127.0.0.1", Transport: http.DefaultTransport}
@@ -24,7 +24,7 @@ func TestAManagerMakesItsOwnConnections(t *testing.T) {
 		name            string
 		rest            *rest.Config
 		election, watch bool
-		want            string // empty: it is built
+		want            string // empty: no error
 	}{
 		{"neither", &rest.Config{Host: "https://127.0.0.1"}, true, true, ""},
 		{"a Dial", dials, false, false, "rest.Config.Dial"},
@@ -45,7 +45,7 @@ func TestAManagerMakesItsOwnConnections(t *testing.T) {
 	}
 }
 
-// A command line has to name a controller that is disabled by default; a program has, by giving it.
+// A program enables a controller that is disabled by default by passing the controller.
 func TestDefaultConfigLeavesOutWhatItsOwnConfigSwitchesOff(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		collects := garbagecollector.DefaultConfig()
@@ -54,7 +54,7 @@ func TestDefaultConfigLeavesOutWhatItsOwnConfigSwitchesOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if runs := slices.Contains(names(cfg.Controllers), "garbage-collector-controller"); runs != on {
+		if runs := slices.Contains(controllerNames(cfg.Controllers), "garbage-collector-controller"); runs != on {
 			t.Errorf("enabled: %v; among the controllers that run: %v", on, runs)
 		}
 	}

@@ -76,8 +76,8 @@ func newEvents(cfg *rest.Config, metrics prometheus.Registerer) (*events, error)
 	return &events{client: client.Events(corev1.NamespaceAll), dropped: dropped}, nil
 }
 
-// recorder returns a recorder whose events name component as their source. It must be called before start.
-func (e *events) recorder(component string) record.EventRecorder {
+// newRecorder returns a recorder whose events name component as their source. It must be called before start.
+func (e *events) newRecorder(component string) record.EventRecorder {
 	c := &channel{
 		component: component,
 		warnings:  rate.NewLimiter(warningsPerSecond, warningsBurst), dropped: e.dropped.MustCurryWith(prometheus.Labels{"controller": component}),
@@ -94,9 +94,9 @@ func (e *events) recorder(component string) record.EventRecorder {
 	return c
 }
 
-// start begins to send. Failures are logged to the logger of ctx; without a context, client-go would use the
+// startSending begins to send. Failures are logged to the logger of ctx; without a context, client-go would use the
 // logger of the process.
-func (e *events) start(ctx context.Context) {
+func (e *events) startSending(ctx context.Context) {
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, c := range e.channels {
 		// c.limit replaces the filter of the correlator.
@@ -104,12 +104,12 @@ func (e *events) start(ctx context.Context) {
 			record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: math.MaxInt32}))
 		c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: c.component}).WithLogger(klog.FromContext(ctx))
 		c.broadcaster.StartStructuredLogging(4)
-		c.broadcaster.StartRecordingToSink(sink{e.client, e.sender(ctx, c)})
+		c.broadcaster.StartRecordingToSink(sink{e.client, e.newSender(ctx, c)})
 	}
 }
 
-// stop drops the events that were not sent yet. No event is sent after stop has returned.
-func (e *events) stop() {
+// stopSending drops the events that were not sent yet. No event is sent after stop has returned.
+func (e *events) stopSending() {
 	e.cancel()
 	e.sending.Lock() // waits for cancelled requests
 	defer e.sending.Unlock()
@@ -158,9 +158,9 @@ func (c *channel) AnnotatedEventf(object runtime.Object, annotations map[string]
 // request sends an event and returns the event of the response.
 type request func(context.Context) (*corev1.Event, error)
 
-// sender returns a function that sends the events of c, in order, until ctx ends. Later events count as sent,
+// newSender returns a function that sends the events of c, in order, until ctx ends. Later events count as sent,
 // or client-go would send them again.
-func (e *events) sender(ctx context.Context, c *channel) func(*corev1.Event, bool, request) (*corev1.Event, error) {
+func (e *events) newSender(ctx context.Context, c *channel) func(*corev1.Event, bool, request) (*corev1.Event, error) {
 	var last *corev1.Event // client-go sends an event again after an error
 	return func(event *corev1.Event, patch bool, send request) (*corev1.Event, error) {
 		e.sending.RLock()

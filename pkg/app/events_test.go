@@ -27,7 +27,7 @@ import (
 func TestEventStormDelaysNoOtherController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan struct{}, 10)
-		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
+		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 			body, err := io.ReadAll(req.Body)
 			if err != nil {
 				return nil, err
@@ -42,9 +42,9 @@ func TestEventStormDelaysNoOtherController(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		many, few := e.recorder("many"), e.recorder("few")
-		e.start(fakeapi.Quiet(t.Context()))
-		defer e.stop()
+		many, few := e.newRecorder("many"), e.newRecorder("few")
+		e.startSending(fakeapi.Quiet(t.Context()))
+		defer e.stopSending()
 		object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
 		for i := range 1500 { // more than a queue holds
 			many.Event(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: fmt.Sprint("p", i)}, corev1.EventTypeNormal, "Many", "")
@@ -63,7 +63,7 @@ func TestEventStormDelaysNoOtherController(t *testing.T) {
 func TestDroppedEventsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
-		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
+		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 			sent.Add(1)
 			slowly(req, 10*time.Millisecond)
 			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
@@ -71,9 +71,9 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		recorder := e.recorder("one")
-		e.start(fakeapi.Quiet(t.Context()))
-		defer e.stop()
+		recorder := e.newRecorder("one")
+		e.startSending(fakeapi.Quiet(t.Context()))
+		defer e.stopSending()
 		record := func(eventType string, objects, times int) (accepted int64, limit, queue float64) {
 			sent.Store(0)
 			for i := range objects {
@@ -120,16 +120,16 @@ func slowly(req *http.Request, d time.Duration) {
 
 func TestFlushWaitsForAllControllers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
+		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 			slowly(req, time.Second)
 			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
 		})}, prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
-		one, two := e.recorder("one"), e.recorder("two")
-		e.start(t.Context())
-		defer e.stop()
+		one, two := e.newRecorder("one"), e.newRecorder("two")
+		e.startSending(t.Context())
+		defer e.stopSending()
 		object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
 		one.Event(object, corev1.EventTypeNormal, "A", "")
 		for range 3 {
@@ -155,14 +155,14 @@ func TestFlushWaitsForAllControllers(t *testing.T) {
 func TestEndWaitsForEvents(t *testing.T) {
 	for _, tt := range []struct{ takes, want time.Duration }{{100 * time.Millisecond, 300 * time.Millisecond}, {time.Hour, flushTimeout}} {
 		synctest.Test(t, func(t *testing.T) {
-			e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
+			e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 				slowly(req, tt.takes)
 				return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
 			})}, prometheus.NewRegistry())
 			if err != nil {
 				t.Fatal(err)
 			}
-			recorder := e.recorder("one")
+			recorder := e.newRecorder("one")
 			ctx, cancel := context.WithCancel(fakeapi.Quiet(t.Context()))
 			m := &Manager{events: e}
 			begun := time.Now()
@@ -183,15 +183,16 @@ func TestEndWaitsForEvents(t *testing.T) {
 func TestEventsAreLoggedByTheirManager(t *testing.T) {
 	var lines atomic.Int32
 	log := funcr.New(func(string, string) { lines.Add(1) }, funcr.Options{})
-	e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: req}, nil // the namespace is deleted
+	e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+		// The namespace is deleted.
+		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: req}, nil
 	})}, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder := e.recorder("one")
-	e.start(klog.NewContext(t.Context(), log))
-	defer e.stop()
+	recorder := e.newRecorder("one")
+	e.startSending(klog.NewContext(t.Context(), log))
+	defer e.stopSending()
 	object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
 	recorder.Event(object, corev1.EventTypeNormal, "Refused", "")
 	for range 1000 {
@@ -208,7 +209,7 @@ func TestEventsAreLoggedByTheirManager(t *testing.T) {
 func TestNoEventIsSentAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var under, sent atomic.Int32
-		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: answering(func(req *http.Request) (*http.Response, error) {
+		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 			sent.Add(1)
 			under.Add(1)
 			defer under.Add(-1)
@@ -218,15 +219,15 @@ func TestNoEventIsSentAfterStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		recorder := e.recorder("one")
-		e.start(t.Context())
+		recorder := e.newRecorder("one")
+		e.startSending(t.Context())
 		for i := range 100 {
 			object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: fmt.Sprint("p", i)}
 			recorder.Event(object, corev1.EventTypeNormal, "Reason", "")
 		}
 		synctest.Wait()
 		begun := time.Now()
-		e.stop()
+		e.stopSending()
 		if took := time.Since(begun); took > 0 || under.Load() != 0 {
 			t.Errorf("after %v %d events are under way, want at once none", took, under.Load())
 		}

@@ -10,7 +10,7 @@ import (
 	"minikcm/pkg/controllers/replicaset"
 )
 
-// Two controllers in a program of one's own, for example beside the API server of its tests: what README.md shows.
+// Two controllers in another program, for example beside the API server of a test, as in README.md.
 func Example() {
 	namespaces := namespace.DefaultConfig()
 	namespaces.Grace = 0 // one API server, no slow webhooks

@@ -95,7 +95,7 @@ func (g *gates) SetGates() error {
 		*g.given.Multimap = maps.Clone(all)
 		for _, component := range []string{"", compatibility.DefaultKubeComponent} {
 			if settings, ok := all[component]; ok {
-				(*g.given.Multimap)[component] = slices.DeleteFunc(slices.Clone(settings), g.ignore)
+				(*g.given.Multimap)[component] = slices.DeleteFunc(slices.Clone(settings), g.ignoreUnknown)
 			}
 		}
 	}
@@ -105,9 +105,9 @@ func (g *gates) SetGates() error {
 	return nil
 }
 
-// ignore reports whether a setting, name=value, names a gate that this program does not have, and records the
+// ignoreUnknown reports whether a setting, name=value, names a gate that this program does not have, and records the
 // name. Clusters pass the same list of gates to every component.
-func (g *gates) ignore(setting string) bool {
+func (g *gates) ignoreUnknown(setting string) bool {
 	name, value, _ := strings.Cut(setting, "=")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 	if _, known := g.gate.GetAll()[featuregate.Feature(name)]; known {
@@ -122,7 +122,7 @@ func (g *gates) ignore(setting string) bool {
 }
 
 // validate returns an error for each value that is not a boolean, each locked gate and each invalid version.
-func (g *gates) validate() []error {
+func (g *gates) validateGates() []error {
 	errs := g.registry.Validate()
 	if g.rejected != nil {
 		errs = []error{g.rejected} // contained in errs

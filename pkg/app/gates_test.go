@@ -10,7 +10,7 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// Defaults are literals here, so that a library that changes one is noticed.
+// Defaults are literals here, so that the test fails if a library changes a default.
 func TestGateDefaults(t *testing.T) {
 	want := map[featuregate.Feature]bool{
 		"PodDeletionCost": true, "DeploymentReplicaSetTerminatingReplicas": true, "PreferSameTrafficDistribution": true,
@@ -114,7 +114,7 @@ func TestEmulatedVersionRange(t *testing.T) {
 		}
 		err := o.SetGates()
 		if err == nil {
-			for _, e := range o.gates.validate() {
+			for _, e := range o.gates.validateGates() {
 				err = e
 				break
 			}

@@ -68,12 +68,12 @@ func Run(ctx context.Context, cfg Config) error {
 }
 
 // New builds every part and starts none. It binds the serving port and sends no request. The error names the
-// problems of cfg. Several managers may run in one process. Every client has its own connections to the API
-// server: those of informers are checked for silence, those of controllers pass the fence, and the elector's
-// are delayed by no other request.
+// problems of cfg. Several managers may run in one process. Every client has separate connections to the API
+// server. Connections of informers are checked for silence, connections of controllers pass the fence, and
+// no other request delays the elector.
 func New(cfg Config) (*Manager, error) {
 	// 1. Check the configuration.
-	err := cfg.validate()
+	err := cfg.validateConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func New(cfg Config) (*Manager, error) {
 		if electorDeps.Leases, err = leadership.NewLeaseClient(cfg.REST, cfg.Election.RenewDeadline); err != nil {
 			return nil, err
 		}
-		electorDeps.Events = m.events.recorder(Name)
+		electorDeps.Events = m.events.newRecorder(Name)
 		leases, err := m.caches.Leases()
 		if err != nil {
 			return nil, err
@@ -116,8 +116,8 @@ func New(cfg Config) (*Manager, error) {
 
 	// 4. Build the controllers, which register their handlers before the caches start.
 	base := controller.Base{
-		Caches: m.caches, Recorder: m.events.recorder, Clock: m.clock, Metrics: registry,
-		Drain: drain(cfg.Election.ShutdownTimeout), Enabled: cfg.Enabled,
+		Caches: m.caches, Recorder: m.events.newRecorder, Clock: m.clock, Metrics: registry,
+		Drain: drainTime(cfg.Election.ShutdownTimeout), Enabled: cfg.Enabled,
 	}
 	if cfg.OwnProcess {
 		base.Metrics = controller.QueueMetrics{Registerer: registry}
@@ -141,7 +141,7 @@ func New(cfg Config) (*Manager, error) {
 		}
 		types := m.caches.Types()
 		for i := range types {
-			if cfg.Election.Enabled && types[i].Resource.Resource == "leases" { // The own Lease is written every RetryPeriod.
+			if cfg.Election.Enabled && types[i].Resource.Resource == "leases" { // written every RetryPeriod
 				types[i].Impatience = 3 * cfg.Election.RetryPeriod
 			}
 		}
@@ -248,11 +248,11 @@ func fencedClient(cfg Config, fence *leadership.Fence, agent string) (kubernetes
 	return client, rc, nil
 }
 
-// drain returns the time that the syncs of a loop have after the end of a term: a second more than the elector
+// drainTime returns the time that the syncs of a loop have after the end of a term: a second more than the elector
 // waits for the controllers. So the elector cancels a write without a response, and knows that the API server
 // may still complete the write. If the loop cancelled the write first, the controllers would seem to have
 // drained in time, and the lease would be released too early. 0 means no limit.
-func drain(shutdownTimeout time.Duration) time.Duration {
+func drainTime(shutdownTimeout time.Duration) time.Duration {
 	if shutdownTimeout == 0 {
 		return 0
 	}
@@ -322,12 +322,12 @@ func (m *Manager) Started() <-chan struct{} { return m.started }
 // for a token may take half a minute.
 func (m *Manager) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { m.stopping.Store(true) })()
-	err := runStages(ctx, m.serve, m.sendEvents, m.preflight, m.keepCaches, m.watchOver, m.compete)
+	err := runStages(ctx, m.serveHTTPS, m.sendEvents, m.preflight, m.keepCaches, m.watchOver, m.competeForLease)
 	klog.FromContext(ctx).Info("Stopped", "reason", context.Cause(ctx))
 	return err
 }
 
-func (m *Manager) serve(ctx context.Context, up func()) error {
+func (m *Manager) serveHTTPS(ctx context.Context, up func()) error {
 	up()
 	if err := m.server.Run(ctx); err != nil {
 		return fmt.Errorf("serve: %w", err)
@@ -336,8 +336,8 @@ func (m *Manager) serve(ctx context.Context, up func()) error {
 }
 
 func (m *Manager) sendEvents(ctx context.Context, up func()) error {
-	m.events.start(ctx)
-	defer m.events.stop()
+	m.events.startSending(ctx)
+	defer m.events.stopSending()
 	up()
 	<-ctx.Done()
 	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
@@ -388,10 +388,12 @@ func (m *Manager) watchOver(ctx context.Context, up func()) error {
 	return m.freshness.Run(ctx)
 }
 
-func (m *Manager) compete(ctx context.Context, _ func()) error { return m.elector.Run(ctx, m.lead) }
+func (m *Manager) competeForLease(ctx context.Context, _ func()) error {
+	return m.elector.Run(ctx, m.runControllers)
+}
 
-// lead runs every controller until the term ends or a controller fails.
-func (m *Manager) lead(ctx context.Context, term leadership.Term) error {
+// runControllers runs every controller until the term ends or a controller fails.
+func (m *Manager) runControllers(ctx context.Context, term leadership.Term) error {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	var controllers sync.WaitGroup

@@ -27,10 +27,10 @@ import (
 // client-go's informers sleep without looking at their context when a streaming list is refused with 429,
 // mostly for many seconds.
 func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
-	overloaded := answering(func(req *http.Request) (*http.Response, error) {
+	overloaded := roundTripper(func(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody, Request: req}, nil
 	})
-	for range 10 { // how long they sleep is random
+	for range 10 { // the duration of the sleep is random
 		synctest.Test(t, func(t *testing.T) {
 			clk := clock.RealClock{}
 			store, err := newCaches(Config{REST: &rest.Config{Host: "https://server", Transport: overloaded}},
@@ -52,15 +52,15 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 			if took := time.Since(begun); took > time.Second {
 				t.Errorf("stopping took %v, want 1s at most", took)
 			}
-			time.Sleep(2 * time.Minute) // they wake up, and end
+			time.Sleep(2 * time.Minute) // the informers wake up and end
 		})
 	}
 }
 
-// answering implements http.RoundTripper.
-type answering func(*http.Request) (*http.Response, error)
+// roundTripper implements http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
 
-func (f answering) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // brief is a controller that ends the term.
 type brief struct{ end func() }
@@ -69,13 +69,13 @@ func (b brief) Run(context.Context) error { b.end(); return nil }
 
 func (brief) Healthy() error { return nil }
 
-// The metric of running controllers is the process's, which may show it, for controllers of its own.
+// The metric of running controllers belongs to the process, which may run other controllers.
 func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 	controllersmetrics.Register()
 	for name, own := range map[string]bool{"of-its-own-process": true, "of-a-part": false} {
 		ctx, stop := context.WithCancel(t.Context())
 		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []namedController{{brief{stop}, name}}, markStarted: func() {}}
-		if err := m.lead(ctx, leadership.Term{}); err != nil {
+		if err := m.runControllers(ctx, leadership.Term{}); err != nil {
 			t.Fatal(err)
 		}
 		families, err := legacyregistry.DefaultGatherer.Gather()
@@ -143,8 +143,8 @@ func TestLeaseNamespaces(t *testing.T) {
 // The elector, not the loop, must cancel a write without a response.
 func TestLoopsDrainLongerThanTheElector(t *testing.T) {
 	for shutdown, want := range map[time.Duration]time.Duration{0: 0, time.Nanosecond: time.Second + 1, 10 * time.Second: 11 * time.Second} {
-		if got := drain(shutdown); got != want {
-			t.Errorf("drain(%v) = %v, want %v", shutdown, got, want)
+		if got := drainTime(shutdown); got != want {
+			t.Errorf("drainTime(%v) = %v, want %v", shutdown, got, want)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (o *Options) Validate() []error {
 		p.Addf("kube-api-content-type", "%w", err)
 	}
 	p.Append(o.Election.Validate()...)
-	p.Append(o.gates.validate()...)
+	p.Append(o.gates.validateGates()...)
 	p.Append(o.Serving.Validate()...)
 	for _, c := range o.Known {
 		if c.Config != nil {
@@ -243,7 +243,7 @@ func (o *Options) Complete() (Config, error) {
 		return Config{}, err
 	}
 	cfg.Controllers = slices.DeleteFunc(slices.Clone(o.Known), func(c controller.Registration) bool {
-		return !enabled(c, o.Items) || c.Disabled != nil && c.Disabled()
+		return !isEnabled(c, o.Items) || c.Disabled != nil && c.Disabled()
 	})
 	cfg.Serving.Flags = o.flags
 	cfg.Serving.Flagz = o.gates.gate.Enabled(zpagesfeatures.ComponentFlagz)
@@ -275,7 +275,7 @@ func (o *Options) Warn(log klog.Logger) {
 	}
 	runs := false
 	for _, c := range o.Known {
-		runs = runs || enabled(c, o.Items) && (c.Disabled == nil || !c.Disabled())
+		runs = runs || isEnabled(c, o.Items) && (c.Disabled == nil || !c.Disabled())
 		if !c.DisabledByDefault || !slices.Contains(o.Items, "*") || slices.ContainsFunc(o.Items, func(item string) bool { return hasName(c, strings.TrimPrefix(item, "-")) }) {
 			continue
 		}

@@ -44,14 +44,14 @@ func parsed(t *testing.T, args ...string) *Options {
 	return o
 }
 
-// minimalKubeconfig writes a kubeconfig that names a server and nothing else.
+// minimalKubeconfig writes a kubeconfig that names only a server.
 func minimalKubeconfig(t *testing.T) string {
 	t.Helper()
 	return writeFile(t, "kubeconfig", []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x",
 		"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))
 }
 
-// What can be compared of a Config: what is new in each process is left out, flags are functions, and so are
+// comparable drops the fields of a Config that differ in each process, and functions such as flags and
 // most parts of a controller.
 var comparable = cmp.Options{
 	cmpopts.IgnoreFields(Config{}, "Controllers", "Known", "Enabled"),
@@ -64,7 +64,7 @@ var comparable = cmp.Options{
 // wantControllers compares the enabled controllers, their gates, and the configurations of all controllers.
 func wantControllers(t *testing.T, o *Options, cfg Config, enabled []string, gates bool, configs ...controller.Config) {
 	t.Helper()
-	if diff := cmp.Diff(enabled, names(cfg.Controllers)); diff != "" {
+	if diff := cmp.Diff(enabled, controllerNames(cfg.Controllers)); diff != "" {
 		t.Errorf("enabled controllers (-want +got):\n%s", diff)
 	}
 	for i, c := range o.Known {
@@ -136,7 +136,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Every flag of the configuration, each at a value that is not its default, reaches its place unchanged.
+// Every flag, with a value other than the default, sets the right field.
 func TestFlagsReachConfig(t *testing.T) {
 	file := minimalKubeconfig(t)
 	o := parsed(t,

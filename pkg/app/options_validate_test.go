@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	_ "k8s.io/component-base/logs/json/register" // as package command has it
+	_ "k8s.io/component-base/logs/json/register" // as in package command
 )
 
 func TestValidate(t *testing.T) {
 	for _, tt := range []struct {
 		args string   // separated by blanks
-		want []string // each the beginning of one problem, in order; empty: valid
+		want []string // prefixes of the problems, in order; empty: valid
 	}{
 		{"", nil},
 		{"--controllers=", nil},

@@ -28,9 +28,9 @@ type need struct {
 	optional bool
 }
 
-// required returns the permissions that a configuration needs, each once per account and ordered by account.
-// Those of this process come first.
-func required(cfg Config) []need {
+// requiredPermissions returns the permissions that a configuration needs, each once per account and ordered
+// by account. The permissions of this process come first.
+func requiredPermissions(cfg Config) []need {
 	var needs []need
 	add := func(account string, a controller.Access) {
 		for _, verb := range a.Verbs {
@@ -114,8 +114,8 @@ func (p permission) String() string {
 	return s
 }
 
-// attributes returns the attributes of an access review. One of them is nil.
-func (p permission) attributes() (*authorizationv1.ResourceAttributes, *authorizationv1.NonResourceAttributes) {
+// reviewAttributes returns the attributes of an access review. One of them is nil.
+func (p permission) reviewAttributes() (*authorizationv1.ResourceAttributes, *authorizationv1.NonResourceAttributes) {
 	if p.nonResource != "" {
 		return nil, &authorizationv1.NonResourceAttributes{Path: p.nonResource, Verb: p.verb}
 	}

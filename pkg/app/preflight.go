@@ -59,7 +59,7 @@ func preflight(ctx context.Context, cfg Config) error {
 	if cfg.OwnProcess {
 		p.advice = commandAdvice
 	}
-	return p.run(ctx, required(cfg))
+	return p.runChecks(ctx, requiredPermissions(cfg))
 }
 
 type preflighter struct {
@@ -70,15 +70,15 @@ type preflighter struct {
 	timeout time.Duration // 0 means no limit
 }
 
-// run repeats check until check passes, ctx ends, or the error is lasting. An API server that was not ready
+// runChecks repeats checkNeeds until it passes, ctx ends, or the error is lasting. An API server that was not ready
 // before may reject requests for preflightGrace.
-func (p *preflighter) run(ctx context.Context, needs []need) error {
+func (p *preflighter) runChecks(ctx context.Context, needs []need) error {
 	log := klog.FromContext(ctx).WithValues("server", p.server)
 	begun := p.clock.Now()
 	var logged, responded time.Time // the last log line; the first response of an API server that was not ready before
 	waited := false
 	for {
-		err := p.check(ctx, needs)
+		err := p.checkNeeds(ctx, needs)
 		if err == nil {
 			return nil
 		}
@@ -86,7 +86,7 @@ func (p *preflighter) run(ctx context.Context, needs []need) error {
 			return context.Cause(ctx)
 		}
 		now := p.clock.Now()
-		reason, lasting := classify(err, p.server, p.advice)
+		reason, lasting := classifyProblem(err, p.server, p.advice)
 		switch {
 		case p.timeout > 0 && now.Sub(begun) >= p.timeout:
 			return reason
@@ -116,8 +116,9 @@ func (p *preflighter) isStarting(ctx context.Context) bool {
 	return apierrors.IsInternalError(err) || apierrors.IsForbidden(err)
 }
 
-// check reviews all needs once. If every missing permission is optional, check logs the permissions and returns nil.
-func (p *preflighter) check(ctx context.Context, needs []need) error {
+// checkNeeds reviews all needs once. If every missing permission is optional, checkNeeds logs the
+// permissions and returns nil.
+func (p *preflighter) checkNeeds(ctx context.Context, needs []need) error {
 	log := klog.FromContext(ctx)
 	m := &missing{}
 	for len(needs) > 0 {
@@ -126,7 +127,7 @@ func (p *preflighter) check(ctx context.Context, needs []need) error {
 		if n < 0 {
 			n = len(needs)
 		}
-		denied, err := p.denied(ctx, needs[:n])
+		denied, err := p.deniedNeeds(ctx, needs[:n])
 		if account != "" && apierrors.IsForbidden(err) {
 			// No controller needs the permission to review the access of accounts. The role
 			// system:auth-delegator, which serving needs, includes it.
@@ -150,11 +151,11 @@ func (p *preflighter) check(ctx context.Context, needs []need) error {
 	return nil
 }
 
-// denied returns those needs of one account that the API server denies. An account that may do everything
+// deniedNeeds returns the needs of one account that the API server denies. An account that may do everything
 // takes one review.
-func (p *preflighter) denied(ctx context.Context, needs []need) ([]need, error) {
+func (p *preflighter) deniedNeeds(ctx context.Context, needs []need) ([]need, error) {
 	everything := permission{verb: "*", group: "*", resource: "*"}
-	if all, err := p.allowed(ctx, needs[0].account, everything); err != nil || all {
+	if all, err := p.isAllowed(ctx, needs[0].account, everything); err != nil || all {
 		return nil, err
 	}
 	granted := make([]bool, len(needs))
@@ -162,7 +163,7 @@ func (p *preflighter) denied(ctx context.Context, needs []need) ([]need, error) 
 	reviews.SetLimit(preflightParallel)
 	for i, n := range needs {
 		reviews.Go(func() (err error) {
-			granted[i], err = p.allowed(ctx, n.account, n.permission)
+			granted[i], err = p.isAllowed(ctx, n.account, n.permission)
 			return err
 		})
 	}
@@ -178,11 +179,11 @@ func (p *preflighter) denied(ctx context.Context, needs []need) ([]need, error) 
 	return denied, nil
 }
 
-// allowed reviews a permission of this process or of an account. The account need not exist, and its token is
+// isAllowed reviews a permission of this process or of an account. The account need not exist, and its token is
 // not needed.
-func (p *preflighter) allowed(ctx context.Context, account string, r permission) (bool, error) {
+func (p *preflighter) isAllowed(ctx context.Context, account string, r permission) (bool, error) {
 	api := p.client.AuthorizationV1()
-	resource, path := r.attributes()
+	resource, path := r.reviewAttributes()
 	if account == "" {
 		review, err := api.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: resource, NonResourceAttributes: path},
@@ -267,9 +268,9 @@ var problems = []struct {
 	{matches: isUnexpectedStatus, text: " does not respond like a Kubernetes API server", advice: "if this lasts, check ADDRESS"},
 }
 
-// classify returns an error of one line with advice about the error of a first request, and whether the
+// classifyProblem returns an error of one line with advice about the error of a first request, and whether the
 // problem is lasting.
-func classify(err error, server string, advice *strings.Replacer) (reason error, lasting bool) {
+func classifyProblem(err error, server string, advice *strings.Replacer) (reason error, lasting bool) {
 	for _, p := range problems {
 		switch {
 		case !p.matches(err):

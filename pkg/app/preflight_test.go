@@ -62,9 +62,9 @@ func TestClassify(t *testing.T) {
 		{"several lines become one", errors.New("a\n\tb"), false, "a b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			reason, lasting := classify(tt.err, "https://h", commandAdvice)
+			reason, lasting := classifyProblem(tt.err, "https://h", commandAdvice)
 			if lasting != tt.lasting || !strings.Contains(reason.Error(), tt.want) || strings.Contains(reason.Error(), "\n") {
-				t.Errorf("classify(%v) = %q, lasting %v; want one line with %q, lasting %v", tt.err, reason, lasting, tt.want, tt.lasting)
+				t.Errorf("classifyProblem(%v) = %q, lasting %v; want one line with %q, lasting %v", tt.err, reason, lasting, tt.want, tt.lasting)
 			}
 			if !errors.Is(reason, tt.err) {
 				t.Error("the cause is not wrapped")
@@ -73,7 +73,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// restConfig reaches api, but for what change alters in the kubeconfig; nil alters nothing.
+// restConfig returns a configuration for api with a changed kubeconfig. change may be nil.
 func restConfig(t *testing.T, api *fakeapi.Server, change func(*clientcmdapi.Config)) *rest.Config {
 	t.Helper()
 	cfg, err := kubeclient.Load("kubeconfig", api.Kubeconfig(t, change), "")
@@ -95,7 +95,7 @@ func newPreflighter(t *testing.T, cfg *rest.Config) (*preflighter, *clocktesting
 	return &preflighter{client: client, server: cfg.Host, advice: commandAdvice, clock: clk}, clk
 }
 
-// testNeeds are those of this process and of a service account.
+// testNeeds holds permissions of this process and of a service account.
 var testNeeds = []need{
 	{permission: permission{verb: "list", resource: "pods"}, impacts: []string{"no controller starts"}},
 	{permission: permission{verb: "get", group: "coordination.k8s.io", resource: "leases", namespace: "kube-system", name: "controller-manager"}, impacts: []string{"no replica leads"}},
@@ -106,12 +106,12 @@ var testNeeds = []need{
 	{account: "a-controller", permission: permission{verb: "watch", resource: "nodes"}, impacts: []string{"a is slower"}, optional: true},
 }
 
-// runInTime has a preflight that does not wait for its clock say what it waits for if it does.
+// runInTime fails the test, with the log, if a preflight waits for the clock.
 func runInTime(t *testing.T, p *preflighter) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	return p.run(ctx, testNeeds)
+	return p.runChecks(ctx, testNeeds)
 }
 
 func TestPreflightRights(t *testing.T) {
@@ -125,7 +125,7 @@ func TestPreflightRights(t *testing.T) {
 		name      string
 		allowed   []string
 		forbidden string
-		want      string // empty: nothing is missing
+		want      string // empty: no missing permissions
 		asked     [2]int // about ourselves, about accounts
 	}{
 		{"everything", []string{"* *.*", account + "* *.*"}, "", "", [2]int{1, 1}},
@@ -160,7 +160,7 @@ func TestPreflightRights(t *testing.T) {
 	}
 }
 
-// What does not get better by waiting ends the preflight at the first answer: no clock is advanced here.
+// A lasting problem ends the preflight at the first response: the clock does not advance here.
 func TestPreflightFailsAtOnce(t *testing.T) {
 	api := fakeapi.New(t)
 	plain := httptest.NewServer(http.NotFoundHandler())
@@ -194,7 +194,7 @@ func TestPreflightFailsAtOnce(t *testing.T) {
 	}
 }
 
-// stepping advances the clock whenever somebody waits on it, until the test ends.
+// stepping advances the clock for every waiter, until the test ends.
 func stepping(t *testing.T, clk *clocktesting.FakeClock) {
 	t.Helper()
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -214,7 +214,7 @@ func stepping(t *testing.T, clk *clocktesting.FakeClock) {
 	}()
 }
 
-// pass has time pass for somebody who waits on the clock again and again, and no more of it.
+// pass advances the clock by d, in steps for a repeated waiter.
 func pass(t *testing.T, clk *clocktesting.FakeClock, d time.Duration) {
 	t.Helper()
 	for end := clk.Now().Add(d); clk.Now().Before(end); clk.Step(preflightPause) {
@@ -236,7 +236,7 @@ func TestPreflightWaits(t *testing.T) {
 			stepping(t, clk)
 			start := clk.Now()
 			done := make(chan error, 1)
-			go func() { done <- p.run(t.Context(), testNeeds[:2]) }()
+			go func() { done <- p.runChecks(t.Context(), testNeeds[:2]) }()
 			fakeapi.Eventually(t, func() error {
 				if clk.Since(start) < 2*preflightGrace && len(done) == 0 {
 					return errors.New("neither a minute has passed nor an end been made")
@@ -254,9 +254,9 @@ func TestPreflightWaits(t *testing.T) {
 		api.Set(func(f *fakeapi.Server) { f.Status = 503 })
 		p, clk := newPreflighter(t, restConfig(t, api, nil))
 		done := make(chan error, 1)
-		go func() { done <- p.run(t.Context(), testNeeds[:2]) }()
+		go func() { done <- p.runChecks(t.Context(), testNeeds[:2]) }()
 		pass(t, clk, time.Minute)
-		// It answers, but has not made its roles yet; that is no reason to give up for a while.
+		// A started API server may lack default roles for a while.
 		api.Set(func(f *fakeapi.Server) { f.Status = 403 })
 		pass(t, clk, 10*time.Second)
 		select {
@@ -276,7 +276,7 @@ func TestPreflightWaits(t *testing.T) {
 			api.Set(func(f *fakeapi.Server) { f.Readyz.Status, f.Status = code, http.StatusForbidden })
 			p, clk := newPreflighter(t, restConfig(t, api, nil))
 			done := make(chan error, 1)
-			go func() { done <- p.run(t.Context(), testNeeds[:2]) }()
+			go func() { done <- p.runChecks(t.Context(), testNeeds[:2]) }()
 			fakeapi.Eventually(t, func() error {
 				if !clk.HasWaiters() && len(done) == 0 {
 					return errors.New("neither waiting nor over")
@@ -295,7 +295,7 @@ func TestPreflightWaits(t *testing.T) {
 		api.Set(func(f *fakeapi.Server) { f.Status = 503 })
 		p, clk := newPreflighter(t, restConfig(t, api, nil))
 		done := make(chan error, 1)
-		go func() { done <- p.run(t.Context(), testNeeds[:2]) }()
+		go func() { done <- p.runChecks(t.Context(), testNeeds[:2]) }()
 		fakeapi.Eventually(t, func() error {
 			if !clk.HasWaiters() {
 				return errors.New("not waiting yet")
@@ -314,11 +314,11 @@ func TestPreflightWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		address := listener.Addr().String()
-		_ = listener.Close() // nobody listens there any more
+		_ = listener.Close() // the server is closed
 		p, clk := newPreflighter(t, &rest.Config{Host: "https://" + address})
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
-		go func() { done <- p.run(ctx, testNeeds[:2]) }()
+		go func() { done <- p.runChecks(ctx, testNeeds[:2]) }()
 		fakeapi.Eventually(t, func() error {
 			if !clk.HasWaiters() {
 				return errors.New("not waiting yet")
@@ -337,7 +337,7 @@ func TestRequired(t *testing.T) {
 		process = ""
 		leases  = "leases.coordination.k8s.io"
 	)
-	// by is what is asked for by whom, as text. A right that is asked for twice is an error.
+	// by returns the reviewed permissions by user, as text. A repeated review is an error.
 	by := func(t *testing.T, args ...string) map[string][]string {
 		t.Helper()
 		cfg, err := parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t), "--leader-elect-resource-name=n"}, args...)...).Complete()
@@ -345,7 +345,7 @@ func TestRequired(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := map[string][]string{}
-		for _, n := range required(cfg) {
+		for _, n := range requiredPermissions(cfg) {
 			if slices.Contains(all[n.account], n.String()) {
 				t.Errorf("%q needs %s twice", n.account, n)
 			}

@@ -32,7 +32,7 @@ pv-recycler-pod-template-filepath-hostpath pv-recycler-pod-template-filepath-nfs
 pvclaimbinder-sync-period resource-quota-sync-period root-ca-file route-reconciliation-period
 service-account-private-key-file service-cluster-ip-range`
 
-// unusedBoolFlags are those of them that may be given without a value.
+// unusedBoolFlags are the unused flags that may be given without a value.
 const unusedBoolFlags = `
 allocate-node-cidrs allow-untagged-cloud configure-cloud-routes disable-attach-detach-reconcile-sync
 disable-force-detach-on-timeout enable-dynamic-provisioning enable-hostpath-provisioner

@@ -47,7 +47,8 @@ type Version struct {
 // Versions holds at most one version of each type.
 type Versions []Version
 
-// VersionsOf returns the versions that caches have reached. Objects that are read from the caches later are at least as new.
+// VersionsOf returns the versions that caches have reached. Objects that are read from the caches later are
+// at least as new.
 func VersionsOf(caches ...Cache) Versions {
 	versions := make(Versions, len(caches))
 	for i, c := range caches {
@@ -196,12 +197,15 @@ type Loader[T, D any] struct {
 	Unconfirmed func(T, D) string
 }
 
-// LoadConsistent is the common first half of a reconcile. It returns the objects of a key and the decision on them:
+// LoadConsistent is the common first half of a reconcile. It returns the objects of a key and the decision
+// on them:
 //
-//  1. The key waits until caches at the versions show what this process wrote ([ConsistencyBarrier]). The error is a NotReadyError.
+//  1. The key waits until caches at the versions show what this process wrote ([ConsistencyBarrier]). The
+//     error is a NotReadyError.
 //  2. The decision is made on the caches.
-//  3. The decision is repeated on a live read if the caches are overdue, if the decision is the first of the term that writes and
-//     the caches may lack writes of an earlier leader ([Baseline]), or if it is Unconfirmed.
+//  3. The decision is repeated on a live read if the caches are overdue, if the decision is the first of
+//     the term that writes and the caches may lack writes of an earlier leader ([Baseline]), or if it is
+//     Unconfirmed.
 //
 // The versions must have been read before the owner of the key was.
 func (l *Loader[T, D]) LoadConsistent(ctx context.Context, b *ConsistencyBarrier, at Versions, now time.Time, in T) (T, D, error) {

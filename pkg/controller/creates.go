@@ -37,7 +37,7 @@ func (c Creates) Choose(n int, draw func() string, taken func(name string) bool)
 // Start records that a create is about to be sent, and returns the earlier state of the name. Until Retry
 // or Done the outcome is unknown.
 func (c *Creates) Start(name string) Create {
-	i := c.index(name)
+	i := c.indexOf(name)
 	if i < 0 {
 		i = len(*c)
 		*c = append(*c, Create{Name: name})
@@ -49,14 +49,14 @@ func (c *Creates) Start(name string) Create {
 
 // Retry records the state of an attempt that is to be repeated.
 func (c *Creates) Retry(a Create) {
-	if i := c.index(a.Name); i >= 0 {
+	if i := c.indexOf(a.Name); i >= 0 {
 		(*c)[i] = a
 	}
 }
 
 // Done forgets a create: the object was created, or the name belongs to another owner.
 func (c *Creates) Done(name string) {
-	if i := c.index(name); i >= 0 {
+	if i := c.indexOf(name); i >= 0 {
 		*c = slices.Delete(*c, i, i+1)
 	}
 }
@@ -99,6 +99,6 @@ func (c *Creates) Unanswered() []time.Time {
 	return until
 }
 
-func (c *Creates) index(name string) int {
+func (c *Creates) indexOf(name string) int {
 	return slices.IndexFunc(*c, func(a Create) bool { return a.Name == name })
 }

@@ -33,8 +33,8 @@ type failure struct {
 // or a number.
 var variableWord = regexp.MustCompile(`\S*["/0-9]\S*`)
 
-// admits counts a failed sync, and reports whether a log line may be written for it.
-func (f *failureLog) admits(key any, err error) bool {
+// admitsLine counts a failed sync, and reports whether a log line may be written for it.
+func (f *failureLog) admitsLine(key any, err error) bool {
 	cause := variableWord.ReplaceAllLiteralString(err.Error(), "")
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -48,8 +48,8 @@ func (f *failureLog) admits(key any, err error) bool {
 	return f.causes[cause].count <= failureLogLines
 }
 
-// run ends each period with one log line per cause that had too many failures.
-func (f *failureLog) run(term context.Context, clk clock.WithTicker, logger klog.Logger) {
+// logPeriods ends each period with one log line per cause that had too many failures.
+func (f *failureLog) logPeriods(term context.Context, clk clock.WithTicker, logger klog.Logger) {
 	ticker := clk.NewTicker(failureLogPeriod)
 	defer ticker.Stop()
 	for term.Err() == nil {

@@ -140,7 +140,7 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first, q.recovered) })
 	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later, q.recovered) })
 	syncs.Go(func() {
-		l.failures.run(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
+		l.failures.logPeriods(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
 	})
 
 	<-ctx.Done()
@@ -153,7 +153,7 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 		}()
 	}
 	syncs.Wait()
-	l.scheduler.reset()
+	l.scheduler.resetTerm()
 	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // remaining keys would count in the depth metric
 		q.Done(key)
 	}
@@ -165,7 +165,7 @@ func (l *Loop[K]) startSyncs(term, work context.Context, q *termQueue[K], syncs 
 		if shutdown {
 			return
 		}
-		if !q.admits(key) {
+		if !q.admitsKey(key) {
 			q.Done(key)
 			continue
 		}
@@ -193,7 +193,7 @@ func (l *Loop[K]) startSyncs(term, work context.Context, q *termQueue[K], syncs 
 // awaitVacancy blocks until a sync may start. It returns false at the end of the term.
 func (l *Loop[K]) awaitVacancy(term context.Context) bool {
 	for term.Err() == nil {
-		free, in := l.scheduler.vacancy(l.cfg.Clock.Now())
+		free, in := l.scheduler.nextVacancy(l.cfg.Clock.Now())
 		if free {
 			return true
 		}
@@ -258,13 +258,13 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 	defer q.Done(key)
 	logger := klog.LoggerWithValues(klog.FromContext(work), "controller", l.cfg.Controller, "key", key)
 	result, err := l.reconcileContained(l.withTrace(klog.NewContext(work, logger), r), key)
-	l.metrics.observe(result, err, l.cfg.Clock.Since(r.start))
+	l.metrics.observeSync(result, err, l.cfg.Clock.Since(r.start))
 	switch {
 	case errors.Is(err, context.Canceled), apierrors.IsConflict(err) && q.cut.NumRequeues(key) < conflictRetries:
 		logger.V(4).Info("Sync was cut short", "reason", err)
 		q.AddAfter(key, q.cut.When(key))
 	case err != nil:
-		if l.failures.admits(key, err) {
+		if l.failures.admitsLine(key, err) {
 			// Not utilruntime.HandleError: it sleeps under a process-wide lock, so one failing key would
 			// delay all others.
 			logger.Error(err, "Sync failed, the key will be retried")

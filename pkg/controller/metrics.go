@@ -32,31 +32,31 @@ type Label []string
 
 // Counter returns a new counter.
 func (m Metrics) Counter(name, help string) prometheus.Counter {
-	return register(m, prometheus.NewCounter(prometheus.CounterOpts(m.opts(name, help))))
+	return registerMetric(m, prometheus.NewCounter(prometheus.CounterOpts(m.metricOpts(name, help))))
 }
 
 // CounterVec returns new counters. Every combination of the given label values starts at zero.
 func (m Metrics) CounterVec(name, help string, labels ...Label) *prometheus.CounterVec {
-	vec := register(m, prometheus.NewCounterVec(prometheus.CounterOpts(m.opts(name, help)), labelNames(labels)))
+	vec := registerMetric(m, prometheus.NewCounterVec(prometheus.CounterOpts(m.metricOpts(name, help)), labelNames(labels)))
 	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
 // Gauge returns a new gauge.
 func (m Metrics) Gauge(name, help string) prometheus.Gauge {
-	return register(m, prometheus.NewGauge(prometheus.GaugeOpts(m.opts(name, help))))
+	return registerMetric(m, prometheus.NewGauge(prometheus.GaugeOpts(m.metricOpts(name, help))))
 }
 
 // GaugeVec returns new gauges. Every combination of the given label values starts at zero.
 func (m Metrics) GaugeVec(name, help string, labels ...Label) *prometheus.GaugeVec {
-	vec := register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts(m.opts(name, help)), labelNames(labels)))
+	vec := registerMetric(m, prometheus.NewGaugeVec(prometheus.GaugeOpts(m.metricOpts(name, help)), labelNames(labels)))
 	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
 // GaugeFunc registers a gauge whose value is computed when it is scraped.
 func (m Metrics) GaugeFunc(name, help string, value func() float64) {
-	register(m, prometheus.NewGaugeFunc(prometheus.GaugeOpts(m.opts(name, help)), value))
+	registerMetric(m, prometheus.NewGaugeFunc(prometheus.GaugeOpts(m.metricOpts(name, help)), value))
 }
 
 // Histogram returns a new histogram.
@@ -66,18 +66,18 @@ func (m Metrics) Histogram(name, help string, buckets []float64) prometheus.Hist
 
 // HistogramVec returns new histograms. Every combination of the given label values exists from the start.
 func (m Metrics) HistogramVec(name, help string, buckets []float64, labels ...Label) *prometheus.HistogramVec {
-	vec := register(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	vec := registerMetric(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Subsystem: m.Subsystem, Name: name, Help: help, ConstLabels: m.Labels, Buckets: buckets,
 	}, labelNames(labels)))
 	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
-func (m Metrics) opts(name, help string) prometheus.Opts {
+func (m Metrics) metricOpts(name, help string) prometheus.Opts {
 	return prometheus.Opts{Subsystem: m.Subsystem, Name: name, Help: help, ConstLabels: m.Labels}
 }
 
-func register[C prometheus.Collector](m Metrics, c C) C {
+func registerMetric[C prometheus.Collector](m Metrics, c C) C {
 	m.Registerer.MustRegister(c)
 	return c
 }
@@ -113,7 +113,7 @@ func newMetrics(reg prometheus.Registerer, controller, queue string) *metrics {
 	}
 }
 
-func (m *metrics) observe(result Result, err error, d time.Duration) {
+func (m *metrics) observeSync(result Result, err error, d time.Duration) {
 	label := resultDone
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -16,7 +16,7 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// Registration declares a controller. It belongs into the package of the controller.
+// Registration declares a controller, in the package of the controller.
 type Registration struct {
 	Name  string // canonical name, for --controllers and manifests; never changed
 	Alias string // optional second name for --controllers
@@ -63,7 +63,7 @@ type Registration struct {
 type Config interface {
 	// AddFlags adds the flags. The present values of the fields are the defaults.
 	AddFlags(*pflag.FlagSet)
-	// Validate returns all problems, each with the name of its flag.
+	// Validate returns all problems, each with the name of the flag.
 	Validate() []error
 }
 

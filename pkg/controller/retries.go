@@ -77,8 +77,8 @@ func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	q.cut.Forget(key)
 }
 
-// admits reports whether a key may be synced now. A key that needs a token is queued for one instead.
-func (q *termQueue[K]) admits(key K) bool {
+// admitsKey reports whether a key may be synced now. A key that needs a token is queued for a token instead.
+func (q *termQueue[K]) admitsKey(key K) bool {
 	_, admitted := q.admitted.LoadAndDelete(key)
 	failures := q.NumRequeues(key)
 	switch {

@@ -13,7 +13,7 @@ import (
 const (
 	// defaultSlowAfter is much longer than a few requests, and much shorter than admission that hangs.
 	defaultSlowAfter = time.Second
-	// slowPerWorker limits slow syncs. Each one costs a goroutine and memory.
+	// slowPerWorker limits slow syncs. Each slow sync costs a goroutine and memory.
 	slowPerWorker = 16
 	// stuckAfter is the time without a request or response after which a sync is stuck: twice the longest
 	// request of an API server (60 s). A queue only stops if a sync is stuck, so one limit covers both.
@@ -26,7 +26,7 @@ const (
 // Keys may belong to groups. While a group has an overdue sync, its further syncs count as slow from the
 // start and take no worker. A group may hold at most as many slow syncs as are still free, so a new group
 // always finds some: one group gets half of slowMost, each of n groups one (n+1)th. Further keys of a group
-// are held aside until one of its syncs ends.
+// are held aside until a sync of the group ends.
 type scheduler[K comparable] struct {
 	workers  int
 	slowMost int
@@ -62,20 +62,20 @@ func (r *run) recordProgress(now time.Time) { r.signed.Store(&now) }
 
 func newScheduler[K comparable](workers int, patience time.Duration) *scheduler[K] {
 	c := &scheduler[K]{workers: workers, slowMost: slowPerWorker * workers, patience: patience, changed: make(chan struct{}, 1)}
-	c.reset()
+	c.resetTerm()
 	return c
 }
 
-// reset forgets the syncs of a term, which have all ended.
-func (c *scheduler[K]) reset() {
+// resetTerm forgets the syncs of a term, which have all ended.
+func (c *scheduler[K]) resetTerm() {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.running, c.young, c.busy, c.slow, c.groups = map[*run]struct{}{}, nil, 0, 0, map[string]*group[K]{}
 }
 
-// vacancy reports whether a sync may start. If not, in is the time until a worker becomes free, or 0 if a
+// nextVacancy reports whether a sync may start. If not, in is the time until a worker becomes free, or 0 if a
 // sync has to end first.
-func (c *scheduler[K]) vacancy(now time.Time) (free bool, in time.Duration) {
+func (c *scheduler[K]) nextVacancy(now time.Time) (free bool, in time.Duration) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.markSlow(now)

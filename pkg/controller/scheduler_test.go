@@ -91,7 +91,7 @@ func TestWhichSyncsMayRun(t *testing.T) {
 					t.Errorf("the end of %s at %v calls back %q, want %q", s.end, s.at, got, s.want)
 				}
 			}
-			if free, again := c.vacancy(now); free != tt.free || again != tt.again {
+			if free, again := c.nextVacancy(now); free != tt.free || again != tt.again {
 				t.Errorf("vacancy %v, ask again in %v; want %v and %v", free, again, tt.free, tt.again)
 			}
 		})

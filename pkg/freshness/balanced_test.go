@@ -23,8 +23,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// balanced are two API servers behind a load balancer that keeps the first connection with the sick one and gives all later ones to the other. A Lease
-// is written once the caches are filled; the healthy server delivers the Lease to each watch.
+// balanced holds two API servers behind a load balancer that keeps the first connection with the sick server and
+// assigns later connections to the healthy server. A Lease is written once the caches are filled; the healthy server
+// delivers the Lease to each watch.
 type balanced struct {
 	filled  atomic.Bool
 	refuses bool // The sick server returns 503 and ends its streams. Otherwise its streams deliver pods, and no Leases.
@@ -46,7 +47,7 @@ func (b *balanced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if pods {
 		bookmark = strings.NewReplacer("Lease", "Pod", "coordination.k8s.io/v1", "v1").Replace(bookmark)
 	}
-	if r.URL.Query().Get("watch") == "" { // The clock of the transport is fast, so a reflector may find that a watch ended early.
+	if r.URL.Query().Get("watch") == "" { // A reflector may list again after a short watch.
 		switch {
 		case pods:
 			fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"}}`)
@@ -86,7 +87,8 @@ func (newest) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMe
 	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "6"}, Items: []metav1.PartialObjectMetadata{lease}}, nil
 }
 
-// A type that one API server does not deliver is watched on another connection, whether the server rejects the watches or delivers other types.
+// A type that one API server does not deliver is watched on another connection, whether the server rejects
+// the watches or delivers other types.
 func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
 	for name, refuses := range map[string]bool{"it refuses watches": true, "one type is stuck, and others go on": false} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// source is a connection that always has something to read.
+// source is a connection that always has data.
 type source struct {
 	net.Conn
 	size  int // bytes a read finds; more than any buffer if zero
@@ -42,7 +42,7 @@ func TestCoalescedReads(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				from := &source{size: tt.size, start: time.Now()}
-				conn, err := coalesced(func(context.Context, string, string) (net.Conn, error) { return from, nil })(t.Context(), "", "")
+				conn, err := coalesceReads(func(context.Context, string, string) (net.Conn, error) { return from, nil })(t.Context(), "", "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -96,7 +96,7 @@ func TestCoalescedReadEndsWithItsConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		synctest.Wait() // it waits before the next look
+		synctest.Wait() // the connection waits before the next read
 		start := time.Now()
 		if err := conn.Close(); err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestCoalescedReadEndsWithItsConnection(t *testing.T) {
 }
 
 func TestCoalescedDialThatFails(t *testing.T) {
-	dial := coalesced((&net.Dialer{}).DialContext)
+	dial := coalesceReads((&net.Dialer{}).DialContext)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if conn, err := dial(ctx, "tcp", "127.0.0.1:1"); err == nil || conn != nil {

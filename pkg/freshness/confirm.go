@@ -23,11 +23,12 @@ const (
 	confirmSteps = 25
 )
 
-// Confirm returns nil once the store is known to be no older than this call: the store has reached the version of a consistent list or, if
-// the type is quiet, equals a list. All requests are for metadata and end with ctx.
+// Confirm returns nil once the store is known to be no older than this call: the store has reached the
+// version of a consistent list or, if the type is quiet, equals a list. All requests are for metadata and
+// end with ctx.
 func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clock.Clock) error {
 	list := client.Resource(w.Resource).Namespace(w.Namespace).List
-	version, err := w.latest(ctx, list)
+	version, err := w.latestVersion(ctx, list)
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clo
 			return context.Cause(ctx)
 		}
 	}
-	listed, version, err := w.all(ctx, list)
+	listed, version, err := w.listAll(ctx, list)
 	if err != nil {
 		return err
 	}
@@ -53,8 +54,8 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clo
 // listPageFunc lists one page of the metadata of a type.
 type listPageFunc func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
 
-// latest reads the latest resourceVersion of the type with a limit=1 list.
-func (w Watched) latest(ctx context.Context, list listPageFunc) (string, error) {
+// latestVersion reads the latest resourceVersion of the type with a limit=1 list.
+func (w Watched) latestVersion(ctx context.Context, list listPageFunc) (string, error) {
 	page, err := list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return "", fmt.Errorf("list %v: %w", watchTarget{w.Resource, w.Namespace}, err)
@@ -62,8 +63,8 @@ func (w Watched) latest(ctx context.Context, list listPageFunc) (string, error) 
 	return page.ResourceVersion, nil
 }
 
-// all lists the metadata of all objects at one version.
-func (w Watched) all(ctx context.Context, list listPageFunc) (all []ObjectVersion, version string, err error) {
+// listAll lists the metadata of all objects at one version.
+func (w Watched) listAll(ctx context.Context, list listPageFunc) (all []ObjectVersion, version string, err error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := list(ctx, options)

@@ -21,7 +21,7 @@ func TestConfirm(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		version string        // of the store
-		later   time.Duration // when the store reaches the version of the list; zero: not by itself
+		later   time.Duration // time until the store reaches the version of the list; zero means never
 		objects []ObjectVersion
 		err     error // of lists
 		want    error

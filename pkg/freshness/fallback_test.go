@@ -71,7 +71,7 @@ func TestStreamingListsCutAreFollowedByAPlainList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		code := http.StatusOK
 		transport := newTransport()
-		rt := newPool(t, transport, roundTripper(func(*http.Request) (*http.Response, error) { return answer(code, ""), nil }))
+		rt := newPool(t, transport, roundTripper(func(*http.Request) (*http.Response, error) { return respond(code, ""), nil }))
 		streams := func(want ...int) {
 			t.Helper()
 			for _, want := range want {
@@ -93,7 +93,7 @@ func TestStreamingListsCutAreFollowedByAPlainList(t *testing.T) {
 	})
 }
 
-// A long list over a slow network is no stalled one.
+// A long list over a slow network has not stalled.
 func TestStreamingListThatFlowsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newPool(t, newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {

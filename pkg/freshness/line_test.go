@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A token may expire while the API server is away: what was held comes with the one of the moment.
+// A token may expire while the API server is away. A held request is sent with the current token.
 func TestHeldRequestIsSentWithTheTokenOfThatMoment(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {

@@ -5,7 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are the metrics of one Transport and Monitor. Their names begin with leadership_watch_, because they show why a leader stepped down.
+// Metrics are the metrics of one Transport and Monitor. Their names begin with leadership_watch_, because
+// they show why a leader stepped down.
 type Metrics struct {
 	reopened *prometheus.CounterVec // By resource and namespace, like all.
 	idle     *prometheus.GaugeVec
@@ -29,15 +30,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// initialize creates the series of one watch.
-func (m *Metrics) initialize(target watchTarget) {
+// createSeries creates the series of one watch.
+func (m *Metrics) createSeries(target watchTarget) {
 	m.reopened.WithLabelValues(target.labels()...)
 	m.idle.WithLabelValues(target.labels()...)
 	m.lag.WithLabelValues(target.labels()...)
 	m.stale.WithLabelValues(target.labels()...)
 }
 
-// forget drops the series of a resource without a monitor.
-func (m *Metrics) forget(resource string) {
+// dropSeries drops the series of a resource without a monitor.
+func (m *Metrics) dropSeries(resource string) {
 	m.reopened.DeletePartialMatch(prometheus.Labels{"resource": resource})
 }

@@ -23,13 +23,14 @@ type Watched struct {
 	Namespace string // Empty for all namespaces.
 	// Version returns the resourceVersion that the store has reached. It is empty before the first list.
 	Version func() string
-	// Expected returns the highest version that some object of the type is known to have had. A working watch delivers that version at once,
-	// while the version of a list may never come. It is empty if no version is known. May be nil.
+	// Expected returns the highest version that some object of the type is known to have had. A working
+	// watch delivers that version at once, while the version of a list may never come. It is empty if no
+	// version is known. May be nil.
 	Expected func() string
 	// Objects returns the contents of the store. It is called seldom, and its result may be large.
 	Objects func() []ObjectVersion
-	// Impatience is the longest time for which a silent watch may miss an expected version. It is for a type that is written every few
-	// seconds, such as the Lease of a leader. Zero for other types.
+	// Impatience is the longest time for which a silent watch may miss an expected version. It is for a
+	// type that is written every few seconds, such as the Lease of a leader. Zero for other types.
 	Impatience time.Duration
 }
 
@@ -39,22 +40,25 @@ type Deps struct {
 	Transport *Transport
 	Metrics   *Metrics
 	Clock     clock.WithTicker
-	// StepDown ends the term of a leader and keeps the process out of the election until caughtUp, or until no other process has taken the lease.
+	// StepDown ends the term of a leader and keeps the process out of the election until caughtUp, or until
+	// no other process has taken the lease.
 	StepDown func(reason string, caughtUp func() bool)
 }
 
-// ErrSetBack is in the error of Run when a consistent list was older than a version that was known before, as after a restore of etcd from
-// a backup. Watches then wait for versions that may be days away, caches hold objects that no longer exist, and controllers remember writes
-// that never happened.
+// ErrSetBack is in the error of Run when a consistent list was older than a version that was known before,
+// as after a restore of etcd from a backup. Watches then wait for versions that may be days away, caches
+// hold objects that no longer exist, and controllers remember writes that never happened.
 var ErrSetBack = errors.New("resourceVersion went backwards (etcd restored?), caches have to be filled again")
 
-// Monitor finds caches that do not follow the API server, for any reason: connections without data, connections that cannot be made,
-// streams that end before any data, an API server whose watches have stopped. In all cases lists have versions that the cache does not
-// reach. The watch of such a type is reopened. A cache that still differs from a list is stale, and the elector steps down until the
-// cache is current.
+// Monitor finds caches that do not follow the API server, for any reason: connections without data,
+// connections that cannot be made, streams that end before any data, an API server whose watches have
+// stopped. In all cases lists have versions that the cache does not reach. The watch of such a type is
+// reopened. A cache that still differs from a list is stale, and the elector steps down until the cache is
+// current.
 //
-// Lag alone is never staleness, nor is a cache that is being filled. Without a list that has just succeeded no type becomes stale. The
-// list shows that another process, or this process after a restart, could do better.
+// Lag alone is never staleness, nor is a cache that is being filled. Without a list that has just succeeded
+// no type becomes stale. The list shows that another process, or this process after a restart, could do
+// better.
 type Monitor struct {
 	deps    Deps
 	watched []Watched
@@ -66,13 +70,13 @@ type Monitor struct {
 // New returns a monitor of the given informers. It does nothing before Run.
 func New(deps Deps, watched []Watched) *Monitor {
 	for _, w := range watched {
-		deps.Metrics.initialize(watchTarget{w.Resource, w.Namespace})
+		deps.Metrics.createSeries(watchTarget{w.Resource, w.Namespace})
 	}
 	return &Monitor{deps: deps, watched: watched, stale: map[watchTarget]string{}}
 }
 
-// Run checks all types until ctx ends, and then returns nil. Call it when the caches have synced. After an error with ErrSetBack only a new
-// process helps.
+// Run checks all types until ctx ends, and then returns nil. Call it when the caches have synced. After an
+// error with ErrSetBack only a new process helps.
 func (m *Monitor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range m.watched {
@@ -96,7 +100,8 @@ func (m *Monitor) Check() error {
 	return nil
 }
 
-// setStale records a stale type and steps down. A repeated call steps down again, unless no other process took the lease the last time.
+// setStale records a stale type and steps down. A repeated call steps down again, unless no other process
+// took the lease the last time.
 func (m *Monitor) setStale(ctx context.Context, target watchTarget, reason string) {
 	reason = target.String() + ": " + reason
 	m.lock.Lock()

@@ -26,7 +26,7 @@ type pager struct {
 	pods int
 
 	lock    sync.Mutex
-	expires bool // its next second page
+	expires bool // the second page of the next list
 	lists   []string
 }
 
@@ -65,10 +65,10 @@ func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for i := range to - from {
 		list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strconv.Itoa(from + i), ResourceVersion: "1"}})
 	}
-	_ = runtime.Encoder(scheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion)).Encode(&list, w) // the test sees what is missing
+	_ = runtime.Encoder(scheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion)).Encode(&list, w)
 }
 
-// A reflector that cannot stream requests everything in one response, in more than one case.
+// A reflector without streaming lists requests all objects in a single response in several cases.
 func TestPlainListsComeInPages(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -127,7 +127,7 @@ func TestPlainListsComeInPages(t *testing.T) {
 }
 
 func TestExpiredPageIsNoExpiredList(t *testing.T) {
-	rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) { return answer(http.StatusGone, ""), nil }))
+	rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) { return respond(http.StatusGone, ""), nil }))
 	for query, want := range map[string]error{"?continue=x": errExpired, "?resourceVersion=7": nil, "?watch=true&resourceVersion=7": nil} {
 		req := httptest.NewRequest(http.MethodGet, "https://server/api/v1/pods"+query, nil)
 		if _, err := rt.RoundTrip(req); !errors.Is(err, want) {

@@ -69,7 +69,7 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 					if time.Since(start) < time.Second {
 						return nil, tt.err
 					}
-					return answer(http.StatusOK, ""), nil
+					return respond(http.StatusOK, ""), nil
 				}))
 				req, err := http.NewRequestWithContext(t.Context(), tt.method, "https://server/api/v1/pods"+tt.query, nil)
 				if err != nil {
@@ -84,8 +84,8 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 	}
 }
 
-// answer returns a response with a body.
-func answer(code int, body string) *http.Response {
+// respond returns a response with a body.
+func respond(code int, body string) *http.Response {
 	return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(strings.NewReader(body))}
 }
 
@@ -117,9 +117,9 @@ func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 				start, asked := time.Now(), 0
 				rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
 					if asked++; time.Since(start) < tt.lasts {
-						return answer(tt.code, tt.body), nil
+						return respond(tt.code, tt.body), nil
 					}
-					return answer(http.StatusOK, ""), nil
+					return respond(http.StatusOK, ""), nil
 				}))
 				resp := get(t, rt, "https://server/api/v1/pods"+tt.query)
 				if resp.StatusCode != tt.want || asked > tt.asked {
@@ -133,7 +133,7 @@ func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 	}
 }
 
-// The API server may have a load balancer in its place, or another server behind it.
+// A load balancer may be in place of the API server, or another server behind the API server.
 func TestLastingServerErrorIsReturned(t *testing.T) {
 	for _, away := range []time.Duration{0, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestLastingServerErrorIsReturned(t *testing.T) {
 				if time.Since(start) < away {
 					return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 				}
-				return answer(http.StatusServiceUnavailable, ""), nil
+				return respond(http.StatusServiceUnavailable, ""), nil
 			}))
 			ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/apis/example.com/v1/widgets?watch=true&resourceVersion=7", nil)
@@ -174,9 +174,9 @@ func TestRetriesAfterErrorsShareARate(t *testing.T) {
 				defer lock.Unlock()
 				if past := time.Since(start); past < lasts {
 					seconds[past/time.Second]++
-					return answer(http.StatusServiceUnavailable, ""), nil
+					return respond(http.StatusServiceUnavailable, ""), nil
 				}
-				return answer(http.StatusOK, ""), nil
+				return respond(http.StatusOK, ""), nil
 			}))
 			for range watches {
 				group.Go(func() {
@@ -193,7 +193,8 @@ func TestRetriesAfterErrorsShareARate(t *testing.T) {
 	})
 }
 
-// awayServer is an API server that refuses connections until back. It accepts a connection per client within 20 ms.
+// awayServer is an API server that refuses connections until back. Then it accepts a connection per client
+// within 20 ms.
 type awayServer struct {
 	begun, back time.Time
 
@@ -221,7 +222,7 @@ func (s *awayServer) client(t *testing.T, transport *Transport) http.RoundTrippe
 		if trace := httptrace.ContextClientTrace(req.Context()); trace != nil {
 			trace.GotConn(httptrace.GotConnInfo{})
 		}
-		return answer(http.StatusOK, ""), nil
+		return respond(http.StatusOK, ""), nil
 	}))
 }
 
@@ -281,7 +282,7 @@ func TestUnansweredWatchDelaysNoOther(t *testing.T) {
 				<-req.Context().Done()
 				return nil, req.Context().Err()
 			}
-			return answer(http.StatusOK, ""), nil
+			return respond(http.StatusOK, ""), nil
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -316,7 +317,7 @@ func TestReconnectingEndsWithItsRequest(t *testing.T) {
 	})
 }
 
-// brokenBody is a watch that breaks some time after it was opened, with or without an event before.
+// brokenBody is a watch that breaks some time after the start, with or without an event.
 type brokenBody struct {
 	breaks time.Time
 	event  string // comes just before
@@ -343,7 +344,7 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 		code  int
 		after time.Duration // the stream breaks
 		event string
-		want  time.Duration // it ends
+		want  time.Duration // the end
 		err   error
 	}{
 		{"broken at once", "?watch=true&resourceVersion=7", http.StatusOK, 0, "", 1250 * time.Millisecond, nil},

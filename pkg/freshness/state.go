@@ -14,7 +14,7 @@ const (
 	lagLimit      = 3 * time.Minute  // A cache that changes may be behind the same version for so long.
 	settleTime    = 10 * time.Second // For a reopened watch to deliver, or a difference to heal.
 	equalInterval = 10 * time.Minute // Between two whole lists of a type that was found equal.
-	relistLimit   = 10 * time.Minute // For a new list of a reflector, and between two changes of the connection of a stale type.
+	relistLimit   = 10 * time.Minute // For a new list of a reflector, and between two connections of a stale type.
 )
 
 // cacheState is the state of the cache of one type.
@@ -56,9 +56,10 @@ type observation struct {
 	mayCompare bool
 }
 
-// next returns the next state of a type and the action. Being behind is normal until the next bookmark. A reopened watch resumes where the
-// cache is and needs no proof. Stepping down needs a proof: a difference that does not heal, or own renewals that no watch delivers.
-func (s cacheState) next(o observation) (cacheState, action) {
+// nextState returns the next state of a type and the action. Being behind is normal until the next
+// bookmark. A reopened watch resumes where the cache is and needs no proof. Stepping down needs a proof: a
+// difference that does not heal, or own renewals that no watch delivers.
+func (s cacheState) nextState(o observation) (cacheState, action) {
 	impatient := o.impatience > 0 && o.open && min(o.missing, o.silent) >= o.impatience
 	heals := settleTime
 	if o.unchanged < o.compared { // The cache changes, and may get there.
@@ -90,26 +91,27 @@ type ObjectVersion struct {
 	ResourceVersion string
 }
 
-func (v ObjectVersion) key() types.NamespacedName {
+func (v ObjectVersion) objectKey() types.NamespacedName {
 	return types.NamespacedName{Namespace: v.Namespace, Name: v.Name}
 }
 
-// difference maps each differing key to its listed version. An empty UID means that the object was deleted by that version.
+// difference maps each differing key to its listed version. An empty UID means that the object was deleted
+// by that version.
 type difference map[types.NamespacedName]ObjectVersion
 
-// differenceTo returns the objects of a consistent list that the cache lacks, and the objects of the cache that the list lacks. An object of the
-// cache that is newer than the list is no difference.
+// differenceTo returns the objects of a consistent list that the cache lacks, and the objects of the cache
+// that the list lacks. An object of the cache that is newer than the list is no difference.
 func differenceTo(listed []ObjectVersion, version string, cached []ObjectVersion) difference {
 	have := make(map[types.NamespacedName]ObjectVersion, len(cached))
 	for _, c := range cached {
-		have[c.key()] = c
+		have[c.objectKey()] = c
 	}
 	diff := difference{}
 	for _, want := range listed {
-		if got, ok := have[want.key()]; !ok || !hasReached(got, want) {
-			diff[want.key()] = want
+		if got, ok := have[want.objectKey()]; !ok || !hasReached(got, want) {
+			diff[want.objectKey()] = want
 		}
-		delete(have, want.key())
+		delete(have, want.objectKey())
 	}
 	for key, extra := range have {
 		if rv.AtLeast(version, extra.ResourceVersion) {
@@ -124,12 +126,12 @@ func hasReached(got, want ObjectVersion) bool {
 	return got.ResourceVersion == want.ResourceVersion || rv.MayBeNewer(got.ResourceVersion, want.ResourceVersion)
 }
 
-// unhealed returns the part of d that the cache still lacks.
-func (d difference) unhealed(cached []ObjectVersion) difference {
+// stillLacking returns the part of d that the cache still lacks.
+func (d difference) stillLacking(cached []ObjectVersion) difference {
 	have := make(map[types.NamespacedName]ObjectVersion, len(d))
 	for _, c := range cached {
-		if _, ok := d[c.key()]; ok {
-			have[c.key()] = c
+		if _, ok := d[c.objectKey()]; ok {
+			have[c.objectKey()] = c
 		}
 	}
 	left := difference{}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Every state against everything that may be observed.
+// Every state with every observation.
 func TestNextCacheState(t *testing.T) {
 	const long, short = time.Hour, 9 * time.Second
 	quiet := observation{behind: true, inState: 10 * time.Second, unchanged: 90 * time.Second, compared: long, mayCompare: true, open: true, silent: short}
@@ -64,7 +64,7 @@ func TestNextCacheState(t *testing.T) {
 				if tt.want != nil {
 					want = tt.want[i]
 				}
-				if got, act := s.next(tt.o); got != want || act != tt.act {
+				if got, act := s.nextState(tt.o); got != want || act != tt.act {
 					t.Errorf("%s: next(%+v) = %s, %s; want %s, %s", s, tt.o, got, act, want, tt.act)
 				}
 			}
@@ -96,14 +96,14 @@ func TestDifferenceTo(t *testing.T) {
 			if diff := cmp.Diff(tt.want, slices.Collect(maps.Values(got))); diff != "" {
 				t.Errorf("differenceTo: -want +got\n%s", diff)
 			}
-			if left := got.unhealed(tt.cached); len(left) != len(tt.want) {
+			if left := got.stillLacking(tt.cached); len(left) != len(tt.want) {
 				t.Errorf("unhealed by the same cache: %v, want all of %v", left, tt.want)
 			}
 			again := append(slices.Clone(listed), object("c", "4", "50"))
-			if left := got.unhealed(again); len(left) != 0 {
+			if left := got.stillLacking(again); len(left) != 0 {
 				t.Errorf("unhealed by what was listed and another of the name of what was deleted: %v", left)
 			}
-			if left := got.unhealed(listed); len(left) != 0 {
+			if left := got.stillLacking(listed); len(left) != 0 {
 				t.Errorf("unhealed by what was listed: %v", left)
 			}
 		})

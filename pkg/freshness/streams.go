@@ -14,11 +14,13 @@ import (
 )
 
 const (
-	// streamPatience is the longest time without a byte in a streaming list that is not complete. Streams are known to stall without an error
-	// (kubernetes/kubernetes issue 140890). client-go then waits for ever.
+	// streamPatience is the longest time without a byte in a streaming list that is not complete. Streams
+	// are known to stall without an error (kubernetes/kubernetes issue 140890). client-go then waits for
+	// ever.
 	streamPatience = time.Minute
-	// minWatchAge is the age of a watch before its end is reported. client-go v0.37 (VeryShortWatchError) lists again, with back-off, after a
-	// watch that ended within 1 s and delivered nothing. Storing a streamed list takes a little longer.
+	// minWatchAge is the age of a watch before its end is reported. client-go v0.37 (VeryShortWatchError)
+	// lists again, with back-off, after a watch that ended within 1 s and delivered nothing. Storing a
+	// streamed list takes a little longer.
 	minWatchAge = 1250 * time.Millisecond
 )
 
@@ -31,10 +33,12 @@ type activity struct {
 	lastByte time.Time // Of any watch or list. Zero before the first byte.
 	// listingSince is the start of the list under way, over all attempts. Zero once the list is complete.
 	listingSince time.Time
-	// lastProgress is the time of the last connection, response or byte of a request. A request that waits for a connection has no progress.
+	// lastProgress is the time of the last connection, response or byte of a request. A request that waits
+	// for a connection has no progress.
 	lastProgress time.Time
 	pool         *connectionPool // Of the last request.
-	// incompleteStreams counts the streaming lists since the last complete list. A stalled stream counts as maxIncompleteStreams.
+	// incompleteStreams counts the streaming lists since the last complete list. A stalled stream counts as
+	// maxIncompleteStreams.
 	incompleteStreams int
 	shortWatches      int // To come.
 }
@@ -57,7 +61,7 @@ func (t *Transport) activityOf(target watchTarget) activity {
 	return sum
 }
 
-func (t *Transport) update(target watchTarget, change func(a *activity, now time.Time)) {
+func (t *Transport) updateActivity(target watchTarget, change func(a *activity, now time.Time)) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	a := t.types[target]
@@ -66,26 +70,28 @@ func (t *Transport) update(target watchTarget, change func(a *activity, now time
 }
 
 func (t *Transport) recordProgress(target watchTarget) {
-	t.update(target, func(a *activity, now time.Time) { a.lastProgress = now })
+	t.updateActivity(target, func(a *activity, now time.Time) { a.lastProgress = now })
 }
 
-// LastActivity returns the time of the last byte of a type, on watches and lists of all namespaces. It returns zero before the first byte.
+// LastActivity returns the time of the last byte of a type, on watches and lists of all namespaces. It
+// returns zero before the first byte.
 func (t *Transport) LastActivity(resource schema.GroupVersionResource) time.Time {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	return t.types[watchTarget{GroupVersionResource: resource}].lastByte
 }
 
-// Reopen ends the watch of a type in all namespaces. Its reflector resumes the watch, on another connection if the client has received
-// nothing since. Reopen reports whether there was a watch to end.
+// Reopen ends the watch of a type in all namespaces. Its reflector resumes the watch, on another connection
+// if the client has received nothing since. Reopen reports whether there was a watch to end.
 func (t *Transport) Reopen(resource schema.GroupVersionResource, since time.Time) bool {
-	return t.reopen(watchTarget{GroupVersionResource: resource}, since)
+	return t.reopenWatches(watchTarget{GroupVersionResource: resource}, since)
 }
 
-// reopen ends the watches of one target, which their reflectors resume. The next watches are short. If the client of the last request has received nothing after since,
-// its connections are closed too, so that the next watch takes another connection. The connections are closed even if no watch is open, as
+// reopenWatches ends the watches of one target, which their reflectors resume. The next watches are short.
+// If the client of the last request has received nothing after since, its connections are closed too, so
+// that the next watch takes another connection. The connections are closed even if no watch is open, as
 // between two attempts of a watch that is rejected.
-func (t *Transport) reopen(target watchTarget, since time.Time) (ended bool) {
+func (t *Transport) reopenWatches(target watchTarget, since time.Time) (ended bool) {
 	t.lock.Lock()
 	for s := range t.open {
 		if s.includes(target) {
@@ -124,7 +130,7 @@ func (t *Transport) Forget(resource schema.GroupVersionResource) {
 			return
 		}
 	}
-	t.metrics.forget(resource.Resource)
+	t.metrics.dropSeries(resource.Resource)
 }
 
 // stream is the response to a request, from the time at which the request is sent.
@@ -149,11 +155,11 @@ func (p *connectionPool) newStream(ctx context.Context, r informerRequest) (*str
 	s := &stream{informerRequest: r, pool: p, earliestEnd: p.clock.Now().Add(minWatchAge), complete: !r.watch || r.resumes}
 	s.ctx, s.close = context.WithCancel(ctx)
 	ctx, s.cut = context.WithCancel(s.ctx)
-	s.stall = time.AfterFunc(streamPatience, s.stalled)
+	s.stall = time.AfterFunc(streamPatience, s.cutStalled)
 	if !r.streams {
 		s.stall.Stop()
 	}
-	p.update(r.watchTarget, func(a *activity, now time.Time) {
+	p.updateActivity(r.watchTarget, func(a *activity, now time.Time) {
 		a.pool = p
 		switch {
 		case r.resumes: // From the version of a complete list.
@@ -168,12 +174,12 @@ func (p *connectionPool) newStream(ctx context.Context, r informerRequest) (*str
 	return s, ctx
 }
 
-// stalled cuts a streaming list.
-func (s *stream) stalled() {
+// cutStalled cuts a streaming list.
+func (s *stream) cutStalled() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	s.pool.update(s.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams = maxIncompleteStreams })
+	s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams = maxIncompleteStreams })
 	klog.FromContext(s.ctx).Info("Streaming list stalls, falling back to a plain list", "watch", s.watchTarget.String(), "duration", streamPatience)
 	s.cut()
 }
@@ -182,7 +188,7 @@ func (s *stream) stalled() {
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	if n > 0 && s.accepted {
-		s.pool.update(s.watchTarget, func(a *activity, now time.Time) { a.lastByte, a.lastProgress, s.pool.lastByte = now, now, now })
+		s.pool.updateActivity(s.watchTarget, func(a *activity, now time.Time) { a.lastByte, a.lastProgress, s.pool.lastByte = now, now, now })
 		s.readList(p[:n])
 	}
 	switch {
@@ -209,7 +215,7 @@ func (s *stream) readList(p []byte) {
 	seam := append(s.tail, p[:min(len(p), len(endOfList))]...)
 	if s.complete = bytes.Contains(seam, endOfList) || bytes.Contains(p, endOfList); s.complete {
 		s.stall.Stop()
-		s.pool.update(s.watchTarget, func(a *activity, _ time.Time) { a.listingSince = time.Time{} })
+		s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.listingSince = time.Time{} })
 		return
 	}
 	if len(p) > len(endOfList) {
@@ -220,11 +226,11 @@ func (s *stream) readList(p []byte) {
 
 // Close implements io.Closer.
 func (s *stream) Close() error {
-	defer s.end()
+	defer s.endStream()
 	return s.ReadCloser.Close()
 }
 
-func (s *stream) end() {
+func (s *stream) endStream() {
 	s.close()
 	s.stall.Stop()
 	s.pool.lock.Lock()

@@ -53,8 +53,8 @@ func TestParseRequest(t *testing.T) {
 	}
 }
 
-// watchServer serves Leases to a reflector: the initial stream, then what is sent to it. Frozen, it takes
-// requests and delivers nothing.
+// watchServer serves Leases to a reflector: the initial stream and later events. A frozen server accepts
+// requests and delivers no event.
 type watchServer struct {
 	*httptest.Server
 	lock    sync.Mutex
@@ -150,15 +150,15 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 			informer := s.informer(t, transport)
 			target := watchTarget{leaseResource, "kube-system"}
 			eventually(t, "a stream that was heard", func() bool { a := transport.activityOf(target); return a.open && !a.lastByte.IsZero() })
-			time.Sleep(2500 * time.Millisecond) // a reflector lists again after a watch that brought nothing within a second
+			time.Sleep(2500 * time.Millisecond) // a reflector lists again after an empty watch of less than a second
 
 			since := time.Now().Add(-tt.since)
 			if tt.other {
-				pods := get(t, newPool(t, transport, roundTripper(func(*http.Request) (*http.Response, error) { return answer(http.StatusOK, "{}"), nil })), plainWatch)
+				pods := get(t, newPool(t, transport, roundTripper(func(*http.Request) (*http.Response, error) { return respond(http.StatusOK, "{}"), nil })), plainWatch)
 				_, _ = pods.Body.Read(make([]byte, 1))
 				defer pods.Body.Close()
 			}
-			if !transport.reopen(target, since) {
+			if !transport.reopenWatches(target, since) {
 				t.Fatal("there was no watch to reopen")
 			}
 			eventually(t, "a second watch", func() bool { asked, _, _ := s.requests(); return len(asked) == 2 })
@@ -226,12 +226,13 @@ func TestStreamsForgetClosedWatches(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	if len(transport.open) != 0 || transport.reopen(watchTarget{podResource, ""}, time.Now()) {
+	if len(transport.open) != 0 || transport.reopenWatches(watchTarget{podResource, ""}, time.Now()) {
 		t.Errorf("%d watches still known after they were closed", len(transport.open))
 	}
 }
 
-// A rejected watch is not open. The next watch takes another connection if the client receives nothing, or in any case if that is wanted.
+// A rejected watch is not open. The next watch takes another connection if the client receives nothing, or
+// in any case if that is wanted.
 func TestReopenedWatchThatIsRefusedTakesAnotherConnection(t *testing.T) {
 	target := watchTarget{podResource, ""}
 	for _, tt := range []struct {
@@ -239,9 +240,9 @@ func TestReopenedWatchThatIsRefusedTakesAnotherConnection(t *testing.T) {
 		again func(*Transport)
 		want  int // connections
 	}{
-		{"nothing is heard", func(s *Transport) { s.reopen(target, time.Now().Add(time.Minute)) }, 2},
-		{"something is heard", func(s *Transport) { s.reopen(target, time.Now().Add(-time.Minute)) }, 1},
-		{"whatever is heard", func(s *Transport) { s.reopen(target, time.Now().Add(time.Hour)) }, 2},
+		{"nothing is heard", func(s *Transport) { s.reopenWatches(target, time.Now().Add(time.Minute)) }, 2},
+		{"something is heard", func(s *Transport) { s.reopenWatches(target, time.Now().Add(-time.Minute)) }, 1},
+		{"whatever is heard", func(s *Transport) { s.reopenWatches(target, time.Now().Add(time.Hour)) }, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			transport := newTransport()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,41 +36,46 @@ const (
 	reconnectPause = 750 * time.Millisecond
 	// connectTimeout is the longest time for which a request keeps other requests of the same client from connecting.
 	connectTimeout = time.Second
-	// maxErrorPause and errorPatience bound the retries of a watch after 5xx responses. After that the reflector gets the response, and lists.
+	// maxErrorPause and errorPatience bound the retries of a watch after 5xx responses. After that the
+	// reflector gets the response, and lists.
 	maxErrorPause = 3 * time.Second
 	errorPatience = 2 * time.Minute
 	// retriesPerSecond bounds the retries of all watches after 5xx responses. 350 watches are retried within 5 s.
 	retriesPerSecond = 80
 	// pauseJitter spreads requests that failed together.
 	pauseJitter = 0.25
-	// pageSize is the number of objects in a page of a plain list. A list in one response would be held twice, encoded and decoded.
+	// pageSize is the number of objects in a page of a plain list. A list in one response would be held
+	// twice, encoded and decoded.
 	pageSize = 2000
-	// maxIncompleteStreams is the number of streaming lists of a type in a row that may end before the list is complete, as behind a proxy that
-	// ends long responses.
+	// maxIncompleteStreams is the number of streaming lists of a type in a row that may end before the list
+	// is complete, as behind a proxy that ends long responses.
 	maxIncompleteStreams = 2
-	// shortWatch is the duration of a watch that was reopened. The API server sends a bookmark 2 s before the end of a watch, which shows that
-	// no event is missing, even behind a proxy that ends idle streams before the bookmark of each minute.
+	// shortWatch is the duration of a watch that was reopened. The API server sends a bookmark 2 s before
+	// the end of a watch, which shows that no event is missing, even behind a proxy that ends idle streams
+	// before the bookmark of each minute.
 	shortWatch = 6 * time.Second
 )
 
-// errExpired replaces the 410 Gone of a page that is not the first. After a 410 a reflector requests everything in one response. After any
-// other error the reflector begins a new list in pages.
+// errExpired replaces the 410 Gone of a page that is not the first. After a 410 a reflector requests
+// everything in one response. After any other error the reflector begins a new list in pages.
 var errExpired = errors.New("the list expired while its pages were read")
 
-// Transport connects informers with the API server. An informer sees an absent API server as a slow API server, without an error, a
-// back-off or a new list:
+// Transport connects informers with the API server. An informer sees an absent API server as a slow API
+// server, without an error, a back-off or a new list:
 //
-//  1. A request is held until a connection can be made. A watch is held for two minutes while the API server returns 5xx. The requests of
-//     one client connect in turn, so that one of them probes an API server that is away.
+//  1. A request is held until a connection can be made. A watch is held for two minutes while the API
+//     server returns 5xx. The requests of one client connect in turn, so that one of them probes an API
+//     server that is away.
 //  2. The connection errors of a watch are turned into the end of the watch, which the reflector resumes.
 //  3. A streaming list that stalls is cut. Its type is then listed in pages.
 //
-// Transport also records the last activity of each type over all requests, and reopens watches. Safe for concurrent use.
+// Transport also records the last activity of each type over all requests, and reopens watches. Safe for
+// concurrent use.
 type Transport struct {
 	clock       clock.WithTicker
 	metrics     *Metrics
 	retries     *rate.Limiter
-	unreachable atomic.Bool // Limits the log to one line when the API server goes, and one line when the API server is back.
+	unreachable atomic.Bool // The log has a line about it.
 
 	lock  sync.Mutex
 	open  map[*stream]struct{}
@@ -83,16 +88,16 @@ func NewTransport(clk clock.WithTicker, m *Metrics) *Transport {
 		open: map[*stream]struct{}{}, types: map[watchTarget]activity{}}
 }
 
-// Client returns a copy of cfg and an HTTP client with connections of its own. The transport wraps authentication: a request that was held
-// carries the credentials that are valid when the request is sent. With coalesce, events in quick succession are read together, up to
-// 75 ms late.
+// Client returns a copy of cfg and an HTTP client with connections of its own. The transport wraps
+// authentication: a request that was held carries the credentials that are valid when the request is sent.
+// With coalesce, events in quick succession are read together, up to 75 ms late.
 func (t *Transport) Client(cfg *rest.Config, coalesce bool) (_ *rest.Config, _ *http.Client, err error) {
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // As client-go.
 	pool := &connectionPool{Transport: t, dialer: connrotation.NewDialer(dialer.DialContext), connecting: semaphore.NewWeighted(1)}
 	cfg = rest.CopyConfig(cfg)
 	cfg.Dial = pool.dialer.DialContext
 	if coalesce {
-		cfg.Dial = coalesced(cfg.Dial)
+		cfg.Dial = coalesceReads(cfg.Dial)
 	}
 	if pool.next, err = rest.TransportFor(cfg); err != nil {
 		return nil, nil, fmt.Errorf("build the informers' client: %w", err)
@@ -136,7 +141,7 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 		time.AfterFunc(connectTimeout, release)
 		sent := p.clock.Now()
 		var resp *http.Response
-		resp, err = p.send(req, r, release)
+		resp, err = p.sendOnce(req, r, release)
 		failed := resp != nil && resp.StatusCode >= http.StatusInternalServerError
 		if !failed {
 			failingSince = sent
@@ -165,22 +170,22 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// send sends a request once, and calls connected when the request has a connection.
-func (p *connectionPool) send(req *http.Request, r informerRequest, connected func()) (*http.Response, error) {
+// sendOnce sends a request once, and calls connected when the request has a connection.
+func (p *connectionPool) sendOnce(req *http.Request, r informerRequest, connected func()) (*http.Response, error) {
 	s, ctx := p.newStream(req.Context(), r)
 	resp, err := p.next.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
 		connected()
 		p.recordProgress(r.watchTarget)
 	}})))
 	if err != nil {
-		s.end()
+		s.endStream()
 		return nil, err
 	}
 	connected()
 	p.recordProgress(r.watchTarget)
 	s.ReadCloser, s.accepted, resp.Body = resp.Body, resp.StatusCode == http.StatusOK, s
 	if s.accepted && r.streams {
-		p.update(r.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams++ })
+		p.updateActivity(r.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams++ })
 	} else {
 		s.stall.Stop()
 	}
@@ -193,7 +198,7 @@ func (p *connectionPool) send(req *http.Request, r informerRequest, connected fu
 
 // takeShortWatch reports whether the next watch is short.
 func (p *connectionPool) takeShortWatch(target watchTarget) (short bool) {
-	p.update(target, func(a *activity, _ time.Time) { short, a.shortWatches = a.shortWatches > 0, max(0, a.shortWatches-1) })
+	p.updateActivity(target, func(a *activity, _ time.Time) { short, a.shortWatches = a.shortWatches > 0, max(0, a.shortWatches-1) })
 	return short
 }
 
@@ -208,23 +213,16 @@ func withQuery(req *http.Request, values url.Values) *http.Request {
 
 // rejectStream returns the response of an API server that cannot stream lists. client-go then sends a plain list.
 func rejectStream(req *http.Request) *http.Response {
-	body, _ := json.Marshal(metav1.Status{ // Strings and numbers can be marshalled.
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure,
-		Code:     http.StatusUnprocessableEntity,
-		Reason:   metav1.StatusReasonInvalid,
-		Message:  "streaming lists of this type stall or are cut, use a plain list",
-	})
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":422,"reason":"Invalid",` +
+		`"message":"streaming lists of this type stall or are cut, use a plain list"}`
 	return &http.Response{
-		StatusCode: http.StatusUnprocessableEntity, Status: "422 Unprocessable Entity",
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header:  http.Header{"Content-Type": {"application/json"}},
-		Body:    io.NopCloser(bytes.NewReader(body)),
-		Request: req,
+		StatusCode: http.StatusUnprocessableEntity, Request: req,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(status)),
 	}
 }
 
-// isTooLarge reports whether a response rejects the requested resourceVersion. A reflector then lists without a version.
+// isTooLarge reports whether a response rejects the requested resourceVersion. A reflector then lists
+// without a version.
 func isTooLarge(resp *http.Response) bool {
 	if resp.StatusCode != http.StatusGatewayTimeout {
 		return false

@@ -29,9 +29,9 @@ type typeMonitor struct {
 	listedVersion  string    // Of that list.
 	highestVersion string    // Of all known versions. No list can be older.
 	forbiddenSince time.Time // Zero if lists are not forbidden.
-	goal           string    // The oldest version of a list that the cache has not reached. Empty if there is no such version.
+	goal           string    // The oldest listed version that the cache has not reached, or empty.
 	goalSince      time.Time
-	missing        string // The expected version that the cache has not reached. Empty if there is no such version.
+	missing        string // The expected version that the cache has not reached, or empty.
 	missingSince   time.Time
 
 	state          cacheState
@@ -65,15 +65,15 @@ func (k *typeMonitor) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-			if err := k.check(ctx); err != nil {
+			if err := k.checkType(ctx); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// check decides about the type. The error has ErrSetBack.
-func (k *typeMonitor) check(ctx context.Context) error {
+// checkType decides about the type. The error has ErrSetBack.
+func (k *typeMonitor) checkType(ctx context.Context) error {
 	// 1. Compare the version of the cache with the version of the API server and with own writes.
 	now := k.deps.Clock.Now()
 	if v := k.Version(); v != k.version {
@@ -87,22 +87,22 @@ func (k *typeMonitor) check(ctx context.Context) error {
 	k.updateGoal(now)
 	k.updateMissing(now)
 	a := k.deps.Transport.activityOf(k.target)
-	k.report(a, now)
+	k.setGauges(a, now)
 	// 2. Another replica may have the right to list.
 	if !k.forbiddenSince.IsZero() && min(now.Sub(k.forbiddenSince), now.Sub(a.lastByte)) >= silenceLimit {
-		k.enter(ctx, stale, now)
+		k.enterState(ctx, stale, now)
 		k.setStale(ctx, k.target, "its lists are forbidden and its watch is silent")
 	}
 	if !k.listed {
 		return nil
 	}
 	// 3. Decide and act.
-	next, act := k.state.next(k.observe(a, now))
+	next, act := k.state.nextState(k.newObservation(a, now))
 	switch act {
 	case reopen:
-		k.reopen(ctx, now.Add(-cmp.Or(k.Impatience, silenceLimit)), now)
+		k.reopenWatch(ctx, now.Add(-cmp.Or(k.Impatience, silenceLimit)), now)
 	case compare:
-		if k.compare(ctx, now) {
+		if k.compareWithList(ctx, now) {
 			next = current
 		}
 	case declare: // Only if the API server still returns lists.
@@ -110,17 +110,18 @@ func (k *typeMonitor) check(ctx context.Context) error {
 			return err
 		}
 	}
-	k.enter(ctx, next, now)
+	k.enterState(ctx, next, now)
 	if next == stale && act != noAction {
-		k.setStale(ctx, k.target, k.reason())
+		k.setStale(ctx, k.target, k.staleReason())
 		if act == declare || now.Sub(k.reopenedAt) >= cmp.Or(k.Impatience, relistLimit) {
-			k.reopen(ctx, now.Add(time.Hour), now) // On another connection: this one may lead to an API server that has nothing for this type.
+			// Use another connection: the present connection may lead to an API server without events of this type.
+			k.reopenWatch(ctx, now.Add(time.Hour), now)
 		}
 	}
 	return nil
 }
 
-func (k *typeMonitor) enter(ctx context.Context, next cacheState, now time.Time) {
+func (k *typeMonitor) enterState(ctx context.Context, next cacheState, now time.Time) {
 	if next == k.state {
 		return
 	}
@@ -134,15 +135,15 @@ func (k *typeMonitor) enter(ctx context.Context, next cacheState, now time.Time)
 	k.state, k.enteredAt = next, now
 }
 
-// fetchVersion reads the latest resourceVersion with a limit=1 list. A failed list shows that watches do not deliver either, so a type that is
-// not stale becomes current.
+// fetchVersion reads the latest resourceVersion with a limit=1 list. A failed list shows that watches do
+// not deliver either, so a type that is not stale becomes current.
 func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 	k.learnVersion(k.Version())
 	if k.Expected != nil {
 		k.learnVersion(k.Expected())
 	}
 	k.requestedAt = now
-	version, err := k.latest(ctx, k.listPage)
+	version, err := k.latestVersion(ctx, k.listPage)
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		k.forbiddenSince = time.Time{}
 	} else if k.forbiddenSince.IsZero() {
@@ -152,7 +153,7 @@ func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 		klog.FromContext(ctx).V(2).Info("List failed, cannot check cache freshness", "watch", k.target.String(), "err", err)
 		if k.state != stale {
 			k.missing = ""
-			k.enter(ctx, current, now)
+			k.enterState(ctx, current, now)
 		}
 		return nil
 	}
@@ -201,8 +202,8 @@ func (k *typeMonitor) updateMissing(now time.Time) {
 	}
 }
 
-// report sets the gauges.
-func (k *typeMonitor) report(a activity, now time.Time) {
+// setGauges sets the gauges.
+func (k *typeMonitor) setGauges(a activity, now time.Time) {
 	idle, lag := 0.0, 0.0
 	if !a.lastByte.IsZero() {
 		idle = max(0, now.Sub(a.lastByte).Seconds()) // The last byte may have come after now was read.
@@ -217,12 +218,12 @@ func (k *typeMonitor) report(a activity, now time.Time) {
 	k.deps.Metrics.lag.WithLabelValues(k.target.labels()...).Set(lag)
 }
 
-func (k *typeMonitor) observe(a activity, now time.Time) observation {
+func (k *typeMonitor) newObservation(a activity, now time.Time) observation {
 	o := observation{
 		behind: k.goal != "" || k.missing != "", impatience: k.Impatience, open: a.open, silent: now.Sub(a.lastByte),
 		listing: !a.listingSince.IsZero() && now.Sub(a.listingSince) < relistLimit && now.Sub(a.lastProgress) < silenceLimit,
 		inState: now.Sub(k.enteredAt), unchanged: now.Sub(k.changedAt), compared: now.Sub(k.comparedAt),
-		differs: k.differs(), mayCompare: !now.Before(k.nextComparison),
+		differs: k.stillDiffers(), mayCompare: !now.Before(k.nextComparison),
 	}
 	if k.missing != "" {
 		o.missing = now.Sub(k.missingSince)
@@ -230,18 +231,18 @@ func (k *typeMonitor) observe(a activity, now time.Time) observation {
 	return o
 }
 
-// differs reports whether a difference that the last comparison has shown still exists.
-func (k *typeMonitor) differs() bool {
+// stillDiffers reports whether a difference that the last comparison has shown still exists.
+func (k *typeMonitor) stillDiffers() bool {
 	if k.undelivered != "" {
 		return rv.MayBeNewer(k.undelivered, k.Version())
 	}
 	if len(k.lacking) > 0 {
-		k.lacking = k.lacking.unhealed(k.Objects())
+		k.lacking = k.lacking.stillLacking(k.Objects())
 	}
 	return len(k.lacking) > 0
 }
 
-func (k *typeMonitor) reason() string {
+func (k *typeMonitor) staleReason() string {
 	if len(k.lacking) == 0 {
 		return "no watch has delivered version " + cmp.Or(k.undelivered, k.missing, k.goal)
 	}
@@ -251,21 +252,22 @@ func (k *typeMonitor) reason() string {
 	return ""
 }
 
-// reopen restarts the watch, on a new connection if the client has received nothing since.
-func (k *typeMonitor) reopen(ctx context.Context, since, now time.Time) {
+// reopenWatch restarts the watch, on a new connection if the client has received nothing since.
+func (k *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
 	verbosity := 0
-	if k.missing == "" && k.state == behind { // Normal every two minutes for a quiet type behind a proxy that ends idle streams.
+	if k.missing == "" && k.state == behind { // Normal for a quiet type behind a proxy that ends idle streams.
 		verbosity = 2
 	}
 	klog.FromContext(ctx).V(verbosity).Info("Reopening a watch that does not deliver", "watch", k.target.String(), "state", k.state, "version", k.Version(), "missing", cmp.Or(k.missing, k.goal))
-	k.deps.Transport.reopen(k.target, since)
+	k.deps.Transport.reopenWatches(k.target, since)
 	k.reopenedAt = now
 }
 
-// compare compares the cache with the API server, and reports whether they are equal. An expected version that is still missing is a difference.
-// Otherwise the metadata of all objects is listed. A failed list shows nothing.
-func (k *typeMonitor) compare(ctx context.Context, now time.Time) (equal bool) {
-	if k.differs() {
+// compareWithList compares the cache with the API server, and reports whether they are equal. An expected
+// version that is still missing is a difference. Otherwise the metadata of all objects is listed. A failed
+// list shows nothing.
+func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal bool) {
+	if k.stillDiffers() {
 		k.comparedAt = now
 		return false
 	}
@@ -276,7 +278,7 @@ func (k *typeMonitor) compare(ctx context.Context, now time.Time) (equal bool) {
 	if now.Before(k.nextComparison) {
 		return false
 	}
-	listed, version, err := k.all(ctx, k.listPage)
+	listed, version, err := k.listAll(ctx, k.listPage)
 	k.comparedAt = k.deps.Clock.Now()
 	if err != nil {
 		k.nextComparison = k.comparedAt.Add(k.backoff.Step())
@@ -288,7 +290,8 @@ func (k *typeMonitor) compare(ctx context.Context, now time.Time) (equal bool) {
 	if len(k.lacking) > 0 {
 		return false
 	}
-	if k.deps.Transport.activityOf(k.target).lastProgress.Sub(k.reopenedAt) >= shortWatch/2 { // The short watch has ended, so it would have delivered.
+	// The short watch has ended, so it would have delivered.
+	if k.deps.Transport.activityOf(k.target).lastProgress.Sub(k.reopenedAt) >= shortWatch/2 {
 		k.nextComparison = k.comparedAt.Add(equalInterval)
 	}
 	k.equalAt = version
@@ -299,6 +302,6 @@ func (k *typeMonitor) compare(ctx context.Context, now time.Time) (equal bool) {
 func (k *typeMonitor) listPage(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	defer func() { k.report(k.deps.Transport.activityOf(k.target), k.deps.Clock.Now()) }()
+	defer func() { k.setGauges(k.deps.Transport.activityOf(k.target), k.deps.Clock.Now()) }()
 	return k.deps.Metadata.Resource(k.Resource).Namespace(k.Namespace).List(ctx, options)
 }

@@ -1,5 +1,6 @@
-// Package command is the command line of a controller manager with the global state of its process: logging, feature
-// gates of libraries and metrics of libraries. A program with other work uses package app, which changes no global state.
+// Package command is the command line of a controller manager with the global state of its process:
+// logging, feature gates of libraries and metrics of libraries. A program with other work uses package app,
+// which changes no global state.
 package command
 
 import (
@@ -37,11 +38,11 @@ gone: --controllers=*,deployment,garbagecollector.
 Several replicas may run; one of them works, the others stand by with filled caches.
 Flags are those of kube-controller-manager as far as they apply.`
 
-// New returns the controller-manager command for these controllers, as a rule [app.Controllers] and some of your own. The
-// command runs until its context ends, stops in order and returns nil.
+// New returns the controller-manager command for these controllers, as a rule [app.Controllers] and some of
+// your own. The command runs until its context ends, stops in order and returns nil.
 //
-// Several commands may run in one process. The first command sets the global state: logging, and the gates of client-go and
-// of metrics.
+// Several commands may run in one process. The first command sets the global state: logging, and the gates
+// of client-go and of metrics.
 func New(controllers []controller.Registration) *cobra.Command {
 	o := app.NewOptions(controllers)
 	cmd := &cobra.Command{
@@ -120,7 +121,8 @@ func setUpProcess(o *app.Options) error {
 	if err := logsapi.ValidateAndApply(o.Logs, o.Gate()); err != nil {
 		return fmt.Errorf("logging flags: %w", err)
 	}
-	// Users of this program cannot act on warnings about deprecated APIs. The loops use the current version of each API.
+	// Users of this program cannot act on warnings about deprecated APIs. The loops use the current version
+	// of each API.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 	o.UseGatesForLibraries()
 	applyMetrics(o.Metrics)

@@ -20,7 +20,8 @@ import (
 
 // reconcile brings one Deployment a step closer to its spec.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
-	// 1. Read the versions of the caches before the objects: a later read could return versions newer than the objects.
+	// 1. Read the versions of the caches before the objects: a later read could return versions newer than
+	//    the objects.
 	at := controller.VersionsOf(c.deps.Deployments, c.deps.ReplicaSets)
 
 	// 2. Read the Deployment.

@@ -29,7 +29,8 @@ func (p pass) rollingTargets() sizing {
 		available = 0 // unknown for the new minReadySeconds
 	}
 
-	// 2. Old ReplicaSets give up the pods that can be spared, unless their controller has yet to act on the last size.
+	// 2. Old ReplicaSets give up the pods that can be spared, unless their controller has yet to act on the
+	//    last size.
 	includeUnready, left := sumOf(p.all, replicaSet.availableInEither) < least, totalSize(p.old)
 	for _, t := range shrinkTargets(p.old, available, least, includeUnready) {
 		if wait := t.replicaSet.shrinkWait(p.statusInterval(), p.now); wait > 0 {

@@ -31,9 +31,9 @@ func (c *Controller) statusDiffers(t syncState, status appsv1.DeploymentStatus, 
 	return revision != "" && t.d.Annotations[revisionAnnotation] != revision || !equality.Semantic.DeepEqual(t.d.Status, status)
 }
 
-// writeStatus writes the status and the revision if they have changed, and returns a requeue delay if the write can wait.
-// The status endpoint accepts annotations and does not raise the generation. A conflict is no failure: the event of
-// the change starts the next sync.
+// writeStatus writes the status and the revision if they have changed, and returns a requeue delay if the
+// write can wait. The status endpoint accepts annotations and does not raise the generation. A conflict is
+// no failure: the event of the change starts the next sync.
 func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1.DeploymentStatus, revision string) (again time.Duration, err error) {
 	if !c.statusDiffers(t, status, revision) {
 		return 0, nil

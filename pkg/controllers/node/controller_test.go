@@ -15,7 +15,7 @@ import (
 // epoch is the start time of every bubble.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// cluster is nodes with Leases, some live and some that the test lets die, in one zone.
+// cluster returns live and dying nodes with Leases in a single zone.
 func cluster(live, dying int) (objects []runtime.Object, liveNames, dyingNames []string) {
 	for i := range live + dying {
 		name := fmt.Sprint("live", i)

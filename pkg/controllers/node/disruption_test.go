@@ -42,7 +42,7 @@ func TestNoTaintStaysWhileEverythingIsDown(t *testing.T) {
 		if got := b.tainted(unreachableNoExecute, []string{"dying0", "dying1"}); got != 1 {
 			t.Fatalf("%d nodes tainted, want 1", got)
 		}
-		b.pass(51 * time.Second) // the last one falls silent
+		b.pass(51 * time.Second) // the last node falls silent
 		all := []string{"dying0", "dying1", "live0"}
 		if got := b.withStatus("Unknown", all); got != 3 {
 			t.Fatalf("%d nodes Unknown, want 3", got)

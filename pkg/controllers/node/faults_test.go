@@ -20,7 +20,7 @@ func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
 	objects := []runtime.Object{aNode("node", "zone", "Unknown"), aNode("live", "zone", "True"), aLease("live", epoch), aPod("pod", "node")}
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.Freeze("nodes", true)
-		b.post("node", "True") // the cache does not show it
+		b.post("node", "True") // the cache does not show the change
 		b.term()
 		b.pass(10 * time.Second)
 		if got := podReady(b.Pod("pod")); got != "True" {

@@ -60,7 +60,7 @@ func TestDeadlinesMeet(t *testing.T) {
 		name  string
 		due   time.Duration // after a full second
 		grace time.Duration
-		want  time.Duration // how much later it is looked at, without the slack
+		want  time.Duration // delay of the check, without the slack
 	}{
 		{"on a step", 400 * time.Millisecond, 50 * time.Second, 0},
 		{"between two", 250 * time.Millisecond, 50 * time.Second, 150 * time.Millisecond},

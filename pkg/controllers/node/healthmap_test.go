@@ -9,7 +9,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// A node is most often deleted when it is silent, that is, while it is being judged.
+// Most deleted nodes are silent, so deletions and judgements coincide.
 func TestNodeDeletedWhileItIsJudgedLeavesNoRecord(t *testing.T) {
 	objects, live, _ := cluster(2, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// renewAs lets a kubelet write its Lease with a time of its choice.
+// renewAs writes the Lease of a kubelet with a chosen time.
 func (b *bench) renewAs(name string, at *metav1.MicroTime) {
 	b.t.Helper()
 	leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
@@ -31,7 +31,7 @@ func TestLeasesOfOtherTimes(t *testing.T) {
 		name  string
 		first *metav1.MicroTime // renewTime at the beginning
 		then  func(time.Time) *metav1.MicroTime
-		want  corev1.ConditionStatus // after two minutes in which the kubelet writes its Lease every 10 s
+		want  corev1.ConditionStatus // after two minutes with a renewal every 10 s
 	}{
 		{"a clock that is far ahead", ahead, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(24 * time.Hour)} }, "True"},
 		{"a clock that is far behind", &metav1.MicroTime{Time: epoch.Add(-1e6 * time.Second)}, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(-1e6 * time.Second)} }, "True"},
@@ -111,9 +111,9 @@ func TestLeaseComesAndGoes(t *testing.T) {
 	})
 }
 
-// The watch of Leases ends and cannot be opened again, while everything else works: an API server that refuses
-// watches, or a proxy that cuts them. Even if the Leases cannot be listed either, each verdict is preceded by
-// a look at the one Lease.
+// The watch of Leases ends and cannot be opened again, while all other requests succeed: an API server that rejects
+// watches, or a proxy that cuts watches. Even if lists fail too, the controller reads the Lease before each
+// status write.
 func TestLeaseWatchThatCannotBeOpened(t *testing.T) {
 	for _, lists := range []bool{true, false} {
 		t.Run(fmt.Sprint("lists work ", lists), func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestLeaseWatchThatCannotBeOpened(t *testing.T) {
 				if got := b.withStatus("Unknown", dying); got != 1 && lists {
 					b.t.Error("the dead node was not found")
 				}
-				if got := b.Count("get leases") + b.Count("list leases"); got > 6*2*26+200 { // the kubelets read before they write
+				if got := b.Count("get leases") + b.Count("list leases"); got > 6*2*26+200 { // kubelets read, too
 					b.t.Errorf("%d reads of Leases", got)
 				}
 				b.RestoreWatches("leases")

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// everything lists the requests that fail during an outage.
+// The variable everything lists the requests that fail during an outage.
 var everything = []string{
 	"get nodes", "get leases", "list leases", "list nodes", "update nodes/status", "patch nodes", "patch pods/status",
 }
@@ -119,7 +119,7 @@ func TestLongOutageCondemnsNobody(t *testing.T) {
 	})
 }
 
-// The API server accepts reads only, so kubelets cannot renew. One write finds out that the API server accepts
+// The API server accepts reads only, so kubelets cannot renew. A single write shows that the API server accepts
 // writes again, and may condemn one live node, because kubelets need some seconds to return.
 func TestReadOnlyAPIServerCondemnsOneAtMost(t *testing.T) {
 	for outage := time.Minute; outage < 4*time.Minute; outage += 3 * time.Second {
@@ -191,7 +191,7 @@ func TestFailoverDoesNotStartGraceAnew(t *testing.T) {
 	})
 }
 
-// A node that died long after one outage and long before another is owed nothing for either.
+// A node that died long between two outages gets no extra time.
 func TestOutagesFarApartDoNotHideADeadNodeFromAStandby(t *testing.T) {
 	objects, live, dying := cluster(5, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {
@@ -237,7 +237,7 @@ func TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead(t *testing.T) {
 	})
 }
 
-// The Lease watch is frozen and lists of Leases are rejected: each deadline is checked with a read of one Lease.
+// The Lease watch is frozen and lists of Leases are rejected: each deadline is checked with a GET.
 func TestRejectedListsCondemnNobody(t *testing.T) {
 	objects, live, dying := cluster(10, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {
@@ -324,7 +324,7 @@ func TestNodesWaitForTheNodeCacheWithoutAsking(t *testing.T) {
 	})
 }
 
-// A standby's watch that was frozen at its take-over stays so for up to two minutes.
+// A watch that is frozen at a take-over stays frozen for up to two minutes.
 func TestListsOfNodesBackOff(t *testing.T) {
 	objects, live, _ := cluster(2, 0)
 	inBubble(t, defaults(), objects, func(b *bench) {

@@ -142,7 +142,7 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 		if podReady(pod) != "False" {
 			t.Fatal("not marked")
 		}
-		pod.Status.Conditions[0].Status = "True" // the kubelet is back, its node status comes later
+		pod.Status.Conditions[0].Status = "True" // the kubelet is back and has not posted the node status yet
 		if _, err := b.CoreV1().Pods("default").UpdateStatus(b.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func TestMustMark(t *testing.T) {
 	}
 }
 
-// A live kubelet that reports its node not ready decides about its pods.
+// A live kubelet that reports a node not ready decides about the pods.
 func TestPodStatusIsNoReasonToMark(t *testing.T) {
 	inBubble(t, defaults(), []runtime.Object{aNode("node", "", "False"), aNode("live", "", "True"), aPod("pod", "node")}, func(b *bench) {
 		b.term()

@@ -22,12 +22,12 @@ const Agent = "node-controller"
 type Config struct {
 	MonitorPeriod      time.Duration `json:"NodeMonitorPeriod"`      // minimum time between two judgements of one node
 	MonitorGracePeriod time.Duration `json:"NodeMonitorGracePeriod"` // longest silence of a live node
-	StartupGracePeriod time.Duration `json:"NodeStartupGracePeriod"` // longest silence of a node without a Ready condition
+	StartupGracePeriod time.Duration `json:"NodeStartupGracePeriod"` // the same without a Ready condition
 
 	EvictionRate              float32 `json:"NodeEvictionRate"`          // NoExecute taints per second and zone
-	SecondaryEvictionRate     float32 `json:"SecondaryNodeEvictionRate"` // rate of a large zone in state PartialDisruption
+	SecondaryEvictionRate     float32 `json:"SecondaryNodeEvictionRate"` // of a large zone in PartialDisruption
 	LargeClusterSizeThreshold int     `json:"LargeClusterSizeThreshold"` // number of nodes above which a zone is large
-	UnhealthyZoneThreshold    float32 `json:"UnhealthyZoneThreshold"`    // share of not Ready nodes from which on a zone is disrupted
+	UnhealthyZoneThreshold    float32 `json:"UnhealthyZoneThreshold"`    // share of not Ready nodes in a disrupted zone
 
 	Workers    int           `json:"-"` // nodes that are processed at the same time
 	PodWorkers int           `json:"-"` // pods that are processed at the same time

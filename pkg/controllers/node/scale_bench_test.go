@@ -9,7 +9,7 @@ import (
 // manyNodesBench is the largest cluster that Kubernetes 1.37 is tested with, three times over.
 const manyNodesBench = 15000
 
-// Taking over a cluster: every node is counted, in one zone, in three, and in one each.
+// Taking over a cluster: every node is counted, in a single zone, in three, and in a zone each.
 func BenchmarkFillZones(b *testing.B) {
 	for _, zones := range []int{1, 3, manyNodesBench} {
 		b.Run(fmt.Sprint("zones-", zones), func(b *testing.B) {
@@ -26,7 +26,7 @@ func BenchmarkFillZones(b *testing.B) {
 	}
 }
 
-// One node of many goes and comes back.
+// A node of many goes and comes back.
 func BenchmarkNodeChanges(b *testing.B) {
 	for _, zones := range []int{1, manyNodesBench} {
 		b.Run(fmt.Sprint("zones-", zones), func(b *testing.B) {
@@ -52,7 +52,7 @@ func filledZones(n int, now time.Time) *zones {
 	return z
 }
 
-// Half of a zone is dead and waits: the cost of one node that must wait again.
+// Half of a zone is dead and waits: the cost of another wait.
 func BenchmarkAskInALongLine(b *testing.B) {
 	now := time.Now()
 	z := filledZones(1, now)

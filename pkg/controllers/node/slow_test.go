@@ -19,7 +19,7 @@ import (
 )
 
 // Nodes that cannot be written, because a webhook or a broken object is in the way, are found dead late or
-// never. That is theirs alone.
+// never. Other nodes are not affected.
 func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
 	for _, bad := range []int{0, 3} {
 		t.Run(fmt.Sprint(bad, " of them"), func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
 // slowWrites holds the durations of writes of nodes.
 type slowWrites struct {
 	status  time.Duration
-	refusal time.Duration // of each patch; 0: it is accepted at once
+	refusal time.Duration // of each patch; 0 accepts the patch at once
 }
 
 // slowClient is a client whose writes of nodes take some time.
@@ -98,7 +98,7 @@ func (s slowNodes) Patch(ctx context.Context, name string, kind types.PatchType,
 	return s.NodeInterface.Patch(ctx, name, kind, data, opts, sub...)
 }
 
-// A zone dies while a webhook holds up each write of a status: the nodes of it are looked at some a second.
+// A zone dies while a webhook delays each status write. Some nodes are processed each second.
 func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
 	objects, live, dying := cluster(5, 300)
 	inBubble(t, defaults(), objects, func(b *bench) {
@@ -117,8 +117,8 @@ func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
 	})
 }
 
-// A zone dies while a webhook holds up each patch and then refuses it: those that are tried again do not
-// starve those that wait for their first try.
+// A zone dies while a webhook delays and then rejects each patch. Retried nodes do not
+// starve nodes that wait for the first attempt.
 func TestDeadNodesThatCannotBeTaintedStarveNoOther(t *testing.T) {
 	objects, live, dying := cluster(5, 200)
 	inBubble(t, defaults(), objects, func(b *bench) {
@@ -152,8 +152,8 @@ func TestGaugeShowsShortSuspensions(t *testing.T) {
 	})
 }
 
-// An API server that fails now and then cannot keep a dead node alive: once it has been given all the time
-// there is to give, only a live read of its Lease speaks for it.
+// An API server that fails now and then cannot keep a dead node alive. After all extra time is used up,
+// only a live read of the Lease shows that the node is alive.
 func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
 	objects, live, _ := cluster(5, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {

@@ -2,55 +2,65 @@ package node
 
 // Places of the test cases of kube-controller-manager v1.37: "pkg" is this package, "int" is test/integration/node.
 //
-//	upstream (pkg/controller/nodelifecycle)                cases  ours
-//	TestMonitorNodeHealth                                      9  pkg TestZoneStates, TestNoTaintStaysWhileEverythingIsDown, TestReadyNodesStartAnewAfterAStop
-//	TestPodStatusChange                                        1  none: dead code upstream
-//	TestMonitorNodeHealthUpdateStatus                          4  pkg TestUnknownConditions, TestFirstSight, TestJudge, TestLeaseCases
-//	TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease      10  pkg TestLeaseCases, TestUnknownConditions, TestSignsOfLife
-//	TestMonitorNodeHealthMarkPodsNotReady                      3  pkg TestPodsMarkedWithTheirNode
-//	TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize        2  pkg TestEveryPodIsWrittenOnce (10 × 20 pods instead of 50 × 100)
-//	TestMonitorNodeHealthMarkPodsNotReadyRetry                 3  pkg TestPodWriteIsRetriedUntilItSucceeds, TestSilentNodeGoesTheWholeWay;
+//	upstream (pkg/controller/nodelifecycle)  cases  ours
+//	TestMonitorNodeHealth  9  pkg TestZoneStates, TestNoTaintStaysWhileEverythingIsDown,
+//	    TestReadyNodesStartAnewAfterAStop
+//	TestPodStatusChange  1  none: dead code upstream
+//	TestMonitorNodeHealthUpdateStatus  4  pkg TestUnknownConditions, TestFirstSight, TestJudge, TestLeaseCases
+//	TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease  10  pkg TestLeaseCases, TestUnknownConditions,
+//	    TestSignsOfLife
+//	TestMonitorNodeHealthMarkPodsNotReady  3  pkg TestPodsMarkedWithTheirNode
+//	TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize  2  pkg TestEveryPodIsWrittenOnce
+//	    (10 × 20 pods instead of 50 × 100)
+//	TestMonitorNodeHealthMarkPodsNotReadyRetry  3  pkg TestPodWriteIsRetriedUntilItSucceeds,
+//	    TestSilentNodeGoesTheWholeWay;
 //	                                                              the list of pods cannot fail here, it is a cache's
-//	TestApplyNoExecuteTaints                                   1  pkg TestNoExecuteFollowsReady
-//	TestApplyNoExecuteTaintsToUnreachableNode                  1  pkg TestSilentNodeGoesTheWholeWay, TestTaintFollowsWithoutWaitingForTheCache
-//	TestApplyNoExecuteTaintsToNodesEnqueueTwice                1  pkg TestNoExecuteFollowsReady, TestTokensGoToThoseWhoNeedThem
-//	TestSwapUnreachableNotReadyTaints                          1  pkg TestDesiredTaints, TestNoExecuteFollowsReady
-//	TestTaintsNodeByCondition                                  4  pkg TestDesiredTaints
-//	TestNodeEventGeneration                                    1  pkg TestNodeEvents
-//	TestReconcileNodeLabels                                    4  pkg TestMissingLabels, TestLabelsAndTaintsGoInOnePatch
-//	TestTryUpdateNodeHealth                                    8  pkg TestJudge, TestFirstSight, TestUnknownConditions
-//	Test_isNodeExcludedFromDisruptionChecks                    3  pkg TestExcluded
-//	TestProcessPodMarkPodNotReady                              3  pkg TestLatePods
-//	scheduler: TestUniqueQueueGet, TestAddNode, TestDelNode,   8  pkg TestTokensGoToThoseWhoNeedThem, TestNodeMovesToAnotherZone,
-//	  TestTry, TestTryOrdering, TestTryRemovingWhileTry,          TestZoneWithoutRateTaintsNobody, TestConflictsAreRetriedQuietly
+//	TestApplyNoExecuteTaints  1  pkg TestNoExecuteFollowsReady
+//	TestApplyNoExecuteTaintsToUnreachableNode  1  pkg TestSilentNodeGoesTheWholeWay,
+//	    TestTaintFollowsWithoutWaitingForTheCache
+//	TestApplyNoExecuteTaintsToNodesEnqueueTwice  1  pkg TestNoExecuteFollowsReady, TestTokensGoToThoseWhoNeedThem
+//	TestSwapUnreachableNotReadyTaints  1  pkg TestDesiredTaints, TestNoExecuteFollowsReady
+//	TestTaintsNodeByCondition  4  pkg TestDesiredTaints
+//	TestNodeEventGeneration  1  pkg TestNodeEvents
+//	TestReconcileNodeLabels  4  pkg TestMissingLabels, TestLabelsAndTaintsGoInOnePatch
+//	TestTryUpdateNodeHealth  8  pkg TestJudge, TestFirstSight, TestUnknownConditions
+//	Test_isNodeExcludedFromDisruptionChecks  3  pkg TestExcluded
+//	TestProcessPodMarkPodNotReady  3  pkg TestLatePods
+//	scheduler: TestUniqueQueueGet, TestAddNode, TestDelNode,  8  pkg TestTokensGoToThoseWhoNeedThem,
+//	    TestNodeMovesToAnotherZone,
+//	  TestTry, TestTryOrdering, TestTryRemovingWhileTry,  TestZoneWithoutRateTaintsNobody,
+//	    TestConflictsAreRetriedQuietly
 //	  TestClear, TestAddAfterTry
-//	scheduler: TestSwapLimiter                                 1  pkg TestLimiter, TestRateOfOneResumesAfterAStop
+//	scheduler: TestSwapLimiter  1  pkg TestLimiter, TestRateOfOneResumesAfterAStop
 //
 //	upstream (elsewhere)
-//	pkg/controller/util/consistency: all                       8  pkg TestOutages, TestLeaseCases, TestStaleCacheChangesNoZone
-//	pkg/util/taints: TestAddOrUpdateTaint, TestRemoveTaint,    6  pkg TestDesiredTaints
+//	pkg/controller/util/consistency: all  8  pkg TestOutages, TestLeaseCases, TestStaleCacheChangesNoZone
+//	pkg/util/taints: TestAddOrUpdateTaint, TestRemoveTaint,  6  pkg TestDesiredTaints
 //	  TestDeleteTaint, TestDeleteTaintByKey, TestTaintExists,
 //	  TestTaintSetDiff and the filters
-//	test/integration/node: TestEvictionForNoExecuteTaint…      3  int, same name
-//	test/integration/node: TestTaintBasedEvictions             8  int, same name: 4, each of which upstream runs in two layouts
+//	test/integration/node: TestEvictionForNoExecuteTaint…  3  int, same name
+//	test/integration/node: TestTaintBasedEvictions  8  int, same name: 4, each of which upstream runs in two layouts
 //	test/integration/scheduler/taint: TestTaintNodeByCondition 13 pkg TestDesiredTaints
 
 // Defects of upstream, and the tests that show their absence. Rows of other packages are in brackets.
 //
-//	a node made again under its name inherits its predecessor's age         TestNodeMadeAnewStartsAfresh, TestNodeMadeAnewWithinASecond
-//	a restart removes all NoExecute taints and adds them again               TestTaintsSurviveANewTerm, TestRestartBesideDeadNodesRepeatsNothing
-//	a write to a dead node's Lease keeps it alive for ever                  TestLeaseWritesThatRenewNothingKeepNobodyAlive
-//	nodes that could not be judged are left out of the zone's count         TestStaleCacheChangesNoZone
-//	a taint waits for the cache to show our own write                       TestTaintFollowsWithoutWaitingForTheCache
-//	a taint that comes during the stop of all zones stays                   TestNoTaintStaysWhileEverythingIsDown
-//	a zone of excluded nodes is new at every pass                           TestZoneOfExcludedNodesIsAZone
-//	tokens are spent on nodes that need none                                TestTokensGoToThoseWhoNeedThem
-//	a rate of one never resumes, a rate of zero taints one                  TestRateOfOneResumesAfterAStop, TestZoneWithoutRateTaintsNobody
-//	pods of a node that goes from False to Unknown stay Ready               TestPodsMarkedWithTheirNode
-//	a crash between node and pods leaves pods Ready                         TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtEachWrite
-//	changed tolerations do not move a deadline                              [tainteviction TestUpstreamCases, TestLimitsOf]
-//	a restart starts all deadlines again                                    [tainteviction TestRestart]
-//	an eviction is given up after 50 ms                                     [tainteviction TestRetry, TestRefusalsOfAllKinds]
-//	a pod is taken for another of its name                                  [tainteviction TestSameName]
-//	terminating pods are evicted again                                      [tainteviction TestTerminatingAndFinished]
-//	deadlines outlive their node                                            [tainteviction TestNodeDeleted]
+//	a node made again under its name inherits its predecessor's age  TestNodeMadeAnewStartsAfresh,
+//	    TestNodeMadeAnewWithinASecond
+//	a restart removes all NoExecute taints and adds them again  TestTaintsSurviveANewTerm,
+//	    TestRestartBesideDeadNodesRepeatsNothing
+//	a write to a dead node's Lease keeps it alive for ever  TestLeaseWritesThatRenewNothingKeepNobodyAlive
+//	nodes that could not be judged are left out of the zone's count  TestStaleCacheChangesNoZone
+//	a taint waits for the cache to show our own write  TestTaintFollowsWithoutWaitingForTheCache
+//	a taint that comes during the stop of all zones stays  TestNoTaintStaysWhileEverythingIsDown
+//	a zone of excluded nodes is new at every pass  TestZoneOfExcludedNodesIsAZone
+//	tokens are spent on nodes that need none  TestTokensGoToThoseWhoNeedThem
+//	a rate of one never resumes, a rate of zero taints one  TestRateOfOneResumesAfterAStop,
+//	    TestZoneWithoutRateTaintsNobody
+//	pods of a node that goes from False to Unknown stay Ready  TestPodsMarkedWithTheirNode
+//	a crash between node and pods leaves pods Ready  TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtEachWrite
+//	changed tolerations do not move a deadline  [tainteviction TestUpstreamCases, TestLimitsOf]
+//	a restart starts all deadlines again  [tainteviction TestRestart]
+//	an eviction is given up after 50 ms  [tainteviction TestRetry, TestRefusalsOfAllKinds]
+//	a pod is taken for another of its name  [tainteviction TestSameName]
+//	terminating pods are evicted again  [tainteviction TestTerminatingAndFinished]
+//	deadlines outlive their node  [tainteviction TestNodeDeleted]

@@ -50,7 +50,7 @@ func defaults() Config {
 	}
 }
 
-// inBubble runs a test in fake time. Objects given to it exist before the caches start.
+// inBubble runs a test in fake time. The objects exist before the caches start.
 func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -140,7 +140,7 @@ func (b *bench) create(obj runtime.Object) {
 	}
 }
 
-// renew plays a kubelet that renews its Lease.
+// renew renews Leases, as kubelets do.
 func (b *bench) renew(names ...string) {
 	b.t.Helper()
 	leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
@@ -157,7 +157,7 @@ func (b *bench) renew(names ...string) {
 	synctest.Wait()
 }
 
-// leaseInterval is the interval in which kubelets renew their Leases.
+// leaseInterval is the interval in which kubelets renew Leases.
 const leaseInterval = 10 * time.Second
 
 // renewFor lets kubelets renew every 10 s for some time.
@@ -180,13 +180,13 @@ func (b *bench) edit(name string, change func(*corev1.Node)) {
 	synctest.Wait()
 }
 
-// post plays a kubelet that posts its Ready condition.
+// post posts a Ready condition, as kubelets do.
 func (b *bench) post(name string, status corev1.ConditionStatus) {
 	b.t.Helper()
 	b.edit(name, func(node *corev1.Node) { setReady(node, status, time.Now()) })
 }
 
-// drainEvents returns the events so far and forgets them.
+// drainEvents returns and removes the events so far.
 func (b *bench) drainEvents() []string {
 	var all []string
 	for {
@@ -213,7 +213,7 @@ func setReady(node *corev1.Node, status corev1.ConditionStatus, at time.Time) {
 	c.Status, c.LastHeartbeatTime, c.Reason, c.Message = status, metav1.NewTime(at), "Kubelet", "from the kubelet"
 }
 
-// aNode is a node of a zone with a Ready status; an empty one leaves the condition out.
+// aNode returns a node of a zone with a Ready status. An empty status means no condition.
 func aNode(name, zone string, ready corev1.ConditionStatus, edits ...func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{},
@@ -238,7 +238,7 @@ func aLease(name string, renewed time.Time) *coordinationv1.Lease {
 	}
 }
 
-// aPod is a pod on a node that its kubelet calls ready.
+// aPod returns a Ready pod on a node.
 func aPod(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("pod-" + name)},

@@ -29,7 +29,7 @@ func TestTaintFollowsWithoutWaitingForTheCache(t *testing.T) {
 	})
 }
 
-// killed at a write: the process dies right after the nth request that changes something, and another one starts.
+// The process is killed right after the nth write, and another process starts.
 func TestCrashAtAnyWriteLeavesNoPodReady(t *testing.T) {
 	for crash := 1; crash <= 8; crash++ {
 		t.Run(fmt.Sprint("after write ", crash), func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestStatusWriteThatMeetsAHeartbeatIsCalledOff(t *testing.T) {
 		b.term()
 		b.renewFor(49*time.Second, live...)
 		b.Freeze("nodes", true)
-		b.post("dying0", "True") // the cache does not show it
+		b.post("dying0", "True") // the cache does not show the heartbeat
 		b.pass(30 * time.Second)
 		if got := b.Count("update nodes/status"); got != 0 {
 			t.Errorf("%d status writes", got)

@@ -51,7 +51,7 @@ func TestThresholdAtItsEnds(t *testing.T) {
 	}
 }
 
-// A rate may be anything above zero. One so small that an interval does not fit into a time.Duration is still a rate.
+// Any rate above zero is valid, also if the interval does not fit into a time.Duration.
 func TestVerySmallRates(t *testing.T) {
 	for _, r := range []float32{1e-7, 1e-10, 1e-30, 1e-45} {
 		l := newLimiter(r, day)

@@ -174,8 +174,8 @@ func TestTokensGoToThoseWhoNeedThem(t *testing.T) {
 	}
 	ask("down2", at(10), true, 0)
 	ask("down3", at(20), true, 0)
-	ask("down0", at(31), true, 0)                 // its taint was removed by hand
-	z.giveBack("down0", outcome.Rejected, at(31)) // and writing the new one failed
+	ask("down0", at(31), true, 0)                 // the taint was removed by hand
+	z.giveBack("down0", outcome.Rejected, at(31)) // and the next write failed
 	ask("down0", at(31), true, 0)
 }
 
@@ -212,7 +212,7 @@ func TestRateOfOneResumesAfterAStop(t *testing.T) {
 	}
 }
 
-// When the first node leaves the line, the next node is queued for its earlier turn.
+// When the first node leaves the line, the next node is queued for an earlier turn.
 func TestTheNextInLineIsWoken(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -230,7 +230,7 @@ func TestTheNextInLineIsWoken(t *testing.T) {
 			z := testZones(defaults())
 			z.fill("up", "z", up, 20, day)
 			z.fill("down", "z", down, 4, day)
-			for i := range 4 { // the first is granted, the others stand in line
+			for i := range 4 { // the first is granted, the next two wait in line
 				z.acquire(fmt.Sprint("down", i), false, day)
 			}
 			z.reset()
@@ -274,7 +274,7 @@ func TestUnansweredTaintKeepsTheTurnOnce(t *testing.T) {
 		z.acquire(name, false, day)
 	}
 	z.giveBack("down0", outcome.Unknown, day)
-	for i, want := range []string{"down0", "down1"} { // the second time, down0 waits behind the others
+	for i, want := range []string{"down0", "down1"} { // the second time, down0 waits at the end
 		at := day.Add(time.Duration(10*(i+1)) * time.Second)
 		if got := z.zones.zones["z"].waiting[0]; got != want {
 			t.Fatalf("%s is the first in line, want %s", got, want)
@@ -363,7 +363,7 @@ func TestFreezeKeepsStatesAndForgetsNothing(t *testing.T) {
 	}
 }
 
-// Nodes that asked while the zones were frozen have no other event.
+// Nodes that began to wait while the zones were frozen have no other event.
 func TestThawWakesThoseWhoAskedWhileFrozen(t *testing.T) {
 	z := testZones(defaults())
 	z.fill("node", "z", up, 10, day)

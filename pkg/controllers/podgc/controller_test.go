@@ -55,7 +55,7 @@ func (w *world) check(c *Controller, why cause, want podOutcome) {
 	}
 }
 
-// Upstream's TestGCOrphaned (the first 11 rows), and what it means to be missing.
+// Upstream's TestGCOrphaned (the first 11 rows), and rows about missing nodes.
 func TestOrphaned(t *testing.T) {
 	at := func(d time.Duration, names ...string) map[string]time.Duration {
 		m := map[string]time.Duration{}
@@ -151,7 +151,7 @@ func TestUnscheduledTerminating(t *testing.T) {
 	})
 }
 
-// The API server shows a pod without a node, and without finalizers, once more while it removes it.
+// The API server sends another event of a pod without a node and finalizers before the removal.
 func TestUnscheduledPodsThatGoByThemselvesCostNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

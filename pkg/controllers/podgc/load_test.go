@@ -36,7 +36,7 @@ func TestPodsThatTerminateOneByOneShareLooksAtTheirNode(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		nodes []runtime.Object
-		looks int // the one that begins the term included
+		looks int // including the first sync of the term
 	}{
 		{"on a node in service: none", []runtime.Object{aNode("n")}, 1},
 		{"on a node out of service", []runtime.Object{outOf("n", corev1.ConditionUnknown)}, 5},

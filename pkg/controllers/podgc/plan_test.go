@@ -84,7 +84,7 @@ func TestWorkOn(t *testing.T) {
 	}
 }
 
-// Upstream's TestGCTerminated. Pods are in the order of their creation, an hour apart; "x!" is a pod that a
+// Upstream's TestGCTerminated. Pods are in order of creation, an hour apart; "x!" is a pod that a
 // kubelet evicted.
 func TestSurplus(t *testing.T) {
 	const running, failed, succeeded = corev1.PodRunning, corev1.PodFailed, corev1.PodSucceeded

@@ -24,10 +24,10 @@ type world struct {
 	*fakeapi.Clientset
 	t     *testing.T
 	begin time.Time
-	// metrics are those of the latest manager.
+	// metrics holds the metrics of the latest manager.
 	metrics *prometheus.Registry
 
-	pretended atomic.Pointer[pretended] // nil: nodes are those of the client
+	pretended atomic.Pointer[pretended] // nil for the nodes of the client
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
@@ -46,7 +46,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 // deletes are the times at which pods were deleted first.
 func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete pods ", w.begin) }
 
-// manager starts caches, controller and a term. The function it returns ends them.
+// manager starts caches, controller and a term. The returned function ends the term.
 func (w *world) manager(threshold int) (c *Controller, stop func()) {
 	w.t.Helper()
 	store := caches.New(w.Clientset, caches.Config{Name: "test"})
@@ -72,7 +72,7 @@ func (w *world) manager(threshold int) (c *Controller, stop func()) {
 	}
 }
 
-// until sleeps until some time after the beginning and for everything to come to rest.
+// until sleeps until some time after the beginning, and until all goroutines are idle.
 func (w *world) until(d time.Duration) {
 	time.Sleep(time.Until(w.begin.Add(d)))
 	synctest.Wait()
@@ -116,7 +116,7 @@ func aPod(name, node string, phase corev1.PodPhase, edits ...func(*corev1.Pod)) 
 	return pod
 }
 
-// terminating makes a pod one that was deleted with a grace period.
+// terminating marks a pod as deleted with a grace period.
 func terminating(pod *corev1.Pod) {
 	now, grace := metav1.Now(), int64(30)
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace

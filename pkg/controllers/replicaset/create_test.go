@@ -46,7 +46,7 @@ func TestCreateUntilNameIsFree(t *testing.T) {
 	}
 }
 
-// TestRefusedCreateIsRetriedByItsName: events about it are then all alike, and merge.
+// The events of the retries are equal and are merged.
 func TestRefusedCreateIsRetriedByItsName(t *testing.T) {
 	b := newBench(t, newSet(3))
 	var tried []string
@@ -113,7 +113,7 @@ func TestPodChangedOnItsWay(t *testing.T) {
 	}
 }
 
-// TestQuotaConflict: the quota was changed by others at the same time. That is no refusal of the pod.
+// TestQuotaConflict: a concurrent change of the quota is no rejection of the pod.
 func TestQuotaConflict(t *testing.T) {
 	b := newBench(t, newSet(1))
 	b.on("create pods", fails(apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "few", errors.New("the object has been modified"))))
@@ -184,8 +184,8 @@ func TestTerminatingNamespace(t *testing.T) {
 	}
 }
 
-// TestQuotaHidesLostCreate: the repetition of a create that was committed is refused for another reason than
-// its name.
+// TestQuotaHidesLostCreate: the quota rejects the repetition of a create that was committed, before the
+// name does.
 func TestQuotaHidesLostCreate(t *testing.T) {
 	for _, found := range []bool{true, false} {
 		t.Run(fmt.Sprintf("found=%t", found), func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestQuotaHidesLostCreate(t *testing.T) {
 	}
 }
 
-// TestEndOfTermStopsALongSync: what a sync has not begun is the next leader's, who cannot begin before it returns.
+// TestEndOfTermStopsALongSync: the next leader cannot begin before the sync returns, and does the remaining work.
 func TestEndOfTermStopsALongSync(t *testing.T) {
 	b := newBench(t, newSet(100))
 	ctx, endTerm := context.WithCancel(t.Context())

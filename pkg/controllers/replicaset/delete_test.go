@@ -30,7 +30,7 @@ func TestDeleteAnswers(t *testing.T) {
 		live       *corev1.Pod // found when looking after a conflict; nil: gone
 		deletes    int
 		gone       bool
-		unanswered string // version to be deleted again; empty: none
+		unanswered string // version to be deleted again, or empty
 		failed     bool
 		told       int
 	}{
@@ -80,8 +80,8 @@ func TestDeleteAnswers(t *testing.T) {
 	}
 }
 
-// TestRefusedDeletesFailEachSync with the same message, or each sync would write a status and so wake its own
-// ReplicaSet.
+// TestRefusedDeletesFailEachSync with the same message: with another message each sync would write a status
+// and requeue the ReplicaSet.
 func TestRefusedDeletesFailEachSync(t *testing.T) {
 	b := newBench(t, newSet(0, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
 	b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
@@ -103,8 +103,8 @@ func TestRefusedDeletesFailEachSync(t *testing.T) {
 	}
 }
 
-// TestUnansweredDeleteIsSentAgain before anything else, with the precondition it was sent with, and no other
-// pod in its place.
+// TestUnansweredDeleteIsSentAgain before other deletes, with the same precondition, and no other
+// pod is deleted instead.
 func TestUnansweredDeleteIsSentAgain(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"), newPod("b", version("7")))
 	b.expectations.unconfirmed["b"] = unconfirmedDelete{version: "6"}
@@ -122,8 +122,8 @@ func TestUnansweredDeleteIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestScaleDownTakenBack: a pod whose delete was not answered and that is wanted again is neither deleted nor
-// replaced. Once that delete can no longer be carried out, a look at the API server tells whether the pod
+// TestScaleDownTakenBack: a pod whose delete has an unknown outcome, and that is wanted again, is neither deleted nor
+// replaced. When the delete can no longer be executed, a live read shows whether the pod
 // stays.
 func TestScaleDownTakenBack(t *testing.T) {
 	for _, tt := range []struct {
@@ -170,7 +170,7 @@ func TestScaleDownTakenBack(t *testing.T) {
 	}
 }
 
-// TestDeletesThatMayStillBeCarriedOut: what makes a pod count as one that may go at any moment.
+// TestDeletesThatMayStillBeCarriedOut: the conditions under which a pod may be deleted at any moment.
 func TestDeletesThatMayStillBeCarriedOut(t *testing.T) {
 	webhook := apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": refused`))
 	for _, tt := range []struct {

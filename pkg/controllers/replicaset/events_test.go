@@ -21,8 +21,8 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// woken runs events on a controller that knows the ReplicaSets and returns the names of those it queues for a
-// sync, in order. It must be called in a synctest bubble. later tells which were queued once more, for a
+// woken runs events on a controller with the ReplicaSets and returns the names of the queued ReplicaSets,
+// in order. It must be called in a synctest bubble. later holds the names that were queued again, for a
 // later time.
 func woken(t *testing.T, sets []*appsv1.ReplicaSet, events func(*Controller)) (names, later []string) {
 	t.Helper()
@@ -82,7 +82,7 @@ func woken(t *testing.T, sets []*appsv1.ReplicaSet, events func(*Controller)) (n
 	return names, later
 }
 
-// TestWakeUps: who is woken by what happens to a pod. web and twin select app=web, db selects app=db.
+// TestWakeUps: the ReplicaSets that an event of a pod queues. web and twin select app=web, db selects app=db.
 func TestWakeUps(t *testing.T) {
 	named := func(name string, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
 		rs := newSet(1, edits...)

@@ -17,7 +17,7 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// TestRemovedPods: a live read lists only selected pods, so a pod that lost its label is not taken for a deleted one.
+// TestRemovedPods: a live read lists only selected pods, so a pod that lost the label must not count as deleted.
 func TestRemovedPods(t *testing.T) {
 	b := newBench(t, newSet(1))
 	listed := []*caches.Pod{newPod("listed", version("30"))}
@@ -76,7 +76,7 @@ func keys[V any](m map[types.UID]V) []types.UID {
 	return out
 }
 
-// TestCachedReadMissesNoPod reads the cache while it receives the pods of unanswered creates: each pod is in
+// TestCachedReadMissesNoPod reads the cache while the pods of creates with unknown outcome arrive: each pod is in
 // the result, or its name stays taken.
 func TestCachedReadMissesNoPod(t *testing.T) {
 	rs := newSet(1)

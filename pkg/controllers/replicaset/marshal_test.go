@@ -15,8 +15,8 @@ import (
 )
 
 // TestWritesLeaveTheCachedReplicaSetAlone: protobuf marshalling notes the text of a quantity in the quantity,
-// so what is marshalled must not be what the cache holds, nor be shared by creates that are sent at once
-// (which the race detector sees).
+// so a marshalled pod must not share memory with the cache or with concurrent creates
+// (race detector).
 func TestWritesLeaveTheCachedReplicaSetAlone(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer server.Close()
@@ -26,7 +26,7 @@ func TestWritesLeaveTheCachedReplicaSetAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	withVolume := func(rs *appsv1.ReplicaSet) {
-		size := resource.MustParse("512Mi") // without its text, as it comes from the API server
+		size := resource.MustParse("512Mi") // without text, as from the API server
 		rs.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}}
 	}
 	for _, tt := range []struct {

@@ -42,7 +42,7 @@ func mustSelect(rs *appsv1.ReplicaSet) labels.Selector {
 	return selector
 }
 
-// newPod returns a running pod of newSet's ReplicaSet; its UID is its name.
+// newPod returns a running pod of the ReplicaSet of newSet. The UID equals the name.
 func newPod(name string, edits ...func(*caches.Pod)) *caches.Pod {
 	pod := &caches.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -16,7 +16,7 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// apiPod is the pod as the API server has it.
+// apiPod returns a pod of the API server.
 func apiPod(pod *caches.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: corev1.PodSpec{NodeName: pod.NodeName}, Status: corev1.PodStatus{Phase: pod.Phase}}
 }
@@ -31,7 +31,7 @@ func TestOwnerOfAChangedPod(t *testing.T) {
 		cached  *caches.Pod
 		next    []*caches.Pod
 		patches int
-		creates int // of a ReplicaSet that wants one
+		creates int // of a ReplicaSet with one replica
 	}{
 		{"adopted as it is now", newPod("a", orphaned), []*caches.Pod{newPod("a", orphaned, newer)}, 2, 0},
 		{"no longer selected, not adopted", newPod("a", orphaned), []*caches.Pod{newPod("a", orphaned, newer, other)}, 1, 1},

@@ -32,7 +32,7 @@ var (
 	setResource = schema.GroupResource{Group: "apps", Resource: "replicasets"}
 )
 
-// bench runs one sync against a client with chosen responses. The caches are empty; the sync gets its pods
+// bench runs one sync against a client with chosen responses. The caches are empty; the sync gets the pods
 // from the test.
 type bench struct {
 	*Controller
@@ -87,7 +87,7 @@ func ready(b *bench, at controller.Versions, now time.Time) bool {
 	return err == nil && !overdue
 }
 
-// versions are those of the caches of pods and ReplicaSets.
+// versions holds the versions of the caches of pods and ReplicaSets.
 func versions(pods, sets string) controller.Versions {
 	return controller.Versions{{Resource: podResource, Version: pods}, {Resource: setResource, Version: sets}}
 }
@@ -97,7 +97,7 @@ func (b *bench) baselineAt(t *testing.T, pods, sets string) {
 	b.Controller.baseline.Read(t.Context(), b.deps.Clock, func(context.Context) (controller.Versions, error) { return versions(pods, sets), nil })
 }
 
-// on makes the client respond to requests such as "create pods" with the results of answer, one per call.
+// on makes the client respond to requests such as "create pods" with the results of respond, in order.
 func (b *bench) on(request string, answer func(call int, a clienttesting.Action) (runtime.Object, error)) {
 	verb, resource, _ := strings.Cut(request, " ")
 	calls := 0
@@ -299,7 +299,7 @@ func TestFailedPodsDelayAsManyCreates(t *testing.T) {
 	}
 }
 
-// TestTerminatingNamespaceHasNoWishes: nothing is created in it, and that it lacks pods is no reason for an alert.
+// TestTerminatingNamespaceHasNoWishes: no pods are created, and missing pods cause no alert.
 func TestTerminatingNamespaceHasNoWishes(t *testing.T) {
 	for _, terminating := range []bool{true, false} {
 		t.Run(fmt.Sprintf("terminating=%t", terminating), func(t *testing.T) {

@@ -21,12 +21,12 @@ const (
 
 // Config is the configuration of the controller.
 type Config struct {
-	Workers int `json:"ConcurrentRSSyncs"` // concurrent syncs; syncs that wait for the API server do not count. 0 means 5
+	Workers int `json:"ConcurrentRSSyncs"` // concurrent syncs, waiting ones excluded; 0 means 5
 
 	Burst               int           `json:"-"` // pods created or deleted per sync; 0 means 500
 	PodDeletionCost     bool          `json:"-"`
 	TerminatingReplicas bool          `json:"-"`
-	Drain               time.Duration `json:"-"` // maximum time of running syncs after the end of a term; 0 means no limit
+	Drain               time.Duration `json:"-"` // time of running syncs after the end of a term; 0 means no limit
 }
 
 // DefaultConfig returns the defaults of kube-controller-manager v1.37.
@@ -62,7 +62,7 @@ func Registration(cfg *Config) controller.Registration {
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"get"}, Impact: "cannot adopt or release pods or write the first time in a term"},
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"list"}, Impact: "reads the pods of every ReplicaSet live in each term", Optional: true},
 			{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Impact: "cannot tell how many pods there are"},
-			{Group: "apps", Resource: "replicasets/finalizers", Verbs: []string{"update"}, Impact: "cannot create pods that keep their owner"}, // blockOwnerDeletion
+			{Group: "apps", Resource: "replicasets/finalizers", Verbs: []string{"update"}, Impact: "cannot create pods that keep their owner"},
 			{Resource: "pods", Verbs: []string{"list"}, Impact: "cannot write the first time in a term or after a lost answer"},
 			{Resource: "pods", Verbs: []string{"create"}, Impact: "cannot create pods"},
 			{Resource: "pods", Verbs: []string{"patch"}, Impact: "cannot adopt or release pods"},

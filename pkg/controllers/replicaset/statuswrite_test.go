@@ -140,7 +140,7 @@ func TestServerWithoutTerminatingReplicas(t *testing.T) {
 		}
 	}
 	run()
-	*b.backoffs, *b.expectations = backoffs{}, newExpectations() // as those of another ReplicaSet
+	*b.backoffs, *b.expectations = backoffs{}, newExpectations() // as the numbers of another ReplicaSet
 	run()
 	b.wants(t, "update replicasets/status")
 	b.rs.Status.ReadyReplicas = 1

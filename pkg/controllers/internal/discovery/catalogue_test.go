@@ -99,7 +99,7 @@ func TestDiscoveryIsShared(t *testing.T) {
 			})
 		}
 		for range 50 {
-			read(0)                      // these callers share the first request,
+			read(0)                      // these callers share the first request
 			read(500 * time.Millisecond) // these callers come later and need another request
 		}
 		wait.Wait()
@@ -121,7 +121,7 @@ func TestDiscoveryCutShortIsNotKept(t *testing.T) {
 	}
 }
 
-// A caller that runs out of time does not fail the others.
+// A caller with a short deadline does not fail other callers.
 func TestCanceledDiscoveryIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &slowDiscovery{}
@@ -147,7 +147,7 @@ func TestCanceledDiscoveryIsRepeated(t *testing.T) {
 	})
 }
 
-// An API server that has just started serves its discovery before all types are in it.
+// An API server that has just started serves an incomplete discovery.
 func TestDiscoveryBeforeReadinessIsIncomplete(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -205,7 +205,7 @@ func (d panicky) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*me
 	return nil, []*metav1.APIResourceList{coreList()}, nil
 }
 
-// The loop recovers from panics. The next caller must not wait for the failed one.
+// The loop recovers from panics. The next caller must not wait for the failed read.
 func TestDiscoveryThatPanicsIsRepeated(t *testing.T) {
 	c := NewCatalogue(panicky{&fakeDiscovery{}}, clock.RealClock{}, deletable)
 	func() {

@@ -14,10 +14,10 @@ import (
 
 func TestGet(t *testing.T) {
 	type ask struct {
-		after  time.Duration // since the first ask
-		since  time.Duration // the answer must not be older than this
+		after  time.Duration // since the first call
+		since  time.Duration // the read must not have started earlier
 		forget bool
-		want   int // number of the read that answers
+		want   int // number of the read
 	}
 	for _, tt := range []struct {
 		name string
@@ -77,11 +77,11 @@ func TestOneReadForAll(t *testing.T) {
 	}
 }
 
-// A result is as old as its request: a caller that arrives later needs a newer read.
+// The age of a result counts from the request: a caller that arrives later needs a newer read.
 func TestWhoComesDuringASlowReadDoesNotShareIt(t *testing.T) {
 	for _, tt := range []struct {
 		after time.Duration
-		want  int // number of the read that answers
+		want  int // number of the read
 	}{
 		{999 * time.Millisecond, 1}, {time.Second, 2}, {5 * time.Second, 2},
 	} {

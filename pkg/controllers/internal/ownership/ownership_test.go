@@ -167,7 +167,7 @@ func TestFailedChanges(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
 		err              error
-		adoption         string // event of an adoption; none if it begins with an error
+		adoption         string // event of an adoption; empty if the text begins with an error
 		release          string
 		adopts, releases bool // the sync ends with the error
 	}{

@@ -13,7 +13,7 @@ func TestSelectors(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		selector  *metav1.LabelSelector
-		want      string // as it is asked for in a list
+		want      string // as in a list request
 		all, fail bool
 	}{
 		{"missing", nil, "", false, true},

@@ -19,7 +19,7 @@ import (
 func keyOf(namespace, name string) cache.ObjectName { return cache.NewObjectName(namespace, name) }
 
 func TestAShareLeavesRoomForOthers(t *testing.T) {
-	// takes has each key take one after the other until none is admitted any more.
+	// takes gives slots to the keys in turn until no key is admitted any more.
 	takes := func(s *share, keys ...cache.ObjectName) []int {
 		got := make([]int, len(keys))
 		for more := true; more; {
@@ -108,7 +108,7 @@ func TestASlotThatIsReleasedGoesToWhoHasWaitedLongest(t *testing.T) {
 	})
 }
 
-// TestSlotsAreGivenWhileOthersAskForOne is for the race detector: who asks looks at what who releases gives.
+// The race detector checks that Acquire reads a slot only after Release has assigned the slot.
 func TestSlotsAreGivenWhileOthersAskForOne(t *testing.T) {
 	s := New(clock.RealClock{}, 1, 1)
 	var all sync.WaitGroup
@@ -122,16 +122,16 @@ func TestSlotsAreGivenWhileOthersAskForOne(t *testing.T) {
 	all.Wait()
 }
 
-// TestWhoNoLongerWaitsGetsNoSlot: a waiter whose time is over, or whose term has ended, would never release
+// A waiter whose time is over, or whose term has ended, would never release
 // a slot.
 func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		until    time.Duration // its time is over
+		until    time.Duration // the time is over
 		term     time.Duration // the term has ended
 		gaveUpAt time.Duration
 	}{
-		{"its time is over", time.Second, time.Hour, time.Second},
+		{"the time is over", time.Second, time.Hour, time.Second},
 		{"the term has ended", time.Hour, time.Minute, time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
 	}
 }
 
-// TestAPanicOfACallIsThatOfEach after all calls have returned, and gives its slot back.
+// A panic of a call becomes a panic of Each after all calls have returned, and the slot is released.
 func TestAPanicOfACallIsThatOfEach(t *testing.T) {
 	s := New(clock.RealClock{}, 10, 10)
 	returned := 0
