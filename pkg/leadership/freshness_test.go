@@ -44,7 +44,7 @@ type world struct {
 	wrote   string // version of what we wrote last
 	frozen  bool   // no watch delivers
 	stuck   bool   // nor does a new one: the API server has stopped to watch
-	heads   int    // lists of one object, answered
+	heads   int    // limit=1 lists with a response
 	lists   int    // of all
 	asked   int    // watches
 	pipe    *io.PipeWriter
@@ -306,7 +306,7 @@ func TestFrozenPodWatchIsNoticed(t *testing.T) {
 	})
 }
 
-// Three ways to be blind in which something goes on all the time: connections are made anew, or streams, or bytes come.
+// Three blind caches with activity: new connections, new streams, or bytes.
 func TestBlindnessIsNoticedWhateverGoesOn(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -349,8 +349,8 @@ func TestBlindnessIsNoticedWhateverGoesOn(t *testing.T) {
 	}
 }
 
-// A proxy that ends idle streams before a bookmark comes leaves a cache of a quiet type behind for ever. A reopened watch is short, and
-// its bookmark shows that no event is missing.
+// A proxy that ends idle streams before a bookmark comes leaves a cache of a quiet type behind for ever. A
+// reopened watch is short, and its bookmark shows that no event is missing.
 func TestQuietTypeWithoutBookmarksIsNotListed(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -384,7 +384,7 @@ func TestQuietTypeWithoutBookmarksIsNotListed(t *testing.T) {
 	}
 }
 
-// Whole lists that fail are not asked for at the pace at which a type is looked at.
+// Failed whole lists are retried more slowly than a type is checked.
 func TestFailedWholeListsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, &leaseServer{}, "a")
@@ -401,7 +401,7 @@ func TestFailedWholeListsBackOff(t *testing.T) {
 	})
 }
 
-// While a reflector lists everything anew, and is answered, nobody steps down for it.
+// A reflector that lists again with progress causes no step-down.
 func TestSlowRelistIsNotStaleness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, &leaseServer{}, "a")
@@ -436,7 +436,7 @@ func TestSlowRelistIsNotStaleness(t *testing.T) {
 	})
 }
 
-// roundTrip answers requests.
+// roundTrip returns responses.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
@@ -534,7 +534,7 @@ func TestSilentTypeWhoseListsFail(t *testing.T) {
 		err    error
 		frozen bool
 		stale  bool
-		behind bool // the metric says so
+		behind bool // the metric shows it
 	}{
 		{"lists are forbidden and the watch is silent", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil), true, true, true},
 		{"lists are forbidden and the watch delivers", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil), false, false, false},

@@ -139,7 +139,7 @@ func TestLeaseIsTakenSoonAfterItCanBeWritten(t *testing.T) {
 		}
 		sleep(10 * time.Second) // a running attempt and a poll
 		if !a.Status().Leading && !b.Status().Leading {
-			t.Error("nobody leads 10 s after the lease can be written again")
+			t.Error("no process leads 10 s after the lease can be written again")
 		}
 	})
 }

@@ -146,7 +146,7 @@ func TestLeaseEditedByHand(t *testing.T) {
 				}
 				oneWriter(t, 30*time.Second, ps...)
 				if s.holder() == "other" {
-					t.Error("a lease that nobody renews is still held")
+					t.Error("a lease that no process renews is still held")
 				}
 			})
 		})

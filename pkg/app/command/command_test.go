@@ -90,7 +90,7 @@ func TestHelp(t *testing.T) {
 			sections = append(sections, name)
 		}
 	}
-	want := []string{"Debugging", "Generic", "Secure serving", "Authentication", "Authorization", "Deployment-controller", "Garbage-collector-controller", "Namespace-controller", "Node-lifecycle-controller",
+	want := []string{"Debugging", "Generic", "Secure serving", "Authentication", "Authorization", "Deployment-controller", "Endpointslice-controller", "Garbage-collector-controller", "Namespace-controller", "Node-lifecycle-controller",
 		"Pod-garbage-collector-controller", "Replicaset-controller", "Metrics", "Logs", "Misc", "Global"}
 	if diff := cmp.Diff(want, sections); diff != "" {
 		t.Errorf("sections of --help (-want +got):\n%s", diff)
