@@ -15,6 +15,7 @@ import (
 	endpointslicemetrics "k8s.io/endpointslice/metrics"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // Values of upstream for the label result of its metric of syncs.
@@ -165,7 +166,7 @@ func (c *Controller) report(service *corev1.Service, a *attempt, err error) erro
 	}
 	endpointslicemetrics.EndpointSliceSyncs.WithLabelValues(syncError).Inc()
 	c.recorder.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
-		"Error updating Endpoint Slices for Service %s/%s: %v", service.Namespace, service.Name, err)
+		"Error updating Endpoint Slices for Service %s/%s: %v", service.Namespace, service.Name, outcome.EventMessage(err))
 	return err
 }
 
