@@ -49,7 +49,7 @@ const (
 	causeBusy       cause = "busy"        // a request waits for its turn
 )
 
-// blockage is what blocks the deletion of an owner. The cause is empty if the owner is not blocked.
+// blockage describes the obstacle to the deletion of an owner. The cause is empty if the owner is not blocked.
 type blockage struct {
 	cause   cause
 	count   int      // dependents
