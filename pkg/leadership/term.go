@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,8 +65,9 @@ func (e *Elector) keepRenewing(ctx context.Context) {
 	}
 	if ctx.Err() == nil {
 		e.lock.Lock()
-		e.loseLease(notRenewed)
+		e.lostReason = cmp.Or(e.lostReason, notRenewed) // runPhases cancels the requests
 		e.lock.Unlock()
+		signal(e.wake)
 	}
 }
 
