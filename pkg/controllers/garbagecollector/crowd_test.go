@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Whoever may create a ConfigMap chooses the names in its references. One that is a path is not gone to.
-func TestANameThatWouldBeAnotherPathIsNotAskedFor(t *testing.T) {
+// The author of an object chooses the owner names in its references. A name may be another path of the API.
+func TestNameOfAnotherPathIsNotRead(t *testing.T) {
 	s := newShell(t)
 	owner := ref("v1", "ConfigMap", "../services/http:evil:80/proxy/x", "any")
 	key := s.dependent(t, owner)
@@ -32,12 +32,12 @@ func TestANameThatWouldBeAnotherPathIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// Answers come one after the other. However long the last one takes, the first is not asked for again for that.
-func TestAnObjectWhoseOwnersAreAnsweredForSlowlyIsDecidedAboutInOneLook(t *testing.T) {
+// A read of the same sync stays valid until the last owner was read.
+func TestSlowReadsOfManyOwnersTakeOneSync(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		owners  int
-		takes   time.Duration // an answer
+		takes   time.Duration // of a read
 		leaving bool
 	}{
 		{"two owners that are gone, of slow APIs", 2, 3 * time.Second, false},
@@ -72,8 +72,8 @@ func newTestWriter() *writer {
 	return newWriter(nil, clock.RealClock{}, false, newMetrics(prometheus.NewRegistry()))
 }
 
-// Admission that takes long in one namespace, for whatever is written there, takes no slots from others.
-func TestANamespaceThatIsSlowLeavesSlotsToOthers(t *testing.T) {
+// Slow admission in one namespace takes no slots from other namespaces.
+func TestSlowNamespaceLeavesSlotsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWriter()
 		slow := func(context.Context) error { time.Sleep(10 * time.Second); return nil }
@@ -96,8 +96,8 @@ func TestANamespaceThatIsSlowLeavesSlotsToOthers(t *testing.T) {
 	})
 }
 
-// A sync that does nothing but wait would count as stuck, and the process would be restarted.
-func TestWhoWaitsForASlotForTooLongComesAgain(t *testing.T) {
+// A sync that waits for long would count as stuck.
+func TestWriteWithoutSlotIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWriter()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -119,8 +119,8 @@ func TestWhoWaitsForASlotForTooLongComesAgain(t *testing.T) {
 	})
 }
 
-// Some policies say that there is a conflict where there is none.
-func TestAConflictAboutWhatHasNotChangedIsARejection(t *testing.T) {
+// Some policies reject requests with a conflict.
+func TestConflictWithoutChangeIsRejection(t *testing.T) {
 	s := newShell(t)
 	owner := ref("v1", "ConfigMap", "o", uid(1))
 	key := s.dependent(t, owner)
@@ -160,8 +160,8 @@ func TestAConflictAboutWhatHasNotChangedIsARejection(t *testing.T) {
 	}
 }
 
-// The log names what a policy does not let be changed, once.
-func TestRejectedRequestsAboutOwnersAreLogged(t *testing.T) {
+// The log names a rejected object once.
+func TestRejectionsOfOwnersAreLoggedOnce(t *testing.T) {
 	s := newShell(t)
 	key := s.orphans(t)
 	s.patch = func(name string, _ int) error {
@@ -178,7 +178,7 @@ func TestRejectedRequestsAboutOwnersAreLogged(t *testing.T) {
 		}
 		s.clock.Step(time.Minute)
 	}
-	for range 3 { // whatever else holds it in between
+	for range 3 { // another cause in between
 		s.memories.note(key, func(m *ownerMemory) { m.cause = causeReferences })
 		s.clock.Step(time.Minute)
 		if _, err := s.reconcileOwner(ctx, key); err != nil {
@@ -190,8 +190,8 @@ func TestRejectedRequestsAboutOwnersAreLogged(t *testing.T) {
 	}
 }
 
-// Objects of other servers may be called what cannot be part of a path. No request about one can be made, so that is told once, as of what a policy refuses.
-func TestAnObjectWhoseNameIsAPathIsRefusedOnce(t *testing.T) {
+// Objects of aggregated API servers may have names that are no path segment. A request would have another object, so none is sent.
+func TestNameOfAnotherPathIsRejected(t *testing.T) {
 	s := newShell(t)
 	f := s.serve(t, objectType{widgetsType.GroupResource, "Widget", true}, "v1")
 	check(t, f.Add(newThing("a", "x/y", uid(2)).at("1").owned(ref("v1", "ConfigMap", "o", uid(1)))))
@@ -210,8 +210,7 @@ func TestAnObjectWhoseNameIsAPathIsRefusedOnce(t *testing.T) {
 	}
 }
 
-// Who shares the attention of the loops with whom.
-func TestObjectsAreGroupedByNamespaceOrType(t *testing.T) {
+func TestGroupOf(t *testing.T) {
 	s := newShell(t)
 	f := s.serve(t, nodesType, "v1")
 	check(t, s.feed.Add(newThing("a", "one", uid(2)).owned(ref("v1", "Node", "n", uid(4)))))

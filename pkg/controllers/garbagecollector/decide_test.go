@@ -59,8 +59,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What must hold for every combination of up to four owners.
-func TestNothingIsRemovedThatAnOwnerKeeps(t *testing.T) {
+// The invariants hold for every combination of up to four owners.
+func TestSolidOwnersKeepObjects(t *testing.T) {
 	for n := range 4 * 4 * 4 * 4 {
 		owners := []ownerState{ownerState(n % 4), ownerState(n / 4 % 4), ownerState(n / 16 % 4), ownerState(n / 64)}
 		for _, owners := range [][]ownerState{owners, owners[:3], owners[:2], owners[:1], nil} {

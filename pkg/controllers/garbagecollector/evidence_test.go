@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestWhatAnAnswerSays(t *testing.T) {
+func TestClassifyRead(t *testing.T) {
 	widgets := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	status := func(code int, reason metav1.StatusReason, details *metav1.StatusDetails) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Details: details}}
@@ -137,7 +137,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Nothing counts as absent without an answer that is at most ten seconds old and names the object, except what was seen to go before its kind did.
+// Absence takes a named 404 or another UID, read in this sync or the last ten seconds, or a deletion before the removal of the kind.
 func TestNothingIsAbsentWithoutProof(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 13))
 	now := began.Add(time.Hour)
@@ -198,7 +198,7 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 	}
 }
 
-func TestAnswersInARow(t *testing.T) {
+func TestLiveReadNext(t *testing.T) {
 	second := func(n int) time.Time { return began.Add(time.Duration(n) * time.Second) }
 	o := newThing("a", "o", uid(1)).finalizedBy("foregroundDeletion").deleted()
 	var a liveRead
@@ -228,8 +228,8 @@ func TestAnswersInARow(t *testing.T) {
 	}
 }
 
-// Who wrote a reference had seen the owner. What was asked for before says nothing of it.
-func TestOnlyAnswersCountThatWereAskedForAfterTheReferenceWasSeen(t *testing.T) {
+// The author of a reference had seen the owner. Reads that were sent before prove nothing.
+func TestReadsBeforeTheReferenceProveNothing(t *testing.T) {
 	now := began.Add(time.Hour)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	of := func(says readResult, n int, asked ...time.Duration) (a liveRead) {
@@ -269,8 +269,8 @@ func TestOnlyAnswersCountThatWereAskedForAfterTheReferenceWasSeen(t *testing.T) 
 	}
 }
 
-// That an owner waits can end. It counts at the look that asks, and not for long.
-func TestWhetherAnOwnerWaitsIsAskedAtEachLook(t *testing.T) {
+// The user may turn a foreground deletion into orphaning, so each sync reads a waiting owner.
+func TestWaitingOwnersAreReadInEachSync(t *testing.T) {
 	o := newThing("a", "o", uid(1)).finalizedBy("foregroundDeletion").deleted()
 	live := liveRead{}.next(found, o, began, began.Add(3*time.Second)) // the API server is slow
 	for _, tt := range []struct {
@@ -293,8 +293,8 @@ func TestWhetherAnOwnerWaitsIsAskedAtEachLook(t *testing.T) {
 	}
 }
 
-// Asked again and again, an API server that takes long, or fails in between, still proves something.
-func TestASlowOrFailingAPIServerIsBelievedInTheEnd(t *testing.T) {
+// Slow reads and intermittent failures still lead to a proof.
+func TestSlowOrFailingReadsProveAbsence(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		takes time.Duration
@@ -336,8 +336,8 @@ func TestASlowOrFailingAPIServerIsBelievedInTheEnd(t *testing.T) {
 	}
 }
 
-// An owner that was found, and of whose deletion no feed would tell, is asked for again when its turn comes, however often its dependents are looked at.
-func TestOwnersThatNoFeedShowsArePolled(t *testing.T) {
+// An owner without a watch is read again after pollEvery, independent of the number of syncs.
+func TestOwnersWithoutWatchArePolled(t *testing.T) {
 	answered := liveRead{result: found, uid: uid(1), sent: began, received: began}
 	base := evidence{suspicion: suspicion{doubt: unseen, since: began.Add(-time.Minute)}, uid: uid(1), live: answered}
 	for _, tt := range []struct {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-func TestAnOwnerThatIsDeletedInAnotherWayBeginsToWaitAnew(t *testing.T) {
+func TestMemoryRestartsWithAnotherDeletion(t *testing.T) {
 	m := newMemories()
 	key := keyOf(uid(1))
 	m.owner(key, false, began)
@@ -29,7 +29,7 @@ func TestAnOwnerThatIsDeletedInAnotherWayBeginsToWaitAnew(t *testing.T) {
 	}
 }
 
-func TestABackOffOutlastsTheDoubt(t *testing.T) {
+func TestBackOffOutlastsDoubt(t *testing.T) {
 	m := newMemories()
 	key := keyOf(uid(1))
 	nobody := func(id) bool { return false }

@@ -68,7 +68,7 @@ func TestReadLimiterBacksOff(t *testing.T) {
 	}
 }
 
-// apiCalls is an API server whose answers are one function, which may take its time.
+// apiCalls is a client whose responses come from one function. The function may be slow.
 type apiCalls struct {
 	metadata.Interface
 	metadata.ResourceInterface
@@ -111,7 +111,7 @@ func (a apiCalls) Patch(ctx context.Context, name string, _ types.PatchType, _ [
 	return nil, err
 }
 
-// silent answers nothing for so long.
+// silentFor waits for the given time.
 func silentFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -121,7 +121,7 @@ func silentFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// on has a shell ask an API server by the clock of the bubble that it is in.
+// on replaces the client and the clock of a shell in a synctest bubble.
 func (s *shell) on(do func(ctx context.Context, verb, resource, namespace, name string) (*thing, error)) {
 	c, client := s.Controller, apiCalls{do: do}
 	c.deps.Clock, c.deps.Metadata = clock.RealClock{}, client
@@ -141,9 +141,9 @@ func (s *shell) on(do func(ctx context.Context, verb, resource, namespace, name 
 
 var widgetsType = objectType{schema.GroupResource{Group: "example.com", Resource: "widgets"}, "Widget", true}
 
-// A conversion webhook accepts connections and says nothing, so that nobody can tell whether the owners of one type live. All else goes on, in the same
-// namespaces, for as long as that lasts, and the term can end at any time.
-func TestOwnersThatNobodyCanAskForHoldUpNobody(t *testing.T) {
+// Reads of one type hang, as behind a conversion webhook without responses. Objects with other owners in the same
+// namespaces are deleted, and the term ends at once.
+func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShell(t)
 		s.serve(t, widgetsType, "v1")
@@ -199,8 +199,8 @@ func TestOwnersThatNobodyCanAskForHoldUpNobody(t *testing.T) {
 	})
 }
 
-// Those who wait to ask when the term ends ask no more.
-func TestNobodyAsksAfterTheEndOfTheTerm(t *testing.T) {
+// Reads that wait for a turn are not sent after the end of the term.
+func TestNoReadsAfterTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShell(t)
 		var questions atomic.Int32
@@ -225,8 +225,8 @@ func TestNobodyAsksAfterTheEndOfTheTerm(t *testing.T) {
 	})
 }
 
-// One page after the other is asked for, and none after the end of the term.
-func TestAListEndsWithTheTerm(t *testing.T) {
+// No page is requested after the end of the term.
+func TestListEndsWithTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pages := 0
 		s := testSweeper(paged{pages: &pages})
@@ -335,8 +335,8 @@ func TestHangingListsDelayNoOtherType(t *testing.T) {
 	})
 }
 
-// A server may be slow in everything. Then there are only so many lists at once, however many owners want to know.
-func TestSoManyListsAreUnderWayAtMost(t *testing.T) {
+// All sweeps together have at most listsInAll lists in flight.
+func TestListsInFlightAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
 		s := testSweeper(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
@@ -396,8 +396,8 @@ func TestFailedListDelaysNoOtherNamespace(t *testing.T) {
 	})
 }
 
-// A type that nobody can list, because its webhook says nothing, and that has not been seen to depend on the type of an owner, holds none, also while it is tried.
-func TestATypeThatHangsHoldsNoOwnerThatHasNothingToDoWithIt(t *testing.T) {
+// A type that cannot be listed blocks no foreground deletion for longer than listPatience.
+func TestHangingTypeBlocksNoForegroundDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShell(t)
 		s.serve(t, widgetsType, "v1")
@@ -467,7 +467,7 @@ func TestFailedListsHaveOneText(t *testing.T) {
 	}
 }
 
-// An owner that is deleted in the foreground waits half a minute for the first list of a type.
+// A foreground deletion waits half a minute for the first list of a type.
 func TestForegroundWaitsForFirstLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShell(t)

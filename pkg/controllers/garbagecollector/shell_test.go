@@ -19,8 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// shell is a controller without feeds and loops: what a test tells the graph is what it sees, and one API call after another is
-// answered by functions. It has ConfigMaps and, if a test adds them, other types.
+// shell is a controller without watches and loops. A test adds objects to the graph, and functions return the responses
+// to API calls. ConfigMaps are served from the start.
 type shell struct {
 	*Controller
 	clock  *clocktesting.FakeClock
@@ -36,7 +36,7 @@ type shell struct {
 	patches  map[string]int
 	patched  map[string]bool // patches without error, by name
 	deletes  []metav1.DeleteOptions
-	requests []string // all of them, in order: verb, what, and the body of a patch
+	requests []string // verb, object, and the body of a patch
 }
 
 func newShell(t *testing.T) *shell {
@@ -107,7 +107,7 @@ func newShell(t *testing.T) *shell {
 	return s
 }
 
-// serve adds a type with a feed that has listed it. Discovery showed it at the beginning.
+// serve adds a type whose watch is current.
 func (s *shell) serve(t *testing.T, typ objectType, version string) *feed {
 	t.Helper()
 	f := s.graph.feed(typ)
@@ -119,7 +119,7 @@ func (s *shell) serve(t *testing.T, typ objectType, version string) *feed {
 	return f
 }
 
-// discover has discovery show all types, as it was asked at a moment.
+// discover replaces the catalogue by all types. sent is the time of the discovery request.
 func (s *shell) discover(sent time.Time) {
 	var all []apiType
 	for _, k := range s.types.types {
@@ -132,7 +132,7 @@ func (s *shell) note(verb string, a clienttesting.Action, what ...string) {
 	s.requests = append(s.requests, strings.TrimSpace(fmt.Sprint(verb, " ", a.GetResource().Resource, " ", strings.Join(what, " "))))
 }
 
-// asked are the requests so far of a verb; empty: all.
+// asked returns the requests so far, of one verb unless verb is empty.
 func (s *shell) asked(verb string) []string {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -73,7 +73,7 @@ func ownersOf(o *thing) (names []string) {
 	return names
 }
 
-// update changes an object, which goes if it was being deleted and nothing holds it any more.
+// update changes an object, and removes a terminating object without finalizers.
 func (s *storage) update(u types.UID, change func(*thing)) {
 	o := s.objects[u]
 	change(o.obj)
@@ -99,7 +99,7 @@ func (s *storage) delete(u types.UID, policy metav1.DeletionPropagation) {
 	})
 }
 
-// owner is the object that a reference of another means, as it is written; nil if there is none.
+// owner returns the owner that a reference names, or nil.
 func (s *storage) owner(from *thing, r metav1.OwnerReference) *thing {
 	o := s.objects[r.UID]
 	if o == nil || o.obj.Name != r.Name || o.typ.kind != r.Kind || o.obj.Namespace != "" && o.obj.Namespace != from.Namespace {
@@ -108,7 +108,7 @@ func (s *storage) owner(from *thing, r metav1.OwnerReference) *thing {
 	return o.obj
 }
 
-// collector is what a controller does with the graph, its owners and the functions of this package, one step at a time.
+// collector runs the graph and the decisions of the controller one step at a time.
 type collector struct {
 	*storage
 	r       *rand.Rand
@@ -121,7 +121,7 @@ type collector struct {
 	objects map[id]bool // queued
 	owners  map[id]bool // queued
 	faults  bool
-	meddles bool // others write between a decision and its request
+	meddles bool // other clients write between a decision and its request
 
 	names int           // so many: the fewer there are, the sooner one is taken again
 	pace  time.Duration // the longest pause between two steps
@@ -135,7 +135,7 @@ var simulatedCatalogue = newCatalogue(began, nil,
 	apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, kind: "Node", versions: []string{"v1"}, local: true},
 )
 
-// start is a process that begins and remembers nothing.
+// start replaces the process.
 func (c *collector) start() {
 	c.note("a new process")
 	c.feeds, c.read = map[schema.GroupResource]*feed{}, map[schema.GroupResource]int{}
@@ -159,7 +159,7 @@ func (c *collector) queue(w wakes) {
 	}
 }
 
-// relist has a feed list anew. late: events that are older than the list come after it.
+// relist replaces the objects of a type by a list. late: older events follow.
 func (c *collector) relist(of schema.GroupResource, late bool) {
 	var list []any
 	for _, u := range c.sorted() {
@@ -203,7 +203,7 @@ func (c *collector) hear(of schema.GroupResource) bool {
 	return true
 }
 
-// answer is a live read, which may go wrong. Owners of one object are asked for at once, so it is the moment and the name that say whether one does.
+// answer is a live read. Time and name decide whether the read fails, because owners are read concurrently.
 func (c *collector) answer(_ context.Context, _, resource, namespace, name string) (*thing, error) {
 	of := schema.GroupResource{Resource: resource}
 	chance := fnv.New64a()
@@ -300,7 +300,7 @@ func (c *collector) meets(p *metav1.Preconditions, now *thing) bool {
 	return *p.UID == now.UID && p.ResourceVersion != nil && *p.ResourceVersion == now.ResourceVersion
 }
 
-// meddle is what others do with an object between the decision about it and the request.
+// meddle changes an object as other clients do.
 func (c *collector) meddle(u types.UID) {
 	if o := c.storage.objects[u].obj; o.DeletionTimestamp == nil && c.r.IntN(3) == 0 {
 		refs := c.someOwners(c.sorted(), o)
@@ -394,7 +394,7 @@ func (c *collector) doOwner(key id) {
 	}
 }
 
-// referring is what a list of all types shows that refers to an owner and can mean it.
+// referring returns the dependents of an owner in storage.
 func (c *collector) referring(owner types.UID) (all []object) {
 	at := c.storage.objects[owner].obj.Namespace
 	for _, u := range c.sorted() {
@@ -440,7 +440,7 @@ func (c *collector) finalizeOwner(now *thing, live object) {
 	})
 }
 
-// act is what users and other controllers do.
+// act changes storage as users and other controllers do.
 func (c *collector) act() {
 	all := c.sorted()
 	if len(all) == 0 || len(all) < 25 && c.r.IntN(2) == 0 {
@@ -480,14 +480,14 @@ func (c *collector) act() {
 	}
 }
 
-// letGo takes a foreign finalizer away.
+// letGo removes a foreign finalizer.
 func (c *collector) letGo(u types.UID) {
 	c.update(u, func(t *thing) {
 		t.Finalizers = slices.DeleteFunc(t.Finalizers, func(f string) bool { return f == "x/y" })
 	})
 }
 
-// someOwners are references to objects that live, and some that are wrong in one way or another.
+// someOwners returns references to live objects, and some invalid references.
 func (c *collector) someOwners(all []types.UID, from *thing) (refs []metav1.OwnerReference) {
 	for range c.r.IntN(3) {
 		if len(all) == 0 {
@@ -495,7 +495,7 @@ func (c *collector) someOwners(all []types.UID, from *thing) (refs []metav1.Owne
 		}
 		o := c.storage.objects[all[c.r.IntN(len(all))]]
 		if o.obj.DeletionTimestamp != nil {
-			continue // who joins an owner on its way out has nobody to complain to
+			continue // new dependents of a terminating owner have no guarantee
 		}
 		version := schema.GroupVersion{Group: o.typ.Group, Version: "v1"}.String()
 		r := ref(version, o.typ.kind, o.obj.Name, o.obj.UID)
@@ -552,9 +552,9 @@ func some(r *rand.Rand, keys map[id]bool) (id, bool) {
 	return all[r.IntN(len(all))], true
 }
 
-// Users create, own, delete in every way and change their minds; events are late, answers are wrong, the process is killed. Nothing goes that has an owner who
-// lives, nobody is let go too early, and in the end nothing is left that should go.
-func TestUnderChaosNothingGoesTooEarlyAndAllGoesInTheEnd(t *testing.T) {
+// Users create, own and delete objects in every way. Events are late, reads fail, and the process is killed. No object
+// with a live owner is deleted, no owner goes too early, and in the end no garbage is left.
+func TestSimulation(t *testing.T) {
 	seeds := uint64(40)
 	if os.Getenv("LONG") != "" {
 		seeds = 450
@@ -563,7 +563,7 @@ func TestUnderChaosNothingGoesTooEarlyAndAllGoesInTheEnd(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			c := newCollector(t, seed)
 			c.meddles = true
-			if seed%3 > 0 { // names are taken again at once, and much happens while answers are fresh
+			if seed%3 > 0 { // names are reused at once
 				c.names, c.pace = 2, 40*time.Millisecond
 			}
 			c.start()
@@ -629,7 +629,7 @@ func (c *collector) checkEnd() {
 	}
 }
 
-// heldForGood reports whether something blocks an owner of which nobody can tell whether it has another that lives.
+// heldForGood reports whether a dependent with an unknown owner blocks an owner.
 func (c *collector) heldForGood(owner types.UID, asked []types.UID) bool {
 	if slices.Contains(asked, owner) {
 		return false

@@ -19,7 +19,7 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// owner has the graph see an owner that is being deleted with a finalizer, and the API server show it.
+// owner adds an owner that is being deleted with a finalizer to the graph and the API server.
 func (s *shell) owner(t *testing.T, finalizer string) id {
 	t.Helper()
 	o := func() *thing { return newThing("a", "o", uid(1)).at("3").finalizedBy(finalizer).deleted() }
@@ -33,7 +33,7 @@ func (s *shell) owner(t *testing.T, finalizer string) id {
 	return keyOf(uid(1))
 }
 
-// told are the events so far that were not read yet.
+// told returns the events since the last call.
 func (s *shell) told() (all []string) {
 	for {
 		select {
@@ -59,8 +59,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// Before it is known which types there are, nobody can look for dependents, and an owner that were let go would leave them behind.
-func TestOwnersStayUntilItIsKnownWhichTypesThereAre(t *testing.T) {
+// Without discovery, dependents of unknown types would stay behind.
+func TestOwnersWaitForDiscovery(t *testing.T) {
 	for _, finalizer := range []string{"foregroundDeletion", "orphan"} {
 		t.Run(finalizer, func(t *testing.T) {
 			s := newShell(t)
@@ -90,8 +90,8 @@ func TestOwnersStayUntilItIsKnownWhichTypesThereAre(t *testing.T) {
 	}
 }
 
-// A type can be defined, and get objects, in the second before an owner is deleted.
-func TestOrphansAreLookedForInTypesThatThereAreWhenTheirOwnerIsDeleted(t *testing.T) {
+// A type may be defined, and get objects, just before an owner is deleted.
+func TestOrphansOfNewTypes(t *testing.T) {
 	s := newShell(t)
 	s.clock.Step(time.Hour)
 	key := s.owner(t, "orphan")
@@ -115,15 +115,15 @@ func TestOrphansAreLookedForInTypesThatThereAreWhenTheirOwnerIsDeleted(t *testin
 	}
 }
 
-// An API server may hear of a definition later than the one at which it was made, and show less than there is until then.
-func TestAnOwnerThatLeavesOrphansWaitsForATypeThatIsDefinedAndNotDiscovered(t *testing.T) {
+// Discovery of another API server may lag behind a new definition.
+func TestOrphansOfDefinedTypeAwaitDiscovery(t *testing.T) {
 	s := newShell(t)
 	s.clock.Step(time.Hour)
 	s.types.defined["widgets.example.com"] = s.clock.Now()
 	key := s.owner(t, "orphan")
 	s.finish(t, key)
 	s.clock.Step(minDiscovery)
-	s.discover(s.clock.Now()) // and the type is not there
+	s.discover(s.clock.Now()) // without the type
 	s.finish(t, key)
 	if got := s.asked("patch"); len(got) > 0 {
 		t.Errorf("sent was %q: orphans of the type would be lost", got)
@@ -131,7 +131,7 @@ func TestAnOwnerThatLeavesOrphansWaitsForATypeThatIsDefinedAndNotDiscovered(t *t
 	if got := s.counts(); got[string(causeUnseenType)] != 1 {
 		t.Errorf("held are %v, want one for %s", got, causeUnseenType)
 	}
-	s.clock.Step(discoveryPatience) // its names are another's, or none of its versions is served
+	s.clock.Step(discoveryPatience) // the definition was not accepted
 	s.finish(t, key)
 	if got := s.asked("patch"); len(got) != 1 {
 		t.Errorf("sent was %q, want the finalizer taken away", got)
@@ -160,16 +160,16 @@ func (s *shell) orphans(t *testing.T) id {
 	return key
 }
 
-// ready has discovery be newer than the deletion of an owner.
+// ready makes discovery newer than the deletion of an owner.
 func (s *shell) ready(key id) {
 	s.memories.owner(key, true, s.clock.Now())
 	s.clock.Step(time.Second)
 	s.discover(s.clock.Now())
 }
 
-// While a type cannot be listed its owner is held, for however long that is. Meanwhile only that type is asked for: to list everything takes hundreds of
-// requests in a large cluster.
-func TestWhileATypeCannotBeListedTheOthersAreNotListedAgain(t *testing.T) {
+// While a type cannot be listed, only this type is listed again. A sweep of all types takes hundreds of requests in a
+// large cluster.
+func TestOnlyBlindTypesAreListedAgain(t *testing.T) {
 	s := newShell(t)
 	s.serve(t, replicaSets, "v1")
 	s.serve(t, nodesType, "v1")
@@ -212,8 +212,8 @@ func TestWhileATypeCannotBeListedTheOthersAreNotListedAgain(t *testing.T) {
 	}
 }
 
-// What a policy does not let be patched holds its owner, and is asked for now and then, not with a list of everything each time.
-func TestAnOwnerIsHeldByOrphansThatCannotBePatched(t *testing.T) {
+// Orphans whose patch a policy rejects block their owner. No type is listed meanwhile.
+func TestRejectedOrphansBlockTheirOwner(t *testing.T) {
 	s := newShell(t)
 	key := s.orphans(t)
 	s.patch = func(name string, _ int) error {
@@ -365,8 +365,8 @@ func TestOwnersOfManyNamespacesShareSweeps(t *testing.T) {
 	})
 }
 
-// What refers to the owner from another namespace is no dependent, although the list of all namespaces shows it.
-func TestASharedListShowsOrphansOfTheOwnersNamespace(t *testing.T) {
+// A list of all namespaces also shows references from other namespaces.
+func TestOrphansOfOtherNamespacesKeepReferences(t *testing.T) {
 	s := newShell(t)
 	key := s.owner(t, "orphan")
 	s.ready(key)
@@ -430,8 +430,8 @@ func TestForEachStopsAfterConsecutiveErrors(t *testing.T) {
 	}
 }
 
-// Whatever fails about an owner is tried again, for however long, and neither metrics nor events are silent about it.
-func TestAnOwnerThatIsHeldByFailuresIsCountedAndTold(t *testing.T) {
+// Failures about an owner are retried, and appear in a metric and an event.
+func TestFailuresOfOwnersAreReported(t *testing.T) {
 	outage := apierrors.NewInternalError(errors.New("failed calling webhook"))
 	for _, tt := range []struct {
 		name  string
@@ -477,8 +477,8 @@ func TestAnOwnerThatIsHeldByFailuresIsCountedAndTold(t *testing.T) {
 	}
 }
 
-// A list may be older than what the graph shows when its turn comes.
-func TestDependentsThatOnlyTheGraphShowsAreMadeOrphans(t *testing.T) {
+// A shared list may be older than the graph.
+func TestDependentsInTheGraphAreOrphaned(t *testing.T) {
 	s := newShell(t)
 	key := s.owner(t, "orphan")
 	check(t, s.feed.Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))))
@@ -490,7 +490,7 @@ func TestDependentsThatOnlyTheGraphShowsAreMadeOrphans(t *testing.T) {
 }
 
 // An operator that replaces each orphan by a new dependent blocks the owner for as long as that lasts, at a low rate.
-func TestDependentsThatKeepComingBlockTheirOwner(t *testing.T) {
+func TestNewDependentsBlockTheirOwner(t *testing.T) {
 	s := newShell(t)
 	key := s.orphans(t)
 	made, patch := 100, s.patch
@@ -522,8 +522,8 @@ func TestDependentsThatKeepComingBlockTheirOwner(t *testing.T) {
 	}
 }
 
-// The event about what holds an owner is due every ten minutes, and so are the reads for its text.
-func TestBlockersAreReadWhenTheEventIsDue(t *testing.T) {
+// An event about a blocked owner is sent every ten minutes, and its text takes reads.
+func TestBlockersAreReadForTheEvent(t *testing.T) {
 	s := newShell(t)
 	key := s.owner(t, "foregroundDeletion")
 	held := newThing("a", "d", uid(2)).at("5").finalizedBy("x/y").deleted().owned(blockingRef("v1", "ConfigMap", "o", uid(1)))
@@ -544,8 +544,8 @@ func TestBlockersAreReadWhenTheEventIsDue(t *testing.T) {
 	}
 }
 
-// What comes while references are being taken away would be deleted if its owner went.
-func TestADependentThatComesWhileOrphansAreMadeHoldsItsOwner(t *testing.T) {
+// A dependent that is created meanwhile would be deleted with the owner.
+func TestLateDependentIsOrphaned(t *testing.T) {
 	s := newShell(t)
 	key := s.orphans(t)
 	s.patch = func(name string, nth int) error {
@@ -560,8 +560,8 @@ func TestADependentThatComesWhileOrphansAreMadeHoldsItsOwner(t *testing.T) {
 	}
 }
 
-// Each attempt fails with another port. That is no news.
-func TestAnEventIsNotRepeatedForAnotherConnection(t *testing.T) {
+// Each attempt fails with another port.
+func TestEventIsNotRepeatedForAnotherPort(t *testing.T) {
 	s := newShell(t)
 	key := s.owner(t, "foregroundDeletion")
 	owner := s.get
@@ -586,8 +586,7 @@ func TestAnEventIsNotRepeatedForAnotherConnection(t *testing.T) {
 	}
 }
 
-// The user who waits for an owner sees its events, and neither metrics nor the debug page.
-func TestAnEventNamesAnOwnerThatNobodyCanTellAnythingAbout(t *testing.T) {
+func TestEventNamesUnknownOwner(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		err  error
@@ -619,8 +618,8 @@ func TestAnEventNamesAnOwnerThatNobodyCanTellAnythingAbout(t *testing.T) {
 	}
 }
 
-// An operator that writes a status every second is no reason to list all types again before each attempt, which would take longer than that second.
-func TestAnOwnerThatIsWrittenToWhileItsDependentsAreLookedForIsLetGo(t *testing.T) {
+// Status writes between the sweep and the patch of the finalizer cause no further sweep.
+func TestStatusWritesCauseNoSweep(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
 		perGet, ownerships int // what each read changes
@@ -663,8 +662,8 @@ func TestAnOwnerThatIsWrittenToWhileItsDependentsAreLookedForIsLetGo(t *testing.
 	}
 }
 
-// Looking for a ring takes a walk over all that is below an owner, with the graph locked. Thousands of dependents that go one after the other are no ring.
-func TestARingIsLookedForWhenNothingMovesAnyMore(t *testing.T) {
+// The search of a ring locks the graph. Thousands of dependents that go one after the other are no ring.
+func TestRingIsSearchedWithoutProgress(t *testing.T) {
 	s := newShell(t)
 	ring := func(name string, n int, owner string) *thing {
 		return newThing("a", name, uid(n)).at("3").finalizedBy("foregroundDeletion").deleted().owned(blockingRef("v1", "ConfigMap", owner, uid(3-n)))

@@ -14,8 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/writelimit"
 	"minikcm/pkg/outcome"
 )
 
@@ -25,7 +27,7 @@ func conflictOn(name string) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, name, errors.New("version"))
 }
 
-// dependent has the graph see an object that refers to owners, none of which is there, for long enough.
+// dependent adds an object with absent owners to the graph and waits until the watch proves absence.
 func (s *shell) dependent(t *testing.T, refs ...metav1.OwnerReference) id {
 	t.Helper()
 	check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(refs...)))
@@ -67,8 +69,8 @@ func TestReferenceWithTheSameUIDStays(t *testing.T) {
 	}
 }
 
-// A policy that keeps objects is no outage: asking again every minute for each of ten thousand of them helps nobody.
-func TestADeletionThatIsRejectedIsTriedAgainLessAndLessOften(t *testing.T) {
+// Ten thousand objects that a policy keeps must not cause a request per minute each.
+func TestRejectedDeletionBacksOff(t *testing.T) {
 	s := newShell(t)
 	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
 	s.remove = func(int) error { return errPolicy }
@@ -101,7 +103,7 @@ func TestADeletionThatIsRejectedIsTriedAgainLessAndLessOften(t *testing.T) {
 }
 
 // A change of the object may mean another decision, so the pause after a rejection does not delay the next look.
-func TestARejectionDoesNotDelayAnObjectThatHasChanged(t *testing.T) {
+func TestRejectionDoesNotDelayChangedObject(t *testing.T) {
 	s := newShell(t)
 	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
 	s.remove = func(int) error { return errPolicy }
@@ -128,7 +130,7 @@ func TestOwnersOfTerminatingObjectsAreNotRead(t *testing.T) {
 	}
 }
 
-// An aggregated API may need almost as long as the timeout for each read.
+// Each read of an aggregated API may take almost readTimeout.
 func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
 	s := newShell(t)
 	f := s.serve(t, objectType{widgetsType.GroupResource, "Widget", false}, "v1")
@@ -151,7 +153,7 @@ func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
 }
 
 // The loop paces retries after failures: each sync ends with an error, however soon an event adds the key again.
-func TestADeletionThatFailsIsAnError(t *testing.T) {
+func TestFailedDeletionIsAnError(t *testing.T) {
 	s := newShell(t)
 	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
 	for _, err := range []error{
@@ -172,8 +174,8 @@ func TestADeletionThatFailsIsAnError(t *testing.T) {
 	}
 }
 
-// While a request waits an object can get dependents of its own. They go before it then, if its owner waits.
-func TestAnObjectThatHasGotADependentMeanwhileIsDeletedInTheForeground(t *testing.T) {
+// An object may get dependents while its request waits. In a foreground deletion the dependents go first.
+func TestNewDependentMakesForegroundDeletion(t *testing.T) {
 	s := newShell(t)
 	waits := newThing("a", "o", uid(1)).finalizedBy("foregroundDeletion").deleted()
 	check(t, s.feed.Add(waits))
@@ -197,8 +199,8 @@ func TestAnObjectThatHasGotADependentMeanwhileIsDeletedInTheForeground(t *testin
 	}
 }
 
-// An API behind the aggregator may not keep to preconditions, so what a delete rests on must be as fresh as what it knows of the owner.
-func TestAnObjectOfAnotherAPIIsReadAgainIfItsDeleteHadToWait(t *testing.T) {
+// An aggregated API may ignore preconditions, so its objects are read shortly before a delete.
+func TestAggregatedObjectIsReadBeforeDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShell(t)
 		f := s.serve(t, widgets, "v1")
@@ -207,7 +209,7 @@ func TestAnObjectOfAnotherAPIIsReadAgainIfItsDeleteHadToWait(t *testing.T) {
 		s.get = func(name string, nth int) (*thing, error) {
 			if name == "w" && nth == 1 {
 				return newThing("a", "w", uid(2)).at("6").owned(ref("v1", "ConfigMap", "o", uid(1))), nil
-			} else if name == "w" { // somebody has taken the reference away
+			} else if name == "w" { // the reference was removed
 				return newThing("a", "w", uid(2)).at("7"), nil
 			}
 			return nil, notFound(name)
@@ -219,8 +221,8 @@ func TestAnObjectOfAnotherAPIIsReadAgainIfItsDeleteHadToWait(t *testing.T) {
 	})
 }
 
-// An object is looked for by its name: what is found may be another.
-func TestWhatARereadShows(t *testing.T) {
+// A read by name may find another object.
+func TestReadAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		found *thing
@@ -251,8 +253,8 @@ func TestWhatARereadShows(t *testing.T) {
 	}
 }
 
-// Of a type that the API server has stopped to serve nothing can be deleted, and no owner let go.
-func TestNothingIsSentAboutTypesThatAreNotServed(t *testing.T) {
+// Objects of a type that is no longer served can neither be deleted nor patched.
+func TestNoRequestsForUnservedTypes(t *testing.T) {
 	s := newShell(t)
 	f := s.serve(t, replicaSets, "v1")
 	check(t, f.Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))))
@@ -267,7 +269,7 @@ func TestNothingIsSentAboutTypesThatAreNotServed(t *testing.T) {
 }
 
 // A panic in a request of its own goroutine is an error of its key, and not the end of the process.
-func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
+func TestPanicIsAnErrorOfItsKey(t *testing.T) {
 	s := newShell(t)
 	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
 	s.get = func(string, int) (*thing, error) { panic("of a test") }
@@ -289,8 +291,8 @@ func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 	}
 }
 
-// A reference may be corrected, and a type installed, without anybody looking at the object again.
-func TestAnObjectThatNothingHoldsAnyMoreIsNotCounted(t *testing.T) {
+// A corrected reference or a new type may cause no further sync of the object.
+func TestReleasedObjectIsNotCounted(t *testing.T) {
 	widget := ref("example.com/v1", "Widget", "w", uid(9))
 	for _, tt := range []struct {
 		name    string
@@ -321,8 +323,8 @@ func TestAnObjectThatNothingHoldsAnyMoreIsNotCounted(t *testing.T) {
 	}
 }
 
-// What another server tells is no proof, but reason enough to ask.
-func TestAnOwnerIsAskedForWhenTheFeedOfAnotherServerTellsOfItsDeletion(t *testing.T) {
+// A deletion event of an aggregated API is no proof, but causes a read.
+func TestDeletionEventOfAggregatedAPICausesRead(t *testing.T) {
 	s := newShell(t)
 	f := s.serve(t, widgets, "v1")
 	owner := newThing("a", "w", uid(9))
@@ -365,5 +367,153 @@ func TestDryRunSendsNothingAndBacksOff(t *testing.T) {
 	}
 	if got := append(s.asked("delete"), s.asked("patch")...); len(got) > 0 {
 		t.Errorf("sent %q", got)
+	}
+}
+
+// whileItWaits starts a sync of an object while no write slot is free, calls happens, and frees the slots.
+func (s *shell) whileItWaits(t *testing.T, key id, happens func()) {
+	t.Helper()
+	var held []*writelimit.Write
+	for n := 0; ; n++ {
+		w := s.writer.slots.Acquire(t.Context(), cache.NewObjectName("a", fmt.Sprint(n)), s.clock.Now())
+		if w == nil {
+			break
+		}
+		held = append(held, w)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := s.reconcileObject(t.Context(), key)
+		done <- err
+	}()
+	synctest.Wait()
+	happens()
+	for _, w := range held {
+		s.writer.slots.Release(w)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Owners may change while a request waits for a slot.
+func TestDecisionIsCheckedBeforeTheRequest(t *testing.T) {
+	owner := func() *thing { return newThing("a", "o", uid(1)) }
+	waits := func() *thing { return owner().finalizedBy("foregroundDeletion").deleted() }
+	for _, tt := range []struct {
+		name    string
+		before  *thing // the owner in the graph; nil: none
+		get     func(nth int) (*thing, error)
+		happens func(s *shell)
+		sent    int
+	}{
+		{"nothing happens", waits(), func(int) (*thing, error) { return waits(), nil }, func(*shell) {}, 1},
+		{"the owner is to make orphans, as a new answer says", waits(), func(nth int) (*thing, error) {
+			if nth == 1 {
+				return waits(), nil
+			}
+			return owner().finalizedBy("orphan").deleted(), nil
+		}, func(s *shell) { s.clock.Step(liveFor + 1) }, 0},
+		{"the owner still waits, as a new answer says", waits(), func(int) (*thing, error) { return waits(), nil }, func(s *shell) { s.clock.Step(liveFor + 1) }, 1},
+		{"the feed shows an owner that lives", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { _ = s.feed.Add(owner()) }, 0},
+		{"the owner is still not there", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { s.clock.Step(liveFor + 1) }, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShell(t)
+				if tt.before != nil {
+					_ = s.feed.Add(tt.before)
+				}
+				_ = s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(ref("v1", "ConfigMap", "o", uid(1))))
+				s.clock.Step(time.Minute)
+				s.get = func(_ string, nth int) (*thing, error) { return tt.get(nth) }
+				s.whileItWaits(t, keyOf(uid(2)), func() { tt.happens(s) })
+				if got := s.sent(); len(got) != tt.sent {
+					t.Errorf("%d deletes were sent, want %d", len(got), tt.sent)
+				}
+			})
+		})
+	}
+}
+
+// A delete always carries the resource version that the decision was based on.
+func TestDeletesCarryTheVersionAfterConflicts(t *testing.T) {
+	s := newShell(t)
+	owner := ref("v1", "ConfigMap", "o", uid(1))
+	_ = s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(owner))
+	s.clock.Step(time.Minute)
+	s.get = func(name string, nth int) (*thing, error) {
+		if name != "d" {
+			return nil, notFound(name)
+		}
+		d := newThing("a", "d", uid(2)).at(fmt.Sprint(5 + nth)).owned(owner)
+		if nth > 3 {
+			d.finalizedBy("x/y")
+		}
+		return d, nil
+	}
+	s.remove = func(nth int) error {
+		if nth < 5 {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "d", errors.New("version"))
+		}
+		return nil
+	}
+	if _, err := s.reconcileObject(context.Background(), keyOf(uid(2))); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, options := range s.sent() {
+		switch v := options.Preconditions.ResourceVersion; {
+		case v == nil:
+			got = append(got, "")
+		default:
+			got = append(got, *v)
+		}
+	}
+	if want := []string{"5", "6", "7", "8", "9"}; !slices.Equal(got, want) {
+		t.Errorf("deletes carry the versions %q, want %q", got, want)
+	}
+}
+
+// A read found the owner before its event came. The event of its deletion follows, and no other event.
+func TestReadBeforeTheDeletionDelaysNothing(t *testing.T) {
+	owner := func() *thing { return newThing("a", "o", uid(1)).at("3") }
+	waits := func() *thing { return owner().at("4").finalizedBy("foregroundDeletion").deleted() }
+	for _, tt := range []struct {
+		name    string
+		happens func(t *testing.T, s *shell)
+		then    func() (*thing, error) // responses of the API server after that
+	}{
+		{"it waits for its dependents", func(t *testing.T, s *shell) { check(t, s.feed.Add(waits())) }, func() (*thing, error) { return waits(), nil }},
+		{"it is gone, as an event says", func(t *testing.T, s *shell) { check(t, s.feed.Delete(owner().at("4"))) }, func() (*thing, error) { return nil, notFound("o") }},
+		{"it is gone, and the first list lacks it", func(_ *testing.T, s *shell) {
+			s.types.types[configMaps.GroupResource].standing = standing{current, s.clock.Now().Add(-notifyDelay)}
+		}, func() (*thing, error) { return nil, notFound("o") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newShell(t)
+			check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(ref("v1", "ConfigMap", "o", uid(1)))))
+			s.clock.Step(time.Minute)
+			s.types.types[configMaps.GroupResource].standing = standing{listing, began}
+			s.get = func(string, int) (*thing, error) { return owner(), nil }
+			look := func() time.Duration {
+				result, err := s.reconcileObject(t.Context(), keyOf(uid(2)))
+				check(t, err)
+				return result.RequeueAfter
+			}
+			look()
+			s.clock.Step(liveFor / 2)
+			s.types.types[configMaps.GroupResource].standing = standing{current, began}
+			tt.happens(t, s)
+			s.get = func(string, int) (*thing, error) { return tt.then() }
+			waited := time.Duration(0)
+			for len(s.sent()) == 0 {
+				after := look()
+				if waited += after; after == 0 && len(s.sent()) == 0 || waited > 10*time.Second {
+					t.Fatalf("the dependent is left alone, and looked at again after %v", after)
+				}
+				s.clock.Step(after)
+			}
+		})
 	}
 }
