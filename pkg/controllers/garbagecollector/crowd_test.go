@@ -190,7 +190,8 @@ func TestRejectionsOfOwnersAreLoggedOnce(t *testing.T) {
 	}
 }
 
-// Objects of aggregated API servers may have names that are no path segment. A request would have another object, so none is sent.
+// Objects of aggregated API servers may have names that are no path segment. A request would go to another path, so no
+// request is sent.
 func TestNameOfAnotherPathIsRejected(t *testing.T) {
 	s := newShell(t)
 	f := s.serve(t, objectType{widgetsType.GroupResource, "Widget", true}, "v1")

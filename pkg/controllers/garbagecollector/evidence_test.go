@@ -137,7 +137,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Absence takes a named 404 or another UID, read in this sync or the last ten seconds, or a deletion before the removal of the kind.
+// Absence takes a named 404 or another UID, read in this sync or the last ten seconds, or a deletion before the removal
+// of the kind.
 func TestNothingIsAbsentWithoutProof(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 13))
 	now := began.Add(time.Hour)

@@ -170,7 +170,7 @@ func (c *collector) relist(of schema.GroupResource, late bool) {
 	if !late {
 		c.read[of] = len(c.streams[of])
 	}
-	c.types.types[of] = &knownType{typeState: typeState{standing: standing{current, c.clock.Now()}}} // and it is late all the same
+	c.types.types[of] = &knownType{typeState: typeState{standing: standing{current, c.clock.Now()}}}
 	if err := c.feeds[of].Replace(list, fmt.Sprint(c.version)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -426,7 +426,8 @@ func (c *collector) finalizeOwner(now *thing, live object) {
 		o := c.storage.objects[u].obj
 		for _, r := range o.OwnerReferences {
 			reach := now.Namespace == "" || now.Namespace == o.Namespace
-			// As in kube-controller-manager, the graph decides about a foreground deletion: a dependent whose event is late goes after its owner.
+			// As in kube-controller-manager, the graph decides about a foreground deletion: a dependent whose event is
+			// late goes after its owner.
 			shown, _, _, _ := c.graph.look(keyOf(u))
 			late := !slices.Equal(shown.refs, objectOf(schema.GroupResource{}, o).refs)
 			if r.UID == now.UID && (finalizer == "orphan" || blocking(r) && u != now.UID && !late) && reach {
