@@ -11,7 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// BenchmarkMemory tells what an object costs that nothing else keeps: its name is counted, too.
+// BenchmarkMemory measures the memory of an object in the graph, including the name.
 func BenchmarkMemory(b *testing.B) {
 	const many = 100_000
 	for _, bb := range []struct {
@@ -39,7 +39,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// fill adds objects of which some are owned by one of a hundred others.
+// fill adds objects. Some objects have one of a hundred owners.
 func fill(b *testing.B, g *graph, many, owned int) {
 	f := g.feed(configMaps)
 	for n := range many {
@@ -53,7 +53,7 @@ func fill(b *testing.B, g *graph, many, owned int) {
 	}
 }
 
-// distinct is a UUID whose digits differ as those of real ones do.
+// distinct returns a UUID with random digits.
 func distinct(n int) types.UID {
 	h := uint64(n+1) * 0x9e3779b97f4a7c15
 	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", h>>32, h>>16&0xffff, h&0xfff, h>>20&0xfff, h&0xffffffffffff))

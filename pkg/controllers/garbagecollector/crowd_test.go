@@ -23,11 +23,11 @@ func TestNameOfAnotherPathIsNotRead(t *testing.T) {
 	owner := ref("v1", "ConfigMap", "../services/http:evil:80/proxy/x", "any")
 	key := s.dependent(t, owner)
 	s.look(t, key)
-	if got := s.asked("get configmaps"); len(got) != 0 || len(s.sent()) != 1 {
+	if got := s.sentRequests("get configmaps"); len(got) != 0 || len(s.sent()) != 1 {
 		t.Errorf("requests are %q, and %d deletes were sent, want no request for the owner", got, len(s.sent()))
 	}
 	at := s.types.state(configMaps.GroupResource).apiType
-	if _, err := s.writer.read(t.Context(), at, object{name: "../secrets/s"}); err == nil || len(s.asked("get configmaps")) > 0 {
+	if _, err := s.writer.read(t.Context(), at, object{name: "../secrets/s"}); err == nil || len(s.sentRequests("get configmaps")) > 0 {
 		t.Errorf("an object was read that is called like a path: %v", err)
 	}
 }
@@ -61,8 +61,8 @@ func TestSlowReadsOfManyOwnersTakeOneSync(t *testing.T) {
 			}
 			key := s.dependent(t, refs...)
 			got := s.look(t, key)
-			if len(s.sent()) != 1 || len(s.asked("get")) > 3*tt.owners {
-				t.Errorf("%d deletes were sent after %d questions, and it is looked at again in %v", len(s.sent()), len(s.asked("get")), got.RequeueAfter)
+			if len(s.sent()) != 1 || len(s.sentRequests("get")) > 3*tt.owners {
+				t.Errorf("%d deletes were sent after %d questions, and it is looked at again in %v", len(s.sent()), len(s.sentRequests("get")), got.RequeueAfter)
 			}
 		})
 	}
@@ -141,8 +141,8 @@ func TestConflictWithoutChangeIsRejection(t *testing.T) {
 	s = newShell(t)
 	finalized := s.owner(t, "foregroundDeletion")
 	s.patch = func(name string, _ int) error { return conflictOn(name) }
-	if got := s.finish(t, finalized); got.RequeueAfter < minRecheck || len(s.asked("patch")) > 2 {
-		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.asked("patch")), got.RequeueAfter)
+	if got := s.finish(t, finalized); got.RequeueAfter < minRecheck || len(s.sentRequests("patch")) > 2 {
+		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.sentRequests("patch")), got.RequeueAfter)
 	}
 
 	s = newShell(t)
@@ -155,8 +155,8 @@ func TestConflictWithoutChangeIsRejection(t *testing.T) {
 		return newThing("a", name, uid(n)).at("7").owned(ref("v1", "ConfigMap", "o", uid(1))), nil
 	}
 	s.patch = func(name string, _ int) error { return conflictOn(name) }
-	if got := s.finish(t, orphaned); got.RequeueAfter < reportAfter/2 || len(s.asked("patch")) > 6 {
-		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.asked("patch")), got.RequeueAfter)
+	if got := s.finish(t, orphaned); got.RequeueAfter < reportAfter/2 || len(s.sentRequests("patch")) > 6 {
+		t.Errorf("%d patches were sent, and it is looked at again in %v", len(s.sentRequests("patch")), got.RequeueAfter)
 	}
 }
 

@@ -96,7 +96,7 @@ func checkDecision(t *testing.T, m marks, owners []ownerState, owns bool) {
 	}
 }
 
-// The order of references decides nothing but their positions.
+// The order of references changes only their positions.
 func TestDecideIgnoresOrderOfOwners(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 13))
 	for range 2000 {

@@ -170,7 +170,7 @@ func TestDoubt(t *testing.T) {
 					t.Errorf("doubts are %v, want %v", got, tt.want)
 				}
 				if tt.want != none && !slices.Contains(woken, uid(3)) {
-					t.Error("there is a doubt, and nobody was woken")
+					t.Error("there is a doubt, and no object was woken")
 				}
 				o, _, _, _ := w.graph.look(keyOf(uid(3)))
 				if want := referenceOf(tt.child.OwnerReferences[0]); !slices.Equal(o.refs, []reference{want}) {

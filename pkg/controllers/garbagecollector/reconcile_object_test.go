@@ -63,7 +63,7 @@ func TestReferenceWithTheSameUIDStays(t *testing.T) {
 		return nil
 	}
 	s.look(t, key)
-	got := s.asked("patch")
+	got := s.sentRequests("patch")
 	if len(got) != 2 || strings.Count(got[1], `"remove"`) != 1 || !strings.Contains(got[1], `ownerReferences/1/name","value":"x"`) || strings.Contains(got[1], "ownerReferences/0") {
 		t.Errorf("sent was %q, want a second patch that leaves the reference to o", got)
 	}
@@ -79,9 +79,9 @@ func TestRejectedDeletionBacksOff(t *testing.T) {
 			t.Fatalf("after rejection %d it is looked at in %v with %d requests so far, want %v", nth+1, got.RequeueAfter, len(s.sent()), want)
 		}
 		s.clock.Step(want / 2)
-		requests := len(s.asked(""))
-		if got := s.look(t, key); got.RequeueAfter != want/2 || len(s.asked("")) != requests {
-			t.Fatalf("woken half-way it is looked at in %v after %q, want no request and the rest of the pause", got.RequeueAfter, s.asked("")[requests:])
+		requests := len(s.sentRequests(""))
+		if got := s.look(t, key); got.RequeueAfter != want/2 || len(s.sentRequests("")) != requests {
+			t.Fatalf("woken half-way it is looked at in %v after %q, want no request and the rest of the pause", got.RequeueAfter, s.sentRequests("")[requests:])
 		}
 		s.clock.Step(want / 2)
 	}
@@ -116,7 +116,7 @@ func TestRejectionDoesNotDelayChangedObject(t *testing.T) {
 	again := s.look(t, key).RequeueAfter // new references need evidence from after the change
 	s.clock.Step(again)
 	s.look(t, key)
-	if got := s.asked("patch"); len(got) != 1 || again > settled {
+	if got := s.sentRequests("patch"); len(got) != 1 || again > settled {
 		t.Errorf("after %v sent was %q, want the reference to o taken away", again, got)
 	}
 }
@@ -125,8 +125,8 @@ func TestOwnersOfTerminatingObjectsAreNotRead(t *testing.T) {
 	s := newShell(t)
 	check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").finalizedBy("x/y").deleted().owned(ref("v1", "ConfigMap", "o", uid(1)))))
 	s.clock.Step(time.Minute)
-	if got := s.look(t, keyOf(uid(2))); got.RequeueAfter != 0 || len(s.asked("")) > 0 {
-		t.Errorf("sent was %q, and it is looked at again in %v", s.asked(""), got.RequeueAfter)
+	if got := s.look(t, keyOf(uid(2))); got.RequeueAfter != 0 || len(s.sentRequests("")) > 0 {
+		t.Errorf("sent was %q, and it is looked at again in %v", s.sentRequests(""), got.RequeueAfter)
 	}
 }
 
@@ -147,8 +147,8 @@ func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
 	for range 3 {
 		s.clock.Step(s.look(t, keyOf(uid(2))).RequeueAfter)
 	}
-	if got := s.asked("delete"); len(got) == 0 {
-		t.Errorf("sent was %q, want a delete", s.asked(""))
+	if got := s.sentRequests("delete"); len(got) == 0 {
+		t.Errorf("sent was %q, want a delete", s.sentRequests(""))
 	}
 }
 
@@ -263,7 +263,7 @@ func TestNoRequestsForUnservedTypes(t *testing.T) {
 	s.clock.Step(time.Minute)
 	s.look(t, keyOf(uid(2)))
 	s.finish(t, keyOf(uid(3)))
-	if got := slices.Concat(s.asked("delete"), s.asked("patch"), s.asked("get replicasets")); len(got) > 0 {
+	if got := slices.Concat(s.sentRequests("delete"), s.sentRequests("patch"), s.sentRequests("get replicasets")); len(got) > 0 {
 		t.Errorf("sent was %q", got)
 	}
 }
@@ -365,7 +365,7 @@ func TestDryRunSendsNothingAndBacksOff(t *testing.T) {
 	if got := testutil.ToFloat64(s.metrics.dryRun.WithLabelValues(requestDelete)); got != lastingRejections {
 		t.Errorf("%v deletes were counted, want %d", got, lastingRejections)
 	}
-	if got := append(s.asked("delete"), s.asked("patch")...); len(got) > 0 {
+	if got := append(s.sentRequests("delete"), s.sentRequests("patch")...); len(got) > 0 {
 		t.Errorf("sent %q", got)
 	}
 }

@@ -33,8 +33,8 @@ func (s *shell) owner(t *testing.T, finalizer string) id {
 	return keyOf(uid(1))
 }
 
-// told returns the events since the last call.
-func (s *shell) told() (all []string) {
+// newEvents returns the events since the last call.
+func (s *shell) newEvents() (all []string) {
 	for {
 		select {
 		case e := <-s.events:
@@ -72,18 +72,18 @@ func TestOwnersWaitForDiscovery(t *testing.T) {
 				}
 				s.clock.Step(time.Minute)
 			}
-			if got := s.asked("patch"); len(got) > 0 {
+			if got := s.sentRequests("patch"); len(got) > 0 {
 				t.Errorf("sent was %q, want nothing", got)
 			}
 			if got := s.counts(); got[string(causeUnseenType)] != 1 {
 				t.Errorf("held are %v, want one for %s", got, causeUnseenType)
 			}
-			if got := s.told(); len(got) == 0 || !strings.Contains(got[0], "any type") {
+			if got := s.newEvents(); len(got) == 0 || !strings.Contains(got[0], "any type") {
 				t.Errorf("events are %q, want one that says why", got)
 			}
 			s.discover(s.clock.Now())
 			s.finish(t, key)
-			if got := s.asked("patch"); len(got) != 1 {
+			if got := s.sentRequests("patch"); len(got) != 1 {
 				t.Errorf("sent was %q, want the finalizer taken away", got)
 			}
 		})
@@ -102,14 +102,14 @@ func TestOrphansOfNewTypes(t *testing.T) {
 		return nil, nil
 	}
 	s.patch = func(string, int) error { s.clock.Step(time.Millisecond); return nil }
-	if got := s.finish(t, key); got.RequeueAfter != minDiscovery || len(s.asked("patch")) > 0 {
-		t.Fatalf("with a catalogue of an hour ago %q was sent, and %v later it goes on", s.asked("patch"), got.RequeueAfter)
+	if got := s.finish(t, key); got.RequeueAfter != minDiscovery || len(s.sentRequests("patch")) > 0 {
+		t.Fatalf("with a catalogue of an hour ago %q was sent, and %v later it goes on", s.sentRequests("patch"), got.RequeueAfter)
 	}
 	s.clock.Step(minDiscovery)
 	s.serve(t, replicaSets, "v1")
 	s.discover(s.clock.Now())
 	s.finish(t, key)
-	got := s.asked("patch")
+	got := s.sentRequests("patch")
 	if len(got) != 2 || !strings.HasPrefix(got[0], "patch replicasets d ") || !slices.ContainsFunc(got[1:], func(p string) bool { return strings.HasPrefix(p, "patch configmaps o ") }) {
 		t.Errorf("sent was %q, want the reference taken away and then the finalizer", got)
 	}
@@ -125,7 +125,7 @@ func TestOrphansOfDefinedTypeAwaitDiscovery(t *testing.T) {
 	s.clock.Step(minDiscovery)
 	s.discover(s.clock.Now()) // without the type
 	s.finish(t, key)
-	if got := s.asked("patch"); len(got) > 0 {
+	if got := s.sentRequests("patch"); len(got) > 0 {
 		t.Errorf("sent was %q: orphans of the type would be lost", got)
 	}
 	if got := s.counts(); got[string(causeUnseenType)] != 1 {
@@ -133,7 +133,7 @@ func TestOrphansOfDefinedTypeAwaitDiscovery(t *testing.T) {
 	}
 	s.clock.Step(discoveryPatience) // the definition was not accepted
 	s.finish(t, key)
-	if got := s.asked("patch"); len(got) != 1 {
+	if got := s.sentRequests("patch"); len(got) != 1 {
 		t.Errorf("sent was %q, want the finalizer taken away", got)
 	}
 }
@@ -181,8 +181,8 @@ func TestOnlyBlindTypesAreListedAgain(t *testing.T) {
 		}
 		return listed(resource)
 	}
-	if got := s.finish(t, key); got.RequeueAfter <= 0 || len(s.asked("list")) != 2 || len(s.asked("patch")) != 2 {
-		t.Fatalf("at first %q was sent, want both types listed, and the references taken away", s.asked(""))
+	if got := s.finish(t, key); got.RequeueAfter <= 0 || len(s.sentRequests("list")) != 2 || len(s.sentRequests("patch")) != 2 {
+		t.Fatalf("at first %q was sent, want both types listed, and the references taken away", s.sentRequests(""))
 	}
 	for n := range 2 {
 		check(t, s.feed.Add(newThing("a", fmt.Sprint("d", n), uid(2+n)).at("9")))
@@ -198,16 +198,16 @@ func TestOnlyBlindTypesAreListedAgain(t *testing.T) {
 		s.clock.Step(minRecheck)
 		s.finish(t, key)
 	}
-	if got := s.asked("list"); len(got) != 5 || slices.ContainsFunc(got, func(r string) bool { return r != "list replicasets" && r != "list replicasets a" }) {
+	if got := s.sentRequests("list"); len(got) != 5 || slices.ContainsFunc(got, func(r string) bool { return r != "list replicasets" && r != "list replicasets a" }) {
 		t.Errorf("listed was %q, want what could not be listed only", got)
 	}
-	if got := s.asked("patch"); len(got) > 0 {
+	if got := s.sentRequests("patch"); len(got) > 0 {
 		t.Errorf("sent was %q", got)
 	}
 	broken, s.requests = false, nil
 	s.clock.Step(minRecheck)
 	s.finish(t, key)
-	if got := s.asked(""); !slices.Contains(got, "list configmaps") || len(s.asked("patch configmaps o")) != 1 {
+	if got := s.sentRequests(""); !slices.Contains(got, "list configmaps") || len(s.sentRequests("patch configmaps o")) != 1 {
 		t.Errorf("when it can be listed again %q was sent, want everything listed and the finalizer taken away", got)
 	}
 }
@@ -229,10 +229,10 @@ func TestRejectedOrphansBlockTheirOwner(t *testing.T) {
 		check(t, s.feed.Add(newThing("a", "d0", uid(2)).at("9")))
 		s.clock.Step(time.Minute)
 	}
-	if lists, patches := s.asked("list"), s.asked("patch"); len(lists) != 0 || len(patches) != 4 || len(s.asked("patch configmaps o")) > 0 {
+	if lists, patches := s.sentRequests("list"), s.sentRequests("patch"); len(lists) != 0 || len(patches) != 4 || len(s.sentRequests("patch configmaps o")) > 0 {
 		t.Errorf("sent was %q and %q, want no list, and d1 tried three times", lists, patches)
 	}
-	if got := s.told(); len(got) == 0 || !strings.Contains(got[0], "a policy keeps it") {
+	if got := s.newEvents(); len(got) == 0 || !strings.Contains(got[0], "a policy keeps it") {
 		t.Errorf("events are %q, want one with the answer", got)
 	}
 	if got := s.counts(); got[string(causeRejected)] != 1 {
@@ -240,7 +240,7 @@ func TestRejectedOrphansBlockTheirOwner(t *testing.T) {
 	}
 	s.patch = func(string, int) error { return nil }
 	s.finish(t, key)
-	if got := s.asked("patch configmaps o"); len(got) != 1 {
+	if got := s.sentRequests("patch configmaps o"); len(got) != 1 {
 		t.Errorf("the finalizer was taken away %d times, want once", len(got))
 	}
 }
@@ -379,7 +379,7 @@ func TestOrphansOfOtherNamespacesKeepReferences(t *testing.T) {
 	}
 	s.patch = func(string, int) error { s.clock.Step(time.Millisecond); return nil }
 	s.finish(t, key)
-	if got := s.asked(""); !slices.Contains(got, "list configmaps") || len(s.asked("patch configmaps d")) != 1 || len(s.asked("patch configmaps e")) != 0 {
+	if got := s.sentRequests(""); !slices.Contains(got, "list configmaps") || len(s.sentRequests("patch configmaps d")) != 1 || len(s.sentRequests("patch configmaps e")) != 0 {
 		t.Errorf("sent was %q, want d patched after a list of all namespaces, and e left alone", got)
 	}
 }
@@ -470,7 +470,7 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 			if got := s.counts(); got[string(tt.why)] != 1 {
 				t.Errorf("held are %v, want one for %s", got, tt.why)
 			}
-			if got := s.told(); len(got) != 1 || !strings.Contains(got[0], "failed calling webhook") {
+			if got := s.newEvents(); len(got) != 1 || !strings.Contains(got[0], "failed calling webhook") {
 				t.Errorf("events are %q, want one with the answer", got)
 			}
 		})
@@ -484,7 +484,7 @@ func TestDependentsInTheGraphAreOrphaned(t *testing.T) {
 	check(t, s.feed.Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))))
 	s.ready(key)
 	s.finish(t, key)
-	if got := s.asked("patch"); len(got) != 2 || !strings.HasPrefix(got[0], "patch configmaps d ") || !strings.HasPrefix(got[1], "patch configmaps o ") {
+	if got := s.sentRequests("patch"); len(got) != 2 || !strings.HasPrefix(got[0], "patch configmaps d ") || !strings.HasPrefix(got[1], "patch configmaps o ") {
 		t.Errorf("sent was %q, want the reference taken away and then the finalizer", got)
 	}
 }
@@ -504,20 +504,20 @@ func TestNewDependentsBlockTheirOwner(t *testing.T) {
 	begun := s.clock.Now()
 	for s.clock.Since(begun) < time.Hour {
 		got := s.finish(t, key)
-		if len(s.asked("patch configmaps o")) > 0 || got.RequeueAfter <= 0 {
-			t.Fatalf("sent %q and looks again after %v, while dependents come", s.asked("patch configmaps o"), got.RequeueAfter)
+		if len(s.sentRequests("patch configmaps o")) > 0 || got.RequeueAfter <= 0 {
+			t.Fatalf("sent %q and looks again after %v, while dependents come", s.sentRequests("patch configmaps o"), got.RequeueAfter)
 		}
 		for n := 101; n < made; n++ { // the events of the patches
 			check(t, s.feed.Add(newThing("a", fmt.Sprint("late-", n), uid(n))))
 		}
 		s.clock.Step(got.RequeueAfter)
 	}
-	if got := s.told(); len(got) == 0 || len(s.asked("list")) > 400 {
-		t.Errorf("%d lists and events %q, want few lists and an event", len(s.asked("list")), got)
+	if got := s.newEvents(); len(got) == 0 || len(s.sentRequests("list")) > 400 {
+		t.Errorf("%d lists and events %q, want few lists and an event", len(s.sentRequests("list")), got)
 	}
 	s.patch = patch
 	s.finish(t, key)
-	if len(s.asked("patch configmaps o")) != 1 {
+	if len(s.sentRequests("patch configmaps o")) != 1 {
 		t.Error("the owner stays after the last dependent")
 	}
 }
@@ -539,7 +539,7 @@ func TestBlockersAreReadForTheEvent(t *testing.T) {
 		s.finish(t, key)
 		s.clock.Step(reportAfter)
 	}
-	if got := s.asked("get configmaps d"); len(got) != 1 || len(s.told()) != 1 {
+	if got := s.sentRequests("get configmaps d"); len(got) != 1 || len(s.newEvents()) != 1 {
 		t.Errorf("the blocker was read %d times in ten minutes, want once", len(got))
 	}
 }
@@ -555,8 +555,8 @@ func TestLateDependentIsOrphaned(t *testing.T) {
 		return nil
 	}
 	s.finish(t, key)
-	if late, owner := s.asked("patch configmaps late"), s.asked("patch configmaps o"); len(late) != 1 || len(owner) != 1 {
-		t.Errorf("sent was %q, want the late one made an orphan and the owner let go", s.asked("patch"))
+	if late, owner := s.sentRequests("patch configmaps late"), s.sentRequests("patch configmaps o"); len(late) != 1 || len(owner) != 1 {
+		t.Errorf("sent was %q, want the late one made an orphan and the owner let go", s.sentRequests("patch"))
 	}
 }
 
@@ -581,7 +581,7 @@ func TestEventIsNotRepeatedForAnotherPort(t *testing.T) {
 		s.finish(t, key)
 		s.clock.Step(reportAfter)
 	}
-	if got := s.told(); len(got) != 1 || !strings.Contains(got[0], "API server did not respond") || len(s.sent()) != 5 {
+	if got := s.newEvents(); len(got) != 1 || !strings.Contains(got[0], "API server did not respond") || len(s.sent()) != 5 {
 		t.Errorf("events are %q after %d requests, want one", got, len(s.sent()))
 	}
 }
@@ -611,7 +611,7 @@ func TestEventNamesUnknownOwner(t *testing.T) {
 			s.clock.Step(reportAfter)
 			s.look(t, keyOf(uid(2)))
 			s.finish(t, key)
-			if got := s.told(); len(got) != 1 || !strings.Contains(got[0], `v1 ConfigMap "x"`) || !strings.Contains(got[0], tt.want) {
+			if got := s.newEvents(); len(got) != 1 || !strings.Contains(got[0], `v1 ConfigMap "x"`) || !strings.Contains(got[0], tt.want) {
 				t.Errorf("events are %q, want one about x: %s", got, tt.want)
 			}
 		})
@@ -652,7 +652,7 @@ func TestStatusWritesCauseNoSweep(t *testing.T) {
 				return nil
 			}
 			_, _ = s.reconcileOwner(t.Context(), key)
-			if lists, patches := s.asked("list"), s.asked("patch"); len(lists) != tt.lists || len(patches) != tt.patches {
+			if lists, patches := s.sentRequests("list"), s.sentRequests("patch"); len(lists) != tt.lists || len(patches) != tt.patches {
 				t.Errorf("listed %d and patched %d times, want %d and %d", len(lists), len(patches), tt.lists, tt.patches)
 			}
 			if got := s.counts(); got[string(causeFailed)] != tt.held {
@@ -681,11 +681,11 @@ func TestRingIsSearchedWithoutProgress(t *testing.T) {
 		s.clock.Step(100 * time.Millisecond)
 		check(t, s.feed.Delete(gone))
 	}
-	if got := s.finish(t, key); got.RequeueAfter <= 0 || got.RequeueAfter > ringPatience || len(s.asked("patch")) > 0 {
-		t.Errorf("sent were %d patches while dependents go, and it is looked at again after %v", len(s.asked("patch")), got.RequeueAfter)
+	if got := s.finish(t, key); got.RequeueAfter <= 0 || got.RequeueAfter > ringPatience || len(s.sentRequests("patch")) > 0 {
+		t.Errorf("sent were %d patches while dependents go, and it is looked at again after %v", len(s.sentRequests("patch")), got.RequeueAfter)
 	}
 	s.clock.Step(ringPatience)
-	if s.finish(t, key); len(s.asked("patch configmaps p")) != 1 {
-		t.Errorf("sent were %d patches, want the ring broken", len(s.asked("patch")))
+	if s.finish(t, key); len(s.sentRequests("patch configmaps p")) != 1 {
+		t.Errorf("sent were %d patches, want the ring broken", len(s.sentRequests("patch")))
 	}
 }

@@ -143,7 +143,7 @@ func TestInvalidPatch(t *testing.T) {
 				return nil
 			}
 			err := s.orphan(t.Context(), []object{o}, object{uid: uid(1)}, map[types.UID]bool{})
-			if got := s.asked("patch"); len(got) != tt.patches || (err != nil) != tt.err || tt.err && !errors.Is(err, errRejected) {
+			if got := s.sentRequests("patch"); len(got) != tt.patches || (err != nil) != tt.err || tt.err && !errors.Is(err, errRejected) {
 				t.Errorf("sent %q, error %v", got, err)
 			}
 		})

@@ -132,8 +132,8 @@ func (s *shell) note(verb string, a clienttesting.Action, what ...string) {
 	s.requests = append(s.requests, strings.TrimSpace(fmt.Sprint(verb, " ", a.GetResource().Resource, " ", strings.Join(what, " "))))
 }
 
-// asked returns the requests so far, of one verb unless verb is empty.
-func (s *shell) asked(verb string) []string {
+// sentRequests returns the requests so far, of one verb unless verb is empty.
+func (s *shell) sentRequests(verb string) []string {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.requests), func(r string) bool { return !strings.HasPrefix(r, verb) })

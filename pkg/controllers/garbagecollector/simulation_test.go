@@ -142,7 +142,7 @@ func (c *collector) start() {
 	c.objects, c.owners = map[id]bool{}, map[id]bool{}
 	c.graph = newGraph(c.clock, c.queue)
 	c.types = &knownTypes{types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
-	c.judges = newOwners(apiCalls{do: c.answer}, c.clock, c.graph, c.types)
+	c.judges = newOwners(apiCalls{do: c.readLive}, c.clock, c.graph, c.types)
 	for _, typ := range simulated {
 		c.feeds[typ.GroupResource] = c.graph.feed(typ)
 		c.relist(typ.GroupResource, false)
@@ -185,8 +185,8 @@ func (c *collector) sorted() []types.UID {
 	return all
 }
 
-// hear delivers the next event of a type.
-func (c *collector) hear(of schema.GroupResource) bool {
+// deliver delivers the next event of a type.
+func (c *collector) deliver(of schema.GroupResource) bool {
 	stream := c.streams[of]
 	if c.read[of] == len(stream) {
 		return false
@@ -203,8 +203,8 @@ func (c *collector) hear(of schema.GroupResource) bool {
 	return true
 }
 
-// answer is a live read. Time and name decide whether the read fails, because owners are read concurrently.
-func (c *collector) answer(_ context.Context, _, resource, namespace, name string) (*thing, error) {
+// readLive is a live read. Time and name decide whether the read fails, because owners are read concurrently.
+func (c *collector) readLive(_ context.Context, _, resource, namespace, name string) (*thing, error) {
 	of := schema.GroupResource{Resource: resource}
 	chance := fnv.New64a()
 	fmt.Fprint(chance, resource, namespace, name)
@@ -522,7 +522,7 @@ func (c *collector) step() {
 	c.clock.SetTime(c.clock.Now().Add(1 + time.Duration(c.r.Int64N(int64(c.pace)))))
 	switch n := c.r.IntN(10); {
 	case n < 3:
-		c.hear(simulated[c.r.IntN(len(simulated))].GroupResource)
+		c.deliver(simulated[c.r.IntN(len(simulated))].GroupResource)
 	case n < 6:
 		if key, ok := some(c.r, c.objects); ok {
 			c.doObject(key)
@@ -589,7 +589,7 @@ func (c *collector) settle() {
 	for range 400 {
 		c.clock.SetTime(c.clock.Now().Add(2 * time.Second))
 		for _, typ := range simulated {
-			for c.hear(typ.GroupResource) {
+			for c.deliver(typ.GroupResource) {
 			}
 		}
 		for range len(c.objects) {
