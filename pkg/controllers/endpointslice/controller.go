@@ -73,6 +73,7 @@ type term struct {
 	topology   *topologycache.TopologyCache
 	writer     *writer
 	baseline   controller.Baseline
+	pods       controller.Baseline
 	states     *controller.KeyStates[cache.ObjectName, state]
 }
 
@@ -130,7 +131,7 @@ func (c *Controller) registerHandlers() error {
 		}),
 		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.podChanged, Update: c.podUpdated, Delete: c.podChanged}),
 		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceDeleted}),
-		c.nodes.Handle(caches.Handler[*corev1.Node]{Add: c.nodeChanged, Update: c.nodeUpdated, Delete: c.nodeChanged}),
+		c.nodes.Handle(caches.Handler[*corev1.Node]{Add: c.nodeAdded, Update: c.nodeUpdated, Delete: c.nodeChanged}),
 	)
 }
 
@@ -184,6 +185,9 @@ func (c *Controller) sliceChanged(slice *EndpointSlice) {
 // sliceUpdated adds the Services that lose or gain a slice by a changed label.
 func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
 	t := c.term.Load()
+	if t != nil && old.UID != slice.UID { // replaced between two lists
+		c.sliceDeleted(old)
+	}
 	if t == nil || serviceOf(old) == serviceOf(slice) && isManaged(old) == isManaged(slice) {
 		c.sliceChanged(slice)
 		return
@@ -193,10 +197,13 @@ func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
 	c.enqueueSliceService(slice)
 }
 
-// sliceDeleted adds the Service of a slice that this process knows and has not deleted.
+// sliceDeleted adds the Service of a slice that this process has not deleted.
 func (c *Controller) sliceDeleted(slice *EndpointSlice) {
 	t := c.term.Load()
-	if known := slice.withoutContent(); t != nil && isManaged(slice) && t.tracker.Has(known) && !t.tracker.HandleDeletion(known) {
+	if t == nil || !isManaged(slice) {
+		return
+	}
+	if known := slice.withoutContent(); !t.tracker.Has(known) || !t.tracker.HandleDeletion(known) {
 		c.enqueueSliceService(slice)
 	}
 }
@@ -207,10 +214,21 @@ func (c *Controller) enqueueSliceService(slice *EndpointSlice) {
 	}
 }
 
+// nodeAdded adds the Services of the pods of a node: the library leaves out pods of a missing node, and copies the zone.
+func (c *Controller) nodeAdded(node *corev1.Node) {
+	for _, pod := range c.pods.OnNode(node.Name) {
+		c.podChanged(pod)
+	}
+	c.nodeChanged(node)
+}
+
 func (c *Controller) nodeChanged(*corev1.Node) { c.nodeLoop.AddAfter(allNodes, nodeDelay) }
 
 func (c *Controller) nodeUpdated(old, node *corev1.Node) {
-	if isReady(old) != isReady(node) || old.Labels[corev1.LabelTopologyZone] != node.Labels[corev1.LabelTopologyZone] {
+	switch {
+	case old.Labels[corev1.LabelTopologyZone] != node.Labels[corev1.LabelTopologyZone]:
+		c.nodeAdded(node)
+	case isReady(old) != isReady(node):
 		c.nodeChanged(node)
 	}
 }
@@ -226,6 +244,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { t.baseline.Read(ctx, c.clock, c.latestVersions) })
+	running.Go(func() { t.pods.Read(ctx, c.clock, c.latestPods) })
 	c.nodeLoop.Start(ctx, &running, func() []string { return []string{allNodes} }) // a node may have changed since
 	c.loop.Run(ctx, c.services.Names)
 	return nil
@@ -258,6 +277,15 @@ func (c *Controller) latestVersions(ctx context.Context) (controller.Versions, e
 		return nil, fmt.Errorf("read the version of EndpointSlices: %w", err)
 	}
 	return controller.Versions{{Resource: c.slices.Resource(), Version: list.ResourceVersion}}, nil
+}
+
+// latestPods reads the current resourceVersion of pods.
+func (c *Controller) latestPods(ctx context.Context) (controller.Versions, error) {
+	version, err := c.pods.Latest(ctx, c.client)
+	if err != nil {
+		return nil, fmt.Errorf("read the version of pods: %w", err)
+	}
+	return controller.Versions{{Resource: c.pods.Resource(), Version: version}}, nil
 }
 
 // Healthy returns an error if a sync makes no progress.

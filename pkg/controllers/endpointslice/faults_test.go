@@ -74,6 +74,56 @@ func TestTakeOverSendsNothing(t *testing.T) {
 	})
 }
 
+// A leader that has written nothing restores slices as well.
+func TestSliceDeletedAfterTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode("n1", ""), aService("web"), aPod("web", 1))
+		w.manager()()
+		defer w.manager()()
+		w.until(time.Minute)
+		deleted := w.only("web")
+		w.deleteSlice(deleted)
+		w.until(time.Minute + 2*sliceDelay)
+		if got := w.only("web"); got.UID == deleted.UID {
+			t.Error("slice was not deleted")
+		}
+	})
+}
+
+// The next leader has a cache that lacks the deletion of a pod, which its predecessor has seen.
+func TestHandOverWithFrozenPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode("n1", ""), aService("web"), aPod("web", 1), aPod("web", 2))
+		first, stopFirst := w.standby()
+		second, stopSecond := w.standby()
+		defer stopSecond()
+		endFirst := fakeapi.Term(t, first.Run)
+		w.until(time.Second)
+		w.Freeze("pods", true)
+		w.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			handled, list, err := w.React(a)
+			if err == nil {
+				list.(*corev1.PodList).ResourceVersion = "1000"
+			}
+			return handled, list, err
+		})
+		w.Remove("pods", "default", "web-2")
+		endFirst()
+		stopFirst()
+		slice := w.only("web")
+		slice.Endpoints = slices.DeleteFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool { return e.TargetRef.Name == "web-2" })
+		slice.ResourceVersion = w.version()
+		w.Put(slice)
+		w.until(2 * time.Second)
+		writes := w.writes()
+		defer fakeapi.Term(t, second.Run)()
+		w.until(10 * time.Second)
+		if got := w.only("web"); len(got.Endpoints) != 1 {
+			t.Errorf("%d endpoints after %d writes, want that of the remaining pod", len(got.Endpoints), w.writes()-writes)
+		}
+	})
+}
+
 // The next leader has a cache without the slices of its predecessor.
 func TestHandOverWithFrozenSlices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -37,8 +37,9 @@ type state struct {
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
 	t, now := c.term.Load(), c.clock.Now()
 
-	// 1. Read the version before the slices: a later read could return a version newer than the slices.
+	// 1. Read the versions before the objects: a later read could return a version newer than the objects.
 	at := controller.VersionsOf(c.slices)
+	podsCurrent := t.pods.ReachedBy(controller.VersionsOf(c.pods))
 
 	// 2. Read the Service. The garbage collector deletes the slices of a Service that is gone.
 	service, ok := c.services.Get(key)
@@ -65,7 +66,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	}
 
 	// 4. Read the pods, and let the library write the slices. If the cache may lack slices, a write is withheld
-	// until the slices have been read live. A Service that needs no write needs no live read.
+	// until the slices have been read live. The same holds for pods from before the term. A Service that needs no write
+	// needs no live read.
 	pods := c.selectedPods(service)
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	reconcile := func(withhold bool) (*attempt, error) {
@@ -76,12 +78,19 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	}
 	a := &attempt{}
 	if !overdue {
-		a, err = reconcile(st.uncertain || !st.verified && !t.baseline.ReachedBy(at))
+		a, err = reconcile(!podsCurrent || st.uncertain || !st.verified && !t.baseline.ReachedBy(at))
 	}
 	if overdue || a.withheld {
+		if !podsCurrent {
+			if pods, err = c.readPods(ctx, service); err != nil {
+				return controller.Result{}, c.report(service, &attempt{err: err}, err)
+			}
+		}
 		if existing, err = c.readSlices(ctx, t, key, existing); err == nil {
 			st.verified, st.uncertain, st.staleSince = true, false, time.Time{}
 			a, err = reconcile(false)
+		} else {
+			a = &attempt{err: err}
 		}
 	}
 	return controller.Result{}, c.report(service, a, err)
@@ -129,6 +138,18 @@ func (c *Controller) selectedPods(service *corev1.Service) []*corev1.Pod {
 	return pods
 }
 
+func (c *Controller) readPods(ctx context.Context, service *corev1.Service) ([]*corev1.Pod, error) {
+	live, _, err := c.pods.Read(ctx, c.client, service.Namespace, metav1.ListOptions{LabelSelector: labels.Set(service.Spec.Selector).String()})
+	if err != nil {
+		return nil, fmt.Errorf("read the pods live: %w", err)
+	}
+	pods := make([]*corev1.Pod, len(live))
+	for i, pod := range live {
+		pods[i] = libraryPod(pod)
+	}
+	return pods, nil
+}
+
 // readSlices returns the slices of a Service from the API server. From now on the tracker expects the cache to
 // show them, so that no later sync is decided on older slices.
 func (c *Controller) readSlices(ctx context.Context, t *term, service cache.ObjectName, cached []*discoveryv1.EndpointSlice) ([]*discoveryv1.EndpointSlice, error) {
@@ -167,7 +188,7 @@ func (c *Controller) report(service *corev1.Service, a *attempt, err error) erro
 	endpointslicemetrics.EndpointSliceSyncs.WithLabelValues(syncError).Inc()
 	c.recorder.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
 		"Error updating Endpoint Slices for Service %s/%s: %v", service.Namespace, service.Name, outcome.EventMessage(err))
-	return err
+	return a.err // nil if only nodes of pods are missing: the event of the node adds the Service
 }
 
 // reconcileNodes passes all nodes to the topology cache, and adds the Services with hints out of balance.

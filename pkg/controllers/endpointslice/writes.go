@@ -118,7 +118,7 @@ func (s sliceWriter) Create(_ context.Context, slice *discoveryv1.EndpointSlice,
 	if a.state.createName == "" {
 		a.state.createName = names.SimpleNameGenerator.GenerateName(slice.GenerateName)
 	}
-	slice.Name, slice.GenerateName = a.state.createName, ""
+	slice.Name = a.state.createName
 	result, err := a.do("create", slice.Name, func(ctx context.Context) (err error) {
 		created, err = s.EndpointSliceInterface.Create(ctx, slice, o)
 		return err
