@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/rv"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podstatus"
@@ -36,16 +37,20 @@ func isNewOnNode(before, pod *caches.Pod) bool {
 
 // enqueuePodsOf queues the pods of a silent node, once per downtime. A node that was Unknown when the term began
 // may have recovered, so the node cache must be confirmed first.
-func (c *Controller) enqueuePodsOf(cached *corev1.Node, confirmed bool) {
-	ready := conditionOf(cached, corev1.NodeReady)
-	if !confirmed || !isSilent(ready) {
+func (c *Controller) enqueuePodsOf(node *corev1.Node, confirmed bool) {
+	ready := conditionOf(node, corev1.NodeReady)
+	if !isSilent(ready) {
+		c.downtimes.Delete(node.Name)
 		return
 	}
-	begin := downtime{cached.UID, ready.LastTransitionTime.Unix()}
-	if before, _ := c.downtimes.Swap(cached.Name, begin); before == begin {
+	if !confirmed {
 		return
 	}
-	for _, pod := range c.deps.Pods.OnNode(cached.Name) {
+	begin := downtime{node.UID, ready.LastTransitionTime.Unix()}
+	if before, _ := c.downtimes.Swap(node.Name, begin); before == begin {
+		return
+	}
+	for _, pod := range c.deps.Pods.OnNode(node.Name) {
 		c.podLoop.Add(podKey{ObjectName: cache.MetaObjectToName(pod)})
 	}
 }
@@ -69,7 +74,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	}
 	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
 	now := c.clock.Now()
-	if !ok || !mustMark(pod, node, key.bound, now) {
+	if !ok || !mustMark(pod, c.readyOf(node), key.bound, now) {
 		return controller.Result{}, nil
 	}
 	err := c.setNotReady(ctx, pod, now)
@@ -83,6 +88,16 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	klog.FromContext(ctx).V(2).Info("Set pod of silent node to not ready", "node", pod.NodeName)
 	c.deps.Recorder.Event(pod.Reference(), corev1.EventTypeWarning, eventNotReady, "Node is not ready")
 	return controller.Result{}, nil
+}
+
+// readyOf returns the Ready condition of a node. The cache may not show yet that this process has set it to Unknown.
+func (c *Controller) readyOf(cached *corev1.Node) *corev1.NodeCondition {
+	d, down := c.downtimes.Load(cached.Name)
+	version, written := c.versions.Load(cached.Name)
+	if down && written && d.(downtime).node == cached.UID && rv.Newer(version.(string), cached.ResourceVersion) {
+		return &corev1.NodeCondition{Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Unix(d.(downtime).begin, 0)}
+	}
+	return conditionOf(cached, corev1.NodeReady)
 }
 
 // needsMark reports whether a pod has a node and is Ready or Unknown.
@@ -105,8 +120,7 @@ func (c *Controller) setNotReady(ctx context.Context, pod *caches.Pod, now time.
 // mustMark reports whether a pod of a node must become not Ready. If the kubelet reports not Ready or has never
 // posted, only a new pod must. A pod that became Ready after its node became Unknown shows that the kubelet is
 // back. A time in the future shows that the clock of the node runs ahead, and proves nothing.
-func mustMark(pod *caches.Pod, node *corev1.Node, bound bool, now time.Time) bool {
-	ready := conditionOf(node, corev1.NodeReady)
+func mustMark(pod *caches.Pod, ready *corev1.NodeCondition, bound bool, now time.Time) bool {
 	if bound {
 		return ready != nil && ready.Status != corev1.ConditionTrue
 	}

@@ -181,7 +181,7 @@ func TestMustMark(t *testing.T) {
 			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch.Add(tt.pod))
 			for _, bound := range []bool{false, true} {
 				want := tt.old && !bound || tt.bound && bound
-				if got := mustMark(caches.TrimPod(pod), node, bound, epoch.Add(now)); got != want {
+				if got := mustMark(caches.TrimPod(pod), conditionOf(node, corev1.NodeReady), bound, epoch.Add(now)); got != want {
 					t.Errorf("bound %v: %v, want %v", bound, got, want)
 				}
 			}

@@ -55,9 +55,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	now = c.clock.Now() // a write may take long
 	c.zones.setNode(name, zoneOf(node), memberOf(node), now)
 
-	// 6. Queue the pods of a node that the cache shows as Unknown.
+	// 6. Queue the pods of a silent node.
 	confirmed := c.confirmed.Load()
-	c.enqueuePodsOf(cached, confirmed)
+	c.enqueuePodsOf(node, confirmed)
 
 	// 7. Write taints and labels.
 	taintRecheck, taintErr := c.writeTaints(ctx, node, confirmed, now)
