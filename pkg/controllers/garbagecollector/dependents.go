@@ -82,31 +82,45 @@ func (g *graph) ringBlockers(key id) (blockers []object) {
 	if n == nil || !n.marks.waiting() {
 		return nil
 	}
-	for d := range g.awaitedBy(n) {
+	dependentsOf := func(n *node, visit func(*node)) {
+		for e := n.dependents; e != nil; e = e.after {
+			if g.isBlocking(e) {
+				visit(e.dependent)
+			}
+		}
+	}
+	for d := range reachable(n, dependentsOf) {
 		if !d.marks.waiting() || bytes.Compare(d.uid[:], n.uid[:]) < 0 {
 			return nil
 		}
 	}
-	for e := n.dependents; e != nil; e = e.after {
-		if d := e.dependent; g.isBlocking(e) && (d == n || g.awaitedBy(d)[n]) {
+	waitForOwner := reachable(n, func(n *node, visit func(*node)) {
+		for e := n.refs; e != nil; e = e.next {
+			if g.isBlocking(e) {
+				visit(e.owner)
+			}
+		}
+	})
+	dependentsOf(n, func(d *node) {
+		if waitForOwner[d] {
 			blockers = append(blockers, g.objectOfNode(d))
 		}
-	}
+	})
 	return blockers
 }
 
-// awaitedBy returns the nodes that a node waits for, directly or through its blocking dependents.
-func (g *graph) awaitedBy(n *node) map[*node]bool {
+// reachable returns the nodes that are reached from a node over the given neighbours.
+func reachable(from *node, neighbours func(*node, func(*node))) map[*node]bool {
 	found := map[*node]bool{}
-	for open := []*node{n}; len(open) > 0; {
+	for open := []*node{from}; len(open) > 0; {
 		last := open[len(open)-1]
 		open = open[:len(open)-1]
-		for e := last.dependents; e != nil; e = e.after {
-			if d := e.dependent; g.isBlocking(e) && !found[d] {
-				found[d] = true
-				open = append(open, d)
+		neighbours(last, func(n *node) {
+			if !found[n] {
+				found[n] = true
+				open = append(open, n)
 			}
-		}
+		})
 	}
 	return found
 }

@@ -88,18 +88,6 @@ func (w *apiWorld) undefine(names ...string) {
 	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
 }
 
-// aggregate serves widgets, as a server behind the aggregator does.
-func (w *apiWorld) aggregate() {
-	w.api.Serve(widgetsV1, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
-	w.service("v1.example.com")
-}
-
-// separate deletes the APIService of widgets. The objects may still exist.
-func (w *apiWorld) separate() {
-	w.api.Withdraw(widgetsV1, "widgets")
-	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
-}
-
 // build makes a table without running discovery.
 func (w *apiWorld) build(t *testing.T, clk clock.WithTicker) {
 	t.Helper()
