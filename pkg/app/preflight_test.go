@@ -382,7 +382,7 @@ func TestRequired(t *testing.T) {
 	namespaces := []string{"delete *.*", "deletecollection *.*", "get /api", "get /apis", "get /readyz", "get namespaces", "list *.*",
 		"update namespaces/finalize", "update namespaces/status"}
 	endpoints := []string{"create endpointslices.discovery.k8s.io", "delete endpointslices.discovery.k8s.io", "list endpointslices.discovery.k8s.io",
-		"update endpointslices.discovery.k8s.io", "update services/finalizers"}
+		"list pods", "update endpointslices.discovery.k8s.io", "update services/finalizers"}
 	garbage := []string{"delete *.*", "get *.*", "list *.*", "patch *.*"}
 
 	for _, tt := range []struct {
