@@ -1,5 +1,4 @@
-// Package rv compares resource versions. Some cannot be compared: empty ones, and those that are no numbers. Then
-// nothing is known of their order, and each function says what it makes of that.
+// Package rv compares resource versions. The order of versions that are empty or not numbers is not known.
 package rv
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"

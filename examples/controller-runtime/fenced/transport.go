@@ -64,7 +64,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// answer stops the timer of its request at the end of the body.
+// answer is the body of a response, and stops the timer of its request at the end of the body.
 type answer struct {
 	io.ReadCloser
 	free context.CancelFunc
