@@ -95,10 +95,15 @@ func (a apiCalls) Get(ctx context.Context, name string, _ metav1.GetOptions, _ .
 }
 
 func (a apiCalls) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	if _, err := a.do(ctx, "list", a.resource, a.namespace, ""); err != nil {
+	item, err := a.do(ctx, "list", a.resource, a.namespace, "")
+	if err != nil {
 		return nil, err
 	}
-	return &metav1.PartialObjectMetadataList{}, nil
+	list := &metav1.PartialObjectMetadataList{}
+	if item != nil {
+		list.Items = append(list.Items, item.PartialObjectMetadata)
+	}
+	return list, nil
 }
 
 func (a apiCalls) Delete(ctx context.Context, name string, _ metav1.DeleteOptions, _ ...string) error {
@@ -274,6 +279,27 @@ func typeCalled(name string) []apiType {
 // testSweeper has no types in the graph, so each namespace is listed.
 func testSweeper(client metadata.Interface) *sweeper {
 	return newSweeper(client, clock.RealClock{}, nil, &knownTypes{}, func() map[id]bool { return map[id]bool{} })
+}
+
+// A paused type returns no dependents of an older list.
+func TestPausedTypeHasNoOlderDependents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := false
+		s := testSweeper(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
+			if fails {
+				return nil, context.DeadlineExceeded
+			}
+			return newThing("a", "dependent", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))), nil
+		}})
+		for n, want := range []int{1, 0, 0} { // the last sweep finds the type paused
+			fails = n > 0
+			time.Sleep(listFresh / 2)
+			found, blind, err := s.sweep(t.Context(), typeCalled("pods"), object{namespace: "a", uid: uid(1)}, time.Now())
+			if check(t, err); len(found) != want || len(blind) != 1-want {
+				t.Errorf("sweep %d: found %v, blind %v", n, found, blind)
+			}
+		}
+	})
 }
 
 // 24 owners in as many namespaces are orphaned while the lists of one type hang. Sweeps of other types do not wait.

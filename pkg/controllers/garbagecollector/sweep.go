@@ -157,7 +157,10 @@ func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at place, owne
 		list, err = s.read(ctx, at, owner, timeout)
 		return err
 	})
-	return list, err
+	if err != nil { // list may be an older one
+		return dependentList{}, err
+	}
+	return list, nil
 }
 
 // small reports whether all objects of a type fit into one page.
