@@ -117,30 +117,17 @@ func (c *Controller) latest(ctx context.Context) (controller.Versions, error) {
 }
 
 func (c *Controller) register() error {
-	err := c.deps.Deployments.Handle(caches.Handler[*appsv1.Deployment]{
-		Add:    func(d *appsv1.Deployment) { c.enqueue(d) },
-		Update: func(_, d *appsv1.Deployment) { c.enqueue(d) },
-		Delete: func(d *appsv1.Deployment) { c.enqueue(d) },
-	})
-	if err != nil {
-		return fmt.Errorf("watch Deployments: %w", err)
+	err := errors.Join(
+		c.deps.Deployments.Handle(caches.Handler[*appsv1.Deployment]{
+			Add: c.enqueue, Update: func(_, d *appsv1.Deployment) { c.enqueue(d) }, Delete: c.enqueue,
+		}),
+		c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.wake.Added, Update: c.wake.Updated, Delete: c.wake.Deleted}),
+		c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Update: c.podUpdated, Delete: c.podDeleted}),
+	)
+	if c.deps.Namespaces != nil {
+		err = errors.Join(err, c.deps.Namespaces.Handle(c.wake.Namespaces()))
 	}
-	err = c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.wake.Added, Update: c.wake.Updated, Delete: c.wake.Deleted})
-	if err != nil {
-		return fmt.Errorf("watch ReplicaSets: %w", err)
-	}
-	err = c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Update: c.podUpdated, Delete: c.podDeleted})
-	if err != nil {
-		return fmt.Errorf("watch pods: %w", err)
-	}
-	if c.deps.Namespaces == nil {
-		return nil
-	}
-	err = c.deps.Namespaces.Handle(c.wake.Namespaces())
-	if err != nil {
-		return fmt.Errorf("watch namespaces: %w", err)
-	}
-	return nil
+	return err
 }
 
 func (c *Controller) enqueue(d *appsv1.Deployment) { c.loop.Add(cache.MetaObjectToName(d)) }

@@ -109,26 +109,16 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 }
 
 func (c *Controller) registerHandlers() error {
-	err := c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{
-		Add:    func(rs *appsv1.ReplicaSet) { c.enqueue(rs) },
-		Update: func(_, rs *appsv1.ReplicaSet) { c.enqueue(rs) },
-		Delete: func(rs *appsv1.ReplicaSet) { c.enqueue(rs) },
-	})
-	if err != nil {
-		return fmt.Errorf("watch ReplicaSets: %w", err)
+	err := errors.Join(
+		c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{
+			Add: c.enqueue, Update: func(_, rs *appsv1.ReplicaSet) { c.enqueue(rs) }, Delete: c.enqueue,
+		}),
+		c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Add: c.wake.Added, Update: c.podUpdated, Delete: c.wake.Deleted}),
+	)
+	if c.deps.Namespaces != nil {
+		err = errors.Join(err, c.deps.Namespaces.Handle(c.wake.Namespaces()))
 	}
-	err = c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Add: c.wake.Added, Update: c.podUpdated, Delete: c.wake.Deleted})
-	if err != nil {
-		return fmt.Errorf("watch pods: %w", err)
-	}
-	if c.deps.Namespaces == nil {
-		return nil
-	}
-	err = c.deps.Namespaces.Handle(c.wake.Namespaces())
-	if err != nil {
-		return fmt.Errorf("watch namespaces: %w", err)
-	}
-	return nil
+	return err
 }
 
 // Run works for one term. The caches must have synced.
