@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"minikcm/internal/kubelet"
+	"minikcm/pkg/caches"
 	"minikcm/test/controlplane"
 )
 
@@ -26,7 +28,8 @@ func rollOut(ctx context.Context, s *stage) error {
 	if _, err := s.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
-	s.say("kubectl create deployment shop --replicas=%d     # with maxSurge %d and maxUnavailable %d", shopReplicas, shopSurge, shopMissing)
+	s.say("kubectl create deployment shop --replicas=%d     # maxSurge %d, maxUnavailable %d: at most %d pods, at least %d ready",
+		shopReplicas, shopSurge, shopMissing, shopReplicas+shopSurge, shopReplicas-shopMissing)
 	if _, err := s.client.AppsV1().Deployments(shop).Create(ctx, shopDeployment(), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create Deployment: %w", err)
 	}
@@ -69,28 +72,46 @@ func (s *stage) setShopImage(ctx context.Context, image string) error {
 	return nil
 }
 
-// rolledOut waits until all pods are of the present template and available.
+// rolledOut waits until all pods are of the current template and ready.
 func (s *stage) rolledOut() look {
-	return s.shopIs(func(d *appsv1.Deployment) bool {
-		return d.Status.UpdatedReplicas == shopReplicas && d.Status.Replicas == shopReplicas && d.Status.AvailableReplicas == shopReplicas
+	return s.shopPods(func(pods shopCount) bool {
+		return pods == shopCount{active: shopReplicas, updated: shopReplicas, ready: shopReplicas}
 	})
 }
 
-// updated waits until at least n pods are of the present template.
-func (s *stage) updated(n int32) look {
-	return s.shopIs(func(d *appsv1.Deployment) bool { return d.Status.UpdatedReplicas >= n })
+// updated waits until at least n pods are of the current template.
+func (s *stage) updated(n int) look {
+	return s.shopPods(func(pods shopCount) bool { return pods.updated >= n })
 }
 
-func (s *stage) shopIs(wanted func(*appsv1.Deployment) bool) look {
+// shopCount counts the pods that are neither being deleted nor finished.
+type shopCount struct{ active, updated, ready int }
+
+// shopPods counts the pods of one list. The status of a Deployment is the sum of the statuses of its ReplicaSets,
+// which lag behind, and may exceed the bound.
+func (s *stage) shopPods(wanted func(shopCount) bool) look {
 	return func(ctx context.Context) (string, bool, error) {
 		d, err := s.client.AppsV1().Deployments(shop).Get(ctx, shop, metav1.GetOptions{})
 		if err != nil {
 			return "", false, err
 		}
-		st := d.Status
-		if st.ObservedGeneration != d.Generation {
-			return "", false, nil // the status describes an earlier template
+		list, err := s.client.CoreV1().Pods(shop).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", false, err
 		}
-		return fmt.Sprintf("%d pods, %d of the current template, %d available", st.Replicas, st.UpdatedReplicas, st.AvailableReplicas), wanted(d), nil
+		var n shopCount
+		for _, pod := range list.Items {
+			if !caches.TrimPod(&pod).IsActive() {
+				continue
+			}
+			n.active++
+			if pod.Spec.Containers[0].Image == d.Spec.Template.Spec.Containers[0].Image {
+				n.updated++
+			}
+			if kubelet.IsReady(&pod) {
+				n.ready++
+			}
+		}
+		return fmt.Sprintf("%d pods, %d of the current template, %d ready", n.active, n.updated, n.ready), wanted(n), nil
 	}
 }
