@@ -54,10 +54,10 @@ func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 	started := make(chan struct{})
 	go func() {
 		defer close(m.done)
-		m.err = run(ctx, cfg, newSettings(options), sync.OnceFunc(func() { close(started) }))
+		m.err = runManager(ctx, cfg, newSettings(options), sync.OnceFunc(func() { close(started) }))
 	}()
 	t.Cleanup(m.Stop)
-	if !m.works(started, stop) {
+	if !m.waitUntilStarted(started, stop) {
 		err := m.err
 		m.err = nil // Start reports the error
 		t.Fatalf("kcmtest: %v", err)
@@ -65,7 +65,7 @@ func Start(t TB, cfg *rest.Config, options ...Option) *Manager {
 	return m
 }
 
-func (m *Manager) works(started <-chan struct{}, stop context.CancelCauseFunc) bool {
+func (m *Manager) waitUntilStarted(started <-chan struct{}, stop context.CancelCauseFunc) bool {
 	patience := time.NewTimer(startPatience)
 	defer patience.Stop()
 	select {
@@ -107,17 +107,17 @@ func (m *Manager) Stop() {
 // Run runs controllers on the API server of cfg until ctx ends, and returns when all goroutines have ended except
 // those named at [app.Manager.Run]. The error is nil or the reason why the controllers cannot continue.
 func Run(ctx context.Context, cfg *rest.Config, options ...Option) error {
-	return run(ctx, cfg, newSettings(options), func() {})
+	return runManager(ctx, cfg, newSettings(options), func() {})
 }
 
-// run calls started when the controllers work.
-func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) error {
+// runManager calls started when the controllers work.
+func runManager(ctx context.Context, cfg *rest.Config, s *settings, started func()) error {
 	api, err := newConnections(cfg)
 	if err != nil {
 		return err
 	}
 	defer api.close()
-	managerConfig, err := s.config(api.config)
+	managerConfig, err := s.managerConfig(api.config)
 	if err != nil {
 		return err
 	}
@@ -131,14 +131,14 @@ func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) err
 			return err
 		}
 	}
-	log, silence := until(s.log)
+	log, silence := endableLogger(s.log)
 	defer silence()
 	running, stop := context.WithCancel(klog.NewContext(ctx, log))
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		select {
 		case <-m.Started(): // so the API server is there
-			play(running, kubelets, started)
+			runKubelets(running, kubelets, started)
 		case <-running.Done():
 		}
 	})
@@ -149,12 +149,12 @@ func run(ctx context.Context, cfg *rest.Config, s *settings, started func()) err
 		err = nil // a request was cut
 	}
 	if err == nil && context.Cause(ctx) == errLate {
-		return late(m)
+		return startTimeoutError(m)
 	}
 	return err
 }
 
-func late(m *app.Manager) error {
+func startTimeoutError(m *app.Manager) error {
 	select {
 	case <-m.Started():
 		return fmt.Errorf("%w: no list of pods has come for PodsReady", errLate)
@@ -166,8 +166,7 @@ func late(m *app.Manager) error {
 	return errLate
 }
 
-// config is that of the manager.
-func (s *settings) config(cfg *rest.Config) (app.Config, error) {
+func (s *settings) managerConfig(cfg *rest.Config) (app.Config, error) {
 	if len(s.controllers) == 0 && !s.podsReady {
 		return app.Config{}, errors.New("Controllers: name at least one, there is nothing to run")
 	}

@@ -22,7 +22,7 @@ func TestLinesOfTheLogNameWhoWroteThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var lines []string
-			log, silence := until(sink(func(line string) { lines = append(lines, line) }))
+			log, silence := endableLogger(sink(func(line string) { lines = append(lines, line) }))
 			log.Info("One")
 			log.WithName("a").WithValues("b", "c").Error(nil, "Another")
 			func() { log.WithCallDepth(1).Info("With call depth") }()

@@ -23,7 +23,7 @@ func TestOptionsThatWouldDoNothing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""
-			if _, err := newSettings(tt.options).config(&rest.Config{Host: "http://api"}); err != nil {
+			if _, err := newSettings(tt.options).managerConfig(&rest.Config{Host: "http://api"}); err != nil {
 				got = err.Error()
 			}
 			if got != tt.want {
@@ -34,7 +34,7 @@ func TestOptionsThatWouldDoNothing(t *testing.T) {
 }
 
 func TestNamespaceGraceIsThatOfTheController(t *testing.T) {
-	cfg, err := newSettings([]Option{NamespaceGrace(5 * time.Second)}).config(&rest.Config{Host: "http://api"})
+	cfg, err := newSettings([]Option{NamespaceGrace(5 * time.Second)}).managerConfig(&rest.Config{Host: "http://api"})
 	if err != nil {
 		t.Fatal(err)
 	}

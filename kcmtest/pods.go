@@ -44,7 +44,7 @@ func PodsReady() Option {
 	return func(s *settings) { s.podsReady = true }
 }
 
-func course(pod *corev1.Pod) kubelet.Course {
+func courseOf(pod *corev1.Pod) kubelet.Course {
 	text, steered := pod.Annotations[PodAnnotation]
 	if !steered {
 		return kubelet.Course{Steps: []kubelet.Step{{State: kubelet.Ready}}}
@@ -118,11 +118,11 @@ func newKubelets(cfg *rest.Config) (*kubelet.Player, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build the client of the kubelets: %w", err)
 	}
-	return kubelet.NewPlayer(client, corev1.NamespaceAll, course)
+	return kubelet.NewPlayer(client, corev1.NamespaceAll, courseOf)
 }
 
-// play runs the kubelets beside the manager.
-func play(ctx context.Context, p *kubelet.Player, up func()) {
+// runKubelets runs the kubelets beside the manager.
+func runKubelets(ctx context.Context, p *kubelet.Player, up func()) {
 	if p == nil {
 		up()
 		return

@@ -41,13 +41,13 @@ func TestAnnotationSteersAPod(t *testing.T) {
 		{"", invalid(`"" is none of failed, pending, ready, running, succeeded, gone after <duration>, never gone`)},
 	} {
 		t.Run(tt.value, func(t *testing.T) {
-			got := course(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{PodAnnotation: tt.value}}})
+			got := courseOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{PodAnnotation: tt.value}}})
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("course (-want +got):\n%s", diff)
 			}
 		})
 	}
-	if diff := cmp.Diff(steps(kubelet.Step{State: kubelet.Ready}), course(&corev1.Pod{})); diff != "" {
+	if diff := cmp.Diff(steps(kubelet.Step{State: kubelet.Ready}), courseOf(&corev1.Pod{})); diff != "" {
 		t.Errorf("course without the annotation (-want +got):\n%s", diff)
 	}
 }

@@ -41,7 +41,7 @@ func TestStartIsDoneWithControllersThatStopOnceTheyWork(t *testing.T) {
 	close(closed)
 	for range 20 {
 		m := &Manager{done: closed, err: errors.New("broken")}
-		if !m.works(closed, nil) {
+		if !m.waitUntilStarted(closed, nil) {
 			t.Fatal("Start tells why they stopped, want it to be told by Stop")
 		}
 	}

@@ -62,7 +62,7 @@ func NewClientset(t testing.TB, objects ...runtime.Object) *Clientset {
 		}
 	}
 	c.PrependReactor("*", "*", c.React)
-	c.PrependWatchReactor("*", c.watch)
+	c.PrependWatchReactor("*", c.openWatch)
 	return c
 }
 
@@ -82,10 +82,10 @@ func (c *Clientset) React(action clienttesting.Action) (bool, runtime.Object, er
 	c.lock.Unlock()
 	handled, obj := r.Err != nil, runtime.Object(nil)
 	if !handled {
-		for isWrite(r.What) && c.backlog() {
+		for isWrite(r.What) && c.hasBacklog() {
 			goruntime.Gosched()
 		}
-		handled, obj, r.Err = c.answer(action, r.Name)
+		handled, obj, r.Err = c.handleAction(action, r.Name)
 	}
 	c.lock.Lock()
 	c.requests = append(c.requests, r)
@@ -115,16 +115,16 @@ func isWrite(what string) bool {
 // Tracker holds the objects.
 func (c *Clientset) Tracker() clienttesting.ObjectTracker { return c.tracker }
 
-func (c *Clientset) answer(action clienttesting.Action, name string) (handled bool, obj runtime.Object, err error) {
+func (c *Clientset) handleAction(action clienttesting.Action, name string) (handled bool, obj runtime.Object, err error) {
 	switch a := action.(type) {
 	case clienttesting.CreateActionImpl:
-		c.stamp(action, a.Object.(metav1.Object))
+		c.setNextVersion(action, a.Object.(metav1.Object))
 	case clienttesting.UpdateActionImpl:
 		sent := a.Object.(metav1.Object)
-		if err := c.current(action, name, sent.GetResourceVersion(), sent.GetUID()); err != nil {
+		if err := c.checkPreconditions(action, name, sent.GetResourceVersion(), sent.GetUID()); err != nil {
 			return true, nil, err
 		}
-		c.stamp(action, sent)
+		c.setNextVersion(action, sent)
 	case clienttesting.PatchActionImpl:
 		var sent struct {
 			metav1.ObjectMeta `json:"metadata"`
@@ -133,10 +133,10 @@ func (c *Clientset) answer(action clienttesting.Action, name string) (handled bo
 		if err := errors.Join(json.Unmarshal(a.Patch, &sent), json.Unmarshal(a.Patch, &body)); err != nil {
 			return true, nil, err
 		}
-		if err := c.current(action, name, sent.ResourceVersion, sent.UID); err != nil {
+		if err := c.checkPreconditions(action, name, sent.ResourceVersion, sent.UID); err != nil {
 			return true, nil, err
 		}
-		c.stamp(action, &sent)
+		c.setNextVersion(action, &sent)
 		about, _ := body["metadata"].(map[string]any)
 		if about == nil {
 			about = map[string]any{}
@@ -152,7 +152,7 @@ func (c *Clientset) answer(action clienttesting.Action, name string) (handled bo
 	return clienttesting.ObjectReaction(c.Tracker())(action)
 }
 
-func (c *Clientset) stamp(action clienttesting.Action, obj metav1.Object) {
+func (c *Clientset) setNextVersion(action clienttesting.Action, obj metav1.Object) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	resource := action.GetResource().Resource
@@ -160,7 +160,7 @@ func (c *Clientset) stamp(action clienttesting.Action, obj metav1.Object) {
 	obj.SetResourceVersion(fmt.Sprint(c.versions[resource]))
 }
 
-func (c *Clientset) current(action clienttesting.Action, name, version string, uid types.UID) error {
+func (c *Clientset) checkPreconditions(action clienttesting.Action, name, version string, uid types.UID) error {
 	obj, err := c.Tracker().Get(action.GetResource(), action.GetNamespace(), name)
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (c *Clientset) deletePod(action clienttesting.DeleteActionImpl) error {
 	if p := action.DeleteOptions.Preconditions; p != nil && p.UID != nil {
 		uid = *p.UID
 	}
-	if err := c.current(action, action.Name, "", uid); err != nil {
+	if err := c.checkPreconditions(action, action.Name, "", uid); err != nil {
 		return err
 	}
 	obj, err := c.Tracker().Get(action.Resource, action.Namespace, action.Name)
@@ -197,8 +197,8 @@ func (c *Clientset) deletePod(action clienttesting.DeleteActionImpl) error {
 	return c.Tracker().Update(action.Resource, pod, action.Namespace)
 }
 
-// watch passes events on while the resource is not held.
-func (c *Clientset) watch(action clienttesting.Action) (bool, watch.Interface, error) {
+// openWatch passes events on while the resource is not held.
+func (c *Clientset) openWatch(action clienttesting.Action) (bool, watch.Interface, error) {
 	resource := action.GetResource().Resource
 	cut := c.cutOf(resource)
 	select {
@@ -218,20 +218,20 @@ func (c *Clientset) watch(action clienttesting.Action) (bool, watch.Interface, e
 	go func() {
 		defer inner.Stop()
 		defer close(out)
-		defer c.forget(inner)
-		c.relay(resource, inner.ResultChan(), out, outer.StopChan(), cut)
+		defer c.removeStream(inner)
+		c.relayEvents(resource, inner.ResultChan(), out, outer.StopChan(), cut)
 	}()
 	return true, outer, nil
 }
 
-func (c *Clientset) forget(stream watch.Interface) {
+func (c *Clientset) removeStream(stream watch.Interface) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	delete(c.streams, stream)
 }
 
-// backlog reports whether a watch has fallen behind: client-go's panics when 100 events are waiting.
-func (c *Clientset) backlog() bool {
+// hasBacklog reports whether a watch has fallen behind: client-go's panics when 100 events are waiting.
+func (c *Clientset) hasBacklog() bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	for stream := range c.streams {
@@ -242,7 +242,7 @@ func (c *Clientset) backlog() bool {
 	return false
 }
 
-func (c *Clientset) relay(resource string, in <-chan watch.Event, out chan<- watch.Event, stop, cut <-chan struct{}) {
+func (c *Clientset) relayEvents(resource string, in <-chan watch.Event, out chan<- watch.Event, stop, cut <-chan struct{}) {
 	var pending []watch.Event
 	for {
 		var send chan<- watch.Event

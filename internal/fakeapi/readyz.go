@@ -23,13 +23,13 @@ func (z *Readyz) RESTClient() rest.Interface {
 		Client: fake.CreateHTTPClient(func(*http.Request) (*http.Response, error) {
 			z.Checks++
 			w := httptest.NewRecorder()
-			z.serve(w)
+			z.writeStatus(w)
 			return w.Result(), nil
 		}),
 	}
 }
 
-func (z *Readyz) serve(w http.ResponseWriter) {
+func (z *Readyz) writeStatus(w http.ResponseWriter) {
 	if z.Status != 0 {
 		http.Error(w, "[+]ping ok\n[-]poststarthook/start-apiextensions-controllers failed: reason withheld\nreadyz check failed", z.Status)
 		return

@@ -37,7 +37,7 @@ type Server struct {
 	Readyz    Readyz                               // the health check
 	Status    int                                  // not 0: status of all other responses
 	Forbidden string                               // resource with status 403; empty: none
-	Asked     []string                             // kinds of review, in order: token, access or self
+	Reviews   []string                             // kinds of review, in order: token, access or self
 }
 
 // New starts a server without users until the test ends.
@@ -80,7 +80,7 @@ func (f *Server) Count(kind string) int {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	n := 0
-	for _, k := range f.Asked {
+	for _, k := range f.Reviews {
 		if k == kind {
 			n++
 		}
@@ -93,34 +93,34 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if r.URL.Path == "/readyz" {
-		f.Readyz.serve(w)
+		f.Readyz.writeStatus(w)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if f.Status != 0 {
-		refuse(w, f.Status)
+		writeFailure(w, f.Status)
 		return
 	}
 	switch {
 	case f.Forbidden != "" && strings.HasSuffix(r.URL.Path, "/"+f.Forbidden):
-		refuse(w, http.StatusForbidden)
+		writeFailure(w, http.StatusForbidden)
 	case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
-		f.Asked = append(f.Asked, "token")
+		f.Reviews = append(f.Reviews, "token")
 		var review authenticationv1.TokenReview
-		decode(r, &review)
+		decodeBody(r, &review)
 		review.Status.User, review.Status.Authenticated = f.Tokens[review.Spec.Token], f.Tokens[review.Spec.Token].Username != ""
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/subjectaccessreviews"):
-		f.Asked = append(f.Asked, "access")
+		f.Reviews = append(f.Reviews, "access")
 		var review authorizationv1.SubjectAccessReview
-		decode(r, &review)
-		review.Status.Allowed = slices.Contains(f.Allowed, review.Spec.User+" "+asked(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes))
+		decodeBody(r, &review)
+		review.Status.Allowed = slices.Contains(f.Allowed, review.Spec.User+" "+describeAccess(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes))
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
-		f.Asked = append(f.Asked, "self")
+		f.Reviews = append(f.Reviews, "self")
 		var review authorizationv1.SelfSubjectAccessReview
-		decode(r, &review)
-		review.Status.Allowed = slices.Contains(f.Allowed, asked(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes))
+		decodeBody(r, &review)
+		review.Status.Allowed = slices.Contains(f.Allowed, describeAccess(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes))
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
 		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{
@@ -133,7 +133,7 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func decode(r *http.Request, into runtime.Object) {
+func decodeBody(r *http.Request, into runtime.Object) {
 	body, _ := io.ReadAll(r.Body)
 	_, _, _ = scheme.Codecs.UniversalDeserializer().Decode(body, nil, into)
 }
@@ -158,7 +158,7 @@ func (f *Server) serveConfigMaps(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-func refuse(w http.ResponseWriter, code int) {
+func writeFailure(w http.ResponseWriter, code int) {
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
@@ -166,7 +166,7 @@ func refuse(w http.ResponseWriter, code int) {
 	})
 }
 
-func asked(a *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) string {
+func describeAccess(a *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) string {
 	if a == nil {
 		return path.Verb + " " + path.Path
 	}

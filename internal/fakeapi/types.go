@@ -22,13 +22,13 @@ import (
 type Types struct {
 	*httptest.Server
 
-	lock    sync.Mutex
-	readyz  Readyz
-	version int
-	served  []*servedType
-	broken  map[string]int
-	asked   []string // "list path", "watch path" or "discovery"
-	open    int      // watches
+	lock     sync.Mutex
+	readyz   Readyz
+	version  int
+	served   []*servedType
+	broken   map[string]int
+	requests []string // "list path", "watch path" or "discovery"
+	open     int      // watches
 }
 
 type servedType struct {
@@ -38,7 +38,7 @@ type servedType struct {
 	objects  []*metav1.PartialObjectMetadata
 	streams  map[chan event]bool
 	past     []event // in order
-	answer   int
+	status   int
 	hang     chan struct{}
 	noStream bool // lists do not come as streams
 }
@@ -57,15 +57,15 @@ func NewTypes(t *testing.T) *Types {
 		f.CloseClientConnections()
 		f.Close()
 	})
-	f.Serve("v1", metav1.APIResource{Name: "namespaces", Kind: "Namespace"})
+	f.AddType("v1", metav1.APIResource{Name: "namespaces", Kind: "Namespace"})
 	return f
 }
 
 // Config reaches the server.
 func (f *Types) Config() *rest.Config { return &rest.Config{Host: f.URL, QPS: -1} }
 
-// Serve adds a type. A type without verbs gets all verbs.
-func (f *Types) Serve(groupVersion string, api metav1.APIResource) {
+// AddType adds a type. A type without verbs gets all verbs.
+func (f *Types) AddType(groupVersion string, api metav1.APIResource) {
 	gv, err := schema.ParseGroupVersion(groupVersion)
 	if err != nil {
 		panic(err) // of the test's own
@@ -82,46 +82,46 @@ func (f *Types) Serve(groupVersion string, api metav1.APIResource) {
 	f.served = append(f.served, &servedType{path: path, gv: gv, api: api, streams: map[chan event]bool{}})
 }
 
-// Withdraw removes a type and ends the watches of that type. Remaining objects are lost.
-func (f *Types) Withdraw(groupVersion, resource string) {
+// RemoveType removes a type and ends the watches of that type. Remaining objects are lost.
+func (f *Types) RemoveType(groupVersion, resource string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.served = slices.DeleteFunc(f.served, func(t *servedType) bool {
 		if t.gv.String() != groupVersion || t.api.Name != resource {
 			return false
 		}
-		t.cut()
+		t.endWatches()
 		return true
 	})
 }
 
-// Cut ends the watches of a type.
-func (f *Types) Cut(groupVersion, resource string) {
-	f.with(groupVersion, resource, (*servedType).cut)
+// EndWatches ends the watches of a type.
+func (f *Types) EndWatches(groupVersion, resource string) {
+	f.withType(groupVersion, resource, (*servedType).endWatches)
 }
 
-func (t *servedType) cut() {
+func (t *servedType) endWatches() {
 	for stream := range t.streams {
 		close(stream)
 	}
 	clear(t.streams)
 }
 
-// Break makes lists and watches of a type fail with a status and ends open watches. 0 repairs the type.
-func (f *Types) Break(groupVersion, resource string, status int) {
-	f.with(groupVersion, resource, func(t *servedType) {
-		t.answer = status
-		t.cut()
+// BreakType makes lists and watches of a type fail with a status and ends open watches. 0 repairs the type.
+func (f *Types) BreakType(groupVersion, resource string, status int) {
+	f.withType(groupVersion, resource, func(t *servedType) {
+		t.status = status
+		t.endWatches()
 	})
 }
 
-// Hang lets requests for a type wait until the test ends or the result is called.
-func (f *Types) Hang(t *testing.T, groupVersion, resource string) (heal func()) {
+// BlockRequests lets requests for a type wait until the test ends or the result is called.
+func (f *Types) BlockRequests(t *testing.T, groupVersion, resource string) (heal func()) {
 	t.Helper()
 	hang := make(chan struct{})
-	f.with(groupVersion, resource, func(t *servedType) { t.hang = hang })
+	f.withType(groupVersion, resource, func(t *servedType) { t.hang = hang })
 	heal = sync.OnceFunc(func() {
-		f.with(groupVersion, resource, func(t *servedType) { t.hang = nil })
+		f.withType(groupVersion, resource, func(t *servedType) { t.hang = nil })
 		close(hang)
 	})
 	t.Cleanup(heal)
@@ -130,7 +130,7 @@ func (f *Types) Hang(t *testing.T, groupVersion, resource string) (heal func()) 
 
 // NoStream has the lists of a type come in pages only.
 func (f *Types) NoStream(groupVersion, resource string) {
-	f.with(groupVersion, resource, func(t *servedType) { t.noStream = true })
+	f.withType(groupVersion, resource, func(t *servedType) { t.noStream = true })
 }
 
 // BreakDiscovery makes the discovery of a group version fail with a status. 0 repairs the discovery.
@@ -149,10 +149,10 @@ func (f *Types) SetReadyz(status int) {
 
 // Put creates or changes an object of a type. The object needs a name and gets a UID and a version.
 func (f *Types) Put(groupVersion, resource string, meta metav1.ObjectMeta) (uid types.UID) {
-	f.with(groupVersion, resource, func(t *servedType) {
+	f.withType(groupVersion, resource, func(t *servedType) {
 		f.version++
 		meta.ResourceVersion = fmt.Sprint(f.version)
-		e := event{"ADDED", object(meta)}
+		e := event{"ADDED", newMetadata(meta)}
 		at := slices.IndexFunc(t.objects, func(o *metav1.PartialObjectMetadata) bool {
 			return o.Name == meta.Name && o.Namespace == meta.Namespace
 		})
@@ -166,14 +166,14 @@ func (f *Types) Put(groupVersion, resource string, meta metav1.ObjectMeta) (uid 
 			t.objects = append(t.objects, e.Object)
 		}
 		uid = e.Object.UID
-		t.tell(e)
+		t.sendEvent(e)
 	})
 	return uid
 }
 
 // Remove deletes an object.
 func (f *Types) Remove(groupVersion, resource, namespace, name string) {
-	f.with(groupVersion, resource, func(t *servedType) {
+	f.withType(groupVersion, resource, func(t *servedType) {
 		t.objects = slices.DeleteFunc(t.objects, func(o *metav1.PartialObjectMetadata) bool {
 			if o.Name != name || o.Namespace != namespace {
 				return false
@@ -181,18 +181,18 @@ func (f *Types) Remove(groupVersion, resource, namespace, name string) {
 			f.version++
 			gone := o.DeepCopy()
 			gone.ResourceVersion = fmt.Sprint(f.version)
-			t.tell(event{"DELETED", gone})
+			t.sendEvent(event{"DELETED", gone})
 			return true
 		})
 	})
 }
 
-// Asked returns the number of requests of a kind: "discovery", "list /apis/…" or "watch /apis/…".
-func (f *Types) Asked(what string) int {
+// RequestCount returns the number of requests of a kind: "discovery", "list /apis/…" or "watch /apis/…".
+func (f *Types) RequestCount(what string) int {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	n := 0
-	for _, a := range f.asked {
+	for _, a := range f.requests {
 		if a == what {
 			n++
 		}
@@ -200,14 +200,14 @@ func (f *Types) Asked(what string) int {
 	return n
 }
 
-// Watches returns the number of open watches.
-func (f *Types) Watches() int {
+// OpenWatches returns the number of open watches.
+func (f *Types) OpenWatches() int {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return f.open
 }
 
-func (f *Types) with(groupVersion, resource string, do func(*servedType)) {
+func (f *Types) withType(groupVersion, resource string, do func(*servedType)) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	for _, t := range f.served {
@@ -217,11 +217,11 @@ func (f *Types) with(groupVersion, resource string, do func(*servedType)) {
 	}
 }
 
-func object(meta metav1.ObjectMeta) *metav1.PartialObjectMetadata {
+func newMetadata(meta metav1.ObjectMeta) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: meta}
 }
 
-func (t *servedType) tell(e event) {
+func (t *servedType) sendEvent(e event) {
 	t.past = append(t.past, e)
 	for stream := range t.streams {
 		stream <- e
@@ -232,7 +232,7 @@ func (t *servedType) tell(e event) {
 func (f *Types) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/"); len(parts) <= 1 || len(parts) <= 3 && parts[0] == "apis" || len(parts) == 2 {
-		f.discover(w, r)
+		f.serveDiscovery(w, r)
 		return
 	}
 	f.lock.Lock()
@@ -248,10 +248,10 @@ func (f *Types) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if query.Get("watch") != "" {
 		kind = "watch "
 	}
-	f.asked = append(f.asked, kind+r.URL.Path)
-	answer, hang := t.answer, t.hang
+	f.requests = append(f.requests, kind+r.URL.Path)
+	status, hang := t.status, t.hang
 	if kind == "watch " && t.noStream && query.Get("sendInitialEvents") != "" {
-		answer = http.StatusUnprocessableEntity
+		status = http.StatusUnprocessableEntity
 	}
 	f.lock.Unlock()
 	if hang != nil {
@@ -262,16 +262,16 @@ func (f *Types) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	switch {
-	case answer != 0:
-		refuse(w, answer)
+	case status != 0:
+		writeFailure(w, status)
 	case kind == "watch ":
-		f.watch(w, r, t)
+		f.serveWatch(w, r, t)
 	default:
-		f.list(w, t)
+		f.serveList(w, t)
 	}
 }
 
-func (f *Types) list(w http.ResponseWriter, t *servedType) {
+func (f *Types) serveList(w http.ResponseWriter, t *servedType) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	list := metav1.PartialObjectMetadataList{
@@ -284,14 +284,14 @@ func (f *Types) list(w http.ResponseWriter, t *servedType) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-func (f *Types) watch(w http.ResponseWriter, r *http.Request, t *servedType) {
+func (f *Types) serveWatch(w http.ResponseWriter, r *http.Request, t *servedType) {
 	stream := make(chan event, 1000)
 	f.lock.Lock()
 	if r.URL.Query().Get("sendInitialEvents") != "" {
 		for _, o := range t.objects {
 			stream <- event{"ADDED", o}
 		}
-		stream <- event{"BOOKMARK", object(metav1.ObjectMeta{ResourceVersion: fmt.Sprint(f.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}})}
+		stream <- event{"BOOKMARK", newMetadata(metav1.ObjectMeta{ResourceVersion: fmt.Sprint(f.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}})}
 	} else if from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion")); err == nil && from > 0 {
 		for _, e := range t.past {
 			if at, _ := strconv.Atoi(e.Object.ResourceVersion); at > from {
@@ -323,21 +323,21 @@ func (f *Types) watch(w http.ResponseWriter, r *http.Request, t *servedType) {
 	}
 }
 
-func (f *Types) discover(w http.ResponseWriter, r *http.Request) {
+func (f *Types) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	switch r.URL.Path {
 	case "/readyz":
-		f.readyz.serve(w)
+		f.readyz.writeStatus(w)
 	case "/api":
-		f.asked = append(f.asked, "discovery")
+		f.requests = append(f.requests, "discovery")
 		_ = json.NewEncoder(w).Encode(metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}})
 	case "/apis":
-		_ = json.NewEncoder(w).Encode(f.groups())
+		_ = json.NewEncoder(w).Encode(f.apiGroups())
 	default:
 		gv := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/apis/"), "/api/")
 		if status := f.broken[gv]; status != 0 {
-			refuse(w, status)
+			writeFailure(w, status)
 			return
 		}
 		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv}
@@ -350,7 +350,7 @@ func (f *Types) discover(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (f *Types) groups() metav1.APIGroupList {
+func (f *Types) apiGroups() metav1.APIGroupList {
 	list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
 	named := map[string]int{}
 	for _, t := range f.served {

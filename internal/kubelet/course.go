@@ -61,9 +61,9 @@ const (
 	letGo
 )
 
-func (p progress) next(pod *corev1.Pod, now time.Time) (act, time.Duration) {
+func (p progress) nextAct(pod *corev1.Pod, now time.Time) (act, time.Duration) {
 	if pod.DeletionTimestamp != nil {
-		return p.end(pod, now)
+		return p.nextActAfterDeletion(pod, now)
 	}
 	state := StateOf(pod)
 	if state.Over() || len(p.course.Steps) == 0 {
@@ -73,13 +73,13 @@ func (p progress) next(pod *corev1.Pod, now time.Time) (act, time.Duration) {
 	if p.steps < len(p.course.Steps) {
 		wait = p.since.Add(p.course.Steps[p.steps].After).Sub(now)
 	}
-	if step := p.step(pod); state != step.State || step.Reason != pod.Status.Reason || step.Message != pod.Status.Message {
+	if step := p.currentStep(pod); state != step.State || step.Reason != pod.Status.Reason || step.Message != pod.Status.Message {
 		return post, wait
 	}
 	return nothing, wait
 }
 
-func (p progress) step(pod *corev1.Pod) Step {
+func (p progress) currentStep(pod *corev1.Pod) Step {
 	step := Step{State: StateOf(pod)}
 	if p.steps > 0 {
 		step = p.course.Steps[p.steps-1]
@@ -93,8 +93,8 @@ func (p progress) step(pod *corev1.Pod) Step {
 	return step
 }
 
-// end is next for a deleted pod. A pod without time left waits for finalizers.
-func (p progress) end(pod *corev1.Pod, now time.Time) (act, time.Duration) {
+// nextActAfterDeletion is nextAct for a deleted pod. A pod without time left waits for finalizers.
+func (p progress) nextActAfterDeletion(pod *corev1.Pod, now time.Time) (act, time.Duration) {
 	if p.course.GoneAfter < 0 || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
 		return nothing, 0
 	}

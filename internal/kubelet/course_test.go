@@ -72,7 +72,7 @@ func TestCourse(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			now := begun.Add(tt.at)
 			at := progress{}.advance(tt.course, false, begun).advance(tt.course, tt.pod.DeletionTimestamp != nil, now)
-			if do, wait := at.next(tt.pod, now); do != tt.do || wait != tt.wait {
+			if do, wait := at.nextAct(tt.pod, now); do != tt.do || wait != tt.wait {
 				t.Errorf("next(after %v) = %v, %v; want %v, %v", tt.at, do, wait, tt.do, tt.wait)
 			}
 		})
@@ -82,7 +82,7 @@ func TestCourse(t *testing.T) {
 func TestAStepWithoutAReasonKeepsThatOfSomebodyElse(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Reason: "R", Message: "m"}}
 	at := progress{}.advance(Course{Steps: []Step{{State: Ready}}}, false, time.Unix(1e9, 0))
-	if got, want := at.step(pod), (Step{State: Ready, Reason: "R", Message: "m"}); got != want {
+	if got, want := at.currentStep(pod), (Step{State: Ready, Reason: "R", Message: "m"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

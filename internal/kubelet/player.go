@@ -55,7 +55,7 @@ func NewPlayer(client kubernetes.Interface, namespace string, course func(*corev
 				object = unknown.Obj
 			}
 			if pod, ok := object.(*corev1.Pod); ok {
-				p.forget(pod.UID)
+				p.forgetPod(pod.UID)
 			}
 		},
 	})
@@ -92,7 +92,7 @@ func (p *Player) Run(ctx context.Context, up func()) {
 	}
 	up()
 	for range writers {
-		all.Go(func() { p.work(ctx) })
+		all.Go(func() { p.runWorker(ctx) })
 	}
 }
 
@@ -107,13 +107,13 @@ func (p *Player) Follow(course func(*corev1.Pod) Course) {
 	}
 }
 
-func (p *Player) work(ctx context.Context) {
+func (p *Player) runWorker(ctx context.Context) {
 	for {
 		name, quit := p.queue.Get()
 		if quit {
 			return
 		}
-		if err := p.play(ctx, name); err != nil && ctx.Err() == nil {
+		if err := p.syncPod(ctx, name); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("Pod not played", "pod", name, "err", err)
 			p.queue.AddRateLimited(name)
 		} else {
@@ -123,20 +123,20 @@ func (p *Player) work(ctx context.Context) {
 	}
 }
 
-func (p *Player) play(ctx context.Context, name cache.ObjectName) error {
+func (p *Player) syncPod(ctx context.Context, name cache.ObjectName) error {
 	pod, err := p.pods.Pods(name.Namespace).Get(name.Name)
 	if err != nil {
 		return nil
 	}
 	now := p.clock.Now()
-	at := p.advance(pod, now)
-	do, wait := at.next(pod, now)
+	at := p.advancePod(pod, now)
+	do, wait := at.nextAct(pod, now)
 	if wait > 0 {
 		p.queue.AddAfter(name, wait)
 	}
 	switch do {
 	case post:
-		step := at.step(pod)
+		step := at.currentStep(pod)
 		err = Post(ctx, p.client, pod, step.State, step.Reason, step.Message)
 	case letGo:
 		err = LetGo(ctx, p.client, pod)
@@ -151,7 +151,7 @@ func (p *Player) play(ctx context.Context, name cache.ObjectName) error {
 	return err
 }
 
-func (p *Player) advance(pod *corev1.Pod, now time.Time) progress {
+func (p *Player) advancePod(pod *corev1.Pod, now time.Time) progress {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	course := p.course(pod)
@@ -163,7 +163,7 @@ func (p *Player) advance(pod *corev1.Pod, now time.Time) progress {
 	return at
 }
 
-func (p *Player) forget(uid types.UID) {
+func (p *Player) forgetPod(uid types.UID) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	delete(p.known, uid)

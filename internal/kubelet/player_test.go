@@ -85,7 +85,7 @@ func TestAStatusThatIsRefusedIsLogged(t *testing.T) {
 	}
 	var log []string
 	logger := funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{Verbosity: 2})
-	if err := player.play(klog.NewContext(t.Context(), logger), cache.MetaObjectToName(pod)); err != nil || len(log) != 1 {
+	if err := player.syncPod(klog.NewContext(t.Context(), logger), cache.MetaObjectToName(pod)); err != nil || len(log) != 1 {
 		t.Errorf("play = %v, want nil; logged %q, want one line", err, log)
 	}
 }
@@ -108,7 +108,7 @@ func TestACourseBeginsWhenThePodIsScheduled(t *testing.T) {
 		{free, 2*time.Hour + time.Second, post, 0},
 	} {
 		now := begun.Add(tt.at)
-		if do, wait := player.advance(tt.pod, now).next(tt.pod, now); do != tt.do || wait != tt.wait {
+		if do, wait := player.advancePod(tt.pod, now).nextAct(tt.pod, now); do != tt.do || wait != tt.wait {
 			t.Errorf("%d gates, after %v: %v, %v; want %v, %v", len(tt.pod.Spec.SchedulingGates), tt.at, do, wait, tt.do, tt.wait)
 		}
 	}

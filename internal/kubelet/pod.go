@@ -98,7 +98,7 @@ func Post(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, sta
 	status := map[string]any{
 		"phase":             state.Phase(),
 		"conditions":        []map[string]any{condition(corev1.PodReady, state == Ready), condition(corev1.ContainersReady, state.containersReady())},
-		"containerStatuses": containers(pod, state, now),
+		"containerStatuses": containerStatuses(pod, state, now),
 	}
 	if pod.Spec.NodeName != "" && pod.Status.PodIP == "" && state.Phase() == corev1.PodRunning {
 		ip := addressOf(pod)
@@ -128,7 +128,7 @@ func addressOf(pod *corev1.Pod) string {
 	return fmt.Sprintf("10.%d.%d.%d", sum>>16&255, sum>>8&255, sum%254+1)
 }
 
-func containers(pod *corev1.Pod, state State, now metav1.Time) []corev1.ContainerStatus {
+func containerStatuses(pod *corev1.Pod, state State, now metav1.Time) []corev1.ContainerStatus {
 	statuses := make([]corev1.ContainerStatus, len(pod.Spec.Containers))
 	for i, c := range pod.Spec.Containers {
 		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: state.containersReady(), Started: new(state.Phase() == corev1.PodRunning)}

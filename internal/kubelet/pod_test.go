@@ -34,7 +34,7 @@ func TestContainersFollowTheStateOfTheirPod(t *testing.T) {
 				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: tt.was}}},
 			}
 			want := []corev1.ContainerStatus{{Name: "main", Image: "example.com/main:1", Ready: tt.ready, Started: &tt.started, State: tt.want}}
-			if got := containers(pod, tt.state, now); !apiequality.Semantic.DeepEqual(got, want) {
+			if got := containerStatuses(pod, tt.state, now); !apiequality.Semantic.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})

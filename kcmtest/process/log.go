@@ -13,8 +13,8 @@ import (
 
 // Messages of the program when the controllers begin to work, and while the program waits for the API server.
 const (
-	works = `"Term begins"`
-	waits = `"Waiting for the API server"`
+	startedMessage = `"Term begins"`
+	waitingMessage = `"Waiting for the API server"`
 )
 
 // follower parses the log of the program, as an io.Writer.
@@ -24,23 +24,23 @@ type follower struct {
 	rest            []byte    // of a line that has not ended
 
 	lock    sync.Mutex
-	last    told
+	last    lastReport
 	working bool
 	waited  *time.Timer
 }
 
-type told struct {
-	why  string
-	away bool // the API server is not there
+type lastReport struct {
+	reason        string
+	serverMissing bool // the API server is not there
 }
 
 // klogHeader is the part of a klog line before the message, and reasonPrefix the part before the reason.
 var (
 	header = regexp.MustCompile(`^[IWEF]\d{4} [^]]*\] `)
-	reason = regexp.MustCompile(`^("command failed" err|` + waits + ` .*reason)=("(?:[^"\\]|\\.)*")`)
+	reason = regexp.MustCompile(`^("command failed" err|` + waitingMessage + ` .*reason)=("(?:[^"\\]|\\.)*")`)
 )
 
-func why(line string) string {
+func failureReason(line string) string {
 	line = header.ReplaceAllString(line, "")
 	if parts := reason.FindStringSubmatch(line); parts != nil {
 		if text, err := strconv.Unquote(parts[2]); err == nil {
@@ -58,14 +58,14 @@ func (f *follower) Write(part []byte) (int, error) {
 		if !ended {
 			return len(part), nil
 		}
-		f.line(string(line))
+		f.parseLine(string(line))
 		f.rest = rest
 	}
 }
 
-func (f *follower) end() told {
+func (f *follower) flushLine() lastReport {
 	if len(f.rest) > 0 {
-		f.line(string(f.rest))
+		f.parseLine(string(f.rest))
 	}
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -75,7 +75,7 @@ func (f *follower) end() told {
 	return f.last
 }
 
-func (f *follower) line(line string) {
+func (f *follower) parseLine(line string) {
 	line = strings.TrimRight(line, "\r")
 	if f.copy != nil {
 		_, _ = fmt.Fprintln(f.copy, line)
@@ -83,22 +83,22 @@ func (f *follower) line(line string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	switch {
-	case strings.Contains(line, works):
+	case strings.Contains(line, startedMessage):
 		f.working = true
 		f.started()
-	case strings.Contains(line, waits) && f.waited == nil:
-		f.waited = time.AfterFunc(serverPatience, func() { f.away(line) })
-	case !f.last.away && strings.TrimSpace(line) != "":
-		f.last.why = why(line)
+	case strings.Contains(line, waitingMessage) && f.waited == nil:
+		f.waited = time.AfterFunc(serverPatience, func() { f.reportMissingServer(line) })
+	case !f.last.serverMissing && strings.TrimSpace(line) != "":
+		f.last.reason = failureReason(line)
 	}
 }
 
-// away gives up, unless the API server was there after all.
-func (f *follower) away(line string) {
+// reportMissingServer gives up, unless the API server was there after all.
+func (f *follower) reportMissingServer(line string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if !f.working {
-		f.last = told{why: why(line), away: true}
+		f.last = lastReport{reason: failureReason(line), serverMissing: true}
 		f.giveUp()
 	}
 }

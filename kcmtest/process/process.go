@@ -95,7 +95,7 @@ func Start(t TB, kubeconfig []byte, options ...Option) *Program {
 	started := make(chan struct{})
 	go func() {
 		defer close(p.done)
-		p.err = s.run(ctx, kubeconfig, sync.OnceFunc(func() { close(started) }))
+		p.err = s.runProgram(ctx, kubeconfig, sync.OnceFunc(func() { close(started) }))
 	}()
 	t.Cleanup(p.Stop)
 	patience := time.NewTimer(startPatience)
@@ -136,8 +136,8 @@ func (p *Program) Stop() {
 	})
 }
 
-// run runs the program until ctx ends, and calls started when the program works.
-func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) error {
+// runProgram runs the program until ctx ends, and calls started when the program works.
+func (s *settings) runProgram(ctx context.Context, kubeconfig []byte, started func()) error {
 	if s.binary == "" {
 		return fmt.Errorf("no program: give Binary or set %s to the path of controller-manager", binaryEnv)
 	}
@@ -158,36 +158,36 @@ func (s *settings) run(ctx context.Context, kubeconfig []byte, started func()) e
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.binary, s.arguments(file)...)
-	cmd.Cancel = func() error { return interrupt(cmd.Process) }
+	cmd := exec.CommandContext(ctx, s.binary, s.programArguments(file)...)
+	cmd.Cancel = func() error { return interruptProcess(cmd.Process) }
 	cmd.WaitDelay = s.patience
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = processAttributes()
 	log := &follower{copy: s.log, started: started, giveUp: cancel}
 	cmd.Stderr = log // a child of a wrapper script may keep the pipe of StderrPipe open beyond WaitDelay
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the program: %w", err)
 	}
-	release, err := guard(cmd.Process)
+	release, err := guardProcess(cmd.Process)
 	if err != nil {
 		cancel()
 		return errors.Join(err, cmd.Wait())
 	}
 	err = cmd.Wait()
-	kill(cmd.Process) // children of a wrapper script
+	killGroup(cmd.Process) // children of a wrapper script
 	release()
-	last := log.end()
+	last := log.flushLine()
 	switch {
-	case last.away:
-		return errors.New(last.why)
+	case last.serverMissing:
+		return errors.New(last.reason)
 	case ctx.Err() != nil:
 		return nil
 	}
-	return fmt.Errorf("%s: %w", cmp.Or(last.why, s.binary), cmp.Or(err, errExitedWell))
+	return fmt.Errorf("%s: %w", cmp.Or(last.reason, s.binary), cmp.Or(err, errExitedWell))
 }
 
 var errExitedWell = errors.New("exit status 0")
 
-func (s *settings) arguments(kubeconfig string) []string {
+func (s *settings) programArguments(kubeconfig string) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--controller-shutdown-timeout=2s",
 		"--controllers=" + strings.Join(s.controllers, ","), "--namespace-deletion-grace-period=" + s.grace.String(),

@@ -22,10 +22,10 @@ func TestMain(m *testing.M) {
 
 func beWatcher() {
 	program := exec.Command("/bin/sh", "-c", "sh -c 'while :; do sleep 0.1; done'; :") // behind a script
-	program.Stdout, program.SysProcAttr = os.Stdout, attributes()
+	program.Stdout, program.SysProcAttr = os.Stdout, processAttributes()
 	err := program.Start()
 	if err == nil {
-		_, err = guard(program.Process)
+		_, err = guardProcess(program.Process)
 	}
 	if err == nil {
 		_, err = os.Stdout.WriteString("watching\n")
@@ -64,7 +64,7 @@ func TestAProgramEndsWithWhoWatches(t *testing.T) {
 
 func TestAProgramThatIsReleasedIsLeftAlone(t *testing.T) {
 	program := exec.Command("/bin/sh", "-c", "read -r line; exit 7")
-	program.SysProcAttr = attributes()
+	program.SysProcAttr = processAttributes()
 	in, err := program.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestAProgramThatIsReleasedIsLeftAlone(t *testing.T) {
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
-	release, err := guard(program.Process)
+	release, err := guardProcess(program.Process)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-func watch(group int) (release func(), err error) {
+func watchGroup(group int) (release func(), err error) {
 	shell := exec.Command("/bin/sh", "-c", "read -r _; kill -s KILL -- -"+strconv.Itoa(group))
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for us
 	input, err := shell.StdinPipe()

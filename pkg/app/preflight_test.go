@@ -148,7 +148,7 @@ func TestPreflightRights(t *testing.T) {
 			"user manager is not allowed to: list pods (no controller starts)" + grant, [2]int{3, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			api.Set(func(f *fakeapi.Server) { f.Allowed, f.Forbidden, f.Asked = tt.allowed, tt.forbidden, nil })
+			api.Set(func(f *fakeapi.Server) { f.Allowed, f.Forbidden, f.Reviews = tt.allowed, tt.forbidden, nil })
 			err := runInTime(t, p)
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || err.Error() != tt.want) {
 				t.Errorf("preflight = %v, want %q", err, tt.want)

@@ -139,7 +139,7 @@ func TestFeedFollowsObjects(t *testing.T) {
 	for _, stream := range []bool{true, false} {
 		t.Run(fmt.Sprintf("streamed %v", stream), func(t *testing.T) {
 			api := fakeapi.NewTypes(t)
-			api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
+			api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
 			if !stream {
 				api.NoStream("example.com/v1", widgets)
 			}
@@ -154,7 +154,7 @@ func TestFeedFollowsObjects(t *testing.T) {
 			if k.labels > 0 {
 				t.Error("the list came with labels, which the store does not want")
 			}
-			if n := api.Asked("list /apis/example.com/v1/widgets"); (n == 0) != stream {
+			if n := api.RequestCount("list /apis/example.com/v1/widgets"); (n == 0) != stream {
 				t.Errorf("%d lists", n)
 			}
 		})
@@ -163,7 +163,7 @@ func TestFeedFollowsObjects(t *testing.T) {
 
 func TestNoTypeHasTwoStreams(t *testing.T) {
 	api := fakeapi.NewTypes(t)
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
 	feeds, _ := feedsOn(t, api)
 	startFeed(t, feeds, widgets)
 	k := &kept{names: map[string]bool{}}
@@ -178,7 +178,7 @@ func TestNoTypeHasTwoStreams(t *testing.T) {
 // A proxy that drops a connection without closing it leaves a watch open from which nothing comes.
 func TestSilentWatchesAreOpenedAnew(t *testing.T) {
 	api := fakeapi.NewTypes(t)
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
+	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
 	feeds, _ := feedsOn(t, api)
 	clk := clocktesting.NewFakeClock(time.Now())
 	feeds.clock = clk
@@ -190,7 +190,7 @@ func TestSilentWatchesAreOpenedAnew(t *testing.T) {
 	defer stop()
 	running.Go(func() { feeds.reopenSilent(ctx) })
 	path := "watch /apis/example.com/v1/widgets"
-	before := api.Asked(path)
+	before := api.RequestCount(path)
 	for range 5 {
 		fakeapi.Eventually(t, func() error {
 			if !clk.HasWaiters() {
@@ -198,13 +198,13 @@ func TestSilentWatchesAreOpenedAnew(t *testing.T) {
 			}
 			return nil
 		})
-		if clk.Since(time.Now()) < silencePatience-time.Minute && api.Asked(path) > before {
+		if clk.Since(time.Now()) < silencePatience-time.Minute && api.RequestCount(path) > before {
 			t.Fatal("a watch was opened anew too early")
 		}
 		clk.Step(silencePatience / 3)
 	}
 	fakeapi.Eventually(t, func() error {
-		if api.Asked(path) == before {
+		if api.RequestCount(path) == before {
 			return errors.New("the watch was not opened anew")
 		}
 		return nil
@@ -221,8 +221,8 @@ func TestSilentWatchesAreOpenedAnew(t *testing.T) {
 // client-go sleeps for up to a minute after a 429, also if its context ends.
 func TestRejectedFeedsCanBeStopped(t *testing.T) {
 	api := fakeapi.NewTypes(t)
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
-	api.Break("example.com/v1", widgets, http.StatusTooManyRequests)
+	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	api.BreakType("example.com/v1", widgets, http.StatusTooManyRequests)
 	feeds, _ := feedsOn(t, api)
 	f, k := startFeed(t, feeds, widgets)
 	fakeapi.Eventually(t, func() error {
@@ -234,7 +234,7 @@ func TestRejectedFeedsCanBeStopped(t *testing.T) {
 		return nil
 	})
 	f.Stop()
-	if n := api.Asked("list /apis/example.com/v1/widgets"); n > 0 {
+	if n := api.RequestCount("list /apis/example.com/v1/widgets"); n > 0 {
 		t.Errorf("%d lists were asked for, of a server that has too many requests", n)
 	}
 }
@@ -242,24 +242,24 @@ func TestRejectedFeedsCanBeStopped(t *testing.T) {
 // A watch that is rejected with 429 resumes where it ended, without a list.
 func TestRejectedWatchesResume(t *testing.T) {
 	api := fakeapi.NewTypes(t)
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
+	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
 	api.Put("example.com/v1", widgets, widget("first"))
 	feeds, _ := feedsOn(t, api)
 	_, k := startFeed(t, feeds, widgets)
 	k.shows(t, "first")
-	api.Break("example.com/v1", widgets, http.StatusTooManyRequests)
+	api.BreakType("example.com/v1", widgets, http.StatusTooManyRequests)
 	fakeapi.Eventually(t, func() error {
-		if n := api.Asked("watch /apis/example.com/v1/widgets"); n < 3 {
+		if n := api.RequestCount("watch /apis/example.com/v1/widgets"); n < 3 {
 			return fmt.Errorf("%d requests", n)
 		}
 		return nil
 	})
-	api.Break("example.com/v1", widgets, 0)
+	api.BreakType("example.com/v1", widgets, 0)
 	api.Put("example.com/v1", widgets, widget("late"))
 	k.shows(t, "first", "late")
 	k.lock.Lock()
 	defer k.lock.Unlock()
-	if n := api.Asked("list /apis/example.com/v1/widgets"); n > 0 || k.listed != 1 || len(k.lost) > 0 {
+	if n := api.RequestCount("list /apis/example.com/v1/widgets"); n > 0 || k.listed != 1 || len(k.lost) > 0 {
 		t.Errorf("%d lists, listed %d times, lost %v", n, k.listed, k.lost)
 	}
 }
@@ -288,10 +288,10 @@ func TestSlowListsDoNotBlockOtherTypes(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	for n := range 3 * listsAtOnce {
 		name := fmt.Sprintf("broken%d", n)
-		api.Serve("example.com/v1", metav1.APIResource{Name: name, Kind: "Broken"})
-		api.Hang(t, "example.com/v1", name)
+		api.AddType("example.com/v1", metav1.APIResource{Name: name, Kind: "Broken"})
+		api.BlockRequests(t, "example.com/v1", name)
 	}
-	api.Serve("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
 	feeds, _ := feedsOn(t, api)
 	for n := range 3 * listsAtOnce {
 		startFeed(t, feeds, fmt.Sprintf("broken%d", n))
@@ -330,7 +330,7 @@ func TestFeedsShareConnections(t *testing.T) {
 	var stores []*kept
 	for n := range feedsPerLink + 1 {
 		name := fmt.Sprintf("t%d", n)
-		api.Serve("example.com/v1", metav1.APIResource{Name: name, Kind: "T"})
+		api.AddType("example.com/v1", metav1.APIResource{Name: name, Kind: "T"})
 		f, k := startFeed(t, feeds, name)
 		all, stores = append(all, f), append(stores, k)
 	}
@@ -359,14 +359,14 @@ func TestStoppedFeedsLeaveNothing(t *testing.T) {
 		var running []*Feed
 		for n := range 20 {
 			name := fmt.Sprintf("t%d", n)
-			api.Serve("example.com/v1", metav1.APIResource{Name: name, Kind: "T"})
+			api.AddType("example.com/v1", metav1.APIResource{Name: name, Kind: "T"})
 			f, k := startFeed(t, feeds, name)
 			k.shows(t)
 			running = append(running, f)
 		}
 		for n, f := range running {
 			f.Stop()
-			api.Withdraw("example.com/v1", fmt.Sprintf("t%d", n))
+			api.RemoveType("example.com/v1", fmt.Sprintf("t%d", n))
 		}
 	}
 	round()
@@ -376,8 +376,8 @@ func TestStoppedFeedsLeaveNothing(t *testing.T) {
 		round()
 	}
 	fakeapi.Eventually(t, func() error {
-		if now := level(); now > before+5 || api.Watches() > 0 || len(feeds.feeds) > 0 {
-			return fmt.Errorf("%d goroutines before and %d after, %d watches, %d feeds", before, now, api.Watches(), len(feeds.feeds))
+		if now := level(); now > before+5 || api.OpenWatches() > 0 || len(feeds.feeds) > 0 {
+			return fmt.Errorf("%d goroutines before and %d after, %d watches, %d feeds", before, now, api.OpenWatches(), len(feeds.feeds))
 		}
 		return nil
 	})

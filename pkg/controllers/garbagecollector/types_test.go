@@ -56,13 +56,13 @@ var (
 func newAPIWorld(t *testing.T) *apiWorld {
 	t.Helper()
 	w := &apiWorld{api: fakeapi.NewTypes(t)}
-	w.api.Serve("v1", metav1.APIResource{Name: "secrets", Kind: "Secret", Namespaced: true})
-	w.api.Serve("v1", metav1.APIResource{Name: "events", Kind: "Event", Namespaced: true})
-	w.api.Serve("v1", metav1.APIResource{Name: "componentstatuses", Kind: "ComponentStatus", Verbs: metav1.Verbs{"get", "list"}})
-	w.api.Serve("v1", metav1.APIResource{Name: "bindings", Kind: "Binding", Namespaced: true, Verbs: metav1.Verbs{"create"}})
-	w.api.Serve("v1", metav1.APIResource{Name: "nodes", Kind: "Node"})
-	w.api.Serve("apiregistration.k8s.io/v1", metav1.APIResource{Name: "apiservices", Kind: "APIService"})
-	w.api.Serve("apiextensions.k8s.io/v1", metav1.APIResource{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"})
+	w.api.AddType("v1", metav1.APIResource{Name: "secrets", Kind: "Secret", Namespaced: true})
+	w.api.AddType("v1", metav1.APIResource{Name: "events", Kind: "Event", Namespaced: true})
+	w.api.AddType("v1", metav1.APIResource{Name: "componentstatuses", Kind: "ComponentStatus", Verbs: metav1.Verbs{"get", "list"}})
+	w.api.AddType("v1", metav1.APIResource{Name: "bindings", Kind: "Binding", Namespaced: true, Verbs: metav1.Verbs{"create"}})
+	w.api.AddType("v1", metav1.APIResource{Name: "nodes", Kind: "Node"})
+	w.api.AddType("apiregistration.k8s.io/v1", metav1.APIResource{Name: "apiservices", Kind: "APIService"})
+	w.api.AddType("apiextensions.k8s.io/v1", metav1.APIResource{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"})
 	return w
 }
 
@@ -73,7 +73,7 @@ func (w *apiWorld) service(name string) {
 
 // define serves widgets, as a CustomResourceDefinition does.
 func (w *apiWorld) define() {
-	w.api.Serve(widgetsV1, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+	w.api.AddType(widgetsV1, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
 	w.api.Put("apiextensions.k8s.io/v1", "customresourcedefinitions", metav1.ObjectMeta{Name: "widgets.example.com"})
 	w.service("v1.example.com")
 }
@@ -84,7 +84,7 @@ func (w *apiWorld) undefine(names ...string) {
 		w.api.Remove(widgetsV1, "widgets", "ns", name)
 	}
 	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
-	w.api.Withdraw(widgetsV1, "widgets")
+	w.api.RemoveType(widgetsV1, "widgets")
 	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
 }
 
@@ -161,11 +161,11 @@ func TestTypesFollowDiscovery(t *testing.T) {
 	}
 	w.has(t, secret, true)
 	w.has(t, "node-uid", true)
-	if n := w.api.Asked("watch /api/v1/nodes") + w.api.Asked("list /api/v1/nodes"); n > 0 {
+	if n := w.api.RequestCount("watch /api/v1/nodes") + w.api.RequestCount("list /api/v1/nodes"); n > 0 {
 		t.Errorf("nodes, which have a cache, were asked for %d times", n)
 	}
 	for _, r := range []string{"events", "componentstatuses"} {
-		if s := w.state(schema.GroupResource{Resource: r}); s.watched || s.phase != "" || w.api.Asked("watch /api/v1/"+r) > 0 {
+		if s := w.state(schema.GroupResource{Resource: r}); s.watched || s.phase != "" || w.api.RequestCount("watch /api/v1/"+r) > 0 {
 			t.Errorf("%s are watched: %+v", r, s)
 		}
 	}
@@ -263,7 +263,7 @@ func TestDeletionEventsAfterTheDefinitionIsGone(t *testing.T) {
 	})
 	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
 	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
-	w.api.Withdraw(widgetsV1, "widgets")
+	w.api.RemoveType(widgetsV1, "widgets")
 	w.is(t, widgetType, "")
 	key, _ := idOf(owned)
 	if _, against, _, _ := w.graph.look(key); len(against) != 1 || !against[0].gone.IsZero() {
@@ -304,12 +304,12 @@ func TestPartialDiscoveryRemovesNoType(t *testing.T) {
 	w.start(t)
 	w.has(t, a, true)
 	w.api.BreakDiscovery(widgetsV1, http.StatusServiceUnavailable)
-	asked := w.api.Asked("discovery")
+	asked := w.api.RequestCount("discovery")
 	w.service("v1.another.example.com") // any event
-	w.api.Serve("another.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
+	w.api.AddType("another.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
 	w.is(t, schema.GroupResource{Group: "another.example.com", Resource: "gadgets"}, current)
-	if w.api.Asked("discovery") == asked || w.errors.Load() == 0 {
-		t.Errorf("discovery was asked %d times, %d errors", w.api.Asked("discovery")-asked, w.errors.Load())
+	if w.api.RequestCount("discovery") == asked || w.errors.Load() == 0 {
+		t.Errorf("discovery was asked %d times, %d errors", w.api.RequestCount("discovery")-asked, w.errors.Load())
 	}
 	if s := w.state(widgetType); s.phase != current {
 		t.Errorf("widgets are %+v", s)
@@ -332,7 +332,7 @@ func TestDiscoveryWithoutCoreGroupIsIgnored(t *testing.T) {
 	w.is(t, widgetType, current)
 	sent := w.catalogue().sent
 	w.api.BreakDiscovery("v1", http.StatusInternalServerError)
-	w.api.Withdraw("v1", "namespaces")
+	w.api.RemoveType("v1", "namespaces")
 	failed := w.errors.Load()
 	w.service("v1.another.example.com")
 	fakeapi.Eventually(t, func() error {
@@ -353,10 +353,10 @@ func TestDiscoveryWithoutCoreGroupIsIgnored(t *testing.T) {
 func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
-	w.api.Serve(widgetsV1, metav1.APIResource{Name: "broken", Kind: "Broken", Namespaced: true})
-	w.api.Serve(widgetsV1, metav1.APIResource{Name: "hanging", Kind: "Hanging", Namespaced: true})
-	w.api.Break(widgetsV1, "broken", http.StatusForbidden)
-	heal := w.api.Hang(t, widgetsV1, "hanging")
+	w.api.AddType(widgetsV1, metav1.APIResource{Name: "broken", Kind: "Broken", Namespaced: true})
+	w.api.AddType(widgetsV1, metav1.APIResource{Name: "hanging", Kind: "Hanging", Namespaced: true})
+	w.api.BreakType(widgetsV1, "broken", http.StatusForbidden)
+	heal := w.api.BlockRequests(t, widgetsV1, "hanging")
 	w.start(t)
 	w.is(t, widgetType, current)
 	w.is(t, secretsType, current)
@@ -370,7 +370,7 @@ func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 	if s := w.state(hanging); !s.isBlind() {
 		t.Errorf("the type that does not answer is %+v", s)
 	}
-	w.api.Break(widgetsV1, "broken", 0)
+	w.api.BreakType(widgetsV1, "broken", 0)
 	heal()
 	w.api.Put("apiextensions.k8s.io/v1", "customresourcedefinitions", metav1.ObjectMeta{Name: "broken.example.com"})
 	w.is(t, broken, current)
@@ -386,9 +386,9 @@ func TestAnotherVersionKeepsTheObjects(t *testing.T) {
 	a := w.api.Put(widgetsV1, "widgets", widget("a"))
 	w.start(t)
 	w.has(t, a, true)
-	w.api.Withdraw(widgetsV1, "widgets")
-	w.api.Serve("example.com/v2", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
-	heal := w.api.Hang(t, "example.com/v2", "widgets")
+	w.api.RemoveType(widgetsV1, "widgets")
+	w.api.AddType("example.com/v2", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+	heal := w.api.BlockRequests(t, "example.com/v2", "widgets")
 	w.service("v2.example.com")
 	fakeapi.Eventually(t, func() error {
 		if s := w.state(widgetType); s.Version != "v2" || s.phase != listing {
@@ -439,7 +439,7 @@ func TestRemovedTypesLeaveNothing(t *testing.T) {
 	})
 	w.stop()
 	fakeapi.Eventually(t, func() error {
-		if n := w.api.Watches(); n > 0 {
+		if n := w.api.OpenWatches(); n > 0 {
 			return fmt.Errorf("%d watches are open after the end", n)
 		}
 		return nil
@@ -526,9 +526,9 @@ func TestReturningTypesStartWhileAnotherVersionFails(t *testing.T) {
 	w.is(t, widgetType, current)
 	w.undefine()
 	w.is(t, widgetType, away)
-	w.api.Serve("example.com/v3", metav1.APIResource{Name: "gadgets", Kind: "Gadget", Namespaced: true})
+	w.api.AddType("example.com/v3", metav1.APIResource{Name: "gadgets", Kind: "Gadget", Namespaced: true})
 	w.api.BreakDiscovery("example.com/v3", http.StatusServiceUnavailable)
-	w.api.Serve("example.com/v2", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+	w.api.AddType("example.com/v2", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
 	w.service("v2.example.com")
 	w.is(t, widgetType, current)
 	if s := w.state(widgetType); s.Version != "v2" {
@@ -540,7 +540,7 @@ func TestReturningTypesStartWhileAnotherVersionFails(t *testing.T) {
 func TestUnlistedTypesAreDropped(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
-	w.api.Break(widgetsV1, "widgets", http.StatusForbidden)
+	w.api.BreakType(widgetsV1, "widgets", http.StatusForbidden)
 	w.start(t)
 	w.is(t, crds, current)
 	fakeapi.Eventually(t, func() error {
@@ -551,7 +551,7 @@ func TestUnlistedTypesAreDropped(t *testing.T) {
 	})
 	w.undefine()
 	w.is(t, widgetType, "")
-	w.api.Break(widgetsV1, "widgets", 0)
+	w.api.BreakType(widgetsV1, "widgets", 0)
 	w.define()
 	w.is(t, widgetType, current)
 }
@@ -587,8 +587,8 @@ func TestDiscoveryOfUnreadyServerIsIgnored(t *testing.T) {
 	w.has(t, a, true)
 	w.api.SetReadyz(http.StatusInternalServerError)
 	moment := time.Now()
-	w.api.Withdraw(widgetsV1, "widgets")
-	w.api.Serve("other.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
+	w.api.RemoveType(widgetsV1, "widgets")
+	w.api.AddType("other.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
 	w.api.BreakDiscovery("other.example.com/v1", http.StatusServiceUnavailable)
 	failed := w.errors.Load()
 	fakeapi.Eventually(t, func() error {
@@ -632,7 +632,7 @@ func TestExistingDefinitionsCauseNoRestarts(t *testing.T) {
 	w := newAPIWorld(t)
 	for n := range 20 {
 		name := fmt.Sprint("t", n)
-		w.api.Serve(widgetsV1, metav1.APIResource{Name: name, Kind: "T", Namespaced: true})
+		w.api.AddType(widgetsV1, metav1.APIResource{Name: name, Kind: "T", Namespaced: true})
 		w.api.Put("apiextensions.k8s.io/v1", "customresourcedefinitions", metav1.ObjectMeta{Name: name + ".example.com"})
 	}
 	w.service("v1.example.com")
@@ -644,7 +644,7 @@ func TestExistingDefinitionsCauseNoRestarts(t *testing.T) {
 	}
 	total := 0
 	for _, path := range paths {
-		n := w.api.Asked("watch " + path)
+		n := w.api.RequestCount("watch " + path)
 		if total += n; n == 0 || n > 2 {
 			t.Errorf("%s was watched %d times", path, n)
 		}
@@ -687,7 +687,7 @@ func TestAwaitedDiscoveryIsSent(t *testing.T) {
 	w := newAPIWorld(t)
 	w.start(t)
 	w.is(t, apiServices, current)
-	w.api.Serve(widgetsV1, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+	w.api.AddType(widgetsV1, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
 	moment := time.Now()
 	if w.discoveredSince(moment) {
 		t.Fatal("an earlier discovery counts")
