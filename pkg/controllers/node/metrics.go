@@ -8,9 +8,9 @@ import (
 
 // Values of the cause label: the reason why a node did not become Unknown at the end of its grace period.
 const (
-	suppressedBlind       = "blind_credit"    // the API server is unreachable
-	suppressedUnreachable = "api_unreachable" // the live read failed
-	suppressedAlive       = "recheck_ok"      // the live read showed a sign of life
+	suppressedOutage     = "api_outage"  // the API server is unreachable
+	suppressedReadFailed = "read_failed" // the live read of the Lease or the node failed
+	suppressedAlive      = "node_alive"  // the live read showed a heartbeat
 )
 
 // metrics holds the metrics of kube-controller-manager up to updateSeconds, and further metrics.
@@ -39,7 +39,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		zoneState:     m.GaugeVec("zone_state", "1 for the state the zone is in.", zone, controller.Label{"state"}),
 		pending:       m.GaugeVec("pending_taints", "Nodes waiting for a NoExecute taint because of their zone's rate.", zone),
 		suppressed: m.CounterVec("skipped_health_updates_total", "Times a node's grace period ended without the node being set to Unknown, by cause.",
-			controller.Label{"cause", suppressedBlind, suppressedUnreachable, suppressedAlive}),
+			controller.Label{"cause", suppressedOutage, suppressedReadFailed, suppressedAlive}),
 		suspended: m.Gauge("suspended", "1 if the API server was unreachable within the last second, so that silent nodes stay as they are."),
 	}
 }

@@ -98,7 +98,7 @@ func TestOutageCondemnsNobody(t *testing.T) {
 		if got := b.withStatus("Unknown", dying); got != 1 {
 			t.Error("the node that died is not found a grace after the outage")
 		}
-		if got := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedBlind)); got == 0 {
+		if got := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedOutage)); got == 0 {
 			t.Error("no verdict was suppressed: the test has not reached what it is about")
 		}
 	})

@@ -110,7 +110,7 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 		return c.holdBack(), nil
 	}
 	if err := c.readLeaseAfter(ctx, node.Name, h.due(c.cfg)); err != nil {
-		c.metrics.suppressed.WithLabelValues(suppressedUnreachable).Inc()
+		c.metrics.suppressed.WithLabelValues(suppressedReadFailed).Inc()
 		return judgement{}, err
 	}
 	// The state of the API server comes before the health: an outage that ended during the read has restarted
@@ -130,7 +130,7 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 }
 
 func (c *Controller) holdBack() judgement {
-	c.metrics.suppressed.WithLabelValues(suppressedBlind).Inc()
+	c.metrics.suppressed.WithLabelValues(suppressedOutage).Inc()
 	return judgement{recheck: suspendedRecheck}
 }
 

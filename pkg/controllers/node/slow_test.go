@@ -35,7 +35,7 @@ func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
 				if got := b.withStatus("Unknown", dying); got != 4 {
 					t.Fatalf("%d nodes Unknown, want 4", got)
 				}
-				suppressed := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedBlind))
+				suppressed := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedOutage))
 				for range 11 {
 					b.renew(live...)
 					b.pass(5 * time.Second)
@@ -47,7 +47,7 @@ func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
 				if got := b.tainted(unreachableNoExecute, []string{"dying3", "dying4"}); got != 2 {
 					t.Errorf("%d of the 2 dead nodes that can be written are tainted", got)
 				}
-				if got := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedBlind)); got != suppressed {
+				if got := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedOutage)); got != suppressed {
 					t.Errorf("%v verdicts were not passed because of blindness", got-suppressed)
 				}
 			})
