@@ -2,266 +2,216 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	crds "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"minikcm/test/controlplane"
+	"minikcm/test/must"
 )
 
 const (
-	garbageMaps, garbagePods = 1_000, 1_000
+	perDependent     = "requests per dependent"
+	rejectedRequests = "requests in 60 s"
+	rejectedLines    = "log lines in 60 s"
+	rejectedGone     = "webhook removed to all deleted"
+	jobsGone         = "200 Jobs gone"
 
-	customGroup                  = "bench.example.com"
-	collectorAgent               = "generic-garbage-collector"
-	memoryPayload                = 4_000 // bytes of a ConfigMap
-	idleAfterFill                = time.Minute
-	typesOfMemory, objectsOfEach = 10, 5_000 // 40 % of 50,000 objects
+	dependents     = 2_000
+	customGroup    = "bench.example.com"
+	collectorAgent = "generic-garbage-collector"
+	orphanTypes    = 200
+	orphanedJobs   = 200
+	jobsPerPod     = 10 // a pod exists for every tenth Job
+	memoryTypes    = 10
+	manyCount      = 50_000
+	mapPayload     = 4_000 // bytes
 )
 
-var (
-	dependentsGone = metric{"2,000 dependents gone", "s"}
-	dependentsCPU  = metric{"2,000 dependents, manager CPU", "s"}
-	dependentsAPI  = metric{"2,000 dependents, API server CPU", "s"}
-	perDependent   = metric{"requests per dependent", ""}
-)
-
-func collecting(e *auditv1.Event) bool {
-	return e.User.Username == managerUser && e.Verb != "watch" && strings.HasSuffix(e.UserAgent, "/"+collectorAgent) && e.ObjectRef != nil && e.ObjectRef.Namespace == benchNamespace
+func (r *rig) createOwner(ctx context.Context) (owner *corev1.ConfigMap, ref metav1.OwnerReference) {
+	owner = &corev1.ConfigMap{ObjectMeta: objectMeta("owner")}
+	r.create(ctx, owner)
+	return owner, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: new(true)}
 }
 
-func (r *rig) configMap(ctx context.Context, name string, finalizers []string, owners ...metav1.OwnerReference) (*corev1.ConfigMap, error) {
-	m, err := r.client.CoreV1().ConfigMaps(benchNamespace).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners, Finalizers: finalizers},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("create ConfigMap: %w", err)
-	}
-	return m, nil
-}
-
-func ownedBy(m *corev1.ConfigMap, blocking bool) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: m.Name, UID: m.UID, BlockOwnerDeletion: &blocking}
-}
-
-// dependents makes so many ConfigMaps of an owner.
-func (r *rig) dependents(ctx context.Context, owner *corev1.ConfigMap, prefix string, n int) error {
-	return inParallel(ctx, writers, n, func(ctx context.Context, i int) error {
-		_, err := r.configMap(ctx, fmt.Sprintf("%s-%d", prefix, i), nil, ownedBy(owner, true))
-		return err
+func (r *rig) createDependents(ctx context.Context) (owner *corev1.ConfigMap) {
+	owner, ref := r.createOwner(ctx)
+	must.ForEach(ctx, writers, dependents, func(ctx context.Context, i int) {
+		r.create(ctx, &corev1.ConfigMap{ObjectMeta: objectMeta(fmt.Sprint("dependent-", i), ref)})
 	})
+	return owner
 }
 
-// mixedDependents makes 1,000 ConfigMaps and 1,000 pods on no node.
-func (r *rig) mixedDependents(ctx context.Context, ref metav1.OwnerReference) error {
-	return inParallel(ctx, writers, garbageMaps+garbagePods, func(ctx context.Context, i int) error {
-		if i < garbageMaps {
-			_, err := r.configMap(ctx, fmt.Sprintf("garbage-%d", i), nil, ref)
-			return err
+// measureGarbage deletes an owner of ConfigMaps and of pods on no node.
+func measureGarbage(ctx context.Context, r *rig, c contestant) []reading {
+	m := r.launchWorking(ctx, c)
+	owner, ref := r.createOwner(ctx)
+	must.ForEach(ctx, writers, dependents, func(ctx context.Context, i int) {
+		name := fmt.Sprint("dependent-", i)
+		if i%2 == 0 {
+			r.create(ctx, &corev1.ConfigMap{ObjectMeta: objectMeta(name, ref)})
+		} else {
+			r.create(ctx, controlplane.Pod(benchNamespace, name, nil, func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{ref} }))
 		}
-		pod := controlplane.Pod(benchNamespace, fmt.Sprintf("garbage-%d", i), nil, func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{ref} })
-		if _, err := r.client.CoreV1().Pods(benchNamespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create pod: %w", err)
+	})
+	must.Pause(ctx, settleTime)
+	before := len(r.requests(byLoop(collectorAgent), controlplane.ByNamespace(benchNamespace)))
+	maps, pods := r.watchFromNow(ctx, &corev1.ConfigMapList{}, benchNamespace), r.watchFromNow(ctx, &corev1.PodList{}, benchNamespace)
+	all := r.measureEffort(m, func() time.Time {
+		must.Succeed(r.client.Delete(ctx, owner, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		end, other := awaitEvents(ctx, maps, watch.Deleted, dependents/2+1), awaitEvents(ctx, pods, watch.Deleted, dependents/2)
+		if other.After(end) {
+			return other
 		}
-		return nil
+		return end
 	})
+	must.Pause(ctx, settleTime)
+	requests := len(r.requests(byLoop(collectorAgent), controlplane.ByNamespace(benchNamespace))) - before
+	return append(all.readings("2,000 dependents gone"), reading{perDependent, "", float64(requests) / dependents})
 }
 
-func (r *rig) vanished(ctx context.Context, maps, pods int, do func() error) (time.Time, error) {
-	of, err := watchFromNow(ctx, r.client.CoreV1().ConfigMaps(benchNamespace), metav1.ListOptions{})
-	if err != nil {
-		return time.Time{}, err
+// rejectWrites registers a webhook with an untrusted certificate for an operation of managerUser. The address is the
+// API server's: failed dials of a webhook without a listener would count as dials of the manager. Dry runs of creates
+// of a ConfigMap show that the webhook is in effect.
+func (r *rig) rejectWrites(ctx context.Context, operation admissionv1.OperationType, group string, resources ...string) *admissionv1.ValidatingWebhookConfiguration {
+	identity := r.cluster.ConfigFor(managerUser, "system:masters")
+	rule := func(operation admissionv1.OperationType, group string, resources ...string) admissionv1.RuleWithOperations {
+		return admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{operation},
+			Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources},
+		}
 	}
-	defer of.Stop()
-	alsoOf, err := r.watchPods(ctx, benchNamespace)
-	if err != nil {
-		return time.Time{}, err
+	hook := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "broken"},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "broken." + customGroup, ClientConfig: admissionv1.WebhookClientConfig{URL: &identity.Host},
+			Rules:           []admissionv1.RuleWithOperations{rule(operation, group, resources...), rule(admissionv1.Create, "", "configmaps")},
+			MatchConditions: []admissionv1.MatchCondition{{Name: "manager", Expression: fmt.Sprintf("request.userInfo.username == %q", managerUser)}},
+			SideEffects:     new(admissionv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		}},
 	}
-	defer alsoOf.Stop()
-	if err := do(); err != nil {
-		return time.Time{}, err
-	}
-	end, err := follow(ctx, of, nth(maps, watch.Deleted))
-	if err != nil || pods == 0 {
-		return end, err
-	}
-	other, err := follow(ctx, alsoOf, nth(pods, watch.Deleted))
-	if other.After(end) {
-		end = other
-	}
-	return end, err
-}
-
-func (r *rig) deleteMap(ctx context.Context, name string, policy metav1.DeletionPropagation) error {
-	if err := r.client.CoreV1().ConfigMaps(benchNamespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
-		return fmt.Errorf("delete owner: %w", err)
-	}
-	return nil
-}
-
-// measureGarbage deletes an owner of 2,000 dependents.
-func measureGarbage(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	m, err := r.launchWorking(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	owner, err := r.configMap(ctx, "owner", nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(r.mixedDependents(ctx, ownedBy(owner, true)), pause(ctx, settled)); err != nil {
-		return nil, err
-	}
-	all, requests, err := r.counted(ctx, m, "garbage", func() (time.Time, error) {
-		return r.vanished(ctx, garbageMaps+1, garbagePods, func() error { return r.deleteMap(ctx, owner.Name, metav1.DeletePropagationBackground) })
+	r.create(ctx, hook)
+	asManager := must.Get(controlplane.NewClient(identity))
+	must.Poll(ctx, pollInterval, func() bool {
+		err := asManager.Create(ctx, &corev1.ConfigMap{ObjectMeta: objectMeta("probe")}, client.DryRunAll)
+		if err != nil && !strings.Contains(err.Error(), "failed calling webhook") {
+			must.Succeed(fmt.Errorf("probe the webhook: %w", err))
+		}
+		return err != nil
 	})
-	if err != nil {
-		return nil, err
-	}
+	return hook
+}
+
+func measureBrokenWebhook(ctx context.Context, r *rig, c contestant) []reading {
+	m := r.launchWorking(ctx, c)
+	owner := r.createDependents(ctx)
+	hook := r.rejectWrites(ctx, admissionv1.Delete, "", "configmaps")
+	must.Pause(ctx, settleTime)
+	before, lines := len(r.requests()), m.logLines()
+	must.Succeed(r.client.Delete(ctx, owner, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	must.Pause(ctx, time.Minute)
+	requests, lines := len(r.requests())-before, m.logLines()-lines
+	maps, begin := r.watchFromNow(ctx, &corev1.ConfigMapList{}, benchNamespace), time.Now()
+	must.Succeed(r.client.Delete(ctx, hook))
+	end := awaitEvents(ctx, maps, watch.Deleted, dependents)
 	return []reading{
-		{dependentsGone, all.wall}, {dependentsCPU, all.manager}, {dependentsAPI, all.apiServer}, {perDependent, requests / (garbageMaps + garbagePods)},
-	}, nil
+		{rejectedRequests, "", float64(requests)}, {rejectedLines, "", float64(lines)}, {rejectedGone, "s", end.Sub(begin).Seconds()},
+	}
 }
 
-func (r *rig) counted(ctx context.Context, m *manager, name string, work func() (time.Time, error)) (effort, float64, error) {
-	before, err := r.cluster.ReadAuditLog(collecting)
-	if err != nil {
-		return effort{}, 0, err
-	}
-	e, err := r.effort(ctx, m, name, work)
-	if err != nil {
-		return effort{}, 0, err
-	}
-	if err := pause(ctx, stragglers); err != nil {
-		return effort{}, 0, err
-	}
-	after, err := r.cluster.ReadAuditLog(collecting)
-	return e, float64(len(after) - len(before)), err
-}
-
-// custom is a type of custom resources.
-type custom struct {
-	typ  schema.GroupVersionResource
-	kind string
-}
-
-func (r *rig) define(ctx context.Context, plural string, edits ...func(*apiextensionsv1.CustomResourceDefinition)) (custom, error) {
-	t := custom{schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: plural}, "Kind" + plural}
-	client, err := crds.NewForConfig(r.cluster.Config())
-	if err != nil {
-		return t, fmt.Errorf("build a client: %w", err)
-	}
-	anything := &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}}
-	crd := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + customGroup},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: customGroup, Scope: apiextensionsv1.NamespaceScoped,
-			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: t.kind, ListKind: t.kind + "List"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: anything}},
-		},
-	}
-	for _, edit := range edits {
-		edit(crd)
-	}
-	if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{}); err != nil {
-		return t, fmt.Errorf("define a type: %w", err)
-	}
-	objects, err := r.objects(t)
-	if err != nil {
-		return t, err
-	}
-	return t, poll(ctx, statusPeriod, func() (bool, error) {
-		_, err := objects.List(ctx, metav1.ListOptions{Limit: 1})
-		if apierrors.IsNotFound(err) {
-			return false, nil
+func measureOrphans(ctx context.Context, r *rig, c contestant) []reading {
+	m := r.launchWorking(ctx, c)
+	made := make([]*batchv1.Job, orphanedJobs)
+	must.ForEach(ctx, writers, orphanedJobs, func(ctx context.Context, i int) {
+		namespace := fmt.Sprint("jobs-", i)
+		r.createNamespace(ctx, namespace)
+		made[i] = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job"}}
+		made[i].Spec.Template.Spec = controlplane.Pod(namespace, "", nil).Spec
+		made[i].Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+		r.create(ctx, made[i])
+		if i%jobsPerPod == 0 {
+			r.create(ctx, controlplane.Pod(namespace, "orphan", nil, func(p *corev1.Pod) {
+				p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(made[i], batchv1.SchemeGroupVersion.WithKind("Job"))}
+			}))
 		}
-		return err == nil, err
+	})
+	must.Pause(ctx, settleTime)
+	jobs := r.watchFromNow(ctx, &batchv1.JobList{}, "")
+	all := r.measureEffort(m, func() time.Time {
+		must.ForEach(ctx, writers, orphanedJobs, func(ctx context.Context, i int) {
+			must.Succeed(r.client.Delete(ctx, made[i], client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+		})
+		return awaitEvents(ctx, jobs, watch.Deleted, orphanedJobs)
+	})
+	var pods corev1.PodList
+	must.Succeed(r.client.List(ctx, &pods, client.MatchingFields{"metadata.name": "orphan"}))
+	orphans := 0
+	for _, pod := range pods.Items {
+		if len(pod.OwnerReferences) == 0 {
+			orphans++
+		}
+	}
+	if orphans != orphanedJobs/jobsPerPod {
+		must.Succeed(fmt.Errorf("%d pods are orphans, want %d", orphans, orphanedJobs/jobsPerPod))
+	}
+	return all.readings(jobsGone)
+}
+
+// defineType defines the custom type plural and waits until the API server serves the type.
+func (r *rig) defineType(ctx context.Context, plural string) {
+	r.create(ctx, controlplane.CustomType(customGroup, plural, "Kind"+plural))
+	must.Poll(ctx, pollInterval, func() bool {
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(customObject(plural, metav1.ObjectMeta{}).GroupVersionKind())
+		err := r.client.List(ctx, &list, client.Limit(1))
+		if err != nil && !meta.IsNoMatchError(err) && client.IgnoreNotFound(err) != nil {
+			must.Succeed(err)
+		}
+		return err == nil
 	})
 }
 
-func (r *rig) objects(t custom) (dynamic.ResourceInterface, error) {
-	resource, err := r.resource(t)
-	if err != nil {
-		return nil, err
-	}
-	return resource.Namespace(benchNamespace), nil
+func customObject(plural string, meta metav1.ObjectMeta) *unstructured.Unstructured {
+	content := must.Get(runtime.DefaultUnstructuredConverter.ToUnstructured(&metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: customGroup + "/v1", Kind: "Kind" + plural}, ObjectMeta: meta,
+	}))
+	return &unstructured.Unstructured{Object: content}
 }
 
-func (r *rig) resource(t custom) (dynamic.NamespaceableResourceInterface, error) {
-	cfg := r.cluster.Config()
-	cfg.QPS = -1
-	client, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("build a client: %w", err)
+func createTypes(n int) func(context.Context, *rig) {
+	return func(ctx context.Context, r *rig) {
+		must.ForEach(ctx, writers, n, func(ctx context.Context, i int) { r.defineType(ctx, fmt.Sprint("things", i)) })
 	}
-	return client.Resource(t.typ), nil
 }
 
-func (t custom) object(name string, owners ...metav1.OwnerReference) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{}}
-	o.SetAPIVersion(t.typ.GroupVersion().String())
-	o.SetKind(t.kind)
-	o.SetName(name)
-	o.SetOwnerReferences(owners)
-	return o
-}
-
-// manyObjects creates 50,000 objects of 13 types, seven of ten with an owner.
-func manyObjects(ctx context.Context, r *rig) error {
-	owner, err := r.configMap(ctx, "owner", nil)
-	if err != nil {
-		return err
-	}
-	types := make([]custom, typesOfMemory)
-	for i := range types {
-		if types[i], err = r.define(ctx, fmt.Sprintf("things%d", i)); err != nil {
-			return err
-		}
-	}
-	objects := make([]dynamic.ResourceInterface, len(types))
-	for i, t := range types {
-		if objects[i], err = r.objects(t); err != nil {
-			return err
-		}
-	}
-	each := len(types) * objectsOfEach / 5
-	return inParallel(ctx, writers, 5*each, func(ctx context.Context, i int) (err error) {
-		var refs []metav1.OwnerReference
+// createManyObjects creates 50,000 objects of 13 types, seven of ten with an owner.
+func createManyObjects(ctx context.Context, r *rig) {
+	createTypes(memoryTypes)(ctx, r)
+	_, ref := r.createOwner(ctx)
+	must.ForEach(ctx, writers, manyCount, func(ctx context.Context, i int) {
+		meta := objectMeta(fmt.Sprint("object-", i))
 		if i%10 < 7 {
-			refs = []metav1.OwnerReference{ownedBy(owner, true)}
+			meta.OwnerReferences = []metav1.OwnerReference{ref}
 		}
-		meta := metav1.ObjectMeta{Name: fmt.Sprintf("object-%d", i), OwnerReferences: refs}
-		switch i / each {
+		switch 5 * i / manyCount {
 		case 0:
-			pod := controlplane.Pod(benchNamespace, meta.Name, map[string]string{"app": "bench"})
-			pod.OwnerReferences = refs
-			_, err = r.client.CoreV1().Pods(benchNamespace).Create(ctx, pod, metav1.CreateOptions{})
+			r.create(ctx, &corev1.Pod{ObjectMeta: meta, Spec: controlplane.Pod("", "", nil).Spec})
 		case 1:
-			_, err = r.client.CoreV1().ConfigMaps(benchNamespace).Create(ctx, &corev1.ConfigMap{
-				ObjectMeta: meta, Data: map[string]string{"config": strings.Repeat("x", memoryPayload)},
-			}, metav1.CreateOptions{})
+			r.create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config": strings.Repeat("x", mapPayload)}})
 		case 2:
-			_, err = r.client.CoreV1().Secrets(benchNamespace).Create(ctx, &corev1.Secret{ObjectMeta: meta}, metav1.CreateOptions{})
+			r.create(ctx, &corev1.Secret{ObjectMeta: meta})
 		default:
-			n := i % len(types)
-			_, err = objects[n].Create(ctx, types[n].object(meta.Name, refs...), metav1.CreateOptions{})
+			r.create(ctx, customObject(fmt.Sprint("things", i%memoryTypes), meta))
 		}
-		if err != nil {
-			return fmt.Errorf("create object %d: %w", i, err)
-		}
-		return nil
 	})
 }

@@ -4,84 +4,87 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/kubelet"
+	"minikcm/test/controlplane"
+	"minikcm/test/must"
 )
 
 const (
+	restingCPU    = "manager CPU while all are healthy"
+	restingWrites = "writes while all are healthy"
+
 	nodeCount = 1000
 	// nodesQuiet is the time without writes before the measurement. At first a manager sends an Event for every node.
-	// nodesQuiet exceeds renewPeriod, so each node has renewed the lease.
+	// nodesQuiet exceeds renewInterval, so each node has renewed the lease.
 	nodesQuiet  = 12 * time.Second
 	nodesWindow = 30 * time.Second
 	nodeGrace   = "--node-monitor-grace-period=20s"
-)
-
-var (
-	nodesCPU    = metric{"manager CPU", "% core"}
-	nodesWrites = metric{"writes while all are healthy", "requests"}
-	nodesMemory = metric{"resident", "MiB"}
+	// renewInterval and leaseGrace are a kubelet's defaults.
+	renewInterval = 10 * time.Second
+	leaseGrace    = 40 * time.Second
+	// renewers have 25 renewals a second each to send at 1,000 nodes.
+	renewers = 4
 )
 
 func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
 
-func nodeNames(n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = nodeName(i)
-	}
-	return names
+func createNodes(ctx context.Context, r *rig) { r.registerNodes(ctx, nodeCount) }
+
+func (r *rig) registerNodes(ctx context.Context, n int) {
+	must.ForEach(ctx, writers, n, func(ctx context.Context, i int) {
+		must.Succeed(kubelet.Register(ctx, r.kube, controlplane.Node(nodeName(i)), leaseGrace))
+	})
 }
 
-func manyNodes(ctx context.Context, r *rig) error {
-	return inParallel(ctx, writers, nodeCount, func(ctx context.Context, i int) error { return r.registerNode(ctx, nodeName(i)) })
-}
-
-func measureNodes(ctx context.Context, r *rig, c contestant) ([]reading, error) {
-	stopBeating := r.startKubelets(ctx, fewRenewers, nodeNames(nodeCount))
-	// An error of the renewals ends the turn anyway.
-	defer func() { _ = stopBeating() }()
-	m, err := r.launchWorking(ctx, c, nodeGrace)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.awaitQuiet(ctx, nodesQuiet); err != nil {
-		return nil, err
-	}
-	readings, err := r.whileHealthy(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	return readings, stopBeating()
-}
-
-func (r *rig) awaitQuiet(ctx context.Context, quiet time.Duration) error {
-	count, since := -1, time.Now()
-	return poll(ctx, auditPeriod*10, func() (bool, error) {
-		requests, err := r.cluster.ReadAuditLog(requestsOf(managerUser))
-		if len(requests) != count {
-			count, since = len(requests), time.Now()
+// renewLeases renews the leases of nodes until stop or the end of the turn, evenly spread over time.
+func (r *rig) renewLeases(ctx context.Context, nodes int) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended, abort := make(chan struct{}), r.abort
+	go func() {
+		defer close(ended)
+		err := must.Catch(func() {
+			must.ForEach(ctx, renewers, renewers, func(ctx context.Context, share int) {
+				var mine []*coordinationv1.Lease
+				for i := share; i < nodes; i += renewers {
+					mine = append(mine, must.Get(r.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, nodeName(i), metav1.GetOptions{})))
+				}
+				ticker := time.NewTicker(renewInterval / time.Duration(max(1, len(mine))))
+				defer ticker.Stop()
+				for i := 0; len(mine) > 0; i = (i + 1) % len(mine) {
+					select {
+					case <-ctx.Done():
+						return
+					case <-ticker.C:
+						must.Succeed(kubelet.Renew(ctx, r.kube, mine[i]))
+					}
+				}
+			})
+		})
+		if ctx.Err() == nil {
+			abort(err)
 		}
-		return time.Since(since) >= quiet, err
-	})
+	}()
+	return func() { cancel(); <-ended }
 }
 
-func (r *rig) whileHealthy(ctx context.Context, m *manager) ([]reading, error) {
-	before, err := r.cluster.ReadAuditLog(requestsOf(managerUser))
-	if err != nil {
-		return nil, err
-	}
-	healthy, err := r.effort(ctx, m, "healthy", func() (time.Time, error) {
-		err := pause(ctx, nodesWindow)
-		return time.Now(), err
+func measureNodes(ctx context.Context, r *rig, c contestant) []reading {
+	defer r.renewLeases(ctx, nodeCount)()
+	m := r.launchWorking(ctx, c, nodeGrace)
+	count, since := -1, time.Now()
+	must.Poll(ctx, 10*pollInterval, func() bool {
+		if n := len(r.requests(controlplane.Writes)); n != count {
+			count, since = n, time.Now()
+		}
+		return time.Since(since) >= nodesQuiet
 	})
-	if err != nil {
-		return nil, err
-	}
-	after, err := r.cluster.ReadAuditLog(requestsOf(managerUser))
-	if err != nil {
-		return nil, err
-	}
-	used, err := memoryOf(m.Pid())
+	healthy := r.measureEffort(m, func() time.Time { must.Pause(ctx, nodesWindow); return time.Now() })
 	return []reading{
-		{nodesCPU, 100 * healthy.manager / healthy.wall}, {nodesWrites, float64(len(after) - len(before))}, {nodesMemory, used.resident},
-	}, err
+		{restingCPU, "% core", 100 * healthy.manager / healthy.wall},
+		{restingWrites, "", float64(len(r.requests(controlplane.Writes)) - count)}, {resident, "MiB", residentMiB(m)},
+	}
 }
