@@ -63,7 +63,7 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 		t.Fatal(err)
 	}
 	c.baseline.Read(t.Context(), clk, func(context.Context) (controller.Versions, error) { return nil, nil })
-	selector, err := selectors.Of(d.Spec.Selector)
+	selector, err := selectors.ParseSelector(d.Spec.Selector)
 	if err != nil {
 		t.Fatal(err)
 	}

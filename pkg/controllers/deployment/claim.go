@@ -55,5 +55,5 @@ func (c *Controller) patchOwner(ctx context.Context, rs *appsv1.ReplicaSet, body
 }
 
 func controls(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
-	return ownership.Controls(d, kind, rs)
+	return ownership.IsController(d, kind, rs)
 }

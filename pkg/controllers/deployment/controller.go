@@ -121,11 +121,11 @@ func (c *Controller) register() error {
 		c.deps.Deployments.Handle(caches.Handler[*appsv1.Deployment]{
 			Add: c.enqueue, Update: func(_, d *appsv1.Deployment) { c.enqueue(d) }, Delete: c.enqueue,
 		}),
-		c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.wake.Added, Update: c.wake.Updated, Delete: c.wake.Deleted}),
+		c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.wake.OnAdd, Update: c.wake.OnUpdate, Delete: c.wake.OnDelete}),
 		c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Update: c.podUpdated, Delete: c.podDeleted}),
 	)
 	if c.deps.Namespaces != nil {
-		err = errors.Join(err, c.deps.Namespaces.Handle(c.wake.Namespaces()))
+		err = errors.Join(err, c.deps.Namespaces.Handle(c.wake.NamespaceHandler()))
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func (c *Controller) wakes() *enqueue.Owners[*appsv1.Deployment, *appsv1.Replica
 	return &enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]{
 		Kind: kind, InTerm: &c.inTerm, Get: c.deps.Deployments.Get, In: c.deps.Deployments.InNamespace,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
-		Wake:     c.enqueue,
+		Enqueue:  c.enqueue,
 		Several: func(rs *appsv1.ReplicaSet, deployments []*appsv1.Deployment) {
 			if log := c.log.Load(); log != nil {
 				log.V(4).Info("More than one Deployment selects the ReplicaSet", "controller", Name, "replicaSet", klog.KObj(rs), "deployments", klog.KObjSlice(deployments))
@@ -168,7 +168,7 @@ func (c *Controller) enqueueRecreated(pod *caches.Pod) {
 	if !ok || rs.UID != ref.UID {
 		return
 	}
-	if d, ok := c.wake.Of(rs); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+	if d, ok := c.wake.OwnerOf(rs); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		c.enqueue(d)
 	}
 }

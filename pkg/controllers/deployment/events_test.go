@@ -100,7 +100,7 @@ func TestWakeUps(t *testing.T) {
 		if err := store.WaitForSync(ctx); err != nil {
 			t.Fatal(err)
 		}
-		c.wake.Added(of(web)) // before the term, in which all are looked at
+		c.wake.OnAdd(of(web)) // before the term, in which all are looked at
 		ended := make(chan error)
 		go func() {
 			ended <- c.Run(klog.NewContext(ctx, funcr.New(func(_, line string) {
@@ -118,21 +118,21 @@ func TestWakeUps(t *testing.T) {
 			happens func()
 			want    []string
 		}{
-			{"added", func() { c.wake.Added(of(web)) }, []string{"web"}},
-			{"added, of another Deployment of that name", func() { c.wake.Added(of(web, another)) }, nil},
-			{"added, of another kind", func() { c.wake.Added(of(web, ofJob)) }, nil},
-			{"added, nobody's: all who select it", func() { c.wake.Added(of(web, orphan)) }, []string{"twin", "web"}},
-			{"added, nobody's, and nobody selects it", func() { c.wake.Added(of(web, orphan, unlabelled)) }, nil},
-			{"added, nobody's, being deleted", func() { c.wake.Added(of(web, orphan, ending)) }, nil},
-			{"changed", func() { c.wake.Updated(of(web), of(web, newer)) }, []string{"web"}},
-			{"seen again", func() { c.wake.Updated(of(web), of(web)) }, nil},
-			{"changes hands", func() { c.wake.Updated(of(web), of(gone, newer)) }, []string{"gone", "web"}},
-			{"released: its owner and all who select it", func() { c.wake.Updated(of(gone), of(gone, orphan, newer)) }, []string{"gone", "twin", "web"}},
-			{"released, being deleted", func() { c.wake.Updated(of(web), of(web, orphan, ending, newer)) }, []string{"web"}},
-			{"nobody's, with other labels", func() { c.wake.Updated(of(web, orphan), of(web, orphan, labelled, newer)) }, []string{"gone"}},
-			{"nobody's, with another status", func() { c.wake.Updated(of(web, orphan), of(web, orphan, newer)) }, nil},
-			{"deleted", func() { c.wake.Deleted(of(web)) }, []string{"web"}},
-			{"deleted, nobody's", func() { c.wake.Deleted(of(web, orphan)) }, nil},
+			{"added", func() { c.wake.OnAdd(of(web)) }, []string{"web"}},
+			{"added, of another Deployment of that name", func() { c.wake.OnAdd(of(web, another)) }, nil},
+			{"added, of another kind", func() { c.wake.OnAdd(of(web, ofJob)) }, nil},
+			{"added, nobody's: all who select it", func() { c.wake.OnAdd(of(web, orphan)) }, []string{"twin", "web"}},
+			{"added, nobody's, and nobody selects it", func() { c.wake.OnAdd(of(web, orphan, unlabelled)) }, nil},
+			{"added, nobody's, being deleted", func() { c.wake.OnAdd(of(web, orphan, ending)) }, nil},
+			{"changed", func() { c.wake.OnUpdate(of(web), of(web, newer)) }, []string{"web"}},
+			{"seen again", func() { c.wake.OnUpdate(of(web), of(web)) }, nil},
+			{"changes hands", func() { c.wake.OnUpdate(of(web), of(gone, newer)) }, []string{"gone", "web"}},
+			{"released: its owner and all who select it", func() { c.wake.OnUpdate(of(gone), of(gone, orphan, newer)) }, []string{"gone", "twin", "web"}},
+			{"released, being deleted", func() { c.wake.OnUpdate(of(web), of(web, orphan, ending, newer)) }, []string{"web"}},
+			{"nobody's, with other labels", func() { c.wake.OnUpdate(of(web, orphan), of(web, orphan, labelled, newer)) }, []string{"gone"}},
+			{"nobody's, with another status", func() { c.wake.OnUpdate(of(web, orphan), of(web, orphan, newer)) }, nil},
+			{"deleted", func() { c.wake.OnDelete(of(web)) }, []string{"web"}},
+			{"deleted, nobody's", func() { c.wake.OnDelete(of(web, orphan)) }, nil},
 
 			{"a pod is deleted", func() { c.podDeleted(podOf(web, corev1.PodRunning)) }, nil},
 			{"a pod is deleted, strategy Recreate", func() { c.podDeleted(podOf(gone, corev1.PodRunning)) }, []string{"gone"}},
@@ -141,8 +141,8 @@ func TestWakeUps(t *testing.T) {
 			{"a pod is let go, strategy Recreate", func() { c.podUpdated(podOf(gone, corev1.PodRunning), letGo(podOf(gone, corev1.PodRunning))) }, []string{"gone"}},
 			{"a pod changes, strategy Recreate", func() { c.podUpdated(podOf(gone, corev1.PodPending), podOf(gone, corev1.PodRunning)) }, nil},
 
-			{"a namespace of an old name", func() { c.wake.Namespaces().Update(namespace("1"), namespace("2")) }, []string{"gone", "twin", "web"}},
-			{"a namespace changes", func() { c.wake.Namespaces().Update(namespace("1"), namespace("1")) }, nil},
+			{"a namespace of an old name", func() { c.wake.NamespaceHandler().Update(namespace("1"), namespace("2")) }, []string{"gone", "twin", "web"}},
+			{"a namespace changes", func() { c.wake.NamespaceHandler().Update(namespace("1"), namespace("1")) }, nil},
 		} {
 			tt.happens()
 			if got := taken(&queued); !slices.Equal(got, tt.want) {

@@ -58,7 +58,7 @@ func (c *Controller) liveState(ctx context.Context, t syncState, _ string) (sync
 }
 
 func (c *Controller) liveDeployment(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
-	return live.Same(ctx, known, c.deps.Client.AppsV1().Deployments(known.Namespace).Get)
+	return live.GetSame(ctx, known, c.deps.Client.AppsV1().Deployments(known.Namespace).Get)
 }
 
 // readReplicaSet reads one ReplicaSet live, and returns nil if it does not exist.

@@ -33,7 +33,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	st := c.states.For(key, d.UID)
 	t := syncState{key: key, now: c.deps.Clock.Now(), at: at, d: d, expectations: &st.expectations, backoffs: &st.backoffs}
 	var err error
-	if t.selector, err = selectors.Of(d.Spec.Selector); err != nil {
+	if t.selector, err = selectors.ParseSelector(d.Spec.Selector); err != nil {
 		return c.unselected(ctx, t, err)
 	}
 	c.states.Update(key, func(s *state) { s.record(t, c.finished(d, d.Status), false) }) // also if the sync fails

@@ -233,7 +233,7 @@ func (c *Controller) nodeUpdated(old, node *corev1.Node) {
 	}
 }
 
-func isReady(node *corev1.Node) bool { return nodestatus.Ready(node) == corev1.ConditionTrue }
+func isReady(node *corev1.Node) bool { return nodestatus.ReadyStatus(node) == corev1.ConditionTrue }
 
 // Run works for one term. The caches must have synced.
 func (c *Controller) Run(ctx context.Context) error {

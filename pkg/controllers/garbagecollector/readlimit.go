@@ -80,7 +80,7 @@ func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, rea
 	case ctx.Err() != nil && err != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, context.Canceled):
-	case errors.Is(err, context.DeadlineExceeded), conversion.Failed(err), err != nil && l.clock.Since(begun) >= hangs:
+	case errors.Is(err, context.DeadlineExceeded), conversion.IsWebhookFailure(err), err != nil && l.clock.Since(begun) >= hangs:
 		if !l.backoff.IsInBackOffSinceUpdate(t.String(), l.clock.Now()) { // concurrent reads count once
 			l.backoff.Next(t.String(), l.clock.Now())
 		}

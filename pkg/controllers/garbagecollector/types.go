@@ -281,7 +281,7 @@ func isWanted(api metav1.APIResource) bool {
 
 // refreshTypes sends a discovery and updates the table. It reports whether nothing is left to do.
 func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
-	answer := discovery.Ask(ctx, t.discovery, t.deps.Clock, isWanted)
+	answer := discovery.FetchTypes(ctx, t.discovery, t.deps.Clock, isWanted)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -300,7 +300,7 @@ func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
 }
 
 // checkIgnored logs, once, the ignored types that are not served.
-func (t *knownTypes) checkIgnored(ctx context.Context, answer discovery.Answer) {
+func (t *knownTypes) checkIgnored(ctx context.Context, answer discovery.Result) {
 	if t.checked {
 		return
 	}
@@ -314,7 +314,7 @@ func (t *knownTypes) checkIgnored(ctx context.Context, answer discovery.Answer) 
 
 // updateTypes makes the table and the feeds follow a discovery. Types of failing groups stay as before. It reports
 // whether no type is about to be dropped and every feed runs.
-func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Answer) (settled bool) {
+func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (settled bool) {
 	now := t.deps.Clock.Now()
 	failing := map[string]bool{}
 	for _, f := range answer.Failing {

@@ -449,14 +449,14 @@ func TestRemovedTypesLeaveNothing(t *testing.T) {
 // A single discovery without a type removes nothing: API servers learn of definitions at different times.
 func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 	now := time.Now()
-	answer := func(widgets bool) discovery.Answer {
+	answer := func(widgets bool) discovery.Result {
 		lists := []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "namespaces", Kind: "Namespace"}}}}
 		if widgets {
 			lists = append(lists, &metav1.APIResourceList{GroupVersion: widgetsV1, APIResources: []metav1.APIResource{
 				{Name: "widgets", Kind: "Widget", Verbs: metav1.Verbs{"delete", "list", "watch"}},
 			}})
 		}
-		return discovery.Select(nil, lists, nil, now, func(r metav1.APIResource) bool { return r.Kind == "Widget" })
+		return discovery.SelectTypes(nil, lists, nil, now, func(r metav1.APIResource) bool { return r.Kind == "Widget" })
 	}
 	for _, tt := range []struct {
 		name    string

@@ -61,7 +61,7 @@ func blockerOf(r report) blocker {
 		}
 	}
 	for _, f := range r.content.Failing {
-		add(causeDiscovery, fmt.Sprintf("APIService %s cannot be discovered: %v", f.Service(), f.Err))
+		add(causeDiscovery, fmt.Sprintf("APIService %s cannot be discovered: %v", f.APIService(), f.Err))
 	}
 	if len(r.content.Failing) == 0 && r.content.Err != nil {
 		add(causeDiscovery, fmt.Sprintf("discovery fails: %v", r.content.Err))

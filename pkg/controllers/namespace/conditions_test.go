@@ -48,7 +48,7 @@ func TestWithConditions(t *testing.T) {
 		Type: "NamespaceDeletionGroupVersionParsingFailure", Status: "True", LastTransitionTime: now, Reason: "GroupVersionParsingFailed", Message: "bar",
 	}
 	badDiscovery := corev1.NamespaceCondition{Type: "NamespaceDeletionDiscoveryFailure", Status: "True", LastTransitionTime: before}
-	unparsable := report{content: discovery.Answer{ParseErr: errors.New("bar")}}
+	unparsable := report{content: discovery.Result{ParseErr: errors.New("bar")}}
 	blocked := corev1.NamespaceCondition{
 		Type: "NamespaceDeletionBlocked", Status: "True", LastTransitionTime: now, Reason: "DiscoveryIncomplete",
 		Message: "bar. What to do: repair the server of the APIService, or delete the APIService if it is not wanted any more",
@@ -102,9 +102,9 @@ func TestConditionTexts(t *testing.T) {
 				finalizers + "kubedb in 6 resource instances, service-catalog in 6 resource instances"}},
 		{"pods are counted", report{results: []typeResult{left("", "pods", 2, map[string]int{"a.io/b": 1})}},
 			[]string{remaining + "pods. has 2 resource instances", finalizers + "a.io/b in 1 resource instances"}},
-		{"partial discovery", report{content: discovery.Select(nil, coreOnly, partial, epoch, all)},
+		{"partial discovery", report{content: discovery.SelectTypes(nil, coreOnly, partial, epoch, all)},
 			[]string{"NamespaceDeletionDiscoveryFailure DiscoveryFailed Discovery failed for some groups, 1 failing: " + partial.Error()}},
-		{"no discovery", report{content: discovery.Answer{Err: errors.New("no answer")}},
+		{"no discovery", report{content: discovery.Result{Err: errors.New("no answer")}},
 			[]string{"NamespaceDeletionDiscoveryFailure DiscoveryFailed no answer"}},
 		{"failed types", report{results: []typeResult{{err: errors.New("b")}, {err: errors.New("a")}}},
 			[]string{"NamespaceDeletionContentFailure ContentDeletionFailed Failed to delete all resource types, 2 remaining: a, b"}},
@@ -173,7 +173,7 @@ func TestBlocker(t *testing.T) {
 	free := left("", "pods", 2, nil)
 	free.examples = map[string][]string{"": {"p", "q"}}
 	hidden := typeResult{resource: discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: "h.io", Resource: "hidden"}}, unserved: true, unlisted: true}
-	partial := discovery.Select(nil, coreOnly, &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}, epoch, all)
+	partial := discovery.SelectTypes(nil, coreOnly, &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "b.io", Version: "v1"}: errors.New("down")}}, epoch, all)
 	fails := left("", "secrets", 0, nil)
 	fails.err = errors.New("list secrets: forbidden")
 	for _, tt := range []struct {

@@ -40,7 +40,7 @@ const (
 
 // podGateOf returns the state of the gate after a pod list that was sent at now. kube-controller-manager deletes
 // the other types even if the list fails.
-func podGateOf(pods typeResult, now, gate time.Time, known discovery.Answer) podGate {
+func podGateOf(pods typeResult, now, gate time.Time, known discovery.Result) podGate {
 	switch {
 	case pods.err != nil:
 		return podsFailed
@@ -57,7 +57,7 @@ func podGateOf(pods typeResult, now, gate time.Time, known discovery.Answer) pod
 
 // report is the result of one pass.
 type report struct {
-	content    discovery.Answer
+	content    discovery.Result
 	results    []typeResult // pods first
 	finalizers []string     // see heldBy; only if the content is gone
 }

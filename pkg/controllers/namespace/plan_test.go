@@ -19,15 +19,15 @@ var epoch = time.Unix(1e9, 0)
 func at(d time.Duration) time.Time { return epoch.Add(d) }
 
 func TestPodGate(t *testing.T) {
-	known := func(err error, types ...discovery.Type) discovery.Answer {
-		return discovery.Answer{Sent: epoch, Err: err, Types: types}
+	known := func(err error, types ...discovery.Type) discovery.Result {
+		return discovery.Result{Sent: epoch, Err: err, Types: types}
 	}
 	broken := errors.New("broken")
 	for _, tt := range []struct {
 		name string
 		pods typeResult
 		now  time.Duration
-		c    discovery.Answer
+		c    discovery.Result
 		want podGate
 	}{
 		{"empty list after the grace", typeResult{}, 5 * time.Second, known(nil, discovery.Pods), podsGone},
@@ -39,7 +39,7 @@ func TestPodGate(t *testing.T) {
 		{"not served, and not discovered either", typeResult{unserved: true}, 5 * time.Second, known(nil), podsGone},
 		{"not served though discovered", typeResult{unserved: true}, 5 * time.Second, known(nil, discovery.Pods), podsFailed},
 		{"not served, discovery incomplete", typeResult{unserved: true}, 5 * time.Second, known(broken), podsFailed},
-		{"not served, no discovery", typeResult{unserved: true}, 5 * time.Second, discovery.Answer{}, podsFailed},
+		{"not served, no discovery", typeResult{unserved: true}, 5 * time.Second, discovery.Result{}, podsFailed},
 		{"empty list is proof even if discovery misses pods", typeResult{}, 5 * time.Second, known(broken), podsGone},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestPodGate(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	broken := errors.New("broken")
-	complete, partial := discovery.Answer{Sent: epoch}, discovery.Answer{Sent: epoch, Err: broken}
+	complete, partial := discovery.Result{Sent: epoch}, discovery.Result{Sent: epoch, Err: broken}
 	for _, tt := range []struct {
 		name  string
 		r     report
@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 		{"nothing left", report{content: complete, results: []typeResult{{}, {}}}, true, finalizable},
 		{"nothing left, but not in one pass", report{content: complete, results: []typeResult{{}, {}}}, false, unverified},
 		{"nothing left of the discovered types", report{content: partial, results: []typeResult{{}, {}}}, true, blocked},
-		{"unparsable group version", report{content: discovery.Answer{Sent: epoch, ParseErr: broken}}, true, blocked},
+		{"unparsable group version", report{content: discovery.Result{Sent: epoch, ParseErr: broken}}, true, blocked},
 		{"never discovered", report{}, true, blocked},
 		{"objects left", report{content: complete, results: []typeResult{{}, {remaining: 1}}}, true, blocked},
 		{"an error", report{content: complete, results: []typeResult{{}, {err: broken}}}, true, blocked},
@@ -138,11 +138,11 @@ func TestTypesOfLaterPasses(t *testing.T) {
 	empty, full, late := resource("empty"), resource("full"), resource("late")
 	s := &state{timeouts: map[schema.GroupResource]int{}}
 	s.record([]typeResult{{resource: empty}, {resource: full, remaining: 1, timedOut: true}}, now)
-	if got := s.typesOfPass(discovery.Answer{Types: []discovery.Type{empty, full, late}}); !slices.Equal(got, []discovery.Type{full, late}) {
+	if got := s.typesOfPass(discovery.Result{Types: []discovery.Type{empty, full, late}}); !slices.Equal(got, []discovery.Type{full, late}) {
 		t.Errorf("types of the second pass are %v, want the full and the late one", got)
 	}
 	s.record([]typeResult{{resource: full, remaining: 1}, {resource: late}}, now)
-	if got := s.typesOfPass(discovery.Answer{Types: []discovery.Type{empty, full, late}}); !slices.Equal(got, []discovery.Type{full}) {
+	if got := s.typesOfPass(discovery.Result{Types: []discovery.Type{empty, full, late}}); !slices.Equal(got, []discovery.Type{full}) {
 		t.Errorf("types of the third pass are %v, want the full one", got)
 	}
 	if n := s.timeouts[full.GroupResource()]; n != 0 {

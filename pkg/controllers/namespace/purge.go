@@ -132,7 +132,7 @@ type purger struct {
 	clock        clock.PassiveClock
 	namespace    string
 	deleted      time.Time        // deletionTimestamp of the namespace
-	known        discovery.Answer // shows the versions of types
+	known        discovery.Result // shows the versions of types
 }
 
 func (c *Controller) newPurger(ns *corev1.Namespace, s *state) *purger {
@@ -172,7 +172,7 @@ func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []typeRes
 // purge deletes the objects of one type and counts the remaining ones. An empty type costs one list. If a
 // conversion webhook fails, purge tries the other versions: a list that cannot convert all objects fails.
 func (p *purger) purge(ctx context.Context, r discovery.Type) (out typeResult) {
-	err := conversion.Try(r.GroupVersionResource, p.known.Versions(r.GroupResource()), func(version schema.GroupVersionResource) error {
+	err := conversion.SendInAnyVersion(r.GroupVersionResource, p.known.Versions(r.GroupResource()), func(version schema.GroupVersionResource) error {
 		in := r
 		in.GroupVersionResource = version
 		out = p.purgeVersion(ctx, in)

@@ -53,7 +53,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	p := c.newPurger(ns, s)
 	pods := p.purge(ctx, discovery.Pods)
 	s.recordTimeouts(pods)
-	if podGateOf(pods, now, gate, discovery.Answer{}) == podsEarly {
+	if podGateOf(pods, now, gate, discovery.Result{}) == podsEarly {
 		c.metrics.showCauses(name, causeGrace)
 		return controller.Result{RequeueAfter: max(gate.Sub(c.deps.Clock.Now()), controller.Immediately)}, nil
 	}
@@ -142,7 +142,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 }
 
 // typesOfPass returns the types to list, without pods.
-func (s *state) typesOfPass(known discovery.Answer) []discovery.Type {
+func (s *state) typesOfPass(known discovery.Result) []discovery.Type {
 	var types []discovery.Type
 	for _, t := range known.Types {
 		if t.GroupResource() != discovery.Pods.GroupResource() && !s.empty.Has(t) {

@@ -118,7 +118,7 @@ func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.No
 	at := metav1.NewTime(now).Rfc3339Copy() // the API keeps whole seconds
 	conditions = append(conditions, node.Status.Conditions...)
 	for _, kind := range kubeletConditions {
-		c := nodestatus.Find(conditions, kind)
+		c := nodestatus.FindCondition(conditions, kind)
 		if c == nil {
 			conditions = append(conditions, corev1.NodeCondition{
 				Type: kind, Status: corev1.ConditionUnknown, Reason: reasonNeverUpdated, Message: messageNeverUpdated,
@@ -135,8 +135,8 @@ func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.No
 }
 
 func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	return nodestatus.Find(node.Status.Conditions, kind)
+	return nodestatus.FindCondition(node.Status.Conditions, kind)
 }
 
 // readiness returns the status of the Ready condition, empty without the condition.
-func readiness(node *corev1.Node) corev1.ConditionStatus { return nodestatus.Ready(node) }
+func readiness(node *corev1.Node) corev1.ConditionStatus { return nodestatus.ReadyStatus(node) }

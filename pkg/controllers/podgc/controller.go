@@ -119,9 +119,9 @@ func (c *Controller) podDeleted(pod *caches.Pod) {
 func (c *Controller) enqueue(pod *caches.Pod) {
 	switch {
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0:
-		c.podLoop.Add(podkey.Of(pod))
+		c.podLoop.Add(podkey.ForPod(pod))
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
-		c.podLoop.AddAfter(podkey.Of(pod), removalDelay)
+		c.podLoop.AddAfter(podkey.ForPod(pod), removalDelay)
 	case pod.NodeName != "" && mayConcern(c.cachedNode(pod.NodeName), pod):
 		c.nodeLoop.AddAfter(pod.NodeName, gather)
 	}
@@ -144,7 +144,7 @@ func (c *Controller) unscheduledTerminating() []podkey.Key {
 	var keys []podkey.Key
 	for _, pod := range c.pods.List() {
 		if pod.NodeName == "" && pod.DeletionTimestamp != nil {
-			keys = append(keys, podkey.Of(pod))
+			keys = append(keys, podkey.ForPod(pod))
 		}
 	}
 	return keys

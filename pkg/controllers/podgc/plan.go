@@ -36,7 +36,7 @@ func stateOf(node *corev1.Node) nodeState {
 
 // isOutOfService reports whether a node has the out-of-service taint and is not Ready.
 func isOutOfService(node *corev1.Node) bool {
-	return nodestatus.Ready(node) != corev1.ConditionTrue &&
+	return nodestatus.ReadyStatus(node) != corev1.ConditionTrue &&
 		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 

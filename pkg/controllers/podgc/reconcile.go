@@ -45,7 +45,7 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 	}
 	for _, pod := range c.pods.OnNode(name) {
 		if causeFor(pod, node, false, false) != none {
-			c.podLoop.Add(podkey.Of(pod))
+			c.podLoop.Add(podkey.ForPod(pod))
 		}
 	}
 	return controller.Result{}, nil
@@ -60,7 +60,7 @@ func (c *Controller) reconcileCount(context.Context, string) (controller.Result,
 	}
 	c.term.surplus.Store(&chosen)
 	for _, pod := range excess {
-		c.podLoop.Add(podkey.Of(pod))
+		c.podLoop.Add(podkey.ForPod(pod))
 	}
 	return controller.Result{RequeueAfter: c.cfg.Period}, nil
 }

@@ -113,10 +113,10 @@ func (c *Controller) registerHandlers() error {
 		c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{
 			Add: c.enqueue, Update: func(_, rs *appsv1.ReplicaSet) { c.enqueue(rs) }, Delete: c.enqueue,
 		}),
-		c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Add: c.wake.Added, Update: c.podUpdated, Delete: c.wake.Deleted}),
+		c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Add: c.wake.OnAdd, Update: c.podUpdated, Delete: c.wake.OnDelete}),
 	)
 	if c.deps.Namespaces != nil {
-		err = errors.Join(err, c.deps.Namespaces.Handle(c.wake.Namespaces()))
+		err = errors.Join(err, c.deps.Namespaces.Handle(c.wake.NamespaceHandler()))
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (c *Controller) ownersOf() *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]
 	return &enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]{
 		Kind: kind, InTerm: &c.inTerm, Get: c.deps.ReplicaSets.Get, In: c.deps.ReplicaSets.InNamespace,
 		Selector: func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector },
-		Wake:     c.enqueue,
+		Enqueue:  c.enqueue,
 		Several: func(pod *caches.Pod, sets []*appsv1.ReplicaSet) {
 			if log := c.log.Load(); log != nil {
 				// Not utilruntime.HandleError, which may sleep: handlers must not delay the watch.
@@ -177,11 +177,11 @@ func (c *Controller) podUpdated(old, pod *caches.Pod) {
 	if !c.inTerm.Load() {
 		return
 	}
-	rs, ok := c.wake.Of(pod)
+	rs, ok := c.wake.OwnerOf(pod)
 	if ok && pod.IsActive() && old.ControllerUID() == pod.ControllerUID() && (task{rs: rs}).wantedReplicas() > fewPods {
 		c.loop.AddAfter(cache.MetaObjectToName(rs), gatherPods)
 	} else {
-		c.wake.Updated(old, pod)
+		c.wake.OnUpdate(old, pod)
 	}
 	if ok && rs.Spec.MinReadySeconds > 0 && !isReady(old) && isReady(pod) && pod.DeletionTimestamp == nil {
 		c.loop.AddAfter(cache.MetaObjectToName(rs), time.Duration(rs.Spec.MinReadySeconds)*time.Second)

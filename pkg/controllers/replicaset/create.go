@@ -99,7 +99,7 @@ func (c *Controller) createBatch(ctx context.Context, t task, template *corev1.P
 		}
 		// 3. Send, and take back creates that were not sent.
 		results := make([]createResult, n)
-		begun, cut := c.slots.Each(ctx, t.key, t.deadline(), n, func(i int) { results[i] = c.createPod(ctx, t, template, attempts[i]) })
+		begun, cut := c.slots.RunEach(ctx, t.key, t.deadline(), n, func(i int) { results[i] = c.createPod(ctx, t, template, attempts[i]) })
 		for _, attempt := range attempts[begun:] {
 			t.expectations.creates.Retry(attempt)
 		}

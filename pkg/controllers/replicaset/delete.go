@@ -34,7 +34,7 @@ func (c *Controller) deletePods(ctx context.Context, t task, todo plan) applyRes
 		logger.V(2).Info("Deleting pod", "pod", klog.KObj(pod))
 	}
 	results := make([]deleteResult, len(victims))
-	begun, err := c.slots.Each(ctx, t.key, t.deadline(), len(victims), func(i int) {
+	begun, err := c.slots.RunEach(ctx, t.key, t.deadline(), len(victims), func(i int) {
 		results[i] = c.deletePod(ctx, t, victims[i], deleteVersion(t, victims[i]))
 	})
 	var a applyResult

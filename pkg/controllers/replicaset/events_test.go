@@ -111,8 +111,8 @@ func TestWakeUps(t *testing.T) {
 	update := func(old, pod *caches.Pod) func(*Controller) {
 		return func(c *Controller) { c.podUpdated(old, pod) }
 	}
-	added := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.wake.Added(pod) } }
-	deleted := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.wake.Deleted(pod) } }
+	added := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.wake.OnAdd(pod) } }
+	deleted := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.wake.OnDelete(pod) } }
 	for _, tt := range []struct {
 		name  string
 		event func(*Controller)
@@ -147,13 +147,13 @@ func TestWakeUps(t *testing.T) {
 		}, nil, []string{"large"}},
 		{"the end of such a pod is not", update(newPod("a", of("large")), newPod("a", of("large"), newer, deleting)), []string{"large"}, nil},
 		{"a new namespace wakes all in it", func(c *Controller) {
-			c.wake.Namespaces().Update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "2"}})
+			c.wake.NamespaceHandler().Update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "2"}})
 		}, []string{"db", "empty", "large", "slow", "twin", "web"}, nil},
 		{"outside a term nobody is woken", func(c *Controller) {
 			c.inTerm.Store(false)
-			c.wake.Added(newPod("a", of("web")))
+			c.wake.OnAdd(newPod("a", of("web")))
 			c.podUpdated(newPod("a", of("web")), newPod("a", of("web"), newer))
-			c.wake.Deleted(newPod("a", of("web")))
+			c.wake.OnDelete(newPod("a", of("web")))
 		}, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

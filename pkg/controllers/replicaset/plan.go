@@ -77,7 +77,9 @@ func (c claims) withResults(t task, created, deleted []*caches.Pod) claims {
 	return c
 }
 
-func controls(rs *appsv1.ReplicaSet, pod *caches.Pod) bool { return ownership.Controls(rs, kind, pod) }
+func controls(rs *appsv1.ReplicaSet, pod *caches.Pod) bool {
+	return ownership.IsController(rs, kind, pod)
+}
 
 // lingers reports whether a pod stays for a while after its deletion: a kubelet stops it first, or a
 // finalizer blocks it.

@@ -59,9 +59,9 @@ func findByName(pods []*caches.Pod) func(string) (*caches.Pod, bool) {
 	}
 }
 
-// liveReplicaSet reads a ReplicaSet from the API server; see [live.Same].
+// liveReplicaSet reads a ReplicaSet from the API server; see [live.GetSame].
 func (c *Controller) liveReplicaSet(ctx context.Context, known *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
-	return live.Same(ctx, known, c.deps.Client.AppsV1().ReplicaSets(known.Namespace).Get)
+	return live.GetSame(ctx, known, c.deps.Client.AppsV1().ReplicaSets(known.Namespace).Get)
 }
 
 // livePod reads one pod from the API server, or returns nil. It uses a list because the upstream role may

@@ -30,7 +30,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		c.states.Delete(key) // the garbage collector deletes its pods
 		return controller.Result{}, nil
 	}
-	selector, err := selectors.Of(rs.Spec.Selector)
+	selector, err := selectors.ParseSelector(rs.Spec.Selector)
 	if err != nil {
 		// The API server rejects such selectors, and only a change of the object can repair one.
 		utilruntime.HandleErrorWithContext(ctx, err, "ReplicaSet has an invalid selector")
@@ -80,7 +80,7 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (d decision, err 
 		return d, nil
 	}
 	adopted, err := c.owners.AdoptAndRelease(ctx, t.rs, d.claimed.adopt, d.claimed.release, &t.backoffs.ownership, &t.expectations.barrier,
-		func(n int, do func(int)) (int, error) { return c.slots.Each(ctx, t.key, t.deadline(), n, do) })
+		func(n int, do func(int)) (int, error) { return c.slots.RunEach(ctx, t.key, t.deadline(), n, do) })
 	if err != nil {
 		return d, err
 	}

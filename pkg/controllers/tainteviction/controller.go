@@ -101,7 +101,7 @@ func (c *Controller) handleNodes() error {
 func (c *Controller) handlePods() error {
 	changed := func(pod *caches.Pod) {
 		if c.mayConcern(pod) {
-			c.podLoop.Add(podkey.Of(pod))
+			c.podLoop.Add(podkey.ForPod(pod))
 		}
 	}
 	return c.pods.Handle(caches.Handler[*caches.Pod]{

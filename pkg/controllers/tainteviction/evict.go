@@ -97,7 +97,7 @@ func isFinished(pod *corev1.Pod) bool {
 
 // mark sets the pod condition DisruptionTarget.
 func (c *Controller) mark(ctx context.Context, pod *corev1.Pod) error {
-	old := podstatus.Find(pod.Status.Conditions, corev1.DisruptionTarget)
+	old := podstatus.FindCondition(pod.Status.Conditions, corev1.DisruptionTarget)
 	if old != nil && old.Status == corev1.ConditionTrue && old.Reason == markReason && old.Message == markMessage {
 		return nil
 	}

@@ -28,7 +28,7 @@ type nodeState struct {
 // stateOf returns the state of a node. seen returns the time at which this process first observed a taint.
 func stateOf(node *corev1.Node, seen func(corev1.Taint) time.Time) nodeState {
 	var s nodeState
-	isReady := nodestatus.Ready(node) == corev1.ConditionTrue
+	isReady := nodestatus.ReadyStatus(node) == corev1.ConditionTrue
 	for _, t := range noExecuteTaints(node.Spec.Taints) {
 		if isHealthTaint(t) && isReady {
 			continue // the node has recovered, and the node lifecycle controller will remove the taint
@@ -168,6 +168,6 @@ func laterOf(a, b time.Time) time.Time {
 
 // sameForPods reports whether two versions of a node give every pod the same deadline.
 func sameForPods(a, b *corev1.Node) bool {
-	return nodestatus.Ready(a) == nodestatus.Ready(b) &&
+	return nodestatus.ReadyStatus(a) == nodestatus.ReadyStatus(b) &&
 		equality.Semantic.DeepEqual(noExecuteTaints(a.Spec.Taints), noExecuteTaints(b.Spec.Taints))
 }

@@ -28,7 +28,7 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 		if len(state.taints) > 0 {
 			c.ledger.observe(pod.UID, now)
 		}
-		c.podLoop.Add(podkey.Of(pod))
+		c.podLoop.Add(podkey.ForPod(pod))
 	}
 	return controller.Result{}, nil
 }

@@ -30,8 +30,8 @@ const (
 	maxPause = 8 * time.Second
 )
 
-// Ask sends one discovery. It takes at most a minute and a half, and lacks group versions without a response.
-func Ask(ctx context.Context, client Client, clk clock.PassiveClock, wanted func(metav1.APIResource) bool) Answer {
+// FetchTypes sends one discovery. It takes at most a minute and a half, and lacks group versions without a response.
+func FetchTypes(ctx context.Context, client Client, clk clock.PassiveClock, wanted func(metav1.APIResource) bool) Result {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	sent := clk.Now()
@@ -41,11 +41,11 @@ func Ask(ctx context.Context, client Client, clk clock.PassiveClock, wanted func
 	if apierrors.IsForbidden(notReady) && apierrors.IsForbidden(kubeclient.CheckReady(ctx, client.RESTClient())) {
 		notReady = nil // The right is missing. At the first check the API server might not have read its roles yet.
 	}
-	answer := Select(groups, lists, err, sent, wanted)
+	result := SelectTypes(groups, lists, err, sent, wanted)
 	if notReady != nil {
-		answer.Err, answer.Failing = errors.Join(notReady, answer.Err), nil // any type may be missing
+		result.Err, result.Failing = errors.Join(notReady, result.Err), nil // any type may be missing
 	}
-	return answer
+	return result
 }
 
 // Catalogue shares discoveries between concurrent callers.
@@ -55,7 +55,7 @@ type Catalogue struct {
 	wanted func(metav1.APIResource) bool
 
 	turn   chan struct{} // holds one element while the fields below are in use
-	latest Answer        // zero before the first discovery
+	latest Result        // zero before the first discovery
 	pause  time.Duration // after latest; zero if that is complete
 	until  time.Time     // end of the pause
 }
@@ -67,30 +67,30 @@ func NewCatalogue(client Client, clk clock.PassiveClock, wanted func(metav1.APIR
 
 // Read returns the wanted types. A complete discovery was sent at notBefore or later, an incomplete one may be
 // older. The error is that of ctx.
-func (c *Catalogue) Read(ctx context.Context, notBefore time.Time) (Answer, error) {
+func (c *Catalogue) Read(ctx context.Context, notBefore time.Time) (Result, error) {
 	came := c.clock.Now() // the wait for another discovery does not count as age
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-ctx.Done():
-		return Answer{}, context.Cause(ctx)
+		return Result{}, context.Cause(ctx)
 	}
 	if c.latest.Complete() && !c.latest.Sent.Before(notBefore) && came.Sub(c.latest.Sent) <= maxAge || came.Before(c.until) {
 		return c.latest, nil
 	}
-	answer := Ask(ctx, c.client, c.clock, c.wanted)
+	result := FetchTypes(ctx, c.client, c.clock, c.wanted)
 	if err := ctx.Err(); err != nil {
-		return Answer{}, err
+		return Result{}, err
 	}
-	if errors.Is(answer.Err, context.Canceled) {
-		return answer, nil // the fence has rejected the requests
+	if errors.Is(result.Err, context.Canceled) {
+		return result, nil // the fence has rejected the requests
 	}
-	c.latest = answer
-	if answer.Complete() {
+	c.latest = result
+	if result.Complete() {
 		c.pause, c.until = 0, time.Time{}
 	} else {
 		c.pause = min(max(2*c.pause, minPause), maxPause)
 		c.until = c.clock.Now().Add(c.pause)
 	}
-	return answer, nil
+	return result, nil
 }

@@ -171,7 +171,7 @@ func TestDiscoveryBeforeReadinessIsIncomplete(t *testing.T) {
 			client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}, err: tt.broken}
 			client.Status = tt.before
 			client.ask = func() { client.Status = tt.after }
-			got := Ask(t.Context(), client, testclock.NewFakeClock(epoch), deletable)
+			got := FetchTypes(t.Context(), client, testclock.NewFakeClock(epoch), deletable)
 			if tt.want == "" && !got.Complete() || tt.want != "" && (got.Err == nil || !strings.Contains(got.Err.Error(), tt.want)) {
 				t.Errorf("error %v, want %q", got.Err, tt.want)
 			}

@@ -33,8 +33,8 @@ var sameObjects = map[schema.GroupResource]schema.GroupResource{
 	{Group: "events.k8s.io", Resource: "events"}: {Resource: "events"},
 }
 
-// Answer is the result of one discovery.
-type Answer struct {
+// Result is the result of one discovery.
+type Result struct {
 	Sent     time.Time // by our clock; zero without a request
 	Types    []Type    // sorted by name
 	Err      error     // nil if no group version failed
@@ -50,29 +50,29 @@ type Failure struct {
 	Err error
 }
 
-// Service returns the name of the APIService that serves the group version.
-func (f Failure) Service() string { return f.Version + "." + f.Group }
+// APIService returns the name of the APIService that serves the group version.
+func (f Failure) APIService() string { return f.Version + "." + f.Group }
 
 // Complete reports whether Types has all types.
-func (a Answer) Complete() bool { return !a.Sent.IsZero() && a.Err == nil && a.ParseErr == nil }
+func (a Result) Complete() bool { return !a.Sent.IsZero() && a.Err == nil && a.ParseErr == nil }
 
 // Has reports whether the type was discovered in any version.
-func (a Answer) Has(r schema.GroupResource) bool {
+func (a Result) Has(r schema.GroupResource) bool {
 	_, ok := slices.BinarySearchFunc(a.Types, r.String(), func(t Type, name string) int { return strings.Compare(t.String(), name) })
 	return ok
 }
 
 // Versions returns the versions in which a type is wanted and served, the chosen version first.
-func (a Answer) Versions(r schema.GroupResource) []string { return a.versions[r] }
+func (a Result) Versions(r schema.GroupResource) []string { return a.versions[r] }
 
-// Select returns every wanted type once, from the result of a discovery client: in the preferred version of the
+// SelectTypes returns every wanted type once, from the result of a discovery client: in the preferred version of the
 // server, or else in the first wanted version. Subresources are left out.
-func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error, sent time.Time, wanted func(metav1.APIResource) bool) Answer {
+func SelectTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error, sent time.Time, wanted func(metav1.APIResource) bool) Result {
 	failing := failingVersions(err)
 	if !showsNamespaces(lists) {
 		failing, err = withoutCore(err, failing)
 	}
-	a := Answer{Sent: sent, Err: err, Failing: failing, versions: map[schema.GroupResource][]string{}}
+	a := Result{Sent: sent, Err: err, Failing: failing, versions: map[schema.GroupResource][]string{}}
 	ranks := versionRanks(groups)
 	found := map[schema.GroupResource][]Type{}
 	var unparsable []error
@@ -95,7 +95,7 @@ func Select(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err erro
 		}
 	}
 	for r, served := range found {
-		slices.SortStableFunc(served, func(a, b Type) int { return ranks.compare(a.GroupVersion(), b.GroupVersion()) })
+		slices.SortStableFunc(served, func(a, b Type) int { return ranks.compareVersions(a.GroupVersion(), b.GroupVersion()) })
 		a.Types = append(a.Types, served[0])
 		for _, t := range served {
 			a.versions[r] = append(a.versions[r], t.Version)
@@ -153,11 +153,11 @@ func versionRanks(groups []*metav1.APIGroup) ranks {
 	return r
 }
 
-func (r ranks) compare(a, b schema.GroupVersion) int {
-	return cmp.Or(cmp.Compare(r.of(a), r.of(b)), strings.Compare(a.String(), b.String()))
+func (r ranks) compareVersions(a, b schema.GroupVersion) int {
+	return cmp.Or(cmp.Compare(r.rankOf(a), r.rankOf(b)), strings.Compare(a.String(), b.String()))
 }
 
-func (r ranks) of(gv schema.GroupVersion) int {
+func (r ranks) rankOf(gv schema.GroupVersion) int {
 	if rank, ok := r[gv]; ok {
 		return rank
 	}
@@ -170,6 +170,6 @@ func failingVersions(err error) []Failure {
 	for gv, err := range groups {
 		failing = append(failing, Failure{gv, err})
 	}
-	slices.SortFunc(failing, func(a, b Failure) int { return strings.Compare(a.Service(), b.Service()) })
+	slices.SortFunc(failing, func(a, b Failure) int { return strings.Compare(a.APIService(), b.APIService()) })
 	return failing
 }

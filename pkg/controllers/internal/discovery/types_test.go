@@ -83,7 +83,7 @@ func TestSelect(t *testing.T) {
 			[]string{"x/v1/b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := Select(tt.groups, tt.lists, nil, epoch, deletable)
+			a := SelectTypes(tt.groups, tt.lists, nil, epoch, deletable)
 			var got []string
 			for _, r := range a.Types {
 				text := r.Group + "/" + r.Version + "/" + r.Resource
@@ -113,10 +113,10 @@ func TestIncompleteAnswersNameAPIServices(t *testing.T) {
 	err := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
 		{Group: "z.example.com", Version: "v1"}: broken, {Group: "a.example.com", Version: "v1beta1"}: broken,
 	}}
-	a := Select(nil, []*metav1.APIResourceList{coreList()}, err, epoch, deletable)
+	a := SelectTypes(nil, []*metav1.APIResourceList{coreList()}, err, epoch, deletable)
 	var got []string
 	for _, f := range a.Failing {
-		got = append(got, f.Service())
+		got = append(got, f.APIService())
 	}
 	if diff := cmp.Diff([]string{"v1.z.example.com", "v1beta1.a.example.com"}, got); diff != "" || a.Complete() {
 		t.Errorf("complete %v, failing: %s", a.Complete(), diff)
@@ -146,10 +146,10 @@ func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 		{"nothing fails: anything may be missing", nil, nil, nil},
 		{"there was no answer", nil, broken, nil},
 	} {
-		a := Select(nil, tt.lists, tt.err, epoch, deletable)
+		a := SelectTypes(nil, tt.lists, tt.err, epoch, deletable)
 		var got []string
 		for _, f := range a.Failing {
-			got = append(got, f.Service())
+			got = append(got, f.APIService())
 		}
 		if !slices.Equal(got, tt.want) || a.Err == nil {
 			t.Errorf("%s: failing are %v, want %v; error %v", tt.name, got, tt.want, a.Err)
@@ -158,7 +158,7 @@ func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 }
 
 func TestAnAnswerTellsWhatItShows(t *testing.T) {
-	a := Select(nil, []*metav1.APIResourceList{coreList(typ("pods", "delete")), served("x/v1", typ("a", "get"))}, nil, epoch, deletable)
+	a := SelectTypes(nil, []*metav1.APIResourceList{coreList(typ("pods", "delete")), served("x/v1", typ("a", "get"))}, nil, epoch, deletable)
 	for r, want := range map[string]bool{"pods": true, "a": false} {
 		if got := a.Has(schema.GroupResource{Resource: r}); got != want {
 			t.Errorf("it has %s: %v, want %v", r, got, want)
@@ -173,7 +173,7 @@ func TestSelectTellsOfATypeWhatItIs(t *testing.T) {
 		served("x/v2", metav1.APIResource{Name: "a", Kind: "A", Verbs: []string{"get", "list", "watch"}}, metav1.APIResource{Name: "a/status", Kind: "A", Verbs: []string{"get"}}),
 		served("x/v3", metav1.APIResource{Name: "a", Kind: "A", Verbs: []string{"create"}}),
 	}
-	a := Select(groups, lists, nil, epoch, func(api metav1.APIResource) bool { return slices.Contains(api.Verbs, "get") })
+	a := SelectTypes(groups, lists, nil, epoch, func(api metav1.APIResource) bool { return slices.Contains(api.Verbs, "get") })
 	want := []Type{{GroupVersionResource: schema.GroupVersionResource{Group: "x", Version: "v2", Resource: "a"}, Kind: "A", List: true, Watch: true}}
 	if diff := cmp.Diff(want, a.Types); diff != "" {
 		t.Error(diff)

@@ -23,12 +23,12 @@ type Owners[O, T metav1.Object] struct {
 	Get      func(cache.ObjectName) (O, bool)
 	In       func(namespace string) []O
 	Selector func(O) *metav1.LabelSelector
-	Wake     func(O)
+	Enqueue  func(O)
 	Several  func(object T, owners []O) // called if several owners select an orphan
 }
 
-// Of returns the owner that controls an object.
-func (w *Owners[O, T]) Of(object T) (owner O, ok bool) {
+// OwnerOf returns the owner that controls an object.
+func (w *Owners[O, T]) OwnerOf(object T) (owner O, ok bool) {
 	ref := metav1.GetControllerOfNoCopy(object)
 	if ref == nil || ref.Kind != w.Kind {
 		return owner, false
@@ -37,50 +37,50 @@ func (w *Owners[O, T]) Of(object T) (owner O, ok bool) {
 	return owner, ok && owner.GetUID() == ref.UID
 }
 
-// Added enqueues the owner of an object, or all owners that could adopt it.
-func (w *Owners[O, T]) Added(object T) {
+// OnAdd enqueues the owner of an object, or all owners that could adopt it.
+func (w *Owners[O, T]) OnAdd(object T) {
 	switch {
 	case !w.InTerm.Load():
 	case metav1.GetControllerOfNoCopy(object) != nil:
-		w.wakeOwner(object)
+		w.enqueueOwner(object)
 	case object.GetDeletionTimestamp() == nil:
-		w.wakeAdopters(object)
+		w.enqueueAdopters(object)
 	}
 }
 
-// Updated enqueues the owners that an object had, has or could get.
-func (w *Owners[O, T]) Updated(old, object T) {
+// OnUpdate enqueues the owners that an object had, has or could get.
+func (w *Owners[O, T]) OnUpdate(old, object T) {
 	if !w.InTerm.Load() || old.GetResourceVersion() == object.GetResourceVersion() { // resync
 		return
 	}
 	oldRef, ref := metav1.GetControllerOfNoCopy(old), metav1.GetControllerOfNoCopy(object)
 	if oldRef != nil && (ref == nil || ref.UID != oldRef.UID) {
-		w.wakeOwner(old)
+		w.enqueueOwner(old)
 	}
 	switch {
 	case ref != nil:
-		w.wakeOwner(object)
+		w.enqueueOwner(object)
 	case object.GetDeletionTimestamp() == nil && (oldRef != nil || !maps.Equal(old.GetLabels(), object.GetLabels())):
-		w.wakeAdopters(object)
+		w.enqueueAdopters(object)
 	}
 }
 
-// Deleted enqueues the owner of an object.
-func (w *Owners[O, T]) Deleted(object T) {
+// OnDelete enqueues the owner of an object.
+func (w *Owners[O, T]) OnDelete(object T) {
 	if w.InTerm.Load() {
-		w.wakeOwner(object)
+		w.enqueueOwner(object)
 	}
 }
 
-// Namespaces enqueues the owners in a new namespace. An earlier namespace with the same name may have
+// NamespaceHandler enqueues the owners in a new namespace. An earlier namespace with the same name may have
 // blocked them.
-func (w *Owners[O, T]) Namespaces() caches.Handler[*corev1.Namespace] {
+func (w *Owners[O, T]) NamespaceHandler() caches.Handler[*corev1.Namespace] {
 	added := func(ns *corev1.Namespace) {
 		if !w.InTerm.Load() {
 			return
 		}
 		for _, owner := range w.In(ns.Name) {
-			w.Wake(owner)
+			w.Enqueue(owner)
 		}
 	}
 	return caches.Handler[*corev1.Namespace]{Add: added, Update: func(old, ns *corev1.Namespace) {
@@ -90,27 +90,27 @@ func (w *Owners[O, T]) Namespaces() caches.Handler[*corev1.Namespace] {
 	}}
 }
 
-func (w *Owners[O, T]) wakeOwner(object T) {
-	if owner, ok := w.Of(object); ok {
-		w.Wake(owner)
+func (w *Owners[O, T]) enqueueOwner(object T) {
+	if owner, ok := w.OwnerOf(object); ok {
+		w.Enqueue(owner)
 	}
 }
 
-func (w *Owners[O, T]) wakeAdopters(object T) {
-	adopters := slices.DeleteFunc(w.In(object.GetNamespace()), func(owner O) bool { return !selects(w.Selector(owner), object.GetLabels()) })
+func (w *Owners[O, T]) enqueueAdopters(object T) {
+	adopters := slices.DeleteFunc(w.In(object.GetNamespace()), func(owner O) bool { return !selectorMatches(w.Selector(owner), object.GetLabels()) })
 	for _, owner := range adopters {
-		w.Wake(owner)
+		w.Enqueue(owner)
 	}
 	if len(adopters) > 1 {
 		w.Several(object, adopters)
 	}
 }
 
-// selects reports whether a selector matches labels. An empty or invalid selector matches nothing.
-func selects(s *metav1.LabelSelector, l map[string]string) bool {
+// selectorMatches reports whether a selector matches labels. An empty or invalid selector matches nothing.
+func selectorMatches(s *metav1.LabelSelector, l map[string]string) bool {
 	if len(l) == 0 {
 		return false
 	}
-	selector, err := selectors.Of(s)
+	selector, err := selectors.ParseSelector(s)
 	return err == nil && selector.Matches(labels.Set(l))
 }

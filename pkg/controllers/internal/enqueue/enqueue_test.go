@@ -23,7 +23,7 @@ func TestSelects(t *testing.T) {
 		{"no selector matches none", nil, app, false},
 		{"an invalid selector matches none", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "?!"}}, app, false},
 	} {
-		if got := selects(tt.selector, tt.labels); got != tt.want {
+		if got := selectorMatches(tt.selector, tt.labels); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
 		}
 	}

@@ -1,5 +1,5 @@
 // Package live reads from the API server instead of a cache: [Reads] shares reads of one object between
-// syncs, [Same] reads an owner before a controller acts for the owner.
+// syncs, [GetSame] reads an owner before a controller acts for the owner.
 package live
 
 import (
@@ -17,9 +17,9 @@ import (
 // ErrReplaced is the error for an object that was deleted, or deleted and created again.
 var ErrReplaced = errors.New("the object has been deleted, or deleted and created again")
 
-// Same reads the current state of an object, without managed fields. The error is ErrReplaced if the object
+// GetSame reads the current state of an object, without managed fields. The error is ErrReplaced if the object
 // is gone.
-func Same[T metav1.Object](ctx context.Context, known T, get func(context.Context, string, metav1.GetOptions) (T, error)) (T, error) {
+func GetSame[T metav1.Object](ctx context.Context, known T, get func(context.Context, string, metav1.GetOptions) (T, error)) (T, error) {
 	now, err := get(ctx, known.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && now.GetUID() != known.GetUID():
@@ -31,7 +31,7 @@ func Same[T metav1.Object](ctx context.Context, known T, get func(context.Contex
 	return now, nil
 }
 
-// maxAge is the maximum age of a shared result when it is requested. The time that either request waits
+// fresh is the maximum age of a shared result when it is requested. The time that either request waits
 // does not count, so a slow read serves all requests that arrived in its first second.
 const fresh = time.Second
 
@@ -41,24 +41,24 @@ type Reads[T any] struct {
 	clock clock.PassiveClock
 
 	lock    sync.Mutex
-	answers map[string]*answer[T]
+	results map[string]*result[T]
 }
 
-type answer[T any] struct {
+type result[T any] struct {
 	turn  chan struct{} // semaphore: others wait for the running read
-	asked time.Time     // start of the read; zero before the first
+	begun time.Time     // start of the read; zero before the first
 	value T
 }
 
 // NewReads returns an empty set of results.
 func NewReads[T any](c clock.PassiveClock, read func(ctx context.Context, name string) (T, error)) *Reads[T] {
-	return &Reads[T]{read: read, clock: c, answers: map[string]*answer[T]{}}
+	return &Reads[T]{read: read, clock: c, results: map[string]*result[T]{}}
 }
 
 // Get returns a result whose read started at since or later, and not more than a second before the call. If
 // there is none, it reads. Errors are not shared.
 func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, error) {
-	came, a := r.clock.Now(), r.of(name)
+	came, a := r.clock.Now(), r.resultFor(name)
 	select {
 	case a.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -66,7 +66,7 @@ func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, er
 		return none, ctx.Err()
 	}
 	defer func() { <-a.turn }()
-	if !a.asked.IsZero() && !a.asked.Before(since) && came.Sub(a.asked) < fresh {
+	if !a.begun.IsZero() && !a.begun.Before(since) && came.Sub(a.begun) < fresh {
 		return a.value, nil
 	}
 	now := r.clock.Now()
@@ -74,7 +74,7 @@ func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, er
 	if err != nil {
 		return value, err
 	}
-	a.asked, a.value = now, value
+	a.begun, a.value = now, value
 	return value, nil
 }
 
@@ -82,16 +82,16 @@ func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, er
 func (r *Reads[T]) Forget(name string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	delete(r.answers, name)
+	delete(r.results, name)
 }
 
-func (r *Reads[T]) of(name string) *answer[T] {
+func (r *Reads[T]) resultFor(name string) *result[T] {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	a := r.answers[name]
+	a := r.results[name]
 	if a == nil {
-		a = &answer[T]{turn: make(chan struct{}, 1)}
-		r.answers[name] = a
+		a = &result[T]{turn: make(chan struct{}, 1)}
+		r.results[name] = a
 	}
 	return a
 }

@@ -2,8 +2,8 @@ package nodestatus
 
 import corev1 "k8s.io/api/core/v1"
 
-// Find returns a pointer to the condition of a type, or nil.
-func Find(conditions []corev1.NodeCondition, of corev1.NodeConditionType) *corev1.NodeCondition {
+// FindCondition returns a pointer to the condition of a type, or nil.
+func FindCondition(conditions []corev1.NodeCondition, of corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range conditions {
 		if conditions[i].Type == of {
 			return &conditions[i]
@@ -12,9 +12,9 @@ func Find(conditions []corev1.NodeCondition, of corev1.NodeConditionType) *corev
 	return nil
 }
 
-// Ready returns the status of the Ready condition, or an empty string.
-func Ready(node *corev1.Node) corev1.ConditionStatus {
-	if ready := Find(node.Status.Conditions, corev1.NodeReady); ready != nil {
+// ReadyStatus returns the status of the Ready condition, or an empty string.
+func ReadyStatus(node *corev1.Node) corev1.ConditionStatus {
+	if ready := FindCondition(node.Status.Conditions, corev1.NodeReady); ready != nil {
 		return ready.Status
 	}
 	return ""

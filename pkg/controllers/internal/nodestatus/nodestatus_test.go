@@ -23,7 +23,7 @@ func TestReady(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := &corev1.Node{Status: corev1.NodeStatus{Conditions: tt.conditions}}
-			if got := Ready(node); got != tt.want {
+			if got := ReadyStatus(node); got != tt.want {
 				t.Errorf("Ready = %q, want %q", got, tt.want)
 			}
 		})

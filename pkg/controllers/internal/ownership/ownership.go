@@ -43,7 +43,7 @@ const (
 // RelationOf returns the relation of an object to an owner of a kind.
 func RelationOf(owner metav1.Object, kind string, selector labels.Selector, object metav1.Object) Relation {
 	selected, orphan := selector.Matches(labels.Set(object.GetLabels())), metav1.GetControllerOfNoCopy(object) == nil
-	switch controlled := Controls(owner, kind, object); {
+	switch controlled := IsController(owner, kind, object); {
 	case object.GetNamespace() != owner.GetNamespace():
 		return Unrelated
 	case controlled && selected:
@@ -56,9 +56,9 @@ func RelationOf(owner metav1.Object, kind string, selector labels.Selector, obje
 	return Unrelated
 }
 
-// Controls reports whether an object has a controller reference to the owner. A reference with the UID of the
+// IsController reports whether an object has a controller reference to the owner. A reference with the UID of the
 // owner but another name or kind is invalid: for the garbage collector its owner is deleted.
-func Controls(owner metav1.Object, kind string, object metav1.Object) bool {
+func IsController(owner metav1.Object, kind string, object metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(object)
 	return ref != nil && ref.UID == owner.GetUID() && ref.Kind == kind && ref.Name == owner.GetName()
 }
@@ -74,7 +74,7 @@ type Changer[O Owner, T metav1.Object] struct {
 	Kind     schema.GroupVersionKind // of the owners
 	Noun     string                  // of the objects, in events
 	Objects  controller.Cache
-	Get      func(ctx context.Context, owner O) (O, error)               // live; see live.Same
+	Get      func(ctx context.Context, owner O) (O, error)               // live; see live.GetSame
 	Patch    func(ctx context.Context, object T, body []byte) (T, error) // a strategic merge patch
 	Recorder record.EventRecorder
 	Clock    clock.PassiveClock
@@ -134,23 +134,23 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 		}
 	}
 	if len(changes) > 0 && changes[0].adopt {
-		if err := c.verify(ctx, owner); err != nil { // releases need no such owner
+		if err := c.checkOwner(ctx, owner); err != nil { // releases need no such owner
 			failures = append(failures, err)
 			changes = slices.DeleteFunc(changes, func(ch change[T]) bool { return ch.adopt })
 		}
 	}
-	begun, cut := each(len(changes), func(i int) { changes[i].patched, changes[i].err = c.patch(ctx, owner, changes[i]) })
+	begun, cut := each(len(changes), func(i int) { changes[i].patched, changes[i].err = c.patchOwner(ctx, owner, changes[i]) })
 	for _, ch := range changes[:begun] {
 		if ch.err == nil {
 			b.WroteAt(c.Objects, ch.patched.GetResourceVersion(), now)
 		}
 		if ch.err == nil && ch.adopt {
-			s.Disowned = !Controls(owner, c.Kind.Kind, ch.patched)
+			s.Disowned = !IsController(owner, c.Kind.Kind, ch.patched)
 		}
 		switch {
 		case ch.err == nil && ch.adopt && s.Disowned:
 			ch.object = ch.patched
-			c.reject(owner, s, ch, errors.New("it has another owner, or none, after that"))
+			c.recordRejection(owner, s, ch, errors.New("it has another owner, or none, after that"))
 		case ch.err == nil:
 			klog.FromContext(ctx).V(2).Info("Changed owner", "object", klog.KObj(ch.object), "adopted", ch.adopt)
 			if ch.adopt {
@@ -159,7 +159,7 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 			}
 		case apierrors.IsNotFound(ch.err), !ch.adopt && apierrors.IsInvalid(ch.err): // deleted, or not owned
 		case outcome.FromError(ch.err) == outcome.Rejected && (apierrors.IsForbidden(ch.err) || apierrors.IsInvalid(ch.err)):
-			c.reject(owner, s, ch, ch.err)
+			c.recordRejection(owner, s, ch, ch.err)
 		default:
 			failures = append(failures, fmt.Errorf("change the owner of %s %s: %w", c.Noun, ch.object.GetName(), ch.err))
 		}
@@ -167,8 +167,8 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 	return adopted, cmp.Or(errors.Join(failures...), cut)
 }
 
-// verify returns an error if the owner is deleted or being deleted.
-func (c *Changer[O, T]) verify(ctx context.Context, owner O) error {
+// checkOwner returns an error if the owner is deleted or being deleted.
+func (c *Changer[O, T]) checkOwner(ctx context.Context, owner O) error {
 	now, err := c.Get(ctx, owner)
 	if err == nil && now.GetDeletionTimestamp() != nil {
 		return fmt.Errorf("adopt %ss: %s %s is being deleted since %v", c.Noun, c.Kind.Kind, owner.GetName(), now.GetDeletionTimestamp())
@@ -176,8 +176,8 @@ func (c *Changer[O, T]) verify(ctx context.Context, owner O) error {
 	return err
 }
 
-// reject reports a rejected change, and prevents another attempt for a while.
-func (c *Changer[O, T]) reject(owner O, s *State, ch change[T], err error) {
+// recordRejection reports a rejected change, and prevents another attempt for a while.
+func (c *Changer[O, T]) recordRejection(owner O, s *State, ch change[T], err error) {
 	reason, verb := "FailedRelease", "releasing"
 	if ch.adopt {
 		reason, verb = "FailedAdopt", "adopting"
@@ -189,10 +189,10 @@ func (c *Changer[O, T]) reject(owner O, s *State, ch change[T], err error) {
 	s.rejected[versionOf(ch.object)] = c.Clock.Now().Add(rejectedFor)
 }
 
-// patch adds or removes the reference to the owner. With the UID and the version of the object in the patch,
+// patchOwner adds or removes the reference to the owner. With the UID and the version of the object in the patch,
 // the API server rejects the patch if the object was changed or replaced since the decision. Other references
 // stay.
-func (c *Changer[O, T]) patch(ctx context.Context, owner O, ch change[T]) (patched T, err error) {
+func (c *Changer[O, T]) patchOwner(ctx context.Context, owner O, ch change[T]) (patched T, err error) {
 	if controller.Draining(ctx) {
 		return patched, controller.ErrDraining
 	}

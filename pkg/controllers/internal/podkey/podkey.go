@@ -13,8 +13,8 @@ type Key struct {
 	UID  types.UID
 }
 
-// Of returns the key of a pod.
-func Of(pod *caches.Pod) Key { return Key{Name: cache.MetaObjectToName(pod), UID: pod.UID} }
+// ForPod returns the key of a pod.
+func ForPod(pod *caches.Pod) Key { return Key{Name: cache.MetaObjectToName(pod), UID: pod.UID} }
 
 // Namespace returns the namespace of the pod.
 func (k Key) Namespace() string { return k.Name.Namespace }

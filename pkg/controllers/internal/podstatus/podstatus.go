@@ -54,8 +54,8 @@ func (c Change) Patch() ([]byte, error) {
 	return data, nil
 }
 
-// Find returns the condition of a type, or nil.
-func Find(conditions []corev1.PodCondition, of corev1.PodConditionType) *corev1.PodCondition {
+// FindCondition returns the condition of a type, or nil.
+func FindCondition(conditions []corev1.PodCondition, of corev1.PodConditionType) *corev1.PodCondition {
 	for i := range conditions {
 		if conditions[i].Type == of {
 			return &conditions[i]

@@ -11,10 +11,10 @@ import (
 // ErrAll is the error of a selector that selects everything.
 var ErrAll = errors.New("selector is empty")
 
-// Of parses the selector of an object. A missing or an empty selector is an error; the error of an empty
+// ParseSelector parses the selector of an object. A missing or an empty selector is an error; the error of an empty
 // one is ErrAll. Plain labels are not validated again, because the API server did so and every sync would
 // repeat it.
-func Of(s *metav1.LabelSelector) (labels.Selector, error) {
+func ParseSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	switch {
 	case s == nil:
 		return nil, errors.New("selector is missing")

@@ -25,7 +25,7 @@ func TestSelectors(t *testing.T) {
 		{"an operator that there is not", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}, "", false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Of(tt.selector)
+			got, err := ParseSelector(tt.selector)
 			if (err != nil) != tt.fail || errors.Is(err, ErrAll) != tt.all {
 				t.Fatalf("error %v", err)
 			}

@@ -14,14 +14,14 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// quickFor is the time for which a write counts as quick: many times the duration of an undisturbed write.
+// writePatience is the time for which a write counts as quick: many times the duration of an undisturbed write.
 const writePatience = time.Second
 
 // ErrCut is the error of a wait that reached its deadline.
 var ErrCut = errors.New("the time of the sync is up")
 
 // Slots limits in-flight writes with two limits. The lower one is for quick writes, that is for the first
-// quickFor of each write: more quick writes do not make an API server faster. The higher one is for all
+// writePatience of each write: more quick writes do not make an API server faster. The higher one is for all
 // writes: a write that waits for a webhook costs the API server little.
 //
 // Under each limit every namespace and key leaves room for others; see [share].
@@ -54,10 +54,10 @@ func New(clk clock.WithTicker, quick, all int) *Slots {
 	return &Slots{clock: clk, quick: newShare(quick), all: newShare(all)}
 }
 
-// Each calls do with 0 to n-1, each call in a goroutine with a slot, and waits for all calls. It returns
+// RunEach calls do with 0 to n-1, each call in a goroutine with a slot, and waits for all calls. It returns
 // the number of calls. If that is less than n, the error is ErrCut after until, or controller.ErrDraining
 // at the end of the term.
-func (s *Slots) Each(ctx context.Context, key cache.ObjectName, until time.Time, n int, do func(i int)) (begun int, err error) {
+func (s *Slots) RunEach(ctx context.Context, key cache.ObjectName, until time.Time, n int, do func(i int)) (begun int, err error) {
 	var calls controller.Group
 	for begun < n {
 		w := s.Acquire(ctx, key, until)
@@ -86,7 +86,7 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 	s.lock.Lock()
 	t := &waiter{key: key, got: make(chan struct{})}
 	s.waiting = append(s.waiting, t)
-	s.serve()
+	s.assignSlots()
 	s.lock.Unlock()
 	for {
 		s.lock.Lock()
@@ -112,7 +112,7 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 		case <-t.got:
 		case <-timer.C():
 			s.lock.Lock()
-			s.serve()
+			s.assignSlots()
 			s.lock.Unlock()
 		case <-controller.TermDone(ctx):
 		case <-ctx.Done():
@@ -130,11 +130,11 @@ func (s *Slots) Release(w *Write) {
 		s.quick.add(w.key, -1)
 	}
 	s.all.add(w.key, -1)
-	s.serve()
+	s.assignSlots()
 }
 
-// serve assigns free slots to waiters. The caller holds the lock.
-func (s *Slots) serve() {
+// assignSlots assigns free slots to waiters. The caller holds the lock.
+func (s *Slots) assignSlots() {
 	now := s.clock.Now()
 	for len(s.young) > 0 && now.Sub(s.young[0].start) >= writePatience {
 		s.young[0].old = true
@@ -142,7 +142,7 @@ func (s *Slots) serve() {
 		s.young = s.young[1:]
 	}
 	s.waiting = slices.DeleteFunc(s.waiting, func(t *waiter) bool {
-		if !s.quick.admits(t.key) || !s.all.admits(t.key) {
+		if !s.quick.canAdd(t.key) || !s.all.canAdd(t.key) {
 			return false
 		}
 		t.write = &Write{key: t.key, start: now}
@@ -168,8 +168,8 @@ func newShare(n int) share {
 	return share{left: n, byNamespace: map[string]int{}, byKey: map[cache.ObjectName]int{}}
 }
 
-// admits reports whether a key may hold one more slot.
-func (s *share) admits(key cache.ObjectName) bool {
+// canAdd reports whether a key may hold one more slot.
+func (s *share) canAdd(key cache.ObjectName) bool {
 	return s.byKey[key] < s.left-s.byNamespace[key.Namespace]
 }
 

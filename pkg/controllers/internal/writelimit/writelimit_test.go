@@ -25,7 +25,7 @@ func TestAShareLeavesRoomForOthers(t *testing.T) {
 		for more := true; more; {
 			more = false
 			for i, key := range keys {
-				if s.admits(key) {
+				if s.canAdd(key) {
 					s.add(key, 1)
 					got[i]++
 					more = true
@@ -55,7 +55,7 @@ func TestAShareLeavesRoomForOthers(t *testing.T) {
 	}
 	crowded := newShare(96)
 	takes(&crowded, many...)
-	if crowded.left != 48 || !crowded.admits(keyOf("other", "1")) {
+	if crowded.left != 48 || !crowded.canAdd(keyOf("other", "1")) {
 		t.Errorf("a namespace of a thousand keys leaves %d of 96, want half", crowded.left)
 	}
 }
@@ -162,7 +162,7 @@ func TestAPanicOfACallIsThatOfEach(t *testing.T) {
 	s := New(clock.RealClock{}, 10, 10)
 	returned := 0
 	err := controller.Contain(func() error {
-		_, err := s.Each(t.Context(), keyOf("a", "1"), time.Now().Add(time.Minute), 2, func(i int) {
+		_, err := s.RunEach(t.Context(), keyOf("a", "1"), time.Now().Add(time.Minute), 2, func(i int) {
 			if i == 0 {
 				panic("an odd pod")
 			}
