@@ -106,6 +106,17 @@ var scenarios = append([]scenario{
 		targets: []target{{metric: perDependent, most: 1.05}},
 	},
 	{
+		name: "endpoints", about: "50 Services of 20 pods, of which half are replaced, and one Service of 2,000 pods",
+		contestants: []contestant{ours, upstreamUnlimited}, adds: endpointSliceController, audit: true, setup: createOneNode, measure: measureEndpoints,
+		targets: endpointTargets(),
+	},
+	{
+		name: "endpoints-memory", about: "Resident memory beside 20,000 ready pods of 200 Services, without and with the EndpointSlice controller",
+		contestants: []contestant{ours, upstream, oursEndpoints, upstreamEndpoints}, long: true, shared: true, maxRuns: 1,
+		setup: createManyEndpoints, measure: measureEndpointsMemory,
+		targets: []target{{metric: resident, contestant: oursEndpoints.name, ratio: true, most: 0.3}},
+	},
+	{
 		name: "discovery-lag", about: "API server away for 20 s, then without custom types in discovery: 20 Terminating namespaces with objects of such a type",
 		contestants: []contestant{ours, upstreamUnlimited}, maxRuns: 1, adds: collectorController, measure: measureDiscoveryLag,
 		// kube-apiserver rejects objects of a new type for two seconds.
