@@ -7,16 +7,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"minikcm/test/controlplane"
 )
 
 func TestScheduleRepeatsWithTheSeed(t *testing.T) {
 	draw := func(seed uint64) []step {
-		return (&rig{options: options{seed: seed, length: time.Minute, managers: 3}}).schedule().steps
+		return (&rig{options: options{seed: seed, length: time.Minute, managers: 3}}).drawSchedule().steps
 	}
 	same := func(a, b []step) bool {
 		if len(a) != len(b) {
@@ -65,7 +63,8 @@ func TestJudgeSet(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(rs)
 			}
-			if got := judgeSet(rs, tt.pods, func(string) bool { return false }); (len(got) == 0) != tt.good {
+			var got complaints
+			if got.judgeSet(rs, tt.pods, func(string) bool { return false }); (len(got) == 0) != tt.good {
 				t.Errorf("complaints %v, want none: %v", got, tt.good)
 			}
 		})
@@ -98,7 +97,7 @@ func TestADeleteTakesEffectOnceAndNotBefore(t *testing.T) {
 		{"soon after", "ns/p", time.Second, true},
 		{"again", "ns/p", 2 * time.Second, false},
 	} {
-		if got := tookEffect(deletes, tt.key, day.Add(tt.seen)); got != tt.want {
+		if got := takeDelete(deletes, tt.key, day.Add(tt.seen)); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -127,7 +126,7 @@ func TestWronglyCollected(t *testing.T) {
 		{"its owner has left it behind", []change{state(5, false, true, metav1.FinalizerOrphanDependents), state(6, true, true)}, false},
 		{"its owner was never seen", nil, true},
 	} {
-		text := wronglyCollected(refs, byUID(&history{changes: tt.changes}), 10)
+		text := wronglyCollected(refs, changesByUID(&history{changes: tt.changes}), 10)
 		if (text == "") != tt.good {
 			t.Errorf("%s: %q", tt.name, text)
 		}
@@ -138,7 +137,7 @@ func TestJudgeGarbage(t *testing.T) {
 	rs := *controlplane.ReplicaSet("ns", "web", 1, func(rs *appsv1.ReplicaSet) { rs.UID = "set" })
 	pod := func(owner string) corev1.Pod {
 		p := *controlplane.Pod("ns", "p", nil)
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: types.UID(owner), BlockOwnerDeletion: ptr.To(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: types.UID(owner), BlockOwnerDeletion: new(true)}}
 		return p
 	}
 	deleted := func(finalizer string) appsv1.ReplicaSet {
@@ -158,7 +157,8 @@ func TestJudgeGarbage(t *testing.T) {
 		{"an owner waits for nothing", nil, []appsv1.ReplicaSet{deleted(metav1.FinalizerDeleteDependents)}, false},
 		{"an owner does not leave orphans", []corev1.Pod{pod("set")}, []appsv1.ReplicaSet{deleted(metav1.FinalizerOrphanDependents)}, false},
 	} {
-		if wrong := judgeGarbage(tt.pods, tt.sets, nil); (len(wrong) == 0) != tt.good {
+		var wrong complaints
+		if wrong.judgeGarbage(tt.pods, tt.sets, nil); (len(wrong) == 0) != tt.good {
 			t.Errorf("%s: %v", tt.name, wrong)
 		}
 	}

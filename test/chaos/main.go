@@ -15,21 +15,17 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/test/controlplane"
+	"minikcm/test/must"
 )
 
 // options are the flags.
 type options struct {
-	seed     uint64
-	length   time.Duration
-	rest     time.Duration
-	managers int
-	manager  string
-	logs     string
-	verbose  bool
-	only     string
+	seed                uint64
+	length, rest        time.Duration
+	managers            int
+	manager, logs, only string
+	verbose             bool
 }
-
-var errViolated = errors.New("a promise was broken")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -38,14 +34,17 @@ func main() {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	klog.SetLogger(logr.Discard())
-	if err := run(ctx); err != nil && !errors.Is(err, flag.ErrHelp) {
+	o, err := parseFlags(os.Args[1:])
+	if err == nil {
+		err = runChaos(ctx, o)
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
 }
 
-func parse(args []string) (options, error) {
-	var o options
+func parseFlags(args []string) (o options, err error) {
 	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	f.Uint64Var(&o.seed, "seed", 1, "number that everything is drawn from")
 	f.DurationVar(&o.length, "for", 2*time.Minute, "how long the chaos lasts")
@@ -54,50 +53,40 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.manager, "manager", "", "`path` of the manager's program (default that in bin/)")
 	f.StringVar(&o.logs, "logs", "", "`folder` to keep what the managers print in")
 	f.StringVar(&o.only, "only", "", "comma-separated `faults` to draw from (default a mix drawn from the seed); none for none")
-	f.BoolVar(&o.verbose, "v", false, "tell of everything that is done")
+	f.BoolVar(&o.verbose, "v", false, "print everything that is done")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if f.NArg() > 0 || o.managers < 1 || o.managers > 9 {
 		return o, fmt.Errorf("unexpected arguments %q, or -managers not within 1 and 9", f.Args())
 	}
-	var err error
 	if o.manager == "" {
 		o.manager, err = controlplane.Binary("controller-manager")
 	}
 	return o, err
 }
 
-func run(ctx context.Context) error {
-	o, err := parse(os.Args[1:])
-	if err != nil {
+func runChaos(ctx context.Context, o options) error {
+	r := newRig(o)
+	defer r.tearDown()
+	if err := must.Catch(func() {
+		r.setUp(ctx)
+		r.printLine("seed %d, namespace grace %s: a calm start", o.seed, r.namespaceGrace)
+		w := newWorkload(r)
+		w.createObjects(ctx)
+		before := r.awaitCalm(ctx)
+		p := r.drawSchedule()
+		r.printLine("chaos for %v: %d faults of %v", o.length, len(p.steps), p.kinds)
+		r.runSchedule(ctx, w, p)
+		r.printLine("healing")
+		r.healAll(ctx, w)
+		r.printLine("quiet")
+		r.judgeRest(ctx, before)
+		r.printLine("judging what happened")
+		r.judgeHistory()
+		r.judgeLogs()
+	}); err != nil {
 		return err
 	}
-	r, err := raise(ctx, o)
-	defer r.lower()
-	if err != nil {
-		return err
-	}
-	r.say("seed %d, namespace grace %s: a calm start", o.seed, r.namespaceGrace)
-	w := newWorkload(r)
-	if err := w.begin(ctx); err != nil {
-		return err
-	}
-	before, err := r.calm(ctx)
-	if err != nil {
-		return err
-	}
-	plan := r.schedule()
-	r.say("chaos for %v: %d faults of %v", o.length, len(plan.steps), plan.kinds)
-	r.unleash(ctx, w, plan)
-	r.say("healing")
-	if err := r.heal(ctx, w); err != nil {
-		return err
-	}
-	r.say("quiet")
-	r.judgeRest(ctx, before)
-	r.say("judging what happened")
-	r.judgeHistory()
-	r.judgeLogs()
 	return r.report()
 }

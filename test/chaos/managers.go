@@ -1,12 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -17,30 +18,19 @@ import (
 
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
+	"minikcm/test/must"
 )
-
-func managerFlags(namespaceGrace string) []string {
-	return []string{
-		"--controllers=*,deployment,garbagecollector",
-		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2500ms", "--leader-elect-retry-period=500ms",
-		"--node-monitor-period=500ms", "--node-monitor-grace-period=" + nodeGrace.String(), "--node-startup-grace-period=8s",
-		"--node-eviction-rate=10", "--secondary-node-eviction-rate=10", "--large-cluster-size-threshold=0",
-		"--terminated-pod-gc-threshold=20", "--namespace-deletion-grace-period=" + namespaceGrace,
-		"--controller-shutdown-timeout=5s", "--bind-address=127.0.0.1", "-v=2",
-	}
-}
 
 const longestWrite = 34 * time.Second
 
+// life is a process of a slot. signal is set before a signal that is meant to end the process.
 type life struct {
 	*controlplane.Process
-	from     time.Time
-	to       time.Time
+	from, to time.Time
 	signal   os.Signal
-	stopping bool
 }
 
-func (l *life) runs() bool {
+func (l *life) isRunning() bool {
 	select {
 	case <-l.Done():
 		return false
@@ -49,128 +39,110 @@ func (l *life) runs() bool {
 	}
 }
 
+// slot is a manager with one process after another.
 type slot struct {
+	*rig
 	name     string
-	program  string
 	args     []string
 	port     int
 	identity *rest.Config
 	proxy    *faults.Proxy
-	logs     string // folder
-	faulty   func(of, what string)
-	slowed   *outages // of admission
 
-	troubled sync.Mutex
+	troubled sync.Mutex // held by a fault that the process cannot answer through
 
 	lock        sync.Mutex
 	lives       []*life
 	unreachable []span
-	requests    []faults.Request // see journal
+	requests    []faults.Request // see readJournal
 }
 
-func (r *rig) newSlot(name string) (*slot, error) {
-	port, err := controlplane.FindPort()
-	if err != nil {
-		return nil, err
-	}
-	s := &slot{
-		name: name, program: r.options.manager, port: port, logs: r.logs, faulty: r.violate, slowed: &r.slowed,
-		identity: r.cluster.ConfigFor(name, "system:masters"),
-	}
-	if s.proxy, err = faults.Start(s.identity, faults.WithName(name), faults.WithSeed(r.options.seed)); err != nil {
-		return nil, err
-	}
-	r.onStop(s.proxy.Stop)
+func (r *rig) newSlot(name string) *slot {
+	s := &slot{rig: r, name: name, port: must.Get(controlplane.FindPort()), identity: r.cluster.ConfigFor(name, "system:masters")}
+	s.proxy = must.Get(faults.Start(s.identity, faults.WithName(name), faults.WithSeed(r.options.seed)))
+	r.onTearDown(s.proxy.Stop)
 	kubeconfig := filepath.Join(r.dir, name+".kubeconfig")
-	if err := controlplane.WriteKubeconfig(kubeconfig, s.proxy.Config()); err != nil {
-		return nil, err
+	must.Succeed(controlplane.WriteKubeconfig(kubeconfig, s.proxy.Config()))
+	s.args = []string{
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--controllers=*,deployment,garbagecollector", fmt.Sprintf("--secure-port=%d", s.port), "--bind-address=127.0.0.1", "-v=2",
+		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2500ms", "--leader-elect-retry-period=500ms",
+		"--node-monitor-period=500ms", "--node-monitor-grace-period=" + nodeGrace.String(), "--node-startup-grace-period=8s",
+		"--node-eviction-rate=10", "--secondary-node-eviction-rate=10", "--large-cluster-size-threshold=0",
+		"--terminated-pod-gc-threshold=20", "--namespace-deletion-grace-period=" + r.namespaceGrace, "--controller-shutdown-timeout=5s",
 	}
-	s.args = append(managerFlags(r.namespaceGrace), "--kubeconfig="+kubeconfig,
-		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, fmt.Sprintf("--secure-port=%d", port))
-	return s, nil
+	return s
 }
 
-func (s *slot) start() error {
+func (s *slot) startProcess() {
+	if s.runningLife() != nil {
+		return
+	}
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if n := len(s.lives); n > 0 && s.lives[n-1].runs() {
-		return nil
-	}
-	p, err := controlplane.Launch(s.program, s.args...)
-	if err != nil {
-		return err
-	}
-	l := &life{Process: p, from: time.Now()}
+	l := &life{Process: must.Get(controlplane.Launch(s.options.manager, s.args...)), from: time.Now()}
 	s.lives = append(s.lives, l)
 	n := len(s.lives)
 	go func() {
-		<-p.Done()
-		s.ended(l, n)
+		<-l.Done()
+		s.judgeEnd(l, n)
 	}()
-	return nil
 }
 
-func (s *slot) ended(l *life, n int) {
+func (s *slot) judgeEnd(l *life, n int) {
 	s.lock.Lock()
 	l.to = time.Now()
-	stopping, signal := l.stopping, l.signal
+	signal := l.signal
 	s.lock.Unlock()
 	_ = os.WriteFile(filepath.Join(s.logs, fmt.Sprintf("%s-%d.log", s.name, n)), []byte(l.Output()), 0o600)
 	switch code := l.ExitCode(); {
-	case !stopping:
-		s.faulty(s.name, fmt.Sprintf("process %d of %s ended by itself with exit code %d", n, s.name, code))
+	case signal == nil:
+		s.violate(s.name, fmt.Sprintf("process %d of %s ended by itself with exit code %d", n, s.name, code))
 	case l.Output() == "":
 	case signal == syscall.SIGTERM && code == 1 && s.slowed.within(l.to.Add(-longestWrite), l.to) > 0:
 	case signal == syscall.SIGTERM && code != 0:
-		s.faulty(s.name, fmt.Sprintf("process %d of %s ended with exit code %d after SIGTERM, want 0", n, s.name, code))
+		s.violate(s.name, fmt.Sprintf("process %d of %s ended with exit code %d after SIGTERM, want 0", n, s.name, code))
 	}
 }
 
-func (s *slot) running() *life {
+func (s *slot) allLives() []*life {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if n := len(s.lives); n > 0 && s.lives[n-1].runs() {
-		return s.lives[n-1]
+	return slices.Clone(s.lives)
+}
+
+func (s *slot) runningLife() *life {
+	if lives := s.allLives(); len(lives) > 0 && lives[len(lives)-1].isRunning() {
+		return lives[len(lives)-1]
 	}
 	return nil
 }
 
-func (s *slot) all() []*life {
+func (s *slot) setSignal(l *life, signal os.Signal) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	return append([]*life(nil), s.lives...)
+	l.signal = signal
 }
 
-// end sends a signal that is meant to end the process and waits for that.
-func (s *slot) end(signal syscall.Signal, patience time.Duration) error {
-	l := s.running()
+// endProcess sends a signal that is meant to end the process and waits for the end.
+func (s *slot) endProcess(signal syscall.Signal, patience time.Duration) {
+	l := s.runningLife()
 	if l == nil {
-		return nil
+		return
 	}
-	s.lock.Lock()
-	l.stopping, l.signal = true, signal
-	s.lock.Unlock()
+	s.setSignal(l, signal)
 	if err := l.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
+		must.Succeed(err)
 	}
 	if _, err := l.Wait(patience); err != nil {
 		if signal == syscall.SIGTERM {
-			s.faulty(s.name, fmt.Sprintf("%s has not ended within %v of SIGTERM", s.name, patience))
+			s.violate(s.name, fmt.Sprintf("%s has not ended within %v of SIGTERM", s.name, patience))
 		}
-		s.lock.Lock()
-		l.signal = syscall.SIGKILL
-		s.lock.Unlock()
-		return l.Kill()
+		s.setSignal(l, syscall.SIGKILL)
+		must.Succeed(l.Kill())
 	}
-	return nil
 }
 
-// get reads a page of the manager.
-func (s *slot) get(ctx context.Context, page string) (string, error) {
-	body, err := controlplane.Page(ctx, s.identity, s.port, page)
-	return string(body), err
-}
-
+// size is the need of a manager.
 type size struct {
 	leader     bool
 	goroutines float64
@@ -178,34 +150,34 @@ type size struct {
 	watches    int
 }
 
-func (s *slot) measure(ctx context.Context) (size, error) {
-	text, err := s.get(ctx, "/metrics")
-	if err != nil {
-		return size{}, err
-	}
+func (s *slot) measureSize(ctx context.Context) size {
+	text := must.Get(controlplane.Page(ctx, s.identity, s.port, "/metrics"))
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-	if err != nil {
-		return size{}, fmt.Errorf("parse metrics of %s: %w", s.name, err)
-	}
-	gauge := func(name string) (float64, error) {
-		f := families[name]
-		if f == nil || len(f.Metric) == 0 {
-			return 0, fmt.Errorf("%s serves no metric %s", s.name, name)
+	families := must.Get(parser.TextToMetricFamilies(bytes.NewReader(text)))
+	gauge := func(name string) float64 {
+		if f := families[name]; f != nil && len(f.Metric) > 0 {
+			return f.Metric[0].GetGauge().GetValue()
 		}
-		return f.Metric[0].GetGauge().GetValue(), nil
+		must.Succeed(fmt.Errorf("%s serves no metric %s", s.name, name))
+		return 0
 	}
-	leads, err1 := gauge("leader_election_master_status")
-	goroutines, err2 := gauge("go_goroutines")
-	memory, err3 := gauge("process_resident_memory_bytes")
 	return size{
-		leader: leads > 0, goroutines: goroutines, memory: memory / (1 << 20),
-		watches: s.proxy.OpenWatches(faults.Watches()) - s.proxy.OpenWatches(faults.Watches(widgets.Resource)),
-	}, errors.Join(err1, err2, err3)
+		leader: gauge("leader_election_master_status") > 0, goroutines: gauge("go_goroutines"),
+		memory:  gauge("process_resident_memory_bytes") / (1 << 20),
+		watches: s.proxy.OpenWatches(faults.Watches()) - s.proxy.OpenWatches(faults.Watches(widgets)),
+	}
 }
 
-func (s *slot) cutOff(when span) {
+func (s *slot) addUnreachable(when span) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.unreachable = append(s.unreachable, when)
+}
+
+// readJournal returns the requests of the whole run.
+func (s *slot) readJournal() []faults.Request {
+	if s.requests == nil {
+		s.requests = s.proxy.Requests()
+	}
+	return s.requests
 }

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"minikcm/internal/kubelet"
 	"minikcm/test/controlplane"
 )
 
@@ -18,18 +19,15 @@ const (
 	// reported is the number of violations with a history, linesEach the length of a history.
 	reported  = 6
 	linesEach = 120
-	// around a violation that has a time, this much is shown.
-	around = 15 * time.Second
+	// historySpan is the time before a violation that is shown.
+	historySpan = 15 * time.Second
 	// linesPerSecond and sameLines bound the log of a manager.
 	linesPerSecond = 60
 	sameLines      = 1500
 )
 
-// violation is a promise that was broken.
-type violation struct {
-	of   string // key of an object, or name of a slot
-	text string
-}
+// violation is a promise that was broken. of is the key of an object, or the name of a slot.
+type violation struct{ of, text string }
 
 type timed struct {
 	violation
@@ -44,29 +42,33 @@ func (r *rig) violateAt(of string, at time.Time, text string) {
 	r.violations = append(r.violations, timed{violation{of, text}, at})
 }
 
+var (
+	badLine = regexp.MustCompile("DATA RACE|panic|fatal error|goroutine ")
+	numbers = regexp.MustCompile(`[0-9a-f-]*[0-9][0-9a-f-]*|"[^"]*"$`)
+)
+
 func (r *rig) judgeLogs() {
-	numbers := regexp.MustCompile(`[0-9a-f-]*[0-9][0-9a-f-]*|"[^"]*"$`)
 	for _, s := range r.slots {
-		for n, l := range s.all() {
-			to := cmp.Or(l.to, time.Now())
+		for n, l := range s.allLives() {
+			complain := func(format string, args ...any) {
+				r.violate(s.name, fmt.Sprintf("process %d of %s printed ", n+1, s.name)+fmt.Sprintf(format, args...))
+			}
 			lines, same := 0, map[string]int{}
 			for line := range strings.Lines(l.Output()) {
 				lines++
-				for _, bad := range []string{"DATA RACE", "panic", "fatal error", "goroutine "} {
-					if strings.Contains(line, bad) {
-						r.violate(s.name, fmt.Sprintf("process %d of %s printed %q", n+1, s.name, strings.TrimSpace(line)))
-						break
-					}
+				if badLine.MatchString(line) {
+					complain("%q", strings.TrimSpace(line))
 				}
 				_, message, _ := strings.Cut(line, "] ")
 				same[numbers.ReplaceAllString(message[:min(len(message), 60)], "#")]++
 			}
-			if most := linesPerSecond * max(10, to.Sub(l.from).Seconds()); float64(lines) > most {
-				r.violate(s.name, fmt.Sprintf("process %d of %s printed %d lines in %v", n+1, s.name, lines, to.Sub(l.from).Round(time.Second)))
+			lasted := cmp.Or(l.to, time.Now()).Sub(l.from)
+			if float64(lines) > linesPerSecond*max(10, lasted.Seconds()) {
+				complain("%d lines in %v", lines, lasted.Round(time.Second))
 			}
 			for message, times := range same {
 				if times > sameLines {
-					r.violate(s.name, fmt.Sprintf("process %d of %s printed %d times %q", n+1, s.name, times, message))
+					complain("%d times %q", times, message)
 				}
 			}
 		}
@@ -77,92 +79,64 @@ func (r *rig) report() error {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if len(r.violations) == 0 {
-		r.say("seed %d: nothing to complain of", r.options.seed)
+		r.printLine("seed %d: no violations", r.options.seed)
 		return nil
 	}
 	for i, v := range r.violations {
 		fmt.Printf("\nVIOLATION (seed %d): %s: %s\n", r.options.seed, v.of, v.text)
 		if i < reported {
-			r.tell(v)
+			r.printHistory(v)
 		}
 	}
-	return fmt.Errorf("seed %d: %d violations: %w", r.options.seed, len(r.violations), errViolated)
+	return fmt.Errorf("seed %d: %d violations", r.options.seed, len(r.violations))
 }
 
-type told struct {
-	at   time.Time
-	text string
-}
-
-func (r *rig) tell(v timed) {
-	var story []told
-	add := func(at time.Time, format string, args ...any) {
-		story = append(story, told{at, fmt.Sprintf(format, args...)})
-	}
-	name := v.of[strings.LastIndex(v.of, "/")+1:]
+// printHistory prints the diary, the changes and the requests of the object around a violation.
+func (r *rig) printHistory(v timed) {
+	var story []entry
 	for _, e := range r.diary {
 		if e.of == "" || e.of == v.of || strings.HasPrefix(e.of, "manager-") {
-			add(e.at, "  did   %s %s", e.of, e.text)
+			story = append(story, entry{at: e.at, text: fmt.Sprintf("  did   %s %s", e.of, e.text)})
 		}
 	}
-	for _, h := range r.histories.all() {
-		for _, c := range h.all() {
-			if concerns(c, v.of) {
-				add(c.at, "  is    %s", describe(h.resource, c))
+	for _, h := range r.histories.allTypes() {
+		for _, c := range h.allChanges() {
+			pod, isPod := c.object.(*corev1.Pod)
+			if keyOf(c.object) == v.of || isPod && v.of != "" && (strings.HasPrefix(keyOf(pod), v.of) || pod.Spec.NodeName == v.of) {
+				story = append(story, entry{at: c.at, text: "  is    " + describeChange(h.resource, c)})
 			}
 		}
 	}
-	if events, err := r.cluster.ReadAuditLog(); err == nil && name != "" {
-		for _, e := range events.Select(controlplane.Completed, controlplane.Writes) {
+	name := v.of[strings.LastIndex(v.of, "/")+1:]
+	if events, err := r.cluster.ReadAuditLog(controlplane.Completed, controlplane.Writes); err == nil && name != "" {
+		for i, e := range events {
 			if e.ObjectRef != nil && (strings.HasPrefix(e.ObjectRef.Name, name) || e.ObjectRef.Namespace == name) && e.ObjectRef.Resource != "events" {
-				code := int32(0)
-				if e.ResponseStatus != nil {
-					code = e.ResponseStatus.Code
-				}
-				add(e.RequestReceivedTimestamp.Time, "  asked %s %s: %d %s (%s)", e.Verb, e.RequestURI, code, e.User.Username, e.UserAgent[strings.LastIndex(e.UserAgent, "/")+1:])
+				story = append(story, entry{at: e.RequestReceivedTimestamp.Time, text: "  asked " + strings.TrimSpace(events[i:i+1].String())})
 			}
 		}
 	}
-	slices.SortStableFunc(story, func(a, b told) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(story, func(a, b entry) int { return a.at.Compare(b.at) })
 	if !v.at.IsZero() {
-		story = slices.DeleteFunc(story, func(t told) bool { return t.at.Before(v.at.Add(-around)) || t.at.After(v.at.Add(around/3)) })
+		story = slices.DeleteFunc(story, func(e entry) bool { return e.at.Before(v.at.Add(-historySpan)) || e.at.After(v.at.Add(historySpan/3)) })
 	}
-	for _, t := range story[max(0, len(story)-linesEach):] {
-		fmt.Printf("%s %s\n", t.at.Format("15:04:05.000"), t.text)
+	for _, e := range story[max(0, len(story)-linesEach):] {
+		fmt.Printf("%s %s\n", e.at.Format("15:04:05.000"), e.text)
 	}
 }
 
-func concerns(c change, key string) bool {
-	if pod, ok := c.object.(*corev1.Pod); ok && key != "" {
-		return strings.HasPrefix(keyOf(pod), key) || pod.Spec.NodeName == key
-	}
-	return keyOf(c.object) == key
-}
-
-func describe(resource string, c change) string {
-	text := fmt.Sprintf("%s %s v%d", resource, keyOf(c.object), c.version)
-	if c.deleted {
-		text += " DELETED"
-	}
-	if c.missed {
-		text += " (listed)"
-	}
-	if at := c.object.GetDeletionTimestamp(); at != nil {
-		text += " terminating"
-	}
+func describeChange(resource string, c change) string {
+	text := fmt.Sprintf("%s %s v%d deleted=%v listed=%v terminating=%v", resource, keyOf(c.object), c.version, c.deleted, c.missed, c.object.GetDeletionTimestamp() != nil)
 	switch o := c.object.(type) {
 	case *corev1.Pod:
 		owner := ""
-		if ref := setOf(o); ref != nil {
+		if ref := controllerSet(o); ref != nil {
 			owner = ref.Name
 		}
-		text += fmt.Sprintf(" owner=%s app=%s node=%s phase=%s ready=%v", owner, o.Labels["app"], o.Spec.NodeName, o.Status.Phase, ready(o.Status.Conditions))
+		text += fmt.Sprintf(" owner=%s app=%s node=%s phase=%s ready=%v", owner, o.Labels["app"], o.Spec.NodeName, o.Status.Phase, kubelet.IsReady(o))
 	case *appsv1.ReplicaSet:
 		text += fmt.Sprintf(" want=%d gen=%d status=%+v", *o.Spec.Replicas, o.Generation, o.Status)
 	case *corev1.Node:
-		text += fmt.Sprintf(" ready=%s taints=%v", nodeReady(o), o.Spec.Taints)
-	case *corev1.Namespace:
-		text += fmt.Sprintf(" uid=%s phase=%s", o.UID, o.Status.Phase)
+		text += fmt.Sprintf(" ready=%s taints=%v", controlplane.NodeReady(o), o.Spec.Taints)
 	}
 	return text
 }

@@ -2,17 +2,28 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"minikcm/internal/kubelet"
 	"minikcm/test/controlplane"
+	"minikcm/test/must"
 )
 
 const (
@@ -22,6 +33,24 @@ const (
 	steadySets = 4
 	wildSets   = 6
 	opTimeout  = 3 * time.Second
+
+	// rolling holds Deployments that only the user and managers change. Pods need no node and become ready at once, so
+	// that only managers change the number of available pods.
+	rolling = "rolling"
+	// The last of rollingDeployments is scaled, too.
+	rollingDeployments = 3
+	rollingSurge       = 1
+	rollingUnavailable = 1
+	templates          = 4 // few, so that rollouts are turned round often
+
+	passing     = "passing-" // prefix of namespaces that come and go
+	passingMost = 4
+
+	finalizer   = "chaos.example.com/pinned"
+	detachedKey = "detached"
+	userTaint   = "chaos.example.com/maintenance"
+	widgetGroup = "chaos.example.com"
+	widgets     = "widgets"
 )
 
 // workload is the user.
@@ -32,47 +61,49 @@ type workload struct {
 	pods int // made so far, for names
 }
 
+// op is an action of the user. It fails often, for instance during an outage.
 type op struct {
 	weight int
-	do     func(context.Context) error
+	do     func(context.Context)
 }
 
 func newWorkload(r *rig) *workload {
-	w := &workload{rig: r, draw: r.random("workload")}
+	w := &workload{rig: r, draw: r.newRandom("workload")}
 	w.ops = []op{
-		{10, w.killSteadyPod}, {4, w.finishSteadyPod}, {3, w.unreadySteadyPod},
-		{6, w.scale}, {2, w.changeTemplate}, {2, w.makeSet}, {2, w.deleteSet}, {4, w.killWildPod},
-		{3, w.releasePod}, {3, w.readoptPod}, {3, w.makeOrphan}, {2, w.makeForeign}, {2, w.finishWildPod},
+		{10, w.deletePod(func(p *corev1.Pod) bool { return p.Namespace == steady && isActive(p) })},
+		{4, w.deletePod(func(p *corev1.Pod) bool {
+			return p.Namespace != steady && p.Namespace != rolling && p.DeletionTimestamp == nil
+		})},
+		{4, w.finishPod(steady)}, {2, w.finishPod(wild)}, {3, w.breakPod},
+		{6, w.scaleSet}, {2, w.changeTemplate}, {2, w.makeSet}, {2, w.deleteSet},
+		{3, w.releasePod}, {3, w.returnPod}, {3, w.makeOrphan}, {2, w.makeForeign},
 		{1, w.setQuota}, {2, w.liftQuota}, {2, w.pinPod}, {2, w.unpinPods}, {1, w.setDeletionCost},
-		{3, w.makeNamespace}, {3, w.fillNamespace}, {3, w.deleteNamespace}, {3, w.unpinContent},
+		{3, w.makeNamespace}, {3, func(ctx context.Context) { w.fillNamespace(ctx, w.drawNamespace()) }}, {3, w.deleteNamespace}, {3, w.unpinAll},
 		{1, w.addType}, {1, w.removeType}, {2, w.makeWidget},
 		{4, w.rollOut}, {2, w.scaleDeployment}, {2, w.pauseDeployment},
-		{2, w.silenceNode}, {2, w.wakeNode}, {1, w.deleteNode}, {1, w.taintNode}, {2, w.untaintNode}, {1, w.outOfService},
+		{2, w.silenceNode}, {2, w.wakeNode}, {1, w.deleteNode}, {1, w.taintNode}, {2, w.untaintNodes}, {1, w.takeOutOfService},
 	}
 	return w
 }
 
-func (w *workload) begin(ctx context.Context) error {
+func (w *workload) createObjects(ctx context.Context) {
 	for _, name := range []string{steady, wild, rolling} {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := w.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("make namespace: %w", err)
-		}
+		must.Succeed(w.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	for i := range steadySets {
-		if err := w.createSet(ctx, w.set(steady, fmt.Sprintf("steady-%d", i), int32(2+w.draw.IntN(5)))); err != nil {
-			return err
-		}
+		w.createSet(ctx, steady, fmt.Sprintf("steady-%d", i), 2+w.draw.IntN(5))
 	}
 	for i := range wildSets {
-		if err := w.createSet(ctx, w.set(wild, fmt.Sprintf("wild-%d", i), int32(w.draw.IntN(6)))); err != nil {
-			return err
-		}
+		w.createSet(ctx, wild, fmt.Sprintf("wild-%d", i), w.draw.IntN(6))
 	}
-	if _, err := controlplane.StartKubelet(ctx, w.client, rolling); err != nil {
-		return err
+	must.Get(controlplane.StartKubelet(ctx, must.Get(kubernetes.NewForConfig(w.userConfig("chaos-user"))), rolling))
+	for i := range rollingDeployments {
+		must.Succeed(w.client.Create(ctx, controlplane.Deployment(rolling, fmt.Sprintf("rolling-%d", i), int32(3+w.draw.IntN(4)), func(d *appsv1.Deployment) {
+			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
+				MaxSurge: new(intstr.FromInt32(rollingSurge)), MaxUnavailable: new(intstr.FromInt32(rollingUnavailable)),
+			}
+		})))
 	}
-	return w.createDeployments(ctx)
 }
 
 func (w *workload) run(ctx context.Context) {
@@ -80,29 +111,56 @@ func (w *workload) run(ctx context.Context) {
 	for _, o := range w.ops {
 		total += o.weight
 	}
-	for pause(ctx, time.Duration(20+w.draw.IntN(200))*time.Millisecond) {
+	for sleep(ctx, time.Duration(20+w.draw.IntN(200))*time.Millisecond) {
 		n := w.draw.IntN(total)
 		for _, o := range w.ops {
 			if n -= o.weight; n < 0 {
-				w.attempt(ctx, o)
+				ctx, cancel := context.WithTimeout(ctx, opTimeout)
+				_ = must.Catch(func() { o.do(ctx) })
+				cancel()
 				break
 			}
 		}
 	}
 }
 
-func (w *workload) attempt(ctx context.Context, o op) {
-	ctx, cancel := context.WithTimeout(ctx, opTimeout)
-	defer cancel()
-	_ = o.do(ctx)
+// liftBlocks ends everything of the user that keeps the cluster from rest.
+func (w *workload) liftBlocks(ctx context.Context) {
+	must.Succeed(w.client.DeleteAllOf(ctx, &admissionv1.ValidatingWebhookConfiguration{}))
+	w.liftQuota(ctx)
+	w.unpinAll(ctx)
+	w.untaintNodes(ctx)
+	for i := range rollingDeployments {
+		w.patchDeployment(ctx, fmt.Sprintf("rolling-%d", i), `{"spec":{"paused":false}}`)
+	}
 }
 
-func (w *workload) set(namespace, name string, replicas int32) *appsv1.ReplicaSet {
+var errNoObject = errors.New("no such object")
+
+// drawObject ends the op if no live object is accepted.
+func drawObject[T metav1.Object](w *workload, h *history, accept func(T) bool) T {
+	objects := liveObjects(h, accept)
+	if len(objects) == 0 {
+		must.Succeed(errNoObject)
+	}
+	return drawFrom(w.draw, objects...)
+}
+
+func (w *workload) drawPod(accept func(*corev1.Pod) bool) *corev1.Pod {
+	return drawObject(w, w.histories.pods, accept)
+}
+
+func (w *workload) patch(ctx context.Context, o client.Object, patch string) {
+	kind := types.StrategicMergePatchType
+	must.Succeed(client.IgnoreNotFound(w.client.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(kind, []byte(patch)))))
+}
+
+func (w *workload) createSet(ctx context.Context, namespace, name string, replicas int) {
 	everywhere, seconds := w.draw.IntN(4) == 0, int64(1+w.draw.IntN(3))
-	return controlplane.ReplicaSet(namespace, name, replicas, func(rs *appsv1.ReplicaSet) {
+	rs := controlplane.ReplicaSet(namespace, name, int32(replicas), func(rs *appsv1.ReplicaSet) {
 		rs.Spec.MinReadySeconds = int32(w.draw.IntN(3))
 		spec := &rs.Spec.Template.Spec
-		spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+		spec.TerminationGracePeriodSeconds = new(int64(1))
 		if everywhere {
 			spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 			return
@@ -113,90 +171,307 @@ func (w *workload) set(namespace, name string, replicas int32) *appsv1.ReplicaSe
 			})
 		}
 	})
+	must.Succeed(w.client.Create(ctx, rs))
+	w.note(keyOf(rs), "ReplicaSet created with %d replicas", replicas)
 }
 
-func (w *workload) createSet(ctx context.Context, rs *appsv1.ReplicaSet) error {
-	if _, err := w.client.AppsV1().ReplicaSets(rs.Namespace).Create(ctx, rs, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("make ReplicaSet: %w", err)
+func (w *workload) deletePod(accept func(*corev1.Pod) bool) func(context.Context) {
+	return func(ctx context.Context) {
+		pod := w.drawPod(accept)
+		var opts []client.DeleteOption
+		if w.draw.IntN(3) == 0 {
+			opts = append(opts, client.GracePeriodSeconds(0))
+		}
+		w.note(keyOf(pod), "pod deleted by the user")
+		must.Succeed(w.client.Delete(ctx, pod, opts...))
 	}
-	w.note(keyOf(rs), "ReplicaSet created with %d replicas", *rs.Spec.Replicas)
-	return nil
 }
 
-func pick[T any](from []T, draw *rand.Rand) (one T, ok bool) {
-	if len(from) == 0 {
-		return one, false
+func (w *workload) finishPod(namespace string) func(context.Context) {
+	return func(ctx context.Context) {
+		pod := w.drawPod(func(p *corev1.Pod) bool { return p.Namespace == namespace && isActive(p) && p.Spec.NodeName != "" }).DeepCopy()
+		pod.Status.Phase, pod.Status.Conditions = drawFrom(w.draw, corev1.PodFailed, corev1.PodSucceeded), nil
+		w.note(keyOf(pod), "pod has %s", pod.Status.Phase)
+		must.Succeed(w.client.Status().Update(ctx, pod))
 	}
-	return from[draw.IntN(len(from))], true
 }
 
-func (w *workload) somePod(accept func(*corev1.Pod) bool) (*corev1.Pod, bool) {
-	return pick(current(w.histories.pods, accept), w.draw)
+// breakPod makes a pod not ready.
+func (w *workload) breakPod(ctx context.Context) {
+	pod := w.drawPod(func(p *corev1.Pod) bool { return p.Namespace == steady && isActive(p) && kubelet.IsReady(p) }).DeepCopy()
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()}}
+	must.Succeed(w.client.Status().Update(ctx, pod))
 }
 
-func owned(pod *corev1.Pod) bool { return metav1.GetControllerOf(pod) != nil }
-
-func (w *workload) killSteadyPod(ctx context.Context) error {
-	return w.kill(ctx, func(p *corev1.Pod) bool { return p.Namespace == steady && active(p) })
+func (w *workload) drawSet() *appsv1.ReplicaSet {
+	return drawObject(w, w.histories.replicaSets, func(rs *appsv1.ReplicaSet) bool { return rs.Namespace == wild && rs.DeletionTimestamp == nil })
 }
 
-func (w *workload) killWildPod(ctx context.Context) error {
-	return w.kill(ctx, func(p *corev1.Pod) bool {
-		return p.Namespace != steady && p.Namespace != rolling && p.DeletionTimestamp == nil
+func (w *workload) scaleSet(ctx context.Context) {
+	rs, n := w.drawSet(), w.draw.IntN(9)
+	w.note(keyOf(rs), "scaled from %d to %d", *rs.Spec.Replicas, n)
+	w.patch(ctx, rs, fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))
+}
+
+func (w *workload) changeTemplate(ctx context.Context) {
+	rs := w.drawSet()
+	w.note(keyOf(rs), "template changed")
+	w.patch(ctx, rs, fmt.Sprintf(`{"spec":{"minReadySeconds":%d,"template":{"metadata":{"labels":{"round":"%d"}}}}}`, w.draw.IntN(3), w.draw.IntN(4)))
+}
+
+func (w *workload) makeSet(ctx context.Context) {
+	w.createSet(ctx, wild, fmt.Sprintf("wild-%d", w.draw.IntN(wildSets+2)), w.draw.IntN(7))
+}
+
+func (w *workload) deleteSet(ctx context.Context) {
+	rs := w.drawSet()
+	how := drawFrom(w.draw, metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan)
+	w.note(keyOf(rs), "deleted, propagation %s", how)
+	must.Succeed(w.client.Delete(ctx, rs, client.PropagationPolicy(how)))
+}
+
+// releasePod changes the labels so that the ReplicaSet has to let go.
+func (w *workload) releasePod(ctx context.Context) {
+	pod := w.drawPod(func(p *corev1.Pod) bool {
+		return p.Namespace == wild && isActive(p) && metav1.GetControllerOf(p) != nil && p.Labels["app"] != ""
+	})
+	w.note(wild+"/"+pod.Labels["app"], "pod %s released", pod.Name)
+	w.patch(ctx, pod, fmt.Sprintf(`{"metadata":{"labels":{"app":null,%q:%q}}}`, detachedKey, pod.Labels["app"]))
+}
+
+func (w *workload) returnPod(ctx context.Context) {
+	pod := w.drawPod(func(p *corev1.Pod) bool { return p.Namespace == wild && isActive(p) && p.Labels[detachedKey] != "" })
+	app := pod.Labels[detachedKey]
+	w.note(wild+"/"+app, "pod %s given back", pod.Name)
+	w.patch(ctx, pod, fmt.Sprintf(`{"metadata":{"labels":{"app":%q,%q:null}}}`, app, detachedKey))
+}
+
+// makeOrphan makes a pod that some ReplicaSet has to adopt.
+func (w *workload) makeOrphan(ctx context.Context) { w.makePod(ctx, func(*corev1.Pod) {}) }
+
+func (w *workload) makeForeign(ctx context.Context) {
+	w.makePod(ctx, func(p *corev1.Pod) {
+		p.Name = "foreign-" + p.Name
+		p.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "example.com/v1", Kind: "Sculptor", Name: "somebody", UID: "11111111-2222-3333-4444-555555555555", Controller: new(true),
+		}}
 	})
 }
 
-func (w *workload) kill(ctx context.Context, accept func(*corev1.Pod) bool) error {
-	pod, ok := w.somePod(accept)
-	if !ok {
-		return nil
+func (w *workload) makePod(ctx context.Context, edit func(*corev1.Pod)) {
+	rs := w.drawSet()
+	w.pods++
+	pod := controlplane.Pod(wild, fmt.Sprintf("stray-%d", w.pods), rs.Spec.Selector.MatchLabels, edit, func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = new(int64(1))
+		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	})
+	w.note(keyOf(rs), "pod %s made by the user", pod.Name)
+	must.Succeed(w.client.Create(ctx, pod))
+}
+
+func fewPods() *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: wild, Name: "few-pods"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}},
 	}
-	var opts metav1.DeleteOptions
+}
+
+func (w *workload) setQuota(ctx context.Context) {
+	quota := fewPods()
+	w.note("", "quota of 3 pods in %s", wild)
+	must.Succeed(w.client.Create(ctx, quota))
+	// There is no quota controller, and nothing is admitted without a status.
+	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}
+	must.Succeed(w.client.Status().Update(ctx, quota))
+}
+
+func (w *workload) liftQuota(ctx context.Context) {
+	w.note("", "no quota in %s", wild)
+	must.Succeed(client.IgnoreNotFound(w.client.Delete(ctx, fewPods())))
+}
+
+func (w *workload) pinPod(ctx context.Context) {
+	pod := w.drawPod(func(p *corev1.Pod) bool {
+		return p.Namespace != steady && p.Namespace != rolling && isActive(p) && len(p.Finalizers) == 0
+	})
+	w.note(keyOf(pod), "pod pinned and deleted")
+	w.patch(ctx, pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, finalizer))
+	must.Succeed(w.client.Delete(ctx, pod))
+}
+
+func (w *workload) unpinPods(ctx context.Context) {
+	for _, pod := range liveObjects(w.histories.pods, func(p *corev1.Pod) bool { return slices.Contains(p.Finalizers, finalizer) }) {
+		w.patch(ctx, pod, `{"metadata":{"finalizers":null}}`)
+	}
+}
+
+// unpinAll lets every pinned object go.
+func (w *workload) unpinAll(ctx context.Context) {
+	var maps corev1.ConfigMapList
+	var secrets corev1.SecretList
+	must.Succeed(w.client.List(ctx, &maps))
+	must.Succeed(w.client.List(ctx, &secrets))
+	var pinned []client.Object
+	for i := range maps.Items {
+		pinned = append(pinned, &maps.Items[i])
+	}
+	for i := range secrets.Items {
+		pinned = append(pinned, &secrets.Items[i])
+	}
+	for _, o := range pinned {
+		if slices.Contains(o.GetFinalizers(), finalizer) {
+			w.patch(ctx, o, `{"metadata":{"finalizers":null}}`)
+		}
+	}
+	w.unpinPods(ctx)
+}
+
+func (w *workload) setDeletionCost(ctx context.Context) {
+	pod := w.drawPod(func(p *corev1.Pod) bool { return p.Namespace == wild && isActive(p) })
+	w.patch(ctx, pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, corev1.PodDeletionCost, w.draw.IntN(100)-50))
+}
+
+func (w *workload) makeNamespace(ctx context.Context) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s%d", passing, w.draw.IntN(passingMost))}}
+	must.Succeed(w.client.Create(ctx, ns))
+	w.note(ns.Name, "namespace created, uid %s", ns.UID)
+	w.fillNamespace(ctx, ns.Name)
+}
+
+func (w *workload) drawNamespace() string {
+	return drawObject(w, w.histories.namespaces, func(n *corev1.Namespace) bool {
+		return strings.HasPrefix(n.Name, passing) && n.DeletionTimestamp == nil
+	}).Name
+}
+
+func (w *workload) fillNamespace(ctx context.Context, namespace string) {
+	meta := metav1.ObjectMeta{Namespace: namespace, GenerateName: "thing-"}
 	if w.draw.IntN(3) == 0 {
-		opts.GracePeriodSeconds = new(int64)
+		meta.Finalizers = []string{finalizer}
 	}
-	w.note(keyOf(pod), "pod deleted by the user")
-	return w.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, opts)
-}
-
-func (w *workload) finishSteadyPod(ctx context.Context) error {
-	return w.finish(ctx, func(p *corev1.Pod) bool { return p.Namespace == steady && active(p) && p.Spec.NodeName != "" })
-}
-
-func (w *workload) finishWildPod(ctx context.Context) error {
-	return w.finish(ctx, func(p *corev1.Pod) bool { return p.Namespace == wild && active(p) && p.Spec.NodeName != "" })
-}
-
-func (w *workload) finish(ctx context.Context, accept func(*corev1.Pod) bool) error {
-	pod, ok := w.somePod(accept)
-	if !ok {
-		return nil
+	switch w.draw.IntN(4) {
+	case 0:
+		must.Succeed(w.client.Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}))
+	case 1:
+		must.Succeed(w.client.Create(ctx, &corev1.Secret{ObjectMeta: meta}))
+	case 2:
+		must.Succeed(w.client.Create(ctx, &corev1.Pod{ObjectMeta: meta, Spec: controlplane.Pod("", "", nil).Spec}))
+	default:
+		w.createSet(ctx, namespace, fmt.Sprintf("set-%d", w.draw.IntN(3)), 1+w.draw.IntN(4))
 	}
-	phase, _ := pick([]corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded}, w.draw)
-	w.note(keyOf(pod), "pod has %s", phase)
-	return w.setStatus(ctx, pod, func(s *corev1.PodStatus) { s.Phase, s.Conditions = phase, nil })
 }
 
-func (w *workload) unreadySteadyPod(ctx context.Context) error {
-	pod, ok := w.somePod(func(p *corev1.Pod) bool { return p.Namespace == steady && active(p) && ready(p.Status.Conditions) })
-	if !ok {
-		return nil
+func (w *workload) deleteNamespace(ctx context.Context) {
+	name := w.drawNamespace()
+	w.note(name, "namespace deleted by the user")
+	must.Succeed(w.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+}
+
+func widgetType() *apiextensionsv1.CustomResourceDefinition {
+	return controlplane.CustomType(widgetGroup, widgets, "Widget")
+}
+
+func (w *workload) addType(ctx context.Context) {
+	w.note("", "type %s added", widgets)
+	must.Succeed(w.client.Create(ctx, widgetType()))
+}
+
+func (w *workload) removeType(ctx context.Context) {
+	w.note("", "type %s removed", widgets)
+	must.Succeed(w.client.Delete(ctx, widgetType()))
+}
+
+func (w *workload) makeWidget(ctx context.Context) {
+	must.Succeed(w.client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": widgetGroup + "/v1", "kind": "Widget", "metadata": map[string]any{"namespace": w.drawNamespace(), "generateName": "widget-"},
+	}}))
+}
+
+func (w *workload) rollOut(ctx context.Context) {
+	w.patchDeployment(ctx, w.drawDeployment(), fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"round":"%d"}}}}}`, w.draw.IntN(templates)))
+}
+
+func (w *workload) pauseDeployment(ctx context.Context) {
+	w.patchDeployment(ctx, w.drawDeployment(), fmt.Sprintf(`{"spec":{"paused":%t}}`, w.draw.IntN(3) == 0))
+}
+
+func (w *workload) scaleDeployment(ctx context.Context) {
+	w.patchDeployment(ctx, fmt.Sprintf("rolling-%d", rollingDeployments-1), fmt.Sprintf(`{"spec":{"replicas":%d}}`, w.draw.IntN(8)))
+}
+
+func (w *workload) drawDeployment() string {
+	return fmt.Sprintf("rolling-%d", w.draw.IntN(rollingDeployments))
+}
+
+func (w *workload) patchDeployment(ctx context.Context, name, patch string) {
+	w.note(rolling+"/"+name, "patched with %s", patch)
+	w.patch(ctx, controlplane.Deployment(rolling, name, 0), patch)
+}
+
+func (w *workload) drawKubelet(on bool) *nodeKubelet {
+	kubelets := w.kubeletsThatAre(on)
+	if len(kubelets) == 0 {
+		must.Succeed(errNoObject)
 	}
-	return w.setStatus(ctx, pod, func(s *corev1.PodStatus) {
-		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()}}
+	return drawFrom(w.draw, kubelets...)
+}
+
+func (r *rig) kubeletsThatAre(on bool) []*nodeKubelet {
+	return slices.DeleteFunc(slices.Clone(r.kubelets), func(k *nodeKubelet) bool { return k.isOn() != on })
+}
+
+func (w *workload) silenceNode(context.Context) {
+	if len(w.kubeletsThatAre(false)) < deadNodes {
+		k := w.drawKubelet(true)
+		w.note(k.name, "kubelet goes silent")
+		k.setOn(false)
+	}
+}
+
+func (w *workload) wakeNode(context.Context) {
+	k := w.drawKubelet(false)
+	w.note(k.name, "kubelet comes back")
+	k.setOn(true)
+}
+
+func (w *workload) deleteNode(ctx context.Context) {
+	k := w.drawKubelet(false)
+	w.note(k.name, "node deleted by the user")
+	must.Succeed(w.client.Delete(ctx, controlplane.Node(k.name)))
+}
+
+func (w *workload) taintNode(ctx context.Context) {
+	w.addTaint(ctx, drawFrom(w.draw, w.kubelets...).name, corev1.Taint{
+		Key: userTaint, Effect: drawFrom(w.draw, corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule),
 	})
 }
 
-func (w *workload) setStatus(ctx context.Context, pod *corev1.Pod, edit func(*corev1.PodStatus)) error {
-	pod = pod.DeepCopy()
-	edit(&pod.Status)
-	_, err := w.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
-	return err
+func (w *workload) takeOutOfService(ctx context.Context) {
+	w.addTaint(ctx, w.drawKubelet(false).name, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
 }
 
-func gone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
+// addTaint replaces a taint of the same key.
+func (w *workload) addTaint(ctx context.Context, name string, taint corev1.Taint) {
+	w.note(name, "tainted %s by the user", taint.ToString())
+	w.editTaints(ctx, name, func(taints []corev1.Taint) []corev1.Taint {
+		return append(slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.Key == taint.Key }), taint)
+	})
+}
+
+func (w *workload) untaintNodes(ctx context.Context) {
+	byUser := func(t corev1.Taint) bool { return t.Key == userTaint || t.Key == corev1.TaintNodeOutOfService }
+	for _, node := range liveObjects(w.histories.nodes, func(n *corev1.Node) bool { return slices.ContainsFunc(n.Spec.Taints, byUser) }) {
+		w.note(node.Name, "the user's taints removed")
+		w.editTaints(ctx, node.Name, func(taints []corev1.Taint) []corev1.Taint { return slices.DeleteFunc(taints, byUser) })
 	}
-	return err
+}
+
+func (w *workload) editTaints(ctx context.Context, name string, edit func([]corev1.Taint) []corev1.Taint) {
+	var node corev1.Node
+	if err := w.client.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		must.Succeed(client.IgnoreNotFound(err))
+		return
+	}
+	node.Spec.Taints = edit(node.Spec.Taints)
+	must.Succeed(w.client.Update(ctx, &node))
 }
