@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"minikcm/test/must"
 )
 
 func main() {
@@ -17,45 +19,34 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// The servers and the manager have separate process groups, so that Ctrl-C ends only this program.
-	if err := demo(ctx, *manager, *end); err != nil && !errors.Is(err, context.Canceled) {
+	if err := must.Catch(func() { runDemo(ctx, *manager, *end) }); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func demo(ctx context.Context, manager string, end bool) error {
-	s, err := raise(ctx, manager)
-	if err != nil {
-		return err
-	}
-	defer s.lower()
+func runDemo(ctx context.Context, manager string, end bool) {
+	s := newStage(manager)
+	defer s.tearDown()
+	s.setUp(ctx)
 	for _, scene := range scenes {
-		s.title(scene.title)
-		if err := scene.play(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", scene.title, err)
-		}
-		if s.pause(ctx); ctx.Err() != nil {
-			return nil
-		}
+		s.printTitle(scene.title)
+		scene.play(ctx, s)
+		s.rest(ctx)
 	}
 	if end {
-		select {
-		case err := <-s.died: // during the last pause
-			return err
-		default:
-			return nil
-		}
+		return
 	}
-	s.title("Your turn")
-	s.say("export KUBECONFIG=%s", s.kubeconfig)
-	s.say("kubectl get replicasets,pods -o wide     # Ctrl-C here ends everything")
-	s.say("kill %d     # the manager; README.md says how to have another one take over", s.manager.Pid())
+	s.printTitle("Your turn")
+	s.printLine("export KUBECONFIG=%s", s.kubeconfig)
+	s.printLine("kubectl get replicasets,pods -o wide     # Ctrl-C here ends everything")
+	s.printLine("kill %d     # the manager; README.md says how to have another one take over", s.manager.Pid())
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case err := <-s.died:
-			s.say("%v", err)
+			s.printLine("%v", err)
 		}
 	}
 }
