@@ -12,8 +12,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-
-	"minikcm/pkg/outcome"
 )
 
 // NewIdentity returns hostname_uuid. Each process needs a new identity.
@@ -65,16 +63,7 @@ func (t *redialTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.rejected.Store(isRejection(resp.StatusCode))
+	t.rejected.Store(resp.StatusCode >= http.StatusBadRequest)
 	resp.Header.Del("Retry-After")
 	return resp, nil
-}
-
-// isRejection reports whether another API server might respond with another status.
-func isRejection(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
-		return true
-	}
-	return !outcome.Complete(status)
 }

@@ -80,35 +80,6 @@ func TestLeaseIsRoundedUpToWholeSeconds(t *testing.T) {
 	}
 }
 
-func TestStuck(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		limit   time.Duration // the shutdown timeout; 0 for none
-		renewed time.Duration
-		ended   time.Duration // ago; 0 during the term
-		stuck   bool
-	}{
-		{"renewed in time", 10 * time.Second, 2 * time.Second, 0, false},
-		{"late, but within the tolerance", 10 * time.Second, 35 * time.Second, 0, false},
-		{"beyond the tolerance", 10 * time.Second, 35*time.Second + 1, 0, true},
-		{"an ended term is not renewed", 10 * time.Second, time.Hour, time.Second, false},
-		{"controllers that do not return", 10 * time.Second, time.Hour, 35*time.Second + 1, true},
-		{"a drain without a limit, which renews the lease", 0, 2 * time.Second, time.Hour, false},
-		{"controllers that do not return, without a limit", 0, time.Hour, time.Hour, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg := Config{LeaseDuration: 15 * time.Second, ShutdownTimeout: tt.limit, Name: "x"}
-			var ended time.Time
-			if tt.ended > 0 {
-				ended = epoch.Add(-tt.ended)
-			}
-			if err := checkStuck(tt.renewed, ended, epoch, cfg); (err != nil) != tt.stuck {
-				t.Errorf("stuck = %v, want %v", err, tt.stuck)
-			}
-		})
-	}
-}
-
 func TestLeaseClientHasItsOwnConnection(t *testing.T) {
 	var seen []string
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

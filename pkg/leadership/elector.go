@@ -68,12 +68,12 @@ type Elector struct {
 	lock              sync.Mutex
 	term              Term
 	leading           bool          // during a term, and until the controllers have returned
-	endedAt           time.Time     // end of the term in which leading is set; zero during a term
 	renewedAt         time.Time     // when the last successful renewal was sent
 	confirmedDuration time.Duration // of the lease from renewedAt, for the deadlines of writes
 	lostReason        string        // of the running term or of the current attempt; empty while the lease is held
 	loggedHolder      string
 	standDown         standDown
+	aloneUntil        time.Time // no other process took the lease during the last stand-down
 }
 
 // New returns an elector. Run starts it. The error joins all problems of cfg.
@@ -96,7 +96,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		e.lease = &leaseClient{
 			client:    deps.Leases.Leases(cfg.Namespace),
 			namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
-			minDuration: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock, seenVersion: deps.Seen,
+			minDuration: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock, seenVersion: deps.Seen, lost: e.loseLease,
 		}
 	}
 	deps.Metrics.registerElector(e)
@@ -110,11 +110,7 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 	if e.lease == nil || lease != nil && (lease.Namespace != e.cfg.Namespace || lease.Name != e.cfg.Name) {
 		return
 	}
-	e.lock.Lock()
-	if reason := e.lease.observeEvent(lease); reason != "" {
-		e.loseLease(reason)
-	}
-	e.lock.Unlock()
+	e.lease.observeEvent(lease)
 	signal(e.wake)
 }
 
@@ -144,24 +140,18 @@ const maxUnknownWrites = 2
 
 // waitForLease waits until this process holds the lease, or until ctx ends.
 func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
-	logger := klog.FromContext(ctx)
-	logger.Info("Waiting for the lease", "lease", e.lease, "identity", e.cfg.Identity)
+	klog.FromContext(ctx).Info("Waiting for the lease", "lease", e.lease, "identity", e.cfg.Identity)
 	var last lastAttempt
-	poll, unknownWrites, logged := time.Duration(0), 0, false
+	poll, unknownWrites := time.Duration(0), 0
 	for ctx.Err() == nil {
 		e.recordHolder(ctx)
 		seen := e.lease.latestObservation()
-		if pause := e.standDownPause(ctx); pause > 0 {
-			e.waitForWake(ctx, pause)
-			continue
+		pause := e.standDownPause(ctx)
+		if pause == 0 {
+			next := nextAttempt(seen, e.cfg.Identity, e.lease.minDuration, last, poll)
+			pause = timing.Later(e.fence.unknownUntil(), next).Sub(e.clock.Now())
 		}
-		now, unknownUntil := e.clock.Now(), e.fence.unknownUntil()
-		if unknownUntil.After(now) && !logged {
-			logged = true
-			logger.Info("Not competing until writes with unknown outcome have completed", "lease", e.lease, "duration", unknownUntil.Sub(now).Round(time.Millisecond))
-		}
-		next := timing.Later(unknownUntil, nextAttempt(seen, e.cfg.Identity, e.lease.minDuration, last, poll))
-		if pause := next.Sub(now); pause > 0 {
+		if pause > 0 {
 			e.waitForWake(ctx, pause)
 			continue
 		}
@@ -171,15 +161,35 @@ func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 		if unknownWrites++; !result.unknown {
 			unknownWrites = 0
 		}
-		if unknownWrites == maxUnknownWrites {
-			unknownWrites = 0
-			logger.Info("Standing down, writes to the lease have unknown outcomes", "lease", e.lease)
+		if unknownWrites >= maxUnknownWrites {
 			e.StepDown("writes to the lease have unknown outcomes", e.remainedFree)
 		}
 		last = lastAttempt{at: e.clock.Now(), version: result.version, pause: wait.Jitter(e.cfg.RetryPeriod/2, 1)}
 		poll = wait.Jitter(3*e.cfg.RetryPeriod/2, 2.0/3) // 1.5 to 2.5 retry periods
 	}
 	return result
+}
+
+// lastAttempt is the last attempt of a standby to acquire the lease. The zero value is none.
+type lastAttempt struct {
+	at      time.Time     // end of the attempt
+	version string        // of the Lease on which the attempt was decided
+	pause   time.Duration // before the next attempt on the same version
+}
+
+// nextAttempt returns the time of the next attempt of a standby: at once before the first attempt,
+// when the lease becomes free, after the pause if the last attempt failed on a free lease, and at the
+// latest poll after the last attempt, because the watch may be broken or late.
+func nextAttempt(o observation, identity string, minDuration time.Duration, last lastAttempt, poll time.Duration) time.Time {
+	retry := last.at.Add(last.pause)
+	if !o.known || last.at.IsZero() {
+		return retry
+	}
+	free, _ := o.freeAt(identity, minDuration)
+	if o.version == last.version && !free.After(last.at) {
+		free = retry
+	}
+	return timing.Earlier(free, timing.Later(last.at.Add(poll), retry))
 }
 
 // remainedFree reports whether the lease has been free for so long that any other candidate would have
@@ -206,7 +216,7 @@ func (e *Elector) recordHolder(ctx context.Context) {
 	changed, other := holder != e.loggedHolder, holder != "" && holder != e.cfg.Identity
 	e.loggedHolder = holder
 	if other {
-		e.standDown.aloneUntil = time.Time{}
+		e.aloneUntil = time.Time{}
 	}
 	e.lock.Unlock()
 	if changed && other {
@@ -226,46 +236,37 @@ func (e *Elector) attemptLease(ctx context.Context, renewing bool) attemptResult
 		logger.Error(result.err, "Failed to acquire or renew the lease", "lease", e.lease)
 	}
 	if result.held {
-		e.recordHeld(result)
-	}
-	if result.lostReason != "" {
-		e.lock.Lock()
-		e.loseLease(result.lostReason)
-		e.lock.Unlock()
+		e.deps.Metrics.lease.Set(result.written.Truncate(time.Second).Seconds())
+		e.confirmRenewal(ctx, result.sent, result.reliable)
 	}
 	return result
 }
 
-func (e *Elector) recordHeld(result attemptResult) {
-	e.fence.extendDeadline(e.cfg.limitsAfter(result.sent, result.reliable))
-	e.deps.Metrics.lease.Set(result.written.Truncate(time.Second).Seconds())
+// confirmRenewal computes the deadlines of later writes from a renewal of the given duration.
+func (e *Elector) confirmRenewal(ctx context.Context, sent time.Time, duration time.Duration) {
+	limits := e.cfg.limitsAfter(sent, duration)
 	e.lock.Lock()
-	defer e.lock.Unlock()
-	if result.reliable > e.confirmedDuration {
-		signal(e.wake)
+	before := e.confirmedDuration
+	e.renewedAt, e.confirmedDuration = sent, duration
+	e.fence.setLimits(limits)
+	e.lock.Unlock()
+	if before != 0 && before != duration {
+		signal(e.wake) // for checkDeadline
+		klog.FromContext(ctx).Info("Lease duration changed, it is extended while writes are slow",
+			"from", before, "to", duration, "writeTimeout", limits.maxDuration)
 	}
-	e.renewedAt, e.confirmedDuration = result.sent, result.reliable
 }
 
 // leaseDurations returns the arguments of the next renewal, see renewalDurations.
-func (e *Elector) leaseDurations() (renewal, reliable time.Duration) {
-	slow := e.fence.hasSlowWrites()
-	if !slow {
-		e.shortenDeadline() // before unknownUntil: later writes must not get longer deadlines than unknownUntil covers
-	}
-	return renewalDurations(slow, e.fence.unknownUntil(), e.clock.Now(), e.cfg.LeaseDuration, e.cfg.extendedLease())
-}
-
-// shortenDeadline gives later writes the deadline of the configured lease.
-func (e *Elector) shortenDeadline() {
-	short := e.cfg.LeaseDuration
+func (e *Elector) leaseDurations(ctx context.Context) (renewal, reliable time.Duration) {
+	slow, short := e.fence.hasSlowWrites(), e.cfg.LeaseDuration
 	e.lock.Lock()
-	defer e.lock.Unlock()
-	if e.confirmedDuration > short {
-		e.confirmedDuration = short
-		e.fence.shortenDeadline(e.cfg.limitsAfter(e.renewedAt, short))
-		signal(e.wake)
+	renewedAt, confirmed := e.renewedAt, e.confirmedDuration
+	e.lock.Unlock()
+	if !slow && confirmed > short { // before unknownUntil: later writes must not get longer deadlines than unknownUntil covers
+		e.confirmRenewal(ctx, renewedAt, short)
 	}
+	return renewalDurations(slow, e.fence.unknownUntil(), e.clock.Now(), short, e.cfg.extendedLease())
 }
 
 // releaseLease releases the lease. If expires is not zero, the lease is left to expire then. Failures
@@ -277,8 +278,6 @@ func (e *Elector) releaseLease(ctx context.Context, expires time.Time) {
 	begun := e.clock.Now()
 	err := e.lease.release(ctx, expires)
 	switch {
-	case errors.Is(err, errNotOurs):
-		logger.Info("Nothing to release", "lease", e.lease, "reason", err)
 	case err != nil:
 		logger.Error(err, "Failed to release the lease", "lease", e.lease)
 	case !expires.IsZero():
@@ -288,9 +287,10 @@ func (e *Elector) releaseLease(ctx context.Context, expires time.Time) {
 	}
 }
 
-// loseLease ends the running term and keeps the first reason. The caller holds the lock until the fence
-// has cancelled all requests, so that no other term can begin in between.
+// loseLease cancels the requests of the running term, and keeps the first reason.
 func (e *Elector) loseLease(reason string) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
 	e.lostReason = cmp.Or(e.lostReason, reason)
 	e.fence.abortTerm(reason)
 	signal(e.wake)
@@ -315,7 +315,7 @@ func (e *Elector) recordEvent(text string) {
 func (e *Elector) renewalAge() time.Duration {
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	if !e.leading || !e.endedAt.IsZero() || e.lease == nil {
+	if !e.leading || e.lease == nil {
 		return 0
 	}
 	return e.clock.Since(e.renewedAt)
@@ -328,30 +328,12 @@ const healthTolerance = 20 * time.Second
 // Name returns the name of the health check, as in kube-controller-manager.
 func (e *Elector) Name() string { return "leaderElection" }
 
-// Check fails while this process leads and its last renewal is older than the lease duration and 20 s.
-// It also fails while controllers of an ended term have not returned for longer than both that time
-// and the shutdown timeout. An outage of the API server ends terms, so Check does not depend on the
-// API server.
+// Check fails while controllers run and the last renewal is older than 20 s plus the lease duration or
+// the shutdown timeout. An outage of the API server ends terms, so Check does not depend on the API
+// server.
 func (e *Elector) Check(*http.Request) error {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	if e.lease == nil || !e.leading {
-		return nil
-	}
-	return checkStuck(e.clock.Since(e.renewedAt), e.endedAt, e.clock.Now(), e.cfg)
-}
-
-// checkStuck decides on the health of a leader. endedAt is zero during a term.
-func checkStuck(renewalAge time.Duration, endedAt, now time.Time, cfg Config) error {
-	limit := cfg.LeaseDuration + healthTolerance
-	if endedAt.IsZero() || cfg.ShutdownTimeout == 0 { // a drain without a limit renews the lease
-		if renewalAge > limit {
-			return fmt.Errorf("the lease %s was last renewed %v ago", cfg.Name, renewalAge.Round(time.Second))
-		}
-		return nil
-	}
-	if overdue := now.Sub(endedAt); overdue > max(limit, cfg.ShutdownTimeout+healthTolerance) {
-		return fmt.Errorf("the term on lease %s ended %v ago and controllers still run", cfg.Name, overdue.Round(time.Second))
+	if age := e.renewalAge(); age > max(e.cfg.LeaseDuration, e.cfg.ShutdownTimeout)+healthTolerance {
+		return fmt.Errorf("controllers run and the lease %s was last renewed %v ago", e.cfg.Name, age.Round(time.Second))
 	}
 	return nil
 }

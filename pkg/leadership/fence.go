@@ -38,18 +38,18 @@ type Fence struct {
 	clock   clock.Clock
 	metrics *Metrics
 	dialer  *connrotation.Dialer
+	idle    chan struct{} // of size one: flights may be empty
 
 	lock        sync.Mutex
 	term        fenceTerm
 	flights     map[*flight]struct{} // of the running term and of earlier terms
-	idle        chan struct{}        // closed once flights is empty; nil without a receiver
 	lastUnknown time.Time            // first moment at which no finished write has an unknown outcome
 	slowUntil   time.Time            // end of the period in which writes count as slow
 }
 
 // NewFence returns a closed fence.
 func NewFence(clk clock.Clock, m *Metrics) *Fence {
-	return &Fence{clock: clk, metrics: m, dialer: connrotation.NewDialer(dialResettable),
+	return &Fence{clock: clk, metrics: m, dialer: connrotation.NewDialer(dialResettable), idle: make(chan struct{}, 1),
 		term: fenceTerm{closedReason: "no term has begun", signalEnding: func() {}}, flights: map[*flight]struct{}{}}
 }
 
@@ -164,22 +164,12 @@ func (f *Fence) openTerm(number uint64, limits writeLimits) {
 	f.term = fenceTerm{number: number, open: true, limits: limits, ending: ending.Done(), signalEnding: signalEnding}
 }
 
-// extendDeadline moves the deadline of the running term, but never back: responses to renewals may
-// arrive out of order.
-func (f *Fence) extendDeadline(limits writeLimits) {
+// setLimits changes the limits of later requests of the running term. Requests in flight keep their
+// deadlines.
+func (f *Fence) setLimits(limits writeLimits) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.term.open && limits.until.After(f.term.limits.until) {
-		f.term.limits = limits
-	}
-}
-
-// shortenDeadline moves the deadline of later writes of the running term back. Writes in flight keep
-// their deadlines.
-func (f *Fence) shortenDeadline(limits writeLimits) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	if f.term.open && limits.until.Before(f.term.limits.until) {
+	if f.term.open {
 		f.term.limits = limits
 	}
 }
@@ -227,26 +217,6 @@ func (f *Fence) endTerm(reason string) {
 	}
 }
 
-// idleChannel returns a channel that is closed once no request of a term is in flight.
-func (f *Fence) idleChannel() <-chan struct{} {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	if f.idle == nil {
-		f.idle = make(chan struct{})
-	}
-	idle := f.idle
-	f.signalIdle()
-	return idle
-}
-
-// signalIdle requires the lock.
-func (f *Fence) signalIdle() {
-	if len(f.flights) == 0 && f.idle != nil {
-		close(f.idle)
-		f.idle = nil
-	}
-}
-
 // startRequest returns the request to send in place of req, or a *FencedError. The flight is nil for a
 // request without a term.
 func (f *Fence) startRequest(req *http.Request) (*http.Request, *flight, error) {
@@ -283,8 +253,9 @@ func (f *Fence) finishRequest(fl *flight, outcomeKnown bool) {
 			f.lastUnknown = timing.Later(f.lastUnknown, fl.completedBy())
 		}
 	}
-	delete(f.flights, fl)
-	f.signalIdle()
+	if delete(f.flights, fl); len(f.flights) == 0 {
+		signal(f.idle)
+	}
 }
 
 func isMutating(method string) bool {

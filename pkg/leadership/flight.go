@@ -58,9 +58,6 @@ func (e *TimeoutError) Error() string {
 // Unwrap implements errors.Is.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// Timeout implements net.Error.
-func (e *TimeoutError) Timeout() bool { return true }
-
 // WriteTimeout returns Most, for packages that do not import this package.
 func (e *TimeoutError) WriteTimeout() time.Duration { return e.Most }
 
@@ -87,11 +84,11 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	if err != nil {
-		err = fl.explainError(admitted.Context(), err)
+		err = explainError(admitted.Context(), err)
 		fl.complete(false)
 		return nil, err
 	}
-	explain := func(err error) error { return fl.explainError(admitted.Context(), err) }
+	explain := func(err error) error { return explainError(admitted.Context(), err) }
 	resp.Body = &flightBody{ReadCloser: resp.Body, explain: explain, flight: fl, status: resp.StatusCode}
 	if wait := retryAfter(resp); wait > 0 {
 		if err := fl.waitRetryAfter(req.Context(), resp, wait); err != nil {
@@ -127,13 +124,12 @@ func (fl *flight) waitRetryAfter(ctx context.Context, resp *http.Response, wait 
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	timer := fl.fence.clock.NewTimer(wait)
 	defer timer.Stop()
+	resp.Header.Del("Retry-After")
 	select {
 	case <-timer.C():
 		resp.Header.Set("Retry-After", "0")
 	case <-fl.ending:
-		resp.Header.Del("Retry-After")
 	case <-ctx.Done():
-		resp.Header.Del("Retry-After")
 	}
 	return nil
 }
@@ -172,7 +168,7 @@ func (fl *flight) prepareRequest(req *http.Request, left time.Duration) *http.Re
 	target, query := *req.URL, req.URL.Query()
 	if left > 0 {
 		fl.deadline = fl.sentAt.Add(left)
-		ctx, fl.stopTimer = context.WithTimeout(ctx, left)
+		ctx, fl.stopTimer = context.WithTimeoutCause(ctx, left, &TimeoutError{Method: fl.method, Path: fl.path, Most: fl.limits.maxDuration})
 		target.RawQuery = limitTimeout(query, left).Encode()
 	}
 	getConn := func(string) { fl.startDialing() }
@@ -239,18 +235,10 @@ func (fl *flight) complete(outcomeKnown bool) {
 
 // explainError replaces the error of the transport by the cancellation or deadline of the fence that
 // caused the error.
-func (fl *flight) explainError(ctx context.Context, err error) error {
-	var fenced *FencedError
-	cause := context.Cause(ctx)
-	switch {
-	case errors.As(cause, &fenced):
-		return fenced
-	case !errors.Is(cause, context.DeadlineExceeded):
-		return err
-	case fl.limits.isLimited() && !fl.fence.clock.Now().Before(fl.deadline):
-		return &TimeoutError{Method: fl.method, Path: fl.path, Most: fl.limits.maxDuration}
-	case !errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+func explainError(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx).(type) {
+	case *FencedError, *TimeoutError:
+		return cause
 	}
 	return err
 }

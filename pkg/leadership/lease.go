@@ -9,6 +9,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/rv"
 	"minikcm/internal/timing"
 	"minikcm/pkg/outcome"
 )
@@ -28,6 +30,7 @@ type leaseClient struct {
 	minDuration               time.Duration // see observation.freeAt
 	clock                     clock.Clock
 	seenVersion               func(string)
+	lost                      func(reason string) // called with the lock: no other term can begin meanwhile
 
 	lock    sync.Mutex
 	stored  *coordinationv1.Lease // by the last own request; the next write carries its resourceVersion
@@ -37,9 +40,8 @@ type leaseClient struct {
 
 // attemptResult is the result of one attempt to acquire or renew the Lease.
 type attemptResult struct {
-	held       bool
-	lostReason string // set by the attempt that detects a loss
-	err        error  // of the read or write; nil if another process holds the Lease
+	held bool
+	err  error // of the read or write; nil if another process holds the Lease
 
 	// If held:
 	sent              time.Time // of the write
@@ -54,7 +56,7 @@ type attemptResult struct {
 
 // leaseDurations returns the duration of a renewal, and the part of the duration that deadlines of
 // writes may use.
-type leaseDurations func() (renewal, reliable time.Duration)
+type leaseDurations func(context.Context) (renewal, reliable time.Duration)
 
 // acquireOrRenew makes one attempt to acquire the Lease, or to renew the Lease if this process still
 // is the holder.
@@ -75,11 +77,11 @@ func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, duratio
 	}
 	// 2. A standby, and a holder whose update failed, read the Lease.
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return attemptResult{err: errors.Join(updateErr, fmt.Errorf("read the lease: %w", err)), version: l.latestObservation().version}
-	}
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
 		lease = nil
+	case err != nil:
+		return attemptResult{err: errors.Join(updateErr, fmt.Errorf("read the lease: %w", err)), version: l.latestObservation().version}
 	}
 	// 3. The Lease must be free, or held by this process.
 	o, ok := l.evaluateRead(lease, renewing)
@@ -113,8 +115,8 @@ func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, renewing bool) (
 		l.seen = l.seen.withResponse(lease, now)
 		l.seenVersion(lease.ResourceVersion)
 	}
-	o = attemptResult{version: l.seen.version, read: true, lostReason: l.checkHolder()}
-	if renewing {
+	o = attemptResult{version: l.seen.version, read: true}
+	if l.checkHolder(); renewing {
 		return o, l.holding
 	}
 	o.freeSince, o.cause = l.seen.freeAt(l.identity, l.minDuration)
@@ -130,7 +132,7 @@ func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Leas
 		lease = read.DeepCopy()
 		send = func() (*coordinationv1.Lease, error) { return l.client.Update(ctx, lease, metav1.UpdateOptions{}) }
 	}
-	renewal, reliable := durations()
+	renewal, reliable := durations(ctx)
 	o := attemptResult{sent: l.clock.Now(), written: renewal, reliable: reliable}
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(holderRecord(read, l.identity, o.written, metav1.NewTime(o.sent)))
 	stored, err := send()
@@ -148,7 +150,7 @@ func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Leas
 	}
 	l.seenVersion(stored.ResourceVersion)
 	l.holding = true
-	o.lostReason = l.checkHolder()
+	l.checkHolder()
 	o.held = l.holding
 	return o
 }
@@ -169,32 +171,26 @@ func holderRecord(read *coordinationv1.Lease, identity string, duration time.Dur
 	return record
 }
 
-// observeEvent records a watch event; nil is a deletion. It returns the reason if the event shows a
-// loss.
-func (l *leaseClient) observeEvent(lease *coordinationv1.Lease) (lostReason string) {
+// observeEvent records a watch event; nil is a deletion.
+func (l *leaseClient) observeEvent(lease *coordinationv1.Lease) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	now := l.clock.Now()
 	if lease == nil {
-		l.seen = l.seen.withoutLease(now)
-		return ""
+		l.seen = l.seen.withoutLease(l.clock.Now())
+		return
 	}
-	l.seen = l.seen.withEvent(lease, now)
-	return l.checkHolder()
+	l.seen = l.seen.withEvent(lease, l.clock.Now())
+	l.checkHolder()
 }
 
-// checkHolder returns the reason of a loss once: the newest record names another holder or none. A
-// deleted Lease is no loss: the deletion names no successor, and the next renewal creates the Lease
-// again. checkHolder requires the lock.
-func (l *leaseClient) checkHolder() (lostReason string) {
-	if !l.holding || l.seen.record.HolderIdentity == l.identity {
-		return ""
+// checkHolder reports a loss if the newest record names another holder or none. A deleted Lease is no
+// loss: the deletion names no successor, and the next renewal creates the Lease again. checkHolder
+// requires the lock.
+func (l *leaseClient) checkHolder() {
+	if holder := l.seen.record.HolderIdentity; l.holding && holder != l.identity {
+		l.holding = false
+		l.lost(fmt.Sprintf("the holder of the lease is %q", holder))
 	}
-	l.holding = false
-	if holder := l.seen.record.HolderIdentity; holder != "" {
-		return "the lease is held by " + holder
-	}
-	return "another process removed the holder of the lease"
 }
 
 // stopHolding makes the next attempt that of a standby.
@@ -221,33 +217,22 @@ const (
 	// and restarts of API servers take a second or two.
 	releaseTimeout = 5 * time.Second
 	releasePause   = 250 * time.Millisecond
-	// maxReleaseRejections ends the attempts. A single API server behind a load balancer may reject
-	// requests while it starts or stops.
-	maxReleaseRejections = 3
 )
 
 // release writes the last record of this process. If expires is zero, the record names no holder.
 // Otherwise the Lease expires then, rounded up to whole seconds. Each attempt reads the Lease first. A
-// conflict, as by a renewal in flight, is repeated at once, other failures after releasePause, until
-// ctx ends or maxReleaseRejections requests were forbidden or unauthorized.
+// conflict, as by a renewal in flight, is repeated at once, other failures after releasePause, until ctx
+// ends.
 func (l *leaseClient) release(ctx context.Context, expires time.Time) error {
-	var last error
-	rejections := 0
-	for ctx.Err() == nil {
-		last = l.releaseOnce(ctx, expires)
-		switch {
-		case last == nil || errors.Is(last, errNotOurs):
-			return last
-		case apierrors.IsConflict(last):
-			continue
-		case apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last):
-			if rejections++; rejections == maxReleaseRejections {
-				return last
-			}
+	for {
+		err := l.releaseOnce(ctx, expires)
+		if err == nil || errors.Is(err, errNotOurs) || ctx.Err() != nil {
+			return err
 		}
-		timing.Sleep(ctx, l.clock, releasePause)
+		if !apierrors.IsConflict(err) && !timing.Sleep(ctx, l.clock, releasePause) {
+			return err
+		}
 	}
-	return errors.Join(last, ctx.Err())
 }
 
 func (l *leaseClient) releaseOnce(ctx context.Context, expires time.Time) error {
@@ -287,3 +272,98 @@ func releaseRecord(record resourcelock.LeaderElectionRecord, expires, now time.T
 	record.LeaseDurationSeconds = max(1, int(math.Ceil(expires.Sub(now).Seconds())))
 	return &record
 }
+
+// Cause is the way in which the lease became free for a term.
+type Cause string
+
+// The causes of a takeover.
+const (
+	CauseInitial    Cause = "initial"    // there was no lease, or election is off
+	CauseReleased   Cause = "released"   // the holder released the lease
+	CauseExpired    Cause = "expired"    // the holder did not renew the lease
+	CauseReacquired Cause = "reacquired" // this process still was the holder when its term ended
+)
+
+// observation is the knowledge of this process about the Lease, with times of the local clock. It is a
+// value: each event or response gives a new observation.
+type observation struct {
+	known  bool // false: no other field is meaningful
+	exists bool
+	// record is the last record of the Lease. It outlives the Lease: the deletion of a Lease does not
+	// stop its holder.
+	record          resourcelock.LeaderElectionRecord
+	renewedByHolder bool          // the renew time differs from that in the previous record of the same holder
+	lastDuration    time.Duration // in the last record with a holder; 0 for none
+	version         string        // newest resourceVersion
+	since           time.Time     // first observation of record, or of the missing Lease
+}
+
+// withEvent adds a watch event. An event older than the observation changes nothing: a delayed watch
+// must not undo a response.
+func (o observation) withEvent(lease *coordinationv1.Lease, now time.Time) observation {
+	if o.known && o.version != "" && rv.AtLeast(o.version, lease.ResourceVersion) {
+		return o
+	}
+	return o.withResponse(lease, now)
+}
+
+// withResponse adds the response to an own request. Responses come from etcd, so they count even if
+// the version is lower than before: after a restore from a backup all versions are lower for a while.
+func (o observation) withResponse(lease *coordinationv1.Lease, now time.Time) observation {
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	if !o.known || !o.exists || !equality.Semantic.DeepEqual(o.record, *record) {
+		o.since = now
+		o.renewedByHolder = o.known && record.HolderIdentity == o.record.HolderIdentity && !sameTime(record.RenewTime, o.record.RenewTime)
+	}
+	if record.HolderIdentity != "" {
+		o.lastDuration = time.Duration(record.LeaseDurationSeconds) * time.Second
+	}
+	o.known, o.exists, o.record, o.version = true, true, *record, lease.ResourceVersion
+	return o
+}
+
+// withoutLease adds a deletion or a GET that found no Lease.
+func (o observation) withoutLease(now time.Time) observation {
+	if !o.known {
+		o.since = now
+	}
+	o.known, o.exists = true, false
+	return o
+}
+
+// freeAt returns the moment from which identity may try to acquire the lease. It requires a known
+// observation.
+//
+// A deleted Lease is not free before its last record expires: the holder still works, and creates the
+// Lease again at its next renewal. The same is true for a record whose holder another process has
+// removed. minDuration is the minimal duration of a record that its holder has not written: a shorter
+// duration was written by hand, and the holder may not have noticed.
+func (o observation) freeAt(identity string, minDuration time.Duration) (time.Time, Cause) {
+	switch {
+	case o.record.HolderIdentity == identity:
+		return o.since, CauseReacquired
+	case o.record == resourcelock.LeaderElectionRecord{} && o.lastDuration == 0: // only created, maybe by an administrator
+		return o.since, CauseInitial
+	case o.record.HolderIdentity == "" && isReleased(o.record):
+		if !o.exists {
+			return o.since, CauseInitial
+		}
+		return o.since, CauseReleased
+	case o.record.HolderIdentity == "":
+		return o.since.Add(max(minDuration, o.lastDuration)), CauseExpired
+	}
+	duration := time.Duration(o.record.LeaseDurationSeconds) * time.Second
+	if !o.renewedByHolder {
+		duration = max(duration, minDuration)
+	}
+	return o.since.Add(duration), CauseExpired
+}
+
+// isReleased reports whether a record without a holder was written by a holder, client-go's or this
+// package's: the duration is a second and both times are the same. A record whose holder another
+// process removed keeps the times of the last renewal.
+func isReleased(record resourcelock.LeaderElectionRecord) bool {
+	return record.LeaseDurationSeconds == 1 && sameTime(record.AcquireTime, record.RenewTime)
+}
+
+func sameTime(a, b metav1.Time) bool { return a.UnixMicro() == b.UnixMicro() }

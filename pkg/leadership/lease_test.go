@@ -121,7 +121,7 @@ func TestRelease(t *testing.T) {
 			c.err = apierrors.NewUnauthorized("starting")
 			time.AfterFunc(releasePause+time.Millisecond, func() { c.set(func(c *conn) { c.err = nil }) })
 		}, "", []string{"get", "get", "get", "update"}, nil},
-		{"the server refuses", func(_ *leaseServer, c *conn) { c.err = forbidden }, "a", []string{"get", "get", "get"}, forbidden},
+		{"the server refuses", func(_ *leaseServer, c *conn) { c.err = forbidden }, "a", nil, forbidden},
 		{"a load balancer answers", func(_ *leaseServer, c *conn) {
 			c.err = apierrors.NewGenericServerResponse(404, "get", leases, "test", "no such page", 0, true)
 			time.AfterFunc(time.Second, func() { c.set(func(c *conn) { c.err = nil }) })

@@ -27,6 +27,7 @@ type process struct {
 	seen, delivered string // versions of the Lease that requests and the watch have shown
 	lock            sync.Mutex
 	terms           []span
+	works           bool                            // a term has begun and not ended
 	work            func(ctx context.Context) error // run by Lead after the end of ctx; may be nil
 }
 
@@ -107,6 +108,7 @@ func (p *process) lead(ctx context.Context, term Term) error {
 	p.lock.Lock()
 	n := len(p.terms)
 	p.terms = append(p.terms, span{term: term, begun: time.Now()})
+	p.works = true
 	work := p.work
 	p.lock.Unlock()
 	if got := termOf(ctx); got != term.Number {
@@ -114,6 +116,9 @@ func (p *process) lead(ctx context.Context, term Term) error {
 	}
 	<-ctx.Done()
 	asked, writable := time.Now(), p.writable()
+	p.lock.Lock()
+	p.works = false
+	p.lock.Unlock()
 	var err error
 	if work != nil {
 		err = work(ctx)
@@ -153,7 +158,10 @@ func (p *process) Status() Status {
 	}
 	p.Elector.lock.Lock()
 	defer p.Elector.lock.Unlock()
-	s.Leading, s.Term = p.leading && p.endedAt.IsZero(), p.Elector.term
+	s.Term = p.Elector.term
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	s.Leading = p.works
 	return s
 }
 

@@ -33,14 +33,15 @@ const (
 	termOver   = "its term is over"
 )
 
-// acquire makes one attempt to acquire the lease. When ctx ends during the attempt, acquire waits a
-// second for the response, releases the lease, and returns a result that does not hold the lease.
+// acquire makes one attempt to acquire the lease. The attempt does not end with ctx, because a cancelled
+// write may still acquire the lease. If ctx has ended, acquire releases the lease and returns a result
+// that does not hold the lease.
 func (e *Elector) acquire(ctx context.Context) attemptResult {
 	e.lock.Lock()
 	e.lostReason = "" // before the attempt: the watch may be faster than the response
 	e.lock.Unlock()
-	attemptCtx, cancel := outlivingContext(ctx, e.clock, time.Second)
-	result := e.attemptLease(attemptCtx, false)
+	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.RenewDeadline)
+	result := e.attemptLease(attempt, false)
 	cancel()
 	if result.held && ctx.Err() == nil {
 		e.recordEvent("became leader")
@@ -79,7 +80,7 @@ func (e *Elector) renewOrTimeOut(ctx context.Context) bool {
 	for ctx.Err() == nil && e.whyLost() == "" {
 		next := e.clock.Now().Add(e.cfg.RetryPeriod)
 		result := e.attemptLease(ctx, true)
-		if result.read && result.lostReason == "" {
+		if result.read && e.whyLost() == "" {
 			e.deps.Metrics.slowpath.WithLabelValues(e.cfg.Name).Inc()
 		}
 		if result.held {
@@ -88,19 +89,6 @@ func (e *Elector) renewOrTimeOut(ctx context.Context) bool {
 		timing.Sleep(ctx, e.clock, next.Sub(e.clock.Now()))
 	}
 	return false
-}
-
-// outlivingContext returns a context that ends d after ctx ends, or when cancel is called.
-func outlivingContext(ctx context.Context, clk clock.Clock, d time.Duration) (outliving context.Context, cancel context.CancelFunc) {
-	outliving, end := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		timing.Sleep(outliving, clk, d)
-		end()
-	})
-	return outliving, func() {
-		stop()
-		end()
-	}
 }
 
 // termRunner runs one term.
@@ -115,7 +103,7 @@ type termRunner struct {
 
 	phase         phase
 	timer         clock.Timer     // of the phase; nil for none
-	idle          <-chan struct{} // in waitingForWrites, until no request is in flight
+	idle          <-chan struct{} // of the fence; in waitingForWrites, until no request is in flight
 	phaseDeadline time.Time       // of draining and waitingForWrites; zero for none
 	endedAt       time.Time
 
@@ -125,8 +113,7 @@ type termRunner struct {
 	stuck     bool      // Lead did not return in time
 	err       error
 
-	deadlineTimer  clock.Timer // for the deadline of the fence; nil without election
-	loggedDuration time.Duration
+	deadlineTimer clock.Timer // for the deadline of the fence; nil without election
 }
 
 // runTerm opens the fence, calls lead and ends the term in order. If stop is true, Run must return err.
@@ -145,7 +132,7 @@ func (e *Elector) beginTerm(ctx context.Context, won attemptResult) *termRunner 
 	now := e.clock.Now()
 	e.lock.Lock()
 	e.term = Term{Number: e.term.Number + 1, Cause: won.cause}
-	e.leading, e.endedAt = true, time.Time{}
+	e.leading = true
 	term, limits := e.term, writeLimits{}
 	if e.lease != nil {
 		limits = e.cfg.limitsAfter(e.renewedAt, e.confirmedDuration)
@@ -155,7 +142,7 @@ func (e *Elector) beginTerm(ctx context.Context, won attemptResult) *termRunner 
 		e.fence.abortTerm(e.lostReason)
 	}
 	e.lock.Unlock()
-	t := &termRunner{e: e, term: term, leadDone: make(chan error, 1), loggedDuration: e.cfg.LeaseDuration, stopRenewing: func() {}}
+	t := &termRunner{e: e, term: term, leadDone: make(chan error, 1), stopRenewing: func() {}}
 	if e.lease != nil {
 		var renewing context.Context
 		renewing, t.stopRenewing = context.WithCancel(context.WithoutCancel(ctx)) // a leader renews while it drains
@@ -186,14 +173,15 @@ func (t *termRunner) runPhases(ctx context.Context) {
 			if down := t.e.currentStandDown(); down.active() {
 				t.handle(ctx, steppedDown, down.reason)
 			}
-			t.logLeaseDuration(ctx)
 			t.checkDeadline(ctx)
 		case <-timerChannel(t.deadlineTimer):
 			t.checkDeadline(ctx)
 		case <-t.idle:
-			t.idle = nil
-			t.e.fence.closeTerm(termOver)
-			t.checkWrites(ctx)
+			if t.e.fence.inFlight() == 0 {
+				t.idle = nil
+				t.e.fence.closeTerm(termOver)
+				t.checkWrites(ctx)
+			}
 		case <-timerChannel(t.timer):
 			if t.phase == waitingForWrites && t.idle == nil {
 				t.checkWrites(ctx)
@@ -232,9 +220,6 @@ func (t *termRunner) stopControllers(ctx context.Context, ev event, reason strin
 	if t.e.cfg.ShutdownTimeout > 0 {
 		t.phaseDeadline = t.endedAt.Add(t.e.cfg.ShutdownTimeout)
 	}
-	t.e.lock.Lock()
-	t.e.endedAt = t.endedAt
-	t.e.lock.Unlock()
 	t.e.fence.startDrain()
 	t.cancel() // before the log, which may block
 	klog.FromContext(ctx).Info("Term ends", "term", t.term.Number, "end", t.end, "reason", reason)
@@ -260,7 +245,8 @@ func (t *termRunner) startPhase() {
 		t.timer = t.e.clock.NewTimer(t.phaseDeadline.Sub(now))
 	}
 	if t.phase == waitingForWrites {
-		t.idle = t.e.fence.idleChannel()
+		t.idle = t.e.fence.idle
+		signal(t.e.fence.idle)
 	}
 }
 
@@ -312,19 +298,6 @@ func (t *termRunner) checkDeadline(ctx context.Context) {
 		return
 	}
 	t.handle(ctx, lost, notRenewed)
-}
-
-// logLeaseDuration logs a change between configured and extended lease.
-func (t *termRunner) logLeaseDuration(ctx context.Context) {
-	t.e.lock.Lock()
-	duration := t.e.confirmedDuration
-	t.e.lock.Unlock()
-	if t.e.lease == nil || duration == t.loggedDuration {
-		return
-	}
-	klog.FromContext(ctx).Info("Lease duration changed, it is extended while writes are slow",
-		"from", t.loggedDuration, "to", duration, "writeTimeout", t.e.cfg.limitsAfter(time.Time{}, duration).maxDuration)
-	t.loggedDuration = duration
 }
 
 // timerChannel returns nil for a nil timer.
@@ -382,6 +355,8 @@ func (t *termRunner) recordEnd() {
 	free := timing.Later(e.clock.Now(), e.fence.unknownUntil()) // other processes cannot take the lease before
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	e.standDown.extend(free.Add(e.cfg.coolDown()))
+	if e.standDown.active() {
+		e.standDown.until = timing.Later(e.standDown.until, free.Add(e.cfg.coolDown()))
+	}
 	e.leading = t.stuck
 }
