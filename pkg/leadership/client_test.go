@@ -2,136 +2,127 @@ package leadership
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 )
 
-// balanced is a leaseServer on a network, behind a load balancer. sick returns the status of all
-// responses on the connection with a number, 0 for a healthy server.
-type balanced struct {
-	*httptest.Server
-	leases leaseServer
-
-	lock  sync.Mutex
-	conns int
-	sick  func(conn int) (status int)
-	asked int
-}
-
 type connKey struct{}
 
-func newBalanced(t *testing.T, sick func(conn int) int) *balanced {
+// newLeaseEndpoint returns a server that responds to a GET with the status of its connection. Connections are numbered
+// from 1.
+func newLeaseEndpoint(t *testing.T, status func(conn int) int) (newClient func() coordinationv1client.LeaseInterface, requests *[]string) {
 	t.Helper()
-	b := &balanced{sick: sick}
-	b.Server = httptest.NewUnstartedServer(b)
-	b.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
-		b.lock.Lock()
-		defer b.lock.Unlock()
-		b.conns++
-		return context.WithValue(ctx, connKey{}, b.conns)
-	}
-	b.StartTLS()
-	t.Cleanup(b.Close)
-	return b
-}
-
-// ServeHTTP implements http.Handler.
-func (b *balanced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	conn, _ := r.Context().Value(connKey{}).(int)
-	b.lock.Lock()
-	b.asked++
-	status := b.sick(conn)
-	b.lock.Unlock()
-	if status != 0 {
+	conns, requests := 0, new([]string)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn := r.Context().Value(connKey{}).(int)
+		*requests = append(*requests, fmt.Sprintf("%s %d", r.Proto, conn))
+		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, "sick", status)
-		return
+		w.WriteHeader(status(conn))
+		w.Write([]byte(`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"x"}}`))
+	}))
+	server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		conns++
+		return context.WithValue(ctx, connKey{}, conns)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	var lease *coordinationv1.Lease
-	var err error
-	switch r.Method {
-	case http.MethodGet:
-		if lease = b.leases.read(); lease == nil {
-			err = apierrors.NewNotFound(leases, "test")
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	base := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	return func() coordinationv1client.LeaseInterface {
+		client, err := NewLeaseClient(base, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
 		}
-	case http.MethodPost:
-		_ = json.NewDecoder(r.Body).Decode(&lease)
-		lease = b.leases.write(lease)
-	case http.MethodPut:
-		_ = json.NewDecoder(r.Body).Decode(&lease)
-		lease, err = b.leases.update(lease)
-	}
-	var refused *apierrors.StatusError
-	if errors.As(err, &refused) {
-		w.WriteHeader(int(refused.ErrStatus.Code))
-		_ = json.NewEncoder(w).Encode(refused.ErrStatus)
-		return
-	}
-	_ = json.NewEncoder(w).Encode(lease)
+		if base.Timeout != 0 || base.Dial != nil {
+			t.Error("the given config was changed")
+		}
+		return client.Leases("a")
+	}, requests
 }
 
-func (b *balanced) client(t *testing.T, renewDeadline time.Duration) coordinationv1client.LeasesGetter {
-	t.Helper()
-	client, err := NewLeaseClient(&rest.Config{Host: b.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, renewDeadline)
-	if err != nil {
-		t.Fatal(err)
+func TestLeaseClientHasItsOwnConnection(t *testing.T) {
+	newClient, requests := newLeaseEndpoint(t, func(int) int { return http.StatusOK })
+	for range 2 {
+		if _, err := newClient().Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return client
+	if got := fmt.Sprint(*requests); got != "[HTTP/1.1 1 HTTP/1.1 2]" {
+		t.Errorf("requests by protocol and connection: %v, want one on each of two connections", got)
+	}
 }
 
-// One of several API servers behind a load balancer rejects all requests. Existing connections stay.
-func TestElectorRedialsAfterRejection(t *testing.T) {
-	for _, status := range []int{http.StatusServiceUnavailable, http.StatusInternalServerError, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests} {
-		t.Run(http.StatusText(status), func(t *testing.T) {
-			b := newBalanced(t, func(conn int) int {
-				if conn == 1 {
-					return status
-				}
-				return 0
-			})
-			metrics := NewMetrics(prometheus.NewRegistry())
-			cfg := Config{Enabled: true, LeaseDuration: 3 * time.Second, RenewDeadline: time.Second, RetryPeriod: 20 * time.Millisecond,
-				Namespace: "kube-system", Name: "test", Identity: "a", ShutdownTimeout: time.Second}
-			e, err := New(cfg, Deps{Leases: b.client(t, cfg.RenewDeadline), Fence: NewFence(realClock, metrics), Metrics: metrics})
+// A load balancer assigns a new connection to a healthy server. The elector schedules its own attempts, so client-go
+// must not wait for Retry-After.
+func TestLeaseClientRedialsAfterRejection(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable} {
+		newClient, requests := newLeaseEndpoint(t, func(conn int) int {
+			if conn == 1 {
+				return status
+			}
+			return http.StatusOK
+		})
+		client := newClient()
+		if _, err := client.Get(t.Context(), "x", metav1.GetOptions{}); err == nil || len(*requests) != 1 {
+			t.Errorf("%d: error %v after requests %v, want an error after one", status, err, *requests)
+		}
+		for range 2 {
+			if _, err := client.Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
+				t.Errorf("%d: %v on the second connection", status, err)
+			}
+		}
+		if got := fmt.Sprint(*requests); got != "[HTTP/1.1 1 HTTP/1.1 2 HTTP/1.1 2]" {
+			t.Errorf("%d: requests by protocol and connection: %v, want the second connection to be kept", status, got)
+		}
+	}
+}
+
+// Unacknowledged bytes of a term must not arrive after the end of the term: the connection is reset, not closed.
+func TestEndOfTermResetsConnections(t *testing.T) {
+	for name, end := range map[string]func(*Fence){
+		"abort": func(f *Fence) { f.abortTerm("lost") },
+		"close": func(f *Fence) { f.closeTerm("over") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			leads := false
-			err = e.Run(ctx, func(ctx context.Context, _ Term) error {
-				leads = true
-				cancel()
-				<-ctx.Done()
-				return nil
-			})
-			if err != nil || !leads {
-				t.Errorf("Run = %v, leads: %v, %d requests on %d connections; want the second connection to be taken", err, leads, b.asked, b.conns)
+			defer listener.Close()
+			fence := NewFence(realClock, NewMetrics(prometheus.NewRegistry()))
+			for range 2 {
+				conn, err := fence.Dial(t.Context(), "tcp", listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				peer, err := listener.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				end(fence)
+				if _, err := io.ReadAll(peer); !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("the peer reads %v, want a reset", err)
+				}
+				if _, err := conn.Write([]byte("late")); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("a write after the end: %v, want a closed connection", err)
+				}
+				peer.Close()
+				conn.Close()
 			}
 		})
-	}
-}
-
-// The elector schedules its own attempts, and returns the error of the server.
-func TestElectorIgnoresRetryAfter(t *testing.T) {
-	b := newBalanced(t, func(int) int { return http.StatusServiceUnavailable })
-	_, err := b.client(t, 2*time.Second).Leases("kube-system").Get(t.Context(), "test", metav1.GetOptions{})
-	if !apierrors.IsServiceUnavailable(err) || b.asked != 1 {
-		t.Errorf("Get = %v after %d requests, want what the first was answered", err, b.asked)
 	}
 }

@@ -1,15 +1,10 @@
 package leadership
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 )
 
 func TestValidate(t *testing.T) {
@@ -51,60 +46,5 @@ func TestValidate(t *testing.T) {
 				t.Errorf("invalid flags = %v, want %v", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestMargin(t *testing.T) {
-	for _, tt := range []struct{ lease, renew, want time.Duration }{
-		{15 * time.Second, 10 * time.Second, 1500 * time.Millisecond},
-		{time.Minute, 40 * time.Second, 6 * time.Second},
-		{5 * time.Second, 3 * time.Second, time.Second},
-		{3 * time.Second, 2 * time.Second, 500 * time.Millisecond},
-		{20 * time.Second, 18 * time.Second, time.Second},
-		{11 * time.Second, 10 * time.Second, 500 * time.Millisecond},
-		{10 * time.Second, 15 * time.Second, 100 * time.Millisecond},
-	} {
-		if got := (Config{RenewDeadline: tt.renew}).margin(tt.lease); got != tt.want {
-			t.Errorf("margin(%v) = %v with a renew deadline of %v, want %v", tt.lease, got, tt.renew, tt.want)
-		}
-	}
-}
-
-func TestLeaseIsRoundedUpToWholeSeconds(t *testing.T) {
-	for lease, want := range map[time.Duration]time.Duration{
-		15 * time.Second: 15 * time.Second, 15*time.Second + 1: 16 * time.Second, 900 * time.Millisecond: time.Second, 0: 0, -1: -1,
-	} {
-		if got := (Config{LeaseDuration: lease}).rounded().LeaseDuration; got != want {
-			t.Errorf("a lease of %v is kept for %v, want %v", lease, got, want)
-		}
-	}
-}
-
-func TestLeaseClientHasItsOwnConnection(t *testing.T) {
-	var seen []string
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = append(seen, r.Proto+" "+r.RemoteAddr)
-		w.Header().Set("Content-Type", "application/json")
-		w.Write([]byte(`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"x"}}`))
-	}))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	defer server.Close()
-	base := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	for range 2 {
-		client, err := NewLeaseClient(base, 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Leases("a").Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(seen) != 2 || seen[0] == seen[1] || seen[0][:8] != "HTTP/1.1" {
-		t.Errorf("requests came by %v, want two connections of HTTP/1.1", seen)
-	}
-	if base.Timeout != 0 || base.Dial != nil {
-		t.Error("the given config was changed")
 	}
 }

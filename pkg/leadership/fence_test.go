@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 )
 
 func TestAdmit(t *testing.T) {
@@ -83,61 +82,66 @@ func TestLimitTimeout(t *testing.T) {
 
 // within returns the limits of a term with a deadline in d.
 func within(d time.Duration) writeLimits {
-	return writeLimits{until: time.Now().Add(d), maxDuration: time.Hour, slowAfter: time.Hour}
+	return writeLimits{until: time.Now().Add(d), maxDuration: time.Minute, slowAfter: time.Minute, margin: time.Second}
 }
 
-// fencedServer is a server behind a fence. Its handler blocks on paths with "slow" until release is
-// closed or the request ends.
-type fencedServer struct {
-	*httptest.Server
-	fence   *Fence
-	metrics *Metrics
-	client  *http.Client
-	arrived chan *http.Request
-	release chan struct{}
+func openFence(limits writeLimits) (*Fence, *Metrics) {
+	metrics := NewMetrics(prometheus.NewRegistry())
+	fence := NewFence(realClock, metrics)
+	fence.openTerm(1, limits)
+	return fence, metrics
 }
 
-func newFencedServer(t *testing.T) *fencedServer {
-	t.Helper()
-	s := &fencedServer{metrics: NewMetrics(prometheus.NewRegistry()), arrived: make(chan *http.Request, 100), release: make(chan struct{})}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) // otherwise the server does not notice a client that disconnects
-		s.arrived <- r
-		if strings.Contains(r.URL.Path, "slow") {
-			select {
-			case <-s.release:
-			case <-r.Context().Done():
-			}
+// transportFunc is a function as http.RoundTripper.
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// gatedServer responds to requests for /slow, and completes responses to requests for /body, once the gate is closed.
+type gatedServer struct {
+	requests chan *http.Request
+	gate     chan struct{}
+}
+
+func newGatedServer() *gatedServer {
+	return &gatedServer{requests: make(chan *http.Request, 100), gate: make(chan struct{})}
+}
+
+// RoundTrip implements http.RoundTripper. As in HTTP/2, the error of a cancelled request has another cause.
+func (s *gatedServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.requests <- req
+	body := &gatedBody{Reader: strings.NewReader("{}"), ctx: req.Context(), gate: s.gate}
+	if strings.HasSuffix(req.URL.Path, "/slow") {
+		if _, err := body.Read(nil); err != nil {
+			return nil, err
 		}
-		if strings.Contains(r.URL.Path, "body") {
-			w.Write([]byte("first"))
-			w.(http.Flusher).Flush()
-			select {
-			case <-s.release:
-			case <-r.Context().Done():
-			}
-		}
-		w.Write([]byte("{}"))
-	}))
-	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	s.fence = NewFence(clock.RealClock{}, s.metrics)
-	s.client = &http.Client{Transport: s.fence.Wrap(s.Server.Client().Transport)}
-	return s
+	}
+	if !strings.HasSuffix(req.URL.Path, "/body") {
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body.Reader), Request: req}, nil
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: req}, nil
 }
 
-func (s *fencedServer) waitUntilIdle() {
-	for s.fence.inFlight() > 0 {
-		<-s.fence.idle
+type gatedBody struct {
+	io.Reader
+	ctx  context.Context
+	gate chan struct{}
+}
+
+func (b *gatedBody) Read(p []byte) (int, error) {
+	select {
+	case <-b.gate:
+		return b.Reader.Read(p)
+	case <-b.ctx.Done():
+		return 0, errors.New("stream reset")
 	}
 }
 
-// do sends a request and reads the whole response.
-func (s *fencedServer) do(ctx context.Context, method, path string) error {
-	req, err := http.NewRequestWithContext(ctx, method, s.URL+path, strings.NewReader("x"))
-	if err != nil {
-		return err
-	}
-	resp, err := s.client.Do(req)
+func (b *gatedBody) Close() error { return nil }
+
+// send sends a request through the fence and reads the whole response.
+func send(ctx context.Context, fence *Fence, server http.RoundTripper, method, path string) error {
+	resp, err := fence.Wrap(server).RoundTrip(httptest.NewRequestWithContext(ctx, method, path, strings.NewReader("x")))
 	if err != nil {
 		return err
 	}
@@ -146,263 +150,135 @@ func (s *fencedServer) do(ctx context.Context, method, path string) error {
 	return err
 }
 
-// overrun sends a request to a slow path in a term whose deadline passes before the response. The
-// deadline grows until the request arrives.
-func (s *fencedServer) overrun(t *testing.T, send func() error) (arrived *http.Request, allowed time.Duration, err error) {
-	t.Helper()
-	for allowed = 50 * time.Millisecond; allowed < time.Minute; allowed *= 2 {
-		s.fence.openTerm(1, within(allowed))
-		err = send()
-		select {
-		case arrived = <-s.arrived:
-			return arrived, allowed, err
-		default:
-		}
-	}
-	t.Fatalf("the request never arrived: %v", err)
-	return nil, 0, nil
-}
-
 func TestFenceRefusesOutsideATerm(t *testing.T) {
-	s := newFencedServer(t)
+	server, metrics := newGatedServer(), NewMetrics(prometheus.NewRegistry())
+	fence := NewFence(realClock, metrics)
 	check := func(phase string) {
 		t.Helper()
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
-			err := s.do(t.Context(), method, "/")
+			err := send(t.Context(), fence, server, method, "/")
 			var fenced *FencedError
 			if !errors.As(err, &fenced) || fenced.Sent || !errors.Is(err, context.Canceled) || !errors.Is(err, ErrFenced) {
-				t.Errorf("%s %s: got %v, want a refusal that is also context.Canceled", method, phase, err)
+				t.Errorf("%s %s: %v, want a FencedError that is also context.Canceled", method, phase, err)
 			}
 		}
-		if err := s.do(t.Context(), "GET", "/"); err != nil {
-			t.Errorf("GET %s: %v, want it to pass: it belongs to no term", phase, err)
+		if err := send(t.Context(), fence, server, "GET", "/"); err != nil {
+			t.Errorf("GET %s: %v, want no error for a read without a term", phase, err)
 		}
-		if r := <-s.arrived; r.Method != "GET" {
+		if r := <-server.requests; r.Method != "GET" {
 			t.Errorf("%s reached the server %s", r.Method, phase)
 		}
 	}
 	check("before the first term")
-	s.fence.openTerm(1, writeLimits{})
-	if err := s.do(t.Context(), "POST", "/"); err != nil {
+	fence.openTerm(1, writeLimits{})
+	if err := send(t.Context(), fence, server, "POST", "/"); err != nil {
 		t.Errorf("POST inside a term: %v", err)
 	}
-	<-s.arrived
-	s.fence.closeTerm("over")
+	<-server.requests
+	fence.closeTerm("over")
 	check("after a term")
-	if got := testutil.ToFloat64(s.metrics.refusals.WithLabelValues("PUT")); got != 2 {
+	if got := testutil.ToFloat64(metrics.refusals.WithLabelValues("PUT")); got != 2 {
 		t.Errorf("refusals of PUT = %v, want 2", got)
 	}
 }
 
-func TestAbortTermCancelsRequests(t *testing.T) {
-	for _, tt := range []struct{ name, method, path string }{
-		{"a write without an answer", "POST", "/slow"},
-		{"a read without an answer", "GET", "/slow"},
-		{"a read whose answer has begun", "GET", "/body"},
+// A slow read must not delay the next leader. Writes finish after a drain has begun.
+func TestEndOfTermCancelsRequests(t *testing.T) {
+	abort := func(f *Fence) { f.abortTerm("lease lost") }
+	for _, tt := range []struct {
+		name, method, path string
+		end                func(*Fence)
+		cancelled          bool
+		counted            float64 // in leadership_fence_cuts_total
+	}{
+		{"abort, write", "POST", "/slow", abort, true, 1},
+		{"abort, read", "GET", "/slow", abort, true, 1},
+		{"abort, response has begun", "GET", "/body", abort, true, 1},
+		{"abort twice", "PUT", "/slow", func(f *Fence) { abort(f); abort(f) }, true, 1},
+		{"close, write", "POST", "/slow", func(f *Fence) { f.closeTerm("shutdown") }, false, 0},
+		{"drain, read", "GET", "/slow", (*Fence).startDrain, true, 0},
+		{"drain, write", "POST", "/slow", (*Fence).startDrain, false, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newFencedServer(t)
-			s.fence.openTerm(7, within(time.Minute))
-			result := make(chan error, 1)
-			go func() { result <- s.do(withTerm(context.Background(), 7), tt.method, tt.path) }()
-			<-s.arrived
-			if got := s.fence.inFlight(); got != 1 {
-				t.Errorf("in flight = %d, want 1", got)
-			}
-			s.fence.abortTerm("lease lost")
-			err := <-result
-			var fenced *FencedError
-			if !errors.As(err, &fenced) || !fenced.Sent || fenced.Term != 7 || !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v, want a cut request of term 7", err)
-			}
-			s.waitUntilIdle()
-			if got := s.fence.inFlight(); got != 0 {
-				t.Errorf("in flight after the cut = %d, want 0", got)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				server := newGatedServer()
+				fence, metrics := openFence(within(time.Minute))
+				result := make(chan error, 1)
+				go func() { result <- send(withTerm(context.Background(), 1), fence, server, tt.method, tt.path) }()
+				synctest.Wait()
+				if tt.end(fence); fence.inFlight() != 1 {
+					t.Errorf("in flight = %d, want 1", fence.inFlight())
+				}
+				synctest.Wait()
+				close(server.gate)
+				err := <-result
+				var fenced *FencedError
+				if errors.As(err, &fenced) != tt.cancelled || tt.cancelled && (!fenced.Sent || fenced.Term != 1) || !tt.cancelled && err != nil {
+					t.Errorf("result %v, want cancelled: %v", err, tt.cancelled)
+				}
+				if got := fence.inFlight(); got != 0 {
+					t.Errorf("in flight after the response = %d, want 0", got)
+				}
+				if got := testutil.ToFloat64(metrics.cuts.WithLabelValues(tt.method)); got != tt.counted {
+					t.Errorf("%v cuts were counted, want %v", got, tt.counted)
+				}
+			})
 		})
 	}
 }
 
-func TestCloseTermLetsRequestsFinish(t *testing.T) {
-	s := newFencedServer(t)
-	s.fence.openTerm(1, within(time.Minute))
-	result := make(chan error, 1)
-	go func() { result <- s.do(t.Context(), "POST", "/slow") }()
-	<-s.arrived
-	s.fence.closeTerm("shutdown")
-	if s.fence.inFlight() == 0 {
-		t.Error("idle with a request in flight")
-	}
-	close(s.release)
-	if err := <-result; err != nil {
-		t.Errorf("request in flight at a gentle end: %v", err)
-	}
-	s.waitUntilIdle()
-}
-
-// A slow read must not delay the next leader. Writes finish, and so do reads of syncs after the writes.
-func TestDrainCancelsReads(t *testing.T) {
-	s := newFencedServer(t)
-	s.fence.openTerm(1, within(time.Minute))
-	read, written := make(chan error, 1), make(chan error, 1)
-	go func() { read <- s.do(t.Context(), "GET", "/slow") }()
-	go func() { written <- s.do(t.Context(), "POST", "/slow") }()
-	<-s.arrived
-	<-s.arrived
-	s.fence.startDrain()
-	select {
-	case err := <-read:
-		var fenced *FencedError
-		if !errors.As(err, &fenced) || !fenced.Sent {
-			t.Errorf("read in flight: %v, want a cut request", err)
+// A controller gets the errors through a typed client, and client-go does not repeat the request.
+func TestFenceUnderClientGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newGatedServer()
+		fence, metrics := openFence(within(10 * time.Second))
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://host", Transport: server, WrapTransport: fence.Wrap})
+		if err != nil {
+			t.Fatal(err)
 		}
-	case <-time.After(5 * time.Second):
-		t.Error("a read in flight goes on after the term began to end")
-	}
-	if err := s.do(t.Context(), "GET", "/"); err != nil {
-		t.Errorf("read while the term ends: %v", err)
-	}
-	close(s.release)
-	if err := <-written; err != nil {
-		t.Errorf("write in flight: %v", err)
-	}
-	if cuts := testutil.ToFloat64(s.metrics.cuts.WithLabelValues("GET")); cuts != 0 {
-		t.Errorf("%v cuts were counted, want none: the term did not end hard", cuts)
-	}
-}
-
-func TestUnansweredWritesMetric(t *testing.T) {
-	s := newFencedServer(t)
-	s.fence.openTerm(1, within(time.Minute))
-	for _, step := range []struct {
-		method, path string
-		want         float64
-	}{{"POST", "/slow", 1}, {"GET", "/", 1}, {"PUT", "/slow", 2}, {"POST", "/", 0}} {
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			<-s.arrived
-			if step.path == "/slow" {
-				cancel()
-			}
-		}()
-		_ = s.do(ctx, step.method, step.path)
-		s.waitUntilIdle()
-		cancel()
-		if got := testutil.ToFloat64(s.metrics.unanswered); got != step.want {
-			t.Errorf("after %s %s: %v, want %v", step.method, step.path, got, step.want)
+		remove := func() error {
+			return client.CoreV1().Pods("a").Delete(t.Context(), "slow", metav1.DeleteOptions{})
 		}
-	}
-}
-
-func TestFenceDeadline(t *testing.T) {
-	s := newFencedServer(t)
-	arrived, allowed, err := s.overrun(t, func() error { return s.do(t.Context(), "POST", "/slow") })
-	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrFenced) {
-		t.Errorf("a write past the deadline: %v, want context.DeadlineExceeded", err)
-	}
-	limit, err := time.ParseDuration(arrived.URL.Query().Get("timeout"))
-	if err != nil || limit > allowed {
-		t.Errorf("timeout for the server = %v (%v), want at most %v", limit, err, allowed)
-	}
-	if err := s.do(t.Context(), "POST", "/"); !errors.Is(err, ErrFenced) {
-		t.Errorf("a write after the deadline: %v, want a refusal", err)
-	}
-	s.fence.setLimits(within(time.Minute))
-	if err := s.do(t.Context(), "POST", "/"); err != nil {
-		t.Errorf("a write after a renewal: %v", err)
-	}
+		var timeout *TimeoutError
+		if err := remove(); !errors.As(err, &timeout) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrFenced) {
+			t.Errorf("delete past the deadline: %v, want a TimeoutError", err)
+		}
+		if limit := (<-server.requests).URL.Query().Get("timeout"); limit != "10s" {
+			t.Errorf("timeout for the server = %q, want 10s", limit)
+		}
+		if err := remove(); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrFenced) {
+			t.Errorf("delete after the deadline: %v, want a FencedError", err)
+		}
+		if got := testutil.ToFloat64(metrics.refusals.WithLabelValues("DELETE")); got != 1 {
+			t.Errorf("client-go tried %v times, want 1", got)
+		}
+		fence.setLimits(within(time.Minute))
+		close(server.gate)
+		if err := remove(); err != nil {
+			t.Errorf("delete after a renewal: %v", err)
+		}
+	})
 }
 
 func TestFenceDoesNotCarryAWriteIntoTheNextTerm(t *testing.T) {
-	s := newFencedServer(t)
-	s.fence.openTerm(1, writeLimits{})
+	fence, _ := openFence(writeLimits{})
 	old := context.WithoutCancel(withTerm(t.Context(), 1))
-	s.fence.abortTerm("lost")
-	s.fence.openTerm(2, writeLimits{})
-	if err := s.do(old, "POST", "/"); !errors.Is(err, ErrFenced) {
-		t.Errorf("a write of term 1 in term 2: %v, want a refusal", err)
-	}
-}
-
-// transportFunc is a function as http.RoundTripper.
-type transportFunc func(*http.Request) (*http.Response, error)
-
-func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// HTTP/2 has other errors for a cancelled request.
-func TestFenceReplacesTransportErrors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-		sent := make(chan struct{}, 1)
-		rt := fence.Wrap(transportFunc(func(req *http.Request) (*http.Response, error) {
-			sent <- struct{}{}
-			<-req.Context().Done()
-			return nil, errors.New("stream reset")
-		}))
-		post := func() error {
-			_, err := rt.RoundTrip(httptest.NewRequest("POST", "/", strings.NewReader("x")))
-			return err
-		}
-		fence.openTerm(1, within(time.Millisecond))
-		if err := post(); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("at the deadline: %v, want context.DeadlineExceeded", err)
-		}
-		<-sent
-		fence.openTerm(2, writeLimits{})
-		go func() {
-			<-sent
-			fence.abortTerm("lost")
-		}()
-		if err := post(); !errors.Is(err, ErrFenced) || !errors.Is(err, context.Canceled) {
-			t.Errorf("cut: %v, want a *FencedError", err)
-		}
-	})
-}
-
-// A controller gets the error through a typed client, and client-go does not repeat the request.
-func TestFenceUnderClientGo(t *testing.T) {
-	s := newFencedServer(t)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, WrapTransport: s.fence.Wrap})
-	if err != nil {
-		t.Fatal(err)
-	}
-	remove := func() error {
-		return client.CoreV1().Pods("a").Delete(t.Context(), "b", metav1.DeleteOptions{})
-	}
-	if err := remove(); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrFenced) {
-		t.Errorf("refused delete through client-go: %v", err)
-	}
-	if got := testutil.ToFloat64(s.metrics.refusals.WithLabelValues("DELETE")); got != 1 {
-		t.Errorf("client-go tried %v times, want 1", got)
-	}
-	client, err = kubernetes.NewForConfig(&rest.Config{Host: s.URL, APIPath: "/", WrapTransport: s.fence.Wrap})
-	if err != nil {
-		t.Fatal(err)
-	}
-	arrived, _, err := s.overrun(t, func() error {
-		return client.CoreV1().Pods("a").Delete(t.Context(), "slow", metav1.DeleteOptions{})
-	})
-	if arrived.URL.Query().Get("timeout") == "" {
-		t.Errorf("no timeout for the server in %s", arrived.URL)
-	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a delete past the deadline through client-go: %v", err)
+	fence.abortTerm("lost")
+	fence.openTerm(2, writeLimits{})
+	if err := send(old, fence, newGatedServer(), "POST", "/"); !errors.Is(err, ErrFenced) {
+		t.Errorf("a write of term 1 in term 2: %v, want a FencedError", err)
 	}
 }
 
 // A write without a response may complete until its deadline and the margin.
 func TestUnknownOutcomes(t *testing.T) {
-	const left, margin = 10 * time.Second, time.Second
-	answer := func(status int) transportFunc {
-		return func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("{}"))}, nil
-		}
-	}
+	const left, margin = 10 * time.Second, time.Second // see within
 	say := func(status int, text string) transportFunc {
 		return func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(text))}, nil
 		}
 	}
+	answer := func(status int) transportFunc { return say(status, "{}") }
 	fail := func(err error) transportFunc {
 		return func(*http.Request) (*http.Response, error) { return nil, err }
 	}
@@ -440,15 +316,9 @@ func TestUnknownOutcomes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				metrics := NewMetrics(prometheus.NewRegistry())
-				fence := NewFence(clock.RealClock{}, metrics)
-				fence.openTerm(1, writeLimits{until: time.Now().Add(left), maxDuration: time.Minute, slowAfter: time.Minute, margin: margin})
+				fence, metrics := openFence(within(left))
 				sent := time.Now()
-				resp, err := fence.Wrap(tt.server).RoundTrip(httptest.NewRequest(tt.method, "/", nil))
-				if err == nil {
-					_, _ = io.ReadAll(resp.Body)
-					resp.Body.Close()
-				}
+				_ = send(t.Context(), fence, tt.server, tt.method, "/")
 				want := 0.0
 				if tt.unknown {
 					want = 1
@@ -461,6 +331,10 @@ func TestUnknownOutcomes(t *testing.T) {
 				if got := testutil.ToFloat64(metrics.unanswered); got != want {
 					t.Errorf("unanswered writes = %v, want %v", got, want)
 				}
+				_ = send(t.Context(), fence, answer(201), "POST", "/")
+				if got := testutil.ToFloat64(metrics.unanswered); got != 0 {
+					t.Errorf("unanswered writes after a response = %v, want 0", got)
+				}
 			})
 		})
 	}
@@ -468,8 +342,7 @@ func TestUnknownOutcomes(t *testing.T) {
 
 // A watch is stopped while another goroutine reads. Only the race detector can find a fault.
 func TestResponseIsClosedDuringRead(t *testing.T) {
-	fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-	fence.openTerm(1, writeLimits{until: time.Now().Add(time.Hour), maxDuration: time.Minute, slowAfter: time.Minute, margin: time.Second})
+	fence, _ := openFence(within(time.Hour))
 	resp, err := fence.Wrap(transportFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("event"))}, nil
 	})).RoundTrip(httptest.NewRequest("GET", "/", nil))
@@ -485,14 +358,13 @@ func TestResponseIsClosedDuringRead(t *testing.T) {
 // The transport does not notice the cancellation.
 func TestCancelledWritesHaveUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-		fence.openTerm(1, writeLimits{until: time.Now().Add(10 * time.Second), maxDuration: time.Minute, slowAfter: time.Minute, margin: time.Second})
+		fence, _ := openFence(within(10 * time.Second))
 		sent := time.Now()
 		go func() {
-			_, _ = fence.Wrap(transportFunc(func(*http.Request) (*http.Response, error) {
+			_ = send(t.Context(), fence, transportFunc(func(*http.Request) (*http.Response, error) {
 				time.Sleep(5 * time.Second)
 				return nil, errors.New("reset")
-			})).RoundTrip(httptest.NewRequest("POST", "/", nil))
+			}), "POST", "/")
 		}()
 		sleep(time.Second)
 		fence.abortTerm("lost")
@@ -516,8 +388,7 @@ func TestTimeoutExcludesDialing(t *testing.T) {
 			server.EnableHTTP2 = http2
 			server.StartTLS()
 			t.Cleanup(server.Close)
-			fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-			fence.openTerm(1, within(30*time.Second))
+			fence, _ := openFence(within(30 * time.Second))
 			transport := server.Client().Transport.(*http.Transport).Clone()
 			dialled := make(chan struct{})
 			transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -546,10 +417,9 @@ func TestTimeoutExcludesDialing(t *testing.T) {
 func TestDialingWriteIsNotSlow(t *testing.T) {
 	for _, connects := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			fence := NewFence(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
-			fence.openTerm(1, writeLimits{until: time.Now().Add(10 * time.Second), maxDuration: time.Minute, slowAfter: 4 * time.Second})
+			fence, _ := openFence(writeLimits{until: time.Now().Add(10 * time.Second), maxDuration: time.Minute, slowAfter: 4 * time.Second})
 			go func() {
-				_, _ = fence.Wrap(transportFunc(func(req *http.Request) (*http.Response, error) {
+				_ = send(t.Context(), fence, transportFunc(func(req *http.Request) (*http.Response, error) {
 					trace := httptrace.ContextClientTrace(req.Context())
 					trace.GetConn("api:443")
 					if connects {
@@ -557,7 +427,7 @@ func TestDialingWriteIsNotSlow(t *testing.T) {
 					}
 					<-req.Context().Done()
 					return nil, req.Context().Err()
-				})).RoundTrip(httptest.NewRequest("POST", "/", nil))
+				}), "POST", "/")
 			}()
 			sleep(3 * time.Second)
 			if fence.hasSlowWrites() {
@@ -570,30 +440,4 @@ func TestDialingWriteIsNotSlow(t *testing.T) {
 			sleep(10 * time.Second)
 		})
 	}
-}
-
-// A loss in a watch event aborts the term in the fence, and so does the term runner.
-func TestCancelledRequestIsCountedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		metrics := NewMetrics(prometheus.NewRegistry())
-		fence := NewFence(clock.RealClock{}, metrics)
-		fence.openTerm(1, writeLimits{})
-		slow := transportFunc(func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			time.Sleep(time.Second) // until the transport returns
-			return nil, req.Context().Err()
-		})
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = fence.Wrap(slow).RoundTrip(httptest.NewRequest("PUT", "/", nil))
-		}()
-		synctest.Wait()
-		fence.abortTerm("seen")
-		fence.abortTerm("noticed")
-		<-done
-		if n := testutil.ToFloat64(metrics.cuts.WithLabelValues("PUT")); n != 1 {
-			t.Errorf("%v requests were counted as cut, want 1", n)
-		}
-	})
 }
