@@ -43,7 +43,6 @@ type conn struct {
 	told   error         // error of updates that were applied
 	late   time.Duration // delay of updates, which get no response within 5 s
 	frozen bool          // the watch delivers no events
-	behind time.Duration // delay of the watch; set before the start
 	calls  []string
 }
 

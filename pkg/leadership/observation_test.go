@@ -11,107 +11,86 @@ import (
 
 var epoch = time.Unix(1e9, 0)
 
-// held returns the Lease of holder. renewed is a time of the holder's clock.
-func held(holder, version string, renewed time.Time) *coordinationv1.Lease {
+// lasting returns the Lease of a holder. renewed is a time of the holder's clock.
+func lasting(seconds int, holder, version string, renewed time.Time) *coordinationv1.Lease {
 	spec := resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{
-		HolderIdentity: holder, LeaseDurationSeconds: 15, RenewTime: metav1.NewTime(renewed)})
+		HolderIdentity: holder, LeaseDurationSeconds: seconds, RenewTime: metav1.NewTime(renewed)})
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Spec: spec}
+}
+
+func held(holder, version string, renewed time.Time) *coordinationv1.Lease {
+	return lasting(15, holder, version, renewed)
 }
 
 // given returns a released Lease.
 func given(version string, at time.Time) *coordinationv1.Lease {
-	spec := resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{
-		LeaseDurationSeconds: 1, AcquireTime: metav1.NewTime(at), RenewTime: metav1.NewTime(at)})
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Spec: spec}
-}
-
-// lasting returns a Lease with another duration.
-func lasting(seconds int32, holder, version string, renewed time.Time) *coordinationv1.Lease {
-	lease := held(holder, version, renewed)
-	lease.Spec.LeaseDurationSeconds = &seconds
+	lease := lasting(1, "", version, at)
+	lease.Spec.AcquireTime = lease.Spec.RenewTime
 	return lease
 }
 
 // bare returns a Lease with an empty spec.
 func bare(version string) *coordinationv1.Lease {
-	lease := held("", version, epoch)
-	lease.Spec = coordinationv1.LeaseSpec{}
-	return lease
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+}
+
+// sight is an observation of the Lease, nil for none, in seconds after the epoch.
+type sight struct {
+	at       int
+	lease    *coordinationv1.Lease
+	response bool // to an own request
 }
 
 func TestFree(t *testing.T) {
 	ahead, behind := epoch.Add(time.Hour), epoch.Add(-time.Hour) // clocks of holders
-	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
 	labelled := held("x", "11", ahead)
 	labelled.Labels = map[string]string{"a": "b"}
 	for _, tt := range []struct {
 		name  string
-		seen  func(observation) observation
-		want  time.Duration // after the epoch
+		seen  []sight
+		want  int // seconds after the epoch
 		cause Cause
 	}{
-		{"no Lease", func(o observation) observation { return o.withoutLease(at(1)) }, time.Second, CauseInitial},
-		{"found missing again: since the first time", func(o observation) observation { return o.withoutLease(at(1)).withoutLease(at(3)) }, time.Second, CauseInitial},
-		{"lasted: its duration after we saw it", func(o observation) observation { return o.withEvent(held("x", "10", ahead), at(1)) }, 16 * time.Second, CauseExpired},
-		{"a holder whose clock is behind", func(o observation) observation { return o.withEvent(held("x", "10", behind), at(1)) }, 16 * time.Second, CauseExpired},
-		{"renewed", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withEvent(held("x", "11", ahead.Add(time.Microsecond)), at(3))
-		}, 18 * time.Second, CauseExpired},
-		{"seen again unchanged", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withEvent(held("x", "10", ahead), at(3))
-		}, 16 * time.Second, CauseExpired},
-		{"changed, but not by the holder", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withEvent(labelled, at(3))
-		}, 16 * time.Second, CauseExpired},
-		{"a late event changes nothing", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withEvent(held("y", "9", ahead), at(3))
-		}, 16 * time.Second, CauseExpired},
-		{"restored from a backup: what is in etcd counts, whatever its version", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withResponse(held("y", "9", ahead), at(3))
-		}, 18 * time.Second, CauseExpired},
-		{"released", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withEvent(given("11", ahead), at(3))
-		}, 3 * time.Second, CauseReleased},
-		{"emptied by somebody else: its holder may still work", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withEvent(held("", "11", ahead), at(3))
-		}, 18 * time.Second, CauseExpired},
-		{"emptied by somebody else while it was long", func(o observation) observation {
-			return o.withEvent(lasting(45, "x", "10", ahead), at(1)).withEvent(held("", "11", ahead), at(3))
-		}, 48 * time.Second, CauseExpired},
-		{"emptied by somebody else before we came", func(o observation) observation {
-			return o.withEvent(lasting(0, "", "11", ahead), at(3))
-		}, 13 * time.Second, CauseExpired},
-		{"a Lease that was only created", func(o observation) observation { return o.withEvent(bare("10"), at(3)) }, 3 * time.Second, CauseInitial},
-		{"emptied of everything by somebody else", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withEvent(bare("11"), at(3))
-		}, 18 * time.Second, CauseExpired},
-		{"a long lease", func(o observation) observation { return o.withEvent(lasting(45, "x", "10", ahead), at(1)) }, 46 * time.Second, CauseExpired},
-		{"a short lease, which anybody may have written", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withEvent(lasting(3, "x", "11", ahead), at(3))
-		}, 13 * time.Second, CauseExpired},
-		{"a short lease that its holder has written", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withEvent(lasting(3, "x", "11", ahead.Add(time.Second)), at(3))
-		}, 6 * time.Second, CauseExpired},
-		{"a short lease that a new holder has written", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withEvent(lasting(3, "y", "11", ahead.Add(time.Second)), at(3))
-		}, 13 * time.Second, CauseExpired},
-		{"ours", func(o observation) observation { return o.withEvent(held("me", "10", ahead), at(1)) }, time.Second, CauseReacquired},
-		{"deleted, its holder may still work", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withoutLease(at(3))
-		}, 16 * time.Second, CauseExpired},
-		{"released, then deleted", func(o observation) observation {
-			return o.withEvent(given("10", ahead), at(1)).withoutLease(at(3))
-		}, time.Second, CauseInitial},
-		{"put back by another", func(o observation) observation {
-			return o.withEvent(held("x", "10", ahead), at(1)).withoutLease(at(3)).withEvent(held("y", "12", behind), at(5))
-		}, 20 * time.Second, CauseExpired},
+		{"no Lease", []sight{{at: 1}}, 1, CauseInitial},
+		{"no Lease, twice", []sight{{at: 1}, {at: 3}}, 1, CauseInitial},
+		{"held", []sight{{1, held("x", "10", ahead), false}}, 16, CauseExpired},
+		{"held by a process whose clock is behind", []sight{{1, held("x", "10", behind), false}}, 16, CauseExpired},
+		{"renewed", []sight{{1, held("x", "10", ahead), false}, {3, held("x", "11", ahead.Add(time.Microsecond)), false}}, 18, CauseExpired},
+		{"unchanged", []sight{{1, held("x", "10", ahead), false}, {3, held("x", "10", ahead), false}}, 16, CauseExpired},
+		{"changed by another process", []sight{{1, held("x", "10", ahead), false}, {3, labelled, false}}, 16, CauseExpired},
+		{"late event", []sight{{1, held("x", "10", ahead), false}, {3, held("y", "9", ahead), false}}, 16, CauseExpired},
+		{"restored from a backup", []sight{{1, held("x", "10", ahead), false}, {3, held("y", "9", ahead), true}}, 18, CauseExpired},
+		{"released", []sight{{1, held("x", "10", ahead), false}, {3, given("11", ahead), false}}, 3, CauseReleased},
+		{"holder removed by hand, may still work", []sight{{1, held("x", "10", ahead), false}, {3, held("", "11", ahead), false}}, 18, CauseExpired},
+		{"holder removed by hand from an extended lease", []sight{{1, lasting(45, "x", "10", ahead), false}, {3, held("", "11", ahead), false}}, 48, CauseExpired},
+		{"holder and duration removed before the first observation", []sight{{3, lasting(0, "", "11", ahead), false}}, 13, CauseExpired},
+		{"spec removed by hand", []sight{{1, held("x", "10", ahead), false}, {3, bare("11"), false}}, 18, CauseExpired},
+		{"only created", []sight{{3, bare("10"), false}}, 3, CauseInitial},
+		{"extended lease", []sight{{1, lasting(45, "x", "10", ahead), false}}, 46, CauseExpired},
+		{"shortened by hand", []sight{{1, held("x", "10", ahead), false}, {3, lasting(3, "x", "11", ahead), false}}, 13, CauseExpired},
+		{"shortened by its holder", []sight{{1, held("x", "10", ahead), false}, {3, lasting(3, "x", "11", ahead.Add(time.Second)), false}}, 6, CauseExpired},
+		{"short lease of a new holder", []sight{{1, held("x", "10", ahead), false}, {3, lasting(3, "y", "11", ahead.Add(time.Second)), false}}, 13, CauseExpired},
+		{"held by this process", []sight{{1, held("me", "10", ahead), false}}, 1, CauseReacquired},
+		{"deleted, holder may still work", []sight{{1, held("x", "10", ahead), false}, {at: 3}}, 16, CauseExpired},
+		{"released and deleted", []sight{{1, given("10", ahead), false}, {at: 3}}, 1, CauseInitial},
+		{"deleted and created by another", []sight{{1, held("x", "10", ahead), false}, {at: 3}, {5, held("y", "12", behind), false}}, 20, CauseExpired},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, cause := tt.seen(observation{}).freeAt("me", 10*time.Second)
-			if got.Sub(epoch) != tt.want || cause != tt.cause {
-				t.Errorf("free %v after the epoch, %s; want %v, %s", got.Sub(epoch), cause, tt.want, tt.cause)
+		var o observation
+		for _, s := range tt.seen {
+			at := epoch.Add(time.Duration(s.at) * time.Second)
+			switch {
+			case s.lease == nil:
+				o = o.withoutLease(at)
+			case s.response:
+				o = o.withResponse(s.lease, at)
+			default:
+				o = o.withEvent(s.lease, at)
 			}
-		})
+		}
+		got, cause := o.freeAt("me", 10*time.Second)
+		if want := epoch.Add(time.Duration(tt.want) * time.Second); !got.Equal(want) || cause != tt.cause {
+			t.Errorf("%s: free %v after the epoch, %s; want %ds, %s", tt.name, got.Sub(epoch), cause, tt.want, tt.cause)
+		}
 	}
 }
 

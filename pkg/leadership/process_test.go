@@ -57,12 +57,8 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	p.Elector = elector
 	watch := func(lease *coordinationv1.Lease) {
 		p.conn.lock.Lock()
-		frozen, behind := p.conn.frozen, p.conn.behind
+		frozen := p.conn.frozen
 		p.conn.lock.Unlock()
-		if behind > 0 {
-			time.AfterFunc(behind, func() { p.Observe(lease) })
-			return
-		}
 		if !frozen {
 			p.deliver(lease)
 		}

@@ -15,66 +15,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestRenewal(t *testing.T) {
-	const short, long = 15 * time.Second, 45 * time.Second
-	for _, tt := range []struct {
-		name        string
-		slow        bool
-		settled     time.Duration // from now
-		write, rely time.Duration
-	}{
-		{"nothing is slow", false, -time.Hour, short, short},
-		{"a write in flight that the short lease covers", false, short, short, short},
-		{"writes are slow", true, short, long, long},
-		{"writes are slow, and have been", true, 30 * time.Second, long, long},
-		{"writes were slow, and one of them may still be done", false, short + 1, long, short},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			write, rely := renewalDurations(tt.slow, epoch.Add(tt.settled), epoch, short, long)
-			if write != tt.write || rely != tt.rely {
-				t.Errorf("renewal = %v, %v; want %v, %v", write, rely, tt.write, tt.rely)
-			}
-		})
-	}
-}
-
 func TestLimitsAfter(t *testing.T) {
+	defaults := Config{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+	rare := Config{LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 8 * time.Second}
+	fraction := Config{LeaseDuration: 15900 * time.Millisecond, RenewDeadline: 13900 * time.Millisecond, RetryPeriod: 2 * time.Second}
+	long := Config{LeaseDuration: time.Minute, RenewDeadline: 40 * time.Second, RetryPeriod: 2 * time.Second}
 	for _, tt := range []struct {
-		name                   string
-		lease, renew, retry    time.Duration
-		margin                 time.Duration
-		until, most, slow      time.Duration
-		patient                time.Duration
-		longUntil, longAtMost  time.Duration
-		longMargin, longSlower time.Duration
+		name                     string
+		cfg                      Config
+		lease                    time.Duration
+		until, most, slow, after float64 // seconds
 	}{
-		{"upstream's defaults", 15 * time.Second, 10 * time.Second, 2 * time.Second, 1500 * time.Millisecond,
-			13500 * time.Millisecond, 11500 * time.Millisecond, 5750 * time.Millisecond,
-			45 * time.Second, 40500 * time.Millisecond, 34 * time.Second, 4500 * time.Millisecond, 5750 * time.Millisecond},
-		{"others only see whole seconds", 15900 * time.Millisecond, 13900 * time.Millisecond, 2 * time.Second, time.Second,
-			14 * time.Second, 12 * time.Second, 6 * time.Second,
-			45 * time.Second, 40500 * time.Millisecond, 34 * time.Second, 4500 * time.Millisecond, 6 * time.Second},
-		{"a lease that is long enough as it is", time.Minute, 40 * time.Second, 2 * time.Second, 6 * time.Second,
-			54 * time.Second, 34 * time.Second, 17 * time.Second,
-			time.Minute, 54 * time.Second, 34 * time.Second, 6 * time.Second, 17 * time.Second},
-		{"rare renewals", 30 * time.Second, 20 * time.Second, 8 * time.Second, 3 * time.Second,
-			27 * time.Second, 19 * time.Second, 9500 * time.Millisecond,
-			65 * time.Second, 58500 * time.Millisecond, 34 * time.Second, 6500 * time.Millisecond, 9500 * time.Millisecond},
+		{"defaults", defaults, defaults.LeaseDuration, 13.5, 11.5, 5.75, 1.5},
+		{"defaults, extended", defaults, defaults.extendedLease(), 40.5, 34, 5.75, 4.5},
+		{"other processes use whole seconds", fraction, fraction.LeaseDuration, 14, 12, 6, 1},
+		{"long lease", long, long.LeaseDuration, 54, 34, 17, 6},
+		{"long lease is not extended", long, long.extendedLease(), 54, 34, 17, 6},
+		{"rare renewals", rare, rare.LeaseDuration, 27, 19, 9.5, 3},
+		{"rare renewals, extended", rare, rare.extendedLease(), 58.5, 34, 9.5, 6.5},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg := Config{LeaseDuration: tt.lease, RenewDeadline: tt.renew, RetryPeriod: tt.retry}
-			want := writeLimits{until: epoch.Add(tt.until), maxDuration: tt.most, slowAfter: tt.slow, margin: tt.margin}
-			if got := cfg.limitsAfter(epoch, tt.lease); got != want {
-				t.Errorf("allowed = %+v, want %+v", got, want)
-			}
-			if got := cfg.extendedLease(); got != tt.patient {
-				t.Errorf("patient = %v, want %v", got, tt.patient)
-			}
-			want = writeLimits{until: epoch.Add(tt.longUntil), maxDuration: tt.longAtMost, slowAfter: tt.longSlower, margin: tt.longMargin}
-			if got := cfg.limitsAfter(epoch, tt.patient); got != want {
-				t.Errorf("allowed by the long lease = %+v, want %+v", got, want)
-			}
-		})
+		seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+		want := writeLimits{until: epoch.Add(seconds(tt.until)), maxDuration: seconds(tt.most), slowAfter: seconds(tt.slow), margin: seconds(tt.after)}
+		if got := tt.cfg.limitsAfter(epoch, tt.lease); got != want {
+			t.Errorf("%s: limits %+v, want %+v", tt.name, got, want)
+		}
 	}
 }
 
