@@ -61,9 +61,7 @@ func TestLeaseClientHasItsOwnConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := fmt.Sprint(*requests); got != "[HTTP/1.1 1 HTTP/1.1 2]" {
-		t.Errorf("requests by protocol and connection: %v, want one on each of two connections", got)
-	}
+	wantEqual(t, "requests by protocol and connection", fmt.Sprint(*requests), "[HTTP/1.1 1 HTTP/1.1 2]")
 }
 
 // A load balancer assigns a new connection to a healthy server. The elector schedules its own attempts, so client-go

@@ -38,9 +38,7 @@ func TestFirstProcessLeadsAtOnce(t *testing.T) {
 		s := &leaseServer{}
 		a := start(t, s, "a")
 		wantLeading(t, a, true)
-		if got := lastCause(t, a); got != CauseInitial {
-			t.Errorf("cause = %s, want initial", got)
-		}
+		wantEqual(t, "cause", lastCause(t, a), CauseInitial)
 		b := start(t, s, "b")
 		sleep(time.Hour)
 		wantLeading(t, a, true)
@@ -63,31 +61,26 @@ func TestExpiredLeaseIsTakenAtThatInstant(t *testing.T) {
 		{"with a watch", false, 15 * time.Second},
 		{"a frozen watch is made up for by polling", true, 20 * time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			s.hold("x")
+			b := start(t, s, "b")
+			b.conn.set(func(c *conn) { c.frozen = tt.frozen })
+			for range 100 {
+				sleep(1900 * time.Millisecond)
 				s.hold("x")
-				b := start(t, s, "b")
-				b.conn.set(func(c *conn) { c.frozen = tt.frozen })
-				for range 100 {
-					sleep(1900 * time.Millisecond)
-					s.hold("x")
-				}
-				last := time.Now()
-				synctest.Wait()
-				if len(b.spans()) != 0 {
-					t.Fatal("took the lease from a holder that renews")
-				}
-				sleep(tt.after)
-				wantLeading(t, b, true)
-				took := b.spans()[0].begun.Sub(last)
-				if took < 15*time.Second || !tt.frozen && took != 15*time.Second {
-					t.Errorf("took it %v after the last renewal, want 15s", took)
-				}
-				if got := lastCause(t, b); got != CauseExpired {
-					t.Errorf("cause = %s, want expired", got)
-				}
-			})
+			}
+			last := time.Now()
+			synctest.Wait()
+			if len(b.spans()) != 0 {
+				t.Fatal("took the lease from a holder that renews")
+			}
+			sleep(tt.after)
+			wantLeading(t, b, true)
+			took := b.spans()[0].begun.Sub(last)
+			if took < 15*time.Second || !tt.frozen && took != 15*time.Second {
+				t.Errorf("took it %v after the last renewal, want 15s", took)
+			}
+			wantEqual(t, "cause", lastCause(t, b), CauseExpired)
 		})
 	}
 }
@@ -160,27 +153,22 @@ func TestStepDown(t *testing.T) {
 		{"back when caught up", 7 * time.Second, 8 * time.Second},
 		{"back after the cool-down", time.Hour, 30 * time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				a := start(t, s, "a")
-				sleep(time.Minute)
-				begun := time.Now()
-				a.StepDown("pods are stale", func() bool { return time.Since(begun) >= tt.caughtUp })
-				sleep(0)
-				wantLeading(t, a, false)
-				if got := s.holder(); got != "" {
-					t.Errorf("holder after a step-down = %q, want none", got)
-				}
-				sleep(tt.back - 2100*time.Millisecond)
-				wantLeading(t, a, false)
-				sleep(2100 * time.Millisecond)
-				wantLeading(t, a, true)
-				sleep(time.Hour)
-				if got := len(a.spans()); got != 2 {
-					t.Errorf("%d terms, want 2: one step-down must not cause another", got)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			a := start(t, s, "a")
+			sleep(time.Minute)
+			begun := time.Now()
+			a.StepDown("pods are stale", func() bool { return time.Since(begun) >= tt.caughtUp })
+			sleep(0)
+			wantLeading(t, a, false)
+			wantEqual(t, "holder after a step-down", s.holder(), "")
+			sleep(tt.back - 2100*time.Millisecond)
+			wantLeading(t, a, false)
+			sleep(2100 * time.Millisecond)
+			wantLeading(t, a, true)
+			sleep(time.Hour)
+			if got := len(a.spans()); got != 2 {
+				t.Errorf("%d terms, want 2: one step-down must not cause another", got)
+			}
 		})
 	}
 }

@@ -177,9 +177,7 @@ func TestFenceRefusesOutsideATerm(t *testing.T) {
 	<-server.requests
 	fence.closeTerm("over")
 	check("after a term")
-	if got := testutil.ToFloat64(metrics.refusals.WithLabelValues("PUT")); got != 2 {
-		t.Errorf("refusals of PUT = %v, want 2", got)
-	}
+	wantEqual(t, "refusals of PUT", testutil.ToFloat64(metrics.refusals.WithLabelValues("PUT")), 2)
 }
 
 // A slow read must not delay the next leader. Writes finish after a drain has begun.
@@ -199,30 +197,26 @@ func TestEndOfTermCancelsRequests(t *testing.T) {
 		{"drain, read", "GET", "/slow", (*Fence).startDrain, true, 0},
 		{"drain, write", "POST", "/slow", (*Fence).startDrain, false, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newGatedServer()
-				fence, metrics := openFence(within(time.Minute))
-				result := make(chan error, 1)
-				go func() { result <- send(withTerm(context.Background(), 1), fence, server, tt.method, tt.path) }()
-				synctest.Wait()
-				if tt.end(fence); fence.inFlight() != 1 {
-					t.Errorf("in flight = %d, want 1", fence.inFlight())
-				}
-				synctest.Wait()
-				close(server.gate)
-				err := <-result
-				var fenced *FencedError
-				if errors.As(err, &fenced) != tt.cancelled || tt.cancelled && (!fenced.Sent || fenced.Term != 1) || !tt.cancelled && err != nil {
-					t.Errorf("result %v, want cancelled: %v", err, tt.cancelled)
-				}
-				if got := fence.inFlight(); got != 0 {
-					t.Errorf("in flight after the response = %d, want 0", got)
-				}
-				if got := testutil.ToFloat64(metrics.cuts.WithLabelValues(tt.method)); got != tt.counted {
-					t.Errorf("%v cuts were counted, want %v", got, tt.counted)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
+			server := newGatedServer()
+			fence, metrics := openFence(within(time.Minute))
+			result := make(chan error, 1)
+			go func() { result <- send(withTerm(context.Background(), 1), fence, server, tt.method, tt.path) }()
+			synctest.Wait()
+			if tt.end(fence); fence.inFlight() != 1 {
+				t.Errorf("in flight = %d, want 1", fence.inFlight())
+			}
+			synctest.Wait()
+			close(server.gate)
+			err := <-result
+			var fenced *FencedError
+			if errors.As(err, &fenced) != tt.cancelled || tt.cancelled && (!fenced.Sent || fenced.Term != 1) || !tt.cancelled && err != nil {
+				t.Errorf("result %v, want cancelled: %v", err, tt.cancelled)
+			}
+			wantEqual(t, "in flight after the response", fence.inFlight(), 0)
+			if got := testutil.ToFloat64(metrics.cuts.WithLabelValues(tt.method)); got != tt.counted {
+				t.Errorf("%v cuts were counted, want %v", got, tt.counted)
+			}
 		})
 	}
 }
@@ -249,9 +243,7 @@ func TestFenceUnderClientGo(t *testing.T) {
 		if err := remove(); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrFenced) {
 			t.Errorf("delete after the deadline: %v, want a FencedError", err)
 		}
-		if got := testutil.ToFloat64(metrics.refusals.WithLabelValues("DELETE")); got != 1 {
-			t.Errorf("client-go tried %v times, want 1", got)
-		}
+		wantEqual(t, "client-go tried", testutil.ToFloat64(metrics.refusals.WithLabelValues("DELETE")), 1)
 		fence.setLimits(within(time.Minute))
 		close(server.gate)
 		if err := remove(); err != nil {
@@ -314,28 +306,20 @@ func TestUnknownOutcomes(t *testing.T) {
 		{"a dial that failed", "POST", dialling(false), false},
 		{"a connection that broke, and a dial that failed", "POST", dialling(true), true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fence, metrics := openFence(within(left))
-				sent := time.Now()
-				_ = send(t.Context(), fence, tt.server, tt.method, "/")
-				want := 0.0
-				if tt.unknown {
-					want = 1
-					if got := fence.unknownUntil().Sub(sent); got != left+margin {
-						t.Errorf("it may be done for %v, want %v", got, left+margin)
-					}
-				} else if fence.unknownUntil().After(sent) {
-					t.Errorf("it may be done for %v, want not any more", fence.unknownUntil().Sub(sent))
-				}
-				if got := testutil.ToFloat64(metrics.unanswered); got != want {
-					t.Errorf("unanswered writes = %v, want %v", got, want)
-				}
-				_ = send(t.Context(), fence, answer(201), "POST", "/")
-				if got := testutil.ToFloat64(metrics.unanswered); got != 0 {
-					t.Errorf("unanswered writes after a response = %v, want 0", got)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
+			fence, metrics := openFence(within(left))
+			sent := time.Now()
+			_ = send(t.Context(), fence, tt.server, tt.method, "/")
+			want := 0.0
+			if tt.unknown {
+				want = 1
+				wantEqual(t, "it may be done for", fence.unknownUntil().Sub(sent), left+margin)
+			} else if fence.unknownUntil().After(sent) {
+				t.Errorf("it may be done for %v, want not any more", fence.unknownUntil().Sub(sent))
+			}
+			wantEqual(t, "unanswered writes", testutil.ToFloat64(metrics.unanswered), want)
+			_ = send(t.Context(), fence, answer(201), "POST", "/")
+			wantEqual(t, "unanswered writes after a response", testutil.ToFloat64(metrics.unanswered), 0)
 		})
 	}
 }
@@ -434,9 +418,7 @@ func TestDialingWriteIsNotSlow(t *testing.T) {
 				t.Error("slow after 3s")
 			}
 			sleep(2 * time.Second)
-			if got := fence.hasSlowWrites(); got != connects {
-				t.Errorf("slow after 5s = %v, want %v", got, connects)
-			}
+			wantEqual(t, "slow after 5s", fence.hasSlowWrites(), connects)
 			sleep(10 * time.Second)
 		})
 	}

@@ -305,44 +305,42 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 		{"API server without events sends bookmarks", 10 * time.Minute, stuck, time.Minute, (*world).tick, 140 * time.Second},
 		{"API server without events from the start", 2 * time.Second, stuck, 20 * time.Second, (*world).tick, 140 * time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := start(t, &leaseServer{}, "a")
-				w := newWorld()
-				l := observeWorld(t, a.Elector, w, w.pods())
-				w.run(tt.after, time.Minute)
-				watches, lists := w.requests()
-				if err := l.Check(); err != nil || watches != 1 || lists != 0 {
-					t.Fatalf("healthy watch: %v, %d watches, %d whole lists; want nil, 1, 0", err, watches, lists)
+		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
+			a := start(t, &leaseServer{}, "a")
+			w := newWorld()
+			l := observeWorld(t, a.Elector, w, w.pods())
+			w.run(tt.after, time.Minute)
+			watches, lists := w.requests()
+			if err := l.Check(); err != nil || watches != 1 || lists != 0 {
+				t.Fatalf("healthy watch: %v, %d watches, %d whole lists; want nil, 1, 0", err, watches, lists)
+			}
+			if w.set(tt.change); !w.late {
+				w.addPod()
+			}
+			changed := time.Now()
+			for len(l.Stale()) == 0 && time.Since(changed) < time.Hour {
+				w.run(time.Second, 0)
+				if tt.each != nil && time.Since(changed)%tt.period == 0 {
+					tt.each(w)
 				}
-				if w.set(tt.change); !w.late {
-					w.addPod()
-				}
-				changed := time.Now()
-				for len(l.Stale()) == 0 && time.Since(changed) < time.Hour {
-					w.run(time.Second, 0)
-					if tt.each != nil && time.Since(changed)%tt.period == 0 {
-						tt.each(w)
-					}
-				}
-				if took := time.Since(changed); took > tt.within || took < 80*time.Second {
-					t.Errorf("noticed after %v, want between 80s and %v", took, tt.within)
-				}
-				if err := l.Check(); err == nil || !strings.Contains(err.Error(), "pods") {
-					t.Errorf("readiness = %v, want pods in the error", err)
-				}
-				if watches, _ := w.requests(); watches < 2 && !w.dials && w.err == nil {
-					t.Error("the watch was not reopened first")
-				}
-				sleep(0)
-				wantLeading(t, a, false)
-				w.set(func(w *world) { w.frozen, w.stuck, w.dials, w.err = false, false, false, nil })
-				w.run(time.Minute, 10*time.Second)
-				if err := l.Check(); err != nil {
-					t.Errorf("readiness after the watch came back: %v", err)
-				}
-				wantLeading(t, a, true)
-			})
+			}
+			if took := time.Since(changed); took > tt.within || took < 80*time.Second {
+				t.Errorf("noticed after %v, want between 80s and %v", took, tt.within)
+			}
+			if err := l.Check(); err == nil || !strings.Contains(err.Error(), "pods") {
+				t.Errorf("readiness = %v, want pods in the error", err)
+			}
+			if watches, _ := w.requests(); watches < 2 && !w.dials && w.err == nil {
+				t.Error("the watch was not reopened first")
+			}
+			sleep(0)
+			wantLeading(t, a, false)
+			w.set(func(w *world) { w.frozen, w.stuck, w.dials, w.err = false, false, false, nil })
+			w.run(time.Minute, 10*time.Second)
+			if err := l.Check(); err != nil {
+				t.Errorf("readiness after the watch came back: %v", err)
+			}
+			wantLeading(t, a, true)
 		})
 	}
 }
@@ -397,24 +395,22 @@ func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 		{"outage while a write is not shown", 6, outage(40 * time.Second)},
 		{"outage after the watch was reopened", 6, outage(100 * time.Second)},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := start(t, &leaseServer{}, "a")
-				w := newWorld()
-				l := observeWorld(t, a.Elector, w, w.pods())
-				w.check = func() {
-					if got := l.Stale(); len(got) > 0 {
-						t.Fatalf("stale: %v", got)
-					}
+		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
+			a := start(t, &leaseServer{}, "a")
+			w := newWorld()
+			l := observeWorld(t, a.Elector, w, w.pods())
+			w.check = func() {
+				if got := l.Stale(); len(got) > 0 {
+					t.Fatalf("stale: %v", got)
 				}
-				tt.script(t, w)
-				if _, lists := w.requests(); lists > tt.lists {
-					t.Errorf("%d whole lists, want at most %d", lists, tt.lists)
-				}
-				if got := len(a.spans()); got != 1 {
-					t.Errorf("%d terms, want 1", got)
-				}
-			})
+			}
+			tt.script(t, w)
+			if _, lists := w.requests(); lists > tt.lists {
+				t.Errorf("%d whole lists, want at most %d", lists, tt.lists)
+			}
+			if got := len(a.spans()); got != 1 {
+				t.Errorf("%d terms, want 1", got)
+			}
 		})
 	}
 }
@@ -506,22 +502,20 @@ func TestDataSetBack(t *testing.T) {
 			w.store = w.version
 		}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := start(t, &leaseServer{}, "a")
-				w := newWorld()
-				w.version = 1000
-				observeWorld(t, a.Elector, w, w.pods())
-				w.run(tt.runs, time.Second)
-				if w.ended != nil {
-					t.Fatalf("Run of a healthy one = %v", w.ended)
-				}
-				w.set(tt.back)
-				w.run(31*time.Second, 0)
-				if !errors.Is(w.ended, freshness.ErrSetBack) {
-					t.Errorf("Run = %v, want it to have ended because of data that were set back", w.ended)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
+			a := start(t, &leaseServer{}, "a")
+			w := newWorld()
+			w.version = 1000
+			observeWorld(t, a.Elector, w, w.pods())
+			w.run(tt.runs, time.Second)
+			if w.ended != nil {
+				t.Fatalf("Run of a healthy one = %v", w.ended)
+			}
+			w.set(tt.back)
+			w.run(31*time.Second, 0)
+			if !errors.Is(w.ended, freshness.ErrSetBack) {
+				t.Errorf("Run = %v, want it to have ended because of data that were set back", w.ended)
+			}
 		})
 	}
 }

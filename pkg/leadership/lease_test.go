@@ -36,29 +36,26 @@ func TestAcquire(t *testing.T) {
 		{"the duration that counts is the record's", record("x", 60), 59 * time.Second, false, 7, true},
 		{"held by ourselves", record("a", 15), 0, true, 7, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				if tt.lease != nil {
-					s.hold("")
-					lease := s.read()
-					lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(tt.lease)
-					s.write(lease)
-				}
-				a := start(t, s, "a")
-				sleep(tt.after)
-				wantLeading(t, a, tt.leads)
-				got := s.read().Spec
-				if *got.LeaseTransitions != tt.transitions {
-					t.Errorf("transitions = %d, want %d", *got.LeaseTransitions, tt.transitions)
-				}
-				if kept := got.AcquireTime.Time.Equal(long.Time); kept != tt.keeps {
-					t.Errorf("acquire time kept = %v, want %v", kept, tt.keeps)
-				}
-				if tt.leads && *got.LeaseDurationSeconds != 15 {
-					t.Errorf("duration = %d, want 15", *got.LeaseDurationSeconds)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			if tt.lease != nil {
+				s.hold("")
+				lease := s.read()
+				lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(tt.lease)
+				s.write(lease)
+			}
+			a := start(t, s, "a")
+			sleep(tt.after)
+			wantLeading(t, a, tt.leads)
+			got := s.read().Spec
+			if *got.LeaseTransitions != tt.transitions {
+				t.Errorf("transitions = %d, want %d", *got.LeaseTransitions, tt.transitions)
+			}
+			if kept := got.AcquireTime.Time.Equal(long.Time); kept != tt.keeps {
+				t.Errorf("acquire time kept = %v, want %v", kept, tt.keeps)
+			}
+			if tt.leads && *got.LeaseDurationSeconds != 15 {
+				t.Errorf("duration = %d, want 15", *got.LeaseDurationSeconds)
+			}
 		})
 	}
 }
@@ -136,36 +133,31 @@ func TestRelease(t *testing.T) {
 		{"late renewal of this process", renewBefore(1), "", []string{"get", "update", "get", "update"}},
 		{"conflict each time", renewBefore(1000), "a", nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				s.hold("x")
-				s.hold("")
-				a := start(t, s, "a")
-				transitions := *s.read().Spec.LeaseTransitions
-				a.conn.set(func(c *conn) {
-					c.calls, c.frozen = nil, true
-					tt.prepare(s, c)
-				})
-				begun := time.Now()
-				a.cancel()
-				<-a.done
-				if took := time.Since(begun); a.err != nil || took > releaseTimeout+time.Second {
-					t.Errorf("Run = %v after %v, want nil within %v", a.err, took, releaseTimeout)
-				}
-				if got := s.holder(); got != tt.holder {
-					t.Errorf("holder = %q, want %q", got, tt.holder)
-				}
-				if tt.calls != nil && !slices.Equal(a.conn.calls, tt.calls) {
-					t.Errorf("requests = %v, want %v", a.conn.calls, tt.calls)
-				}
-				if tt.holder != "" {
-					return
-				}
-				if got := s.read().Spec; *got.LeaseDurationSeconds != 1 || *got.LeaseTransitions != transitions {
-					t.Errorf("released record: %d s, %d transitions; want 1, %d", *got.LeaseDurationSeconds, *got.LeaseTransitions, transitions)
-				}
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			s.hold("x")
+			s.hold("")
+			a := start(t, s, "a")
+			transitions := *s.read().Spec.LeaseTransitions
+			a.conn.set(func(c *conn) {
+				c.calls, c.frozen = nil, true
+				tt.prepare(s, c)
 			})
+			begun := time.Now()
+			a.cancel()
+			<-a.done
+			if took := time.Since(begun); a.err != nil || took > releaseTimeout+time.Second {
+				t.Errorf("Run = %v after %v, want nil within %v", a.err, took, releaseTimeout)
+			}
+			wantEqual(t, "holder", s.holder(), tt.holder)
+			if tt.calls != nil && !slices.Equal(a.conn.calls, tt.calls) {
+				t.Errorf("requests = %v, want %v", a.conn.calls, tt.calls)
+			}
+			if tt.holder != "" {
+				return
+			}
+			if got := s.read().Spec; *got.LeaseDurationSeconds != 1 || *got.LeaseTransitions != transitions {
+				t.Errorf("released record: %d s, %d transitions; want 1, %d", *got.LeaseDurationSeconds, *got.LeaseTransitions, transitions)
+			}
 		})
 	}
 }

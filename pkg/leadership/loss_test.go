@@ -22,31 +22,24 @@ func TestStolenLease(t *testing.T) {
 		{"seen by the watch", false, 0},
 		{"seen by the next renewal", true, 2 * time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				a := start(t, s, "a")
-				sleep(time.Minute)
-				a.conn.set(func(c *conn) { c.frozen = tt.frozen })
-				stolen := time.Now()
-				s.hold("thief")
-				sleep(tt.within)
-				wantLeading(t, a, false)
-				if got := a.spans()[0].stopAsked.Sub(stolen); got > tt.within {
-					t.Errorf("controllers were told %v after the theft, want %v", got, tt.within)
-				}
-				if s.holder() != "thief" {
-					t.Errorf("holder = %q: a wrote over the thief's lease", s.holder())
-				}
-				sleep(20 * time.Second)
-				wantLeading(t, a, true)
-				if got := lastCause(t, a); got != CauseExpired {
-					t.Errorf("cause of the second term = %s, want expired", got)
-				}
-				if got := a.Status().Term.Number; got != 2 {
-					t.Errorf("term = %d, want 2", got)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			a := start(t, s, "a")
+			sleep(time.Minute)
+			a.conn.set(func(c *conn) { c.frozen = tt.frozen })
+			stolen := time.Now()
+			s.hold("thief")
+			sleep(tt.within)
+			wantLeading(t, a, false)
+			if got := a.spans()[0].stopAsked.Sub(stolen); got > tt.within {
+				t.Errorf("controllers were told %v after the theft, want %v", got, tt.within)
+			}
+			if s.holder() != "thief" {
+				t.Errorf("holder = %q: a wrote over the thief's lease", s.holder())
+			}
+			sleep(20 * time.Second)
+			wantLeading(t, a, true)
+			wantEqual(t, "cause of the second term", lastCause(t, a), CauseExpired)
+			wantEqual(t, "term", a.Status().Term.Number, 2)
 		})
 	}
 }
@@ -88,9 +81,7 @@ func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {
 		a.conn.set(func(c *conn) { c.err = nil })
 		sleep(2 * time.Second)
 		wantLeading(t, a, true)
-		if got := lastCause(t, a); got != CauseReacquired {
-			t.Errorf("cause = %s, want reacquired", got)
-		}
+		wantEqual(t, "cause", lastCause(t, a), CauseReacquired)
 	})
 }
 
@@ -156,21 +147,18 @@ func TestHolderWithoutResponsesStepsDown(t *testing.T) {
 		{"the API server gave up waiting for its storage", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusGatewayTimeout}}},
 		{"a proxy answers 408", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestTimeout}}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				a, b := start(t, s, "a"), start(t, s, "b")
-				sleep(time.Minute)
-				a.conn.set(func(c *conn) { c.told = tt.told })
-				sleep(45 * time.Second) // the renew deadline, two attempts, a lease duration
-				wantLeading(t, a, false)
-				wantLeading(t, b, true)
-				a.conn.set(func(c *conn) { c.told = nil })
-				sleep(time.Minute)
-				b.cancel()
-				sleep(time.Second)
-				wantLeading(t, a, true)
-			})
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			a, b := start(t, s, "a"), start(t, s, "b")
+			sleep(time.Minute)
+			a.conn.set(func(c *conn) { c.told = tt.told })
+			sleep(45 * time.Second) // the renew deadline, two attempts, a lease duration
+			wantLeading(t, a, false)
+			wantLeading(t, b, true)
+			a.conn.set(func(c *conn) { c.told = nil })
+			sleep(time.Minute)
+			b.cancel()
+			sleep(time.Second)
+			wantLeading(t, a, true)
 		})
 	}
 }
@@ -181,23 +169,20 @@ func TestSuccessorSeenBeforeResponse(t *testing.T) {
 		name   string
 		exists bool
 	}{{"a new Lease", false}, {"a released Lease", true}} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				if tt.exists {
-					s.hold("")
-				}
-				a := start(t, s, "a", func(p *process, _ *Config) { p.conn.slow = 3 * time.Second })
-				sleep(4 * time.Second)
-				if s.holder() != "a" {
-					t.Fatalf("holder = %q while the answer to a's write is on its way, want a", s.holder())
-				}
-				s.hold("thief")
-				sleep(10 * time.Second)
-				if spans := a.spans(); len(spans) > 0 {
-					t.Errorf("a began %d terms, want none", len(spans))
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			if tt.exists {
+				s.hold("")
+			}
+			a := start(t, s, "a", func(p *process, _ *Config) { p.conn.slow = 3 * time.Second })
+			sleep(4 * time.Second)
+			if s.holder() != "a" {
+				t.Fatalf("holder = %q while the answer to a's write is on its way, want a", s.holder())
+			}
+			s.hold("thief")
+			sleep(10 * time.Second)
+			if spans := a.spans(); len(spans) > 0 {
+				t.Errorf("a began %d terms, want none", len(spans))
+			}
 		})
 	}
 }

@@ -114,9 +114,7 @@ func TestNextTry(t *testing.T) {
 		{"freed while the last try was on its way", free, lastAttempt{at: at(2), version: "9", pause: time.Second}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := nextAttempt(tt.o, "me", 15*time.Second, tt.last, 4*time.Second).Sub(epoch).Seconds(); got != tt.want {
-				t.Errorf("next try at %vs, want %vs", got, tt.want)
-			}
+			wantEqual(t, "next try at", nextAttempt(tt.o, "me", 15*time.Second, tt.last, 4*time.Second).Sub(epoch).Seconds(), tt.want)
 		})
 	}
 	if got := nextAttempt(foreign, "me", 15*time.Second, lastAttempt{}, 0); got.After(epoch) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -67,33 +66,27 @@ func TestLossDuringADrain(t *testing.T) {
 			}
 		}
 	}
-	t.Run("after a step-down the process goes on, however slow its controllers are", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := &leaseServer{}
-			a := start(t, s, "a", slow(30*time.Second))
-			a.StepDown("stale", nil)
-			sleep(time.Second)
-			s.hold("thief")
-			sleep(2 * time.Minute)
-			select {
-			case <-a.done:
-				t.Fatalf("Run = %v, want it to go on: losing the lease is an end of a term", a.err)
-			default:
-			}
-			wantLeading(t, a, true)
-		})
+	bubble(t, "after a step-down the process goes on, however slow its controllers are", func(t *testing.T, s *leaseServer) {
+		a := start(t, s, "a", slow(30*time.Second))
+		a.StepDown("stale", nil)
+		sleep(time.Second)
+		s.hold("thief")
+		sleep(2 * time.Minute)
+		select {
+		case <-a.done:
+			t.Fatalf("Run = %v, want it to go on: losing the lease is an end of a term", a.err)
+		default:
+		}
+		wantLeading(t, a, true)
 	})
-	t.Run("at a shutdown controllers have a moment to return", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := &leaseServer{}
-			a := start(t, s, "a", slow(11*time.Second))
-			a.cancel()
-			sleep(9900 * time.Millisecond)
-			s.hold("thief")
-			<-a.done
-			if a.err != nil {
-				t.Errorf("Run = %v, want nil: controllers returned a second after they were cut", a.err)
-			}
-		})
+	bubble(t, "at a shutdown controllers have a moment to return", func(t *testing.T, s *leaseServer) {
+		a := start(t, s, "a", slow(11*time.Second))
+		a.cancel()
+		sleep(9900 * time.Millisecond)
+		s.hold("thief")
+		<-a.done
+		if a.err != nil {
+			t.Errorf("Run = %v, want nil: controllers returned a second after they were cut", a.err)
+		}
 	})
 }

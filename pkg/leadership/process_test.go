@@ -169,3 +169,18 @@ func sleep(d time.Duration) {
 
 // goroutines returns the number of goroutines.
 func goroutines() int { return runtime.NumGoroutine() }
+
+// bubble runs a subtest in fake time.
+func bubble(t *testing.T, name string, test func(*testing.T, *leaseServer)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, &leaseServer{}) })
+	})
+}
+
+func wantEqual[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s = %v, want %v", what, got, want)
+	}
+}

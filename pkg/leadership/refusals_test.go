@@ -37,31 +37,28 @@ func TestRefusalsPass(t *testing.T) {
 	const refused = 2 * time.Minute
 	for _, tt := range refusals {
 		for _, to := range []string{"a", "b", "ab"} {
-			t.Run(tt.name+" for "+to, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := &leaseServer{}
-					ps := []*process{start(t, s, "a"), start(t, s, "b")}
-					sleep(time.Minute)
-					calls := 0
-					for _, p := range ps {
-						if slices.Contains([]byte(to), p.cfg.Identity[0]) {
-							p.conn.set(func(c *conn) { c.err = tt.err })
-						}
-						calls += p.conn.requests()
+			bubble(t, tt.name+" for "+to, func(t *testing.T, s *leaseServer) {
+				ps := []*process{start(t, s, "a"), start(t, s, "b")}
+				sleep(time.Minute)
+				calls := 0
+				for _, p := range ps {
+					if slices.Contains([]byte(to), p.cfg.Identity[0]) {
+						p.conn.set(func(c *conn) { c.err = tt.err })
 					}
-					oneWriter(t, refused, ps...)
-					for _, p := range ps {
-						calls -= p.conn.requests()
-						p.conn.set(func(c *conn) { c.err = nil })
-					}
-					if got, most := -calls, int(2*perSecond*refused.Seconds()); got > most {
-						t.Errorf("%d requests in %v, want at most %d", got, refused, most)
-					}
-					oneWriter(t, 15*time.Second, ps...)
-					if !ps[0].writable() && !ps[1].writable() {
-						t.Errorf("nobody leads, the lease is held by %q", s.holder())
-					}
-				})
+					calls += p.conn.requests()
+				}
+				oneWriter(t, refused, ps...)
+				for _, p := range ps {
+					calls -= p.conn.requests()
+					p.conn.set(func(c *conn) { c.err = nil })
+				}
+				if got, most := -calls, int(2*perSecond*refused.Seconds()); got > most {
+					t.Errorf("%d requests in %v, want at most %d", got, refused, most)
+				}
+				oneWriter(t, 15*time.Second, ps...)
+				if !ps[0].writable() && !ps[1].writable() {
+					t.Errorf("nobody leads, the lease is held by %q", s.holder())
+				}
 			})
 		}
 	}
@@ -130,24 +127,21 @@ func TestLeaseEditedByHand(t *testing.T) {
 		{"renewed an hour ago", func(l *coordinationv1.Lease) { l.Spec.RenewTime = in(-time.Hour) }},
 		{"made anew for somebody else", func(l *coordinationv1.Lease) { l.UID, l.Spec.HolderIdentity = "other", text("other") }},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				ps := []*process{start(t, s, "a"), start(t, s, "b"), start(t, s, "c")}
-				for range 20 {
-					sleep(time.Second)
-					lease := s.read()
-					tt.edit(lease)
-					s.write(lease)
-					for range 40 {
-						oneWriter(t, 50*time.Millisecond, ps...)
-					}
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			ps := []*process{start(t, s, "a"), start(t, s, "b"), start(t, s, "c")}
+			for range 20 {
+				sleep(time.Second)
+				lease := s.read()
+				tt.edit(lease)
+				s.write(lease)
+				for range 40 {
+					oneWriter(t, 50*time.Millisecond, ps...)
 				}
-				oneWriter(t, 30*time.Second, ps...)
-				if s.holder() == "other" {
-					t.Error("a lease that no process renews is still held")
-				}
-			})
+			}
+			oneWriter(t, 30*time.Second, ps...)
+			if s.holder() == "other" {
+				t.Error("a lease that no process renews is still held")
+			}
 		})
 	}
 }

@@ -38,13 +38,9 @@ func TestHandOverOnShutdown(t *testing.T) {
 		if took.Sub(left) > 10*time.Millisecond {
 			t.Errorf("b leads %v after a's last controller, want at once", took.Sub(left))
 		}
-		if got := lastCause(t, b); got != CauseReleased {
-			t.Errorf("cause = %s, want released", got)
-		}
+		wantEqual(t, "cause", lastCause(t, b), CauseReleased)
 		for _, want := range []string{"Normal LeaderElection a became leader", "Normal LeaderElection a stopped leading"} {
-			if got := <-a.events.Events; got != want {
-				t.Errorf("event %q, want %q", got, want)
-			}
+			wantEqual(t, "event", <-a.events.Events, want)
 		}
 	})
 }
@@ -64,9 +60,7 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 		}
 		fl.complete(true)
 		sleep(0)
-		if got := s.holder(); got != "" {
-			t.Errorf("holder after the last answer = %q, want none", got)
-		}
+		wantEqual(t, "holder after the last answer", s.holder(), "")
 	})
 }
 
@@ -80,37 +74,30 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 		{"controllers return soon after they are cut", 11 * time.Second, 11 * time.Second, time.Second},
 		{"controllers never return", time.Hour, 10*time.Second + joinTimeout, 15 * time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				free := make(chan struct{})
-				a := start(t, s, "a", func(p *process, _ *Config) {
-					p.work = func(context.Context) error {
-						select {
-						case <-time.After(tt.drain):
-						case <-free:
-						}
-						return nil
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			free := make(chan struct{})
+			a := start(t, s, "a", func(p *process, _ *Config) {
+				p.work = func(context.Context) error {
+					select {
+					case <-time.After(tt.drain):
+					case <-free:
 					}
-				})
-				defer close(free)
-				begun := time.Now()
-				a.cancel()
-				<-a.done
-				if !errors.Is(a.err, ErrShutdownTimeout) {
-					t.Errorf("Run = %v, want ErrShutdownTimeout", a.err)
+					return nil
 				}
-				if got := time.Since(begun); got != tt.takes {
-					t.Errorf("Run returned after %v, want %v", got, tt.takes)
-				}
-				if s.holder() != "a" {
-					t.Error("the lease was released though work may have been running")
-				}
-				if got := s.duration(); got != tt.lasts {
-					t.Errorf("the lease lasts another %v, want %v", got, tt.lasts)
-				}
-				wantWritable(t, a, false)
 			})
+			defer close(free)
+			begun := time.Now()
+			a.cancel()
+			<-a.done
+			if !errors.Is(a.err, ErrShutdownTimeout) {
+				t.Errorf("Run = %v, want ErrShutdownTimeout", a.err)
+			}
+			wantEqual(t, "Run returned after", time.Since(begun), tt.takes)
+			if s.holder() != "a" {
+				t.Error("the lease was released though work may have been running")
+			}
+			wantEqual(t, "the lease lasts another", s.duration(), tt.lasts)
+			wantWritable(t, a, false)
 		})
 	}
 }
@@ -170,24 +157,19 @@ func TestLeadErrorEndsRun(t *testing.T) {
 		{"an error", func(context.Context, Term) error { return broken }, broken},
 		{"an early return", func(context.Context, Term) error { return nil }, ErrLeadReturned},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				idle := start(t, s, "a")
-				idle.cancel()
-				<-idle.done
-				idle.deps.Metrics = NewMetrics(prometheus.NewRegistry())
-				e, err := New(idle.cfg, idle.deps)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := e.Run(t.Context(), tt.lead); !errors.Is(err, tt.want) {
-					t.Errorf("Run = %v, want %v", err, tt.want)
-				}
-				if got := s.holder(); got != "" {
-					t.Errorf("holder = %q, want the lease released", got)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			idle := start(t, s, "a")
+			idle.cancel()
+			<-idle.done
+			idle.deps.Metrics = NewMetrics(prometheus.NewRegistry())
+			e, err := New(idle.cfg, idle.deps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Run(t.Context(), tt.lead); !errors.Is(err, tt.want) {
+				t.Errorf("Run = %v, want %v", err, tt.want)
+			}
+			wantEqual(t, "holder", s.holder(), "")
 		})
 	}
 }

@@ -136,34 +136,28 @@ func TestSlowWritesSucceed(t *testing.T) {
 		{30 * time.Second, 42 * time.Second, true},
 		{33500 * time.Millisecond, 46 * time.Second, true},
 	} {
-		t.Run(tt.takes.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, server := &leaseServer{}, &slowServer{takes: tt.takes}
-				a := start(t, s, "a")
-				sleep(time.Minute + 1900*time.Millisecond) // just before a renewal
-				if took := server.createUntilDone(t, a.fence); took > tt.within {
-					t.Errorf("a write of %v was done after %v, want at most %v", tt.takes, took, tt.within)
-				}
-				if got := s.duration() > 15*time.Second; got != tt.longer {
-					t.Errorf("the lease was renewed for %v", s.duration())
-				}
-				if got, want := testutil.ToFloat64(a.deps.Metrics.lease), s.duration().Seconds(); got != want {
-					t.Errorf("leadership_lease_duration_seconds = %v, want %v", got, want)
-				}
-				if n := len(server.landed); n != 1 {
-					t.Errorf("%d writes were done, want one", n)
-				}
-				server.set(func(s *slowServer) { s.takes = 0 })
-				sleep(extendedFor + 3*time.Second)
-				if got := s.duration(); got != 15*time.Second {
-					t.Errorf("the lease is renewed for %v when nothing is slow any more, want 15s", got)
-				}
-				server.given = nil
-				_ = server.createUntilDone(t, a.fence)
-				if got := server.given[0]; got > 11500*time.Millisecond {
-					t.Errorf("a write is given %v under the short lease", got)
-				}
-			})
+		bubble(t, tt.takes.String(), func(t *testing.T, _ *leaseServer) {
+			s, server := &leaseServer{}, &slowServer{takes: tt.takes}
+			a := start(t, s, "a")
+			sleep(time.Minute + 1900*time.Millisecond) // just before a renewal
+			if took := server.createUntilDone(t, a.fence); took > tt.within {
+				t.Errorf("a write of %v was done after %v, want at most %v", tt.takes, took, tt.within)
+			}
+			wantEqual(t, "the lease was renewed for", s.duration() > 15*time.Second, tt.longer)
+			if got, want := testutil.ToFloat64(a.deps.Metrics.lease), s.duration().Seconds(); got != want {
+				t.Errorf("leadership_lease_duration_seconds = %v, want %v", got, want)
+			}
+			if n := len(server.landed); n != 1 {
+				t.Errorf("%d writes were done, want one", n)
+			}
+			server.set(func(s *slowServer) { s.takes = 0 })
+			sleep(extendedFor + 3*time.Second)
+			wantEqual(t, "the lease is renewed for", s.duration(), 15*time.Second)
+			server.given = nil
+			_ = server.createUntilDone(t, a.fence)
+			if got := server.given[0]; got > 11500*time.Millisecond {
+				t.Errorf("a write is given %v under the short lease", got)
+			}
 		})
 	}
 }
@@ -244,41 +238,39 @@ func TestNoWriteLandsInAnotherTerm(t *testing.T) {
 				a.cancel()
 			}},
 		} {
-			t.Run(takes.String()+" "+tt.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					for wait := time.Second; wait < time.Minute; wait += 3700 * time.Millisecond {
-						s, server := &leaseServer{}, &slowServer{takes: takes}
-						a, b := start(t, s, "a"), start(t, s, "b")
-						ctx, stop := context.WithCancel(t.Context())
-						var work sync.WaitGroup
-						work.Go(func() {
-							for ctx.Err() == nil {
-								_ = server.post(ctx, a.fence)
-								time.Sleep(100 * time.Millisecond)
-							}
-						})
-						sleep(wait)
-						server.set(func(s *slowServer) { s.deaf = true })
-						sleep(500 * time.Millisecond)
-						tt.end(a)
-						sleep(2 * time.Minute)
-						stop()
-						work.Wait()
-						if len(b.spans()) == 0 {
-							t.Fatalf("ended after %v: nobody took over", wait)
+			bubble(t, takes.String()+" "+tt.name, func(t *testing.T, _ *leaseServer) {
+				for wait := time.Second; wait < time.Minute; wait += 3700 * time.Millisecond {
+					s, server := &leaseServer{}, &slowServer{takes: takes}
+					a, b := start(t, s, "a"), start(t, s, "b")
+					ctx, stop := context.WithCancel(t.Context())
+					var work sync.WaitGroup
+					work.Go(func() {
+						for ctx.Err() == nil {
+							_ = server.post(ctx, a.fence)
+							time.Sleep(100 * time.Millisecond)
 						}
-						led := b.spans()[0].begun
-						for _, at := range server.landed {
-							if at.After(led) {
-								t.Errorf("ended after %v: a write was done %v after another led", wait, at.Sub(led))
-							}
-						}
-						b.cancel()
-						<-b.done
-						a.cancel()
-						<-a.done
+					})
+					sleep(wait)
+					server.set(func(s *slowServer) { s.deaf = true })
+					sleep(500 * time.Millisecond)
+					tt.end(a)
+					sleep(2 * time.Minute)
+					stop()
+					work.Wait()
+					if len(b.spans()) == 0 {
+						t.Fatalf("ended after %v: nobody took over", wait)
 					}
-				})
+					led := b.spans()[0].begun
+					for _, at := range server.landed {
+						if at.After(led) {
+							t.Errorf("ended after %v: a write was done %v after another led", wait, at.Sub(led))
+						}
+					}
+					b.cancel()
+					<-b.done
+					a.cancel()
+					<-a.done
+				}
 			})
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,37 +38,32 @@ func TestReleaseWaitsForUnknownOutcomes(t *testing.T) {
 		{"a step-down that can wait so long", 20 * time.Second, func(p *process) { p.StepDown("stale", nil) }, false, 13 * time.Second, 0, CauseReleased},
 		{"a step-down that cannot", 10 * time.Second, func(p *process) { p.StepDown("stale", nil) }, false, 14 * time.Second, 0, CauseExpired},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				a := start(t, s, "a", func(_ *process, c *Config) { c.ShutdownTimeout = tt.timeout })
-				b := start(t, s, "b")
-				sleep(time.Minute)
-				server := unansweredWrite(t, a, 11*time.Second)
-				ended := time.Now()
-				tt.end(a)
-				if tt.exits {
-					<-a.done
-					if took := time.Since(ended); took > tt.after {
-						t.Errorf("Run returned after %v, want at most %v", took, tt.after)
-					}
-					if a.err != nil {
-						t.Errorf("Run = %v, want nil: its controllers have stopped", a.err)
-					}
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			a := start(t, s, "a", func(_ *process, c *Config) { c.ShutdownTimeout = tt.timeout })
+			b := start(t, s, "b")
+			sleep(time.Minute)
+			server := unansweredWrite(t, a, 11*time.Second)
+			ended := time.Now()
+			tt.end(a)
+			if tt.exits {
+				<-a.done
+				if took := time.Since(ended); took > tt.after {
+					t.Errorf("Run returned after %v, want at most %v", took, tt.after)
 				}
-				sleep(30 * time.Second)
-				wantLeading(t, b, true)
-				if got := lastCause(t, b); got != tt.cause {
-					t.Errorf("cause = %s, want %s", got, tt.cause)
+				if a.err != nil {
+					t.Errorf("Run = %v, want nil: its controllers have stopped", a.err)
 				}
-				led := b.spans()[0].begun
-				if len(server.landed) != 1 || !server.landed[0].Before(led) {
-					t.Errorf("the write was done at %v, another led at %v", server.landed, led)
-				}
-				if took := led.Sub(ended); took > tt.within {
-					t.Errorf("another led after %v, want at most %v", took, tt.within)
-				}
-			})
+			}
+			sleep(30 * time.Second)
+			wantLeading(t, b, true)
+			wantEqual(t, "cause", lastCause(t, b), tt.cause)
+			led := b.spans()[0].begun
+			if len(server.landed) != 1 || !server.landed[0].Before(led) {
+				t.Errorf("the write was done at %v, another led at %v", server.landed, led)
+			}
+			if took := led.Sub(ended); took > tt.within {
+				t.Errorf("another led after %v, want at most %v", took, tt.within)
+			}
 		})
 	}
 }
@@ -83,22 +77,19 @@ func TestNextTermWaitsForOwnWrites(t *testing.T) {
 		{"after a step-down", func(_ *leaseServer, p *process) { p.StepDown("stale", func() bool { return true }) }},
 		{"after a loss", func(s *leaseServer, _ *process) { s.hold("thief"); sleep(0); s.hold("") }},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &leaseServer{}
-				a := start(t, s, "a", func(_ *process, c *Config) { c.ShutdownTimeout = time.Second })
-				sleep(time.Minute)
-				server := unansweredWrite(t, a, 11*time.Second)
-				tt.lose(s, a)
-				sleep(20 * time.Second)
-				wantLeading(t, a, true)
-				if got := a.Status().Term.Number; got != 2 {
-					t.Fatalf("term %d, want 2", got)
-				}
-				if led := a.spans()[1].begun; len(server.landed) != 1 || !server.landed[0].Before(led) {
-					t.Errorf("the write of term 1 was done at %v, term 2 began at %v", server.landed, led)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			a := start(t, s, "a", func(_ *process, c *Config) { c.ShutdownTimeout = time.Second })
+			sleep(time.Minute)
+			server := unansweredWrite(t, a, 11*time.Second)
+			tt.lose(s, a)
+			sleep(20 * time.Second)
+			wantLeading(t, a, true)
+			if got := a.Status().Term.Number; got != 2 {
+				t.Fatalf("term %d, want 2", got)
+			}
+			if led := a.spans()[1].begun; len(server.landed) != 1 || !server.landed[0].Before(led) {
+				t.Errorf("the write of term 1 was done at %v, term 2 began at %v", server.landed, led)
+			}
 		})
 	}
 }
