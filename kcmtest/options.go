@@ -28,7 +28,7 @@ func newSettings(options []Option) *settings {
 	return s
 }
 
-// Controllers selects the controllers by the names that --controllers of the program accepts: "namespace",
+// Controllers selects the controllers by items of the flag --controllers of the program: "namespace",
 // "garbagecollector", "replicaset", "deployment", "nodelifecycle" and so on. The default is the first four.
 func Controllers(names ...string) Option {
 	return func(s *settings) { s.controllers = names }

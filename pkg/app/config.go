@@ -69,15 +69,14 @@ type Config struct {
 // DefaultConfig returns the configuration of a manager inside another program: the defaults of the command for
 // these controllers, with the API server and the credentials of cfg. cfg is copied. The rate limits, timeout,
 // content type, compression, user agent and warning handler of the copy are replaced. Most programs change
-// Election and Serving of the result. Controllers that are disabled by default run, controllers that their own
-// Config disables do not. It returns an error if cfg is nil, or if the host name, part of the identity, cannot
-// be read. [New] rejects a cfg with a Dial, and a Transport with Election or WatchLiveness.
+// Election and Serving of the result. Controllers that their own Config disables do not run. It returns an error
+// if cfg is nil, or if the host name, part of the identity, cannot be read. [New] rejects a cfg with a Dial, and a
+// Transport with Election or WatchLiveness.
 func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Config, error) {
 	if cfg == nil {
 		return Config{}, errors.New("no rest.Config")
 	}
 	o := NewOptions(controllers)
-	o.Items = controllerNames(controllers)
 	o.REST = rest.CopyConfig(cfg)
 	o.REST.RateLimiter = nil
 	o.REST.Timeout = 0 // a timeout ends watches
@@ -114,7 +113,7 @@ const configzName = "kubecontrollermanager.config.k8s.io"
 // configzDocument returns the /configz page: the sections of kube-controller-manager's
 // KubeControllerManagerConfiguration (k8s.io/kube-controller-manager/config/v1alpha1) that exist here.
 func configzDocument(cfg Config) any {
-	e := cfg.Election
+	e, rc := cfg.Election, cfg.REST
 	generic := map[string]any{
 		"Port":                    cfg.Serving.Port,
 		"Address":                 cfg.Serving.BindAddress.String(),
@@ -125,14 +124,12 @@ func configzDocument(cfg Config) any {
 			"leaderElect": e.Enabled, "leaseDuration": e.LeaseDuration.String(), "renewDeadline": e.RenewDeadline.String(), "retryPeriod": e.RetryPeriod.String(),
 			"resourceLock": leadership.ResourceLock, "resourceName": e.Name, "resourceNamespace": e.Namespace,
 		},
+		"ClientConnection": map[string]any{
+			"kubeconfig": "", "acceptContentTypes": rc.AcceptContentTypes, "contentType": rc.ContentType, "qps": rc.QPS, "burst": rc.Burst,
+		},
 		"Debugging": map[string]any{
 			"enableProfiling": cfg.Serving.Profiling, "enableContentionProfiling": cfg.Serving.Profiling && cfg.Serving.ContentionProfiling,
 		},
-	}
-	if rc := cfg.REST; rc != nil {
-		generic["ClientConnection"] = map[string]any{
-			"kubeconfig": "", "acceptContentTypes": rc.AcceptContentTypes, "contentType": rc.ContentType, "qps": rc.QPS, "burst": rc.Burst,
-		}
 	}
 	page := map[string]any{"kind": "KubeControllerManagerConfiguration", "apiVersion": configzName + "/v1alpha1", "Generic": generic}
 	for _, c := range cfg.Known {

@@ -31,17 +31,13 @@ func Controllers() []controller.Registration {
 	}
 }
 
-// ControllersNamed returns those of [Controllers] that have these names or aliases, in start order.
+// ControllersNamed returns the [Controllers] that these items of --controllers enable, in start order.
 func ControllersNamed(items ...string) ([]controller.Registration, error) {
 	all := Controllers()
-	for _, item := range items {
-		if !slices.ContainsFunc(all, func(c controller.Registration) bool { return hasName(c, item) }) {
-			return nil, fmt.Errorf("no controller is called %q; known are %s", item, namesWithAliases(all))
-		}
+	if unknown := unknownItems(all, items); len(unknown) > 0 {
+		return nil, fmt.Errorf("%s; known are %s", strings.Join(unknown, ", "), namesWithAliases(all))
 	}
-	return slices.DeleteFunc(all, func(c controller.Registration) bool {
-		return !slices.ContainsFunc(items, func(item string) bool { return hasName(c, item) })
-	}), nil
+	return slices.DeleteFunc(all, func(c controller.Registration) bool { return !isEnabled(c, items) }), nil
 }
 
 func hasName(c controller.Registration, name string) bool {
@@ -67,24 +63,15 @@ func namesWithAliases(controllers []controller.Registration) string {
 	return strings.Join(out, ", ")
 }
 
-// exceptDisabled returns the part of the help text that names the controllers which * does not enable.
-func exceptDisabled(controllers []controller.Registration) string {
-	disabled := controllerNames(slices.DeleteFunc(slices.Clone(controllers), func(c controller.Registration) bool { return !c.DisabledByDefault }))
-	if len(disabled) == 0 {
-		return ""
-	}
-	return ", " + strings.Join(disabled, " and ") + " excepted"
-}
-
 // isEnabled reports whether the items of --controllers enable a controller. The first item that names the
-// controller decides. If no item names the controller, * enables it unless it is disabled by default.
+// controller decides. If no item names the controller, * enables it.
 func isEnabled(c controller.Registration, items []string) bool {
 	for _, item := range items {
 		if name, off := strings.CutPrefix(item, "-"); hasName(c, name) {
 			return !off
 		}
 	}
-	return !c.DisabledByDefault && slices.Contains(items, "*")
+	return slices.Contains(items, "*")
 }
 
 // unknownItems returns a message for each item of --controllers that names no controller.

@@ -3,13 +3,10 @@ package app
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 
 	"minikcm/pkg/controller"
 )
@@ -41,26 +38,6 @@ func TestEnabled(t *testing.T) {
 				t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
 			}
 		})
-	}
-}
-
-func TestSomeControllersHaveToBeNamed(t *testing.T) {
-	for _, tt := range []struct {
-		items []string
-		want  bool
-	}{
-		{[]string{"*"}, false}, {[]string{"*", "a"}, true}, {[]string{"a"}, true}, {[]string{"*", "-a", "a"}, false}, {[]string{"*", "b"}, false}, {nil, false},
-	} {
-		if got := isEnabled(controller.Registration{Name: "a", DisabledByDefault: true}, tt.items); got != tt.want {
-			t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
-		}
-	}
-	apart := []controller.Registration{{Name: "a", DisabledByDefault: true}, {Name: "b"}, {Name: "c", DisabledByDefault: true}}
-	if got := exceptDisabled(apart); got != ", a and c excepted" {
-		t.Errorf("help says %q", got)
-	}
-	if got := exceptDisabled(apart[1:2]); got != "" {
-		t.Errorf("help says %q of controllers that need no name", got)
 	}
 }
 
@@ -120,34 +97,5 @@ func TestControllerNames(t *testing.T) {
 	}
 	if len(seen) != 2*len(want) {
 		t.Errorf("names and aliases are %v, want those of %v", seen, want)
-	}
-}
-
-// The warning names the flags without effect.
-func TestWarningAboutControllersDisabledByDefault(t *testing.T) {
-	for _, tt := range []struct {
-		controllers string
-		warned      bool
-	}{
-		{"*", true}, {"*,-namespace", true}, {"*,deployment", false}, {"*,-deployment", false}, {"replicaset", false},
-	} {
-		t.Run(tt.controllers, func(t *testing.T) {
-			o := NewOptions(Controllers())
-			all := pflag.NewFlagSet("", pflag.ContinueOnError)
-			for _, fs := range o.Flags().FlagSets {
-				all.AddFlagSet(fs)
-			}
-			if err := all.Parse([]string{"--controllers=" + tt.controllers}); err != nil {
-				t.Fatal(err)
-			}
-			var logged []string
-			o.Warn(funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
-			found := slices.ContainsFunc(logged, func(s string) bool {
-				return strings.Contains(s, `"controller"="deployment-controller"`) && strings.Contains(s, "concurrent-deployment-syncs")
-			})
-			if found != tt.warned {
-				t.Errorf("logged %q, want a line about the Deployment controller: %t", logged, tt.warned)
-			}
-		})
 	}
 }

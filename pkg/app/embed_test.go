@@ -45,7 +45,6 @@ func TestAManagerMakesItsOwnConnections(t *testing.T) {
 	}
 }
 
-// A program enables a controller that is disabled by default by passing the controller.
 func TestDefaultConfigLeavesOutWhatItsOwnConfigSwitchesOff(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		collects := garbagecollector.DefaultConfig()

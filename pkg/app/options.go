@@ -120,8 +120,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 
 func (o *Options) addGenericFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Items, "controllers", o.Items,
-		"Controllers to run: 'foo' enables foo, '-foo' disables foo, '*' enables all controllers that no other item names"+
-			exceptDisabled(o.Known)+". The first item that names a controller decides.\nKnown: "+namesWithAliases(o.Known))
+		"Controllers to run: 'foo' enables foo, '-foo' disables foo, '*' enables all controllers that no other item names. "+
+			"The first item that names a controller decides.\nKnown: "+namesWithAliases(o.Known))
 	fs.DurationVar(&o.MinResync, "min-resync-period", o.MinResync,
 		"Each informer replays its store to its handlers once in a random time between this and twice this. 0 disables resyncs.")
 	fs.DurationVar(&o.StartInterval, "controller-start-interval", o.StartInterval,
@@ -203,12 +203,8 @@ func mediaType(contentType string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q: %w", contentType, err)
 	}
-	var known []string
-	for _, info := range scheme.Codecs.SupportedMediaTypes() {
-		known = append(known, info.MediaType)
-	}
-	if !slices.Contains(known, kind) {
-		return "", fmt.Errorf("%q is none of %s", contentType, strings.Join(known, ", "))
+	if _, known := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), kind); !known {
+		return "", fmt.Errorf("%q is not an encoding of client-go", contentType)
 	}
 	return kind, nil
 }
@@ -253,8 +249,7 @@ func (o *Options) Complete() (Config, error) {
 }
 
 // PrintVersion writes the output of --version and reports whether the flag was given.
-func (o *Options) PrintVersion(w io.Writer) (bool, error) {
-	var err error
+func (o *Options) PrintVersion(w io.Writer) (given bool, err error) {
 	switch o.version {
 	case "false":
 		return false, nil
@@ -268,24 +263,12 @@ func (o *Options) PrintVersion(w io.Writer) (bool, error) {
 	return true, err
 }
 
-// Warn logs valid options that are probably mistakes.
-func (o *Options) Warn(log klog.Logger) {
+// Warn logs valid options that are probably mistakes. cfg is the result of [Options.Complete].
+func (o *Options) Warn(log klog.Logger, cfg Config) {
 	if len(o.gates.ignored) > 0 {
 		log.Info("Ignoring feature gates that this program does not have", "gates", o.gates.ignored)
 	}
-	runs := false
-	for _, c := range o.Known {
-		runs = runs || isEnabled(c, o.Items) && (c.Disabled == nil || !c.Disabled())
-		if !c.DisabledByDefault || !slices.Contains(o.Items, "*") || slices.ContainsFunc(o.Items, func(item string) bool { return hasName(c, strings.TrimPrefix(item, "-")) }) {
-			continue
-		}
-		var flags []string
-		if fs := o.flags.FlagSets[c.Name]; fs != nil {
-			fs.VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
-		}
-		log.Info("Controller is disabled by default and no item of --controllers names it", "controller", c.Name, "flags", flags)
-	}
-	if !runs {
+	if len(cfg.Controllers) == 0 {
 		log.Info("No controller is enabled", "controllers", o.Items)
 	}
 }

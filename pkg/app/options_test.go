@@ -129,7 +129,7 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration of the defaults (-want +got):\n%s", diff)
 	}
-	wantControllers(t, o, got, []string{"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "namespace-controller", "endpointslice-controller"},
+	wantControllers(t, o, got, []string{"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "namespace-controller", "endpointslice-controller", "deployment-controller", "garbage-collector-controller"},
 		true, wantConfigs...)
 	if id := got.Election.Identity; !strings.Contains(id, "_") {
 		t.Errorf("identity %q, want host name and a unique part", id)
@@ -217,7 +217,7 @@ func TestFlagsReachConfig(t *testing.T) {
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
-	wantControllers(t, o, got, []string{"replicaset-controller", "taint-eviction-controller", "namespace-controller", "endpointslice-controller"}, false, wantConfigs...)
+	wantControllers(t, o, got, []string{"replicaset-controller", "taint-eviction-controller", "namespace-controller", "endpointslice-controller", "deployment-controller"}, false, wantConfigs...)
 }
 
 func TestConfigz(t *testing.T) {

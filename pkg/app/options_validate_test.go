@@ -30,7 +30,7 @@ func TestValidate(t *testing.T) {
 		{"--kube-api-content-type=", nil},
 		{"--kube-api-content-type=application/yaml", nil},
 		{"--kube-api-content-type=application/json;charset=utf-8", nil},
-		{"--kube-api-content-type=text/xml", []string{`--kube-api-content-type: "text/xml" is none of application/json, application/yaml, application/vnd.kubernetes.protobuf`}},
+		{"--kube-api-content-type=text/xml", []string{`--kube-api-content-type: "text/xml" is not an encoding of client-go`}},
 		{"--kube-api-content-type=;", []string{`--kube-api-content-type: ";": mime: `}},
 		{"--leader-elect-lease-duration=0", []string{"--leader-elect-lease-duration: must be greater than zero"}},
 		{"--leader-elect-lease-duration=10s", []string{"--leader-elect-lease-duration: must be greater than the renew deadline of 10s"}},

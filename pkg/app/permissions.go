@@ -10,36 +10,38 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// permission is one verb on one resource or path.
+// permission is one verb on one resource, or on a path.
 type permission struct {
-	verb        string
-	group       string
-	resource    string // with a slash before a subresource
-	namespace   string // empty means all
-	name        string // empty means any
-	nonResource string // a path instead of the four fields above
+	authorizationv1.ResourceAttributes
+	path string // excludes the attributes other than Verb
 }
 
 // need is a permission that this process or a service account needs.
 type need struct {
 	account string // of kube-system; empty means this process
 	permission
-	impacts  []string // what does not work without the permission
-	optional bool
+	controllers []string // names; empty for a need of the manager itself
+	impacts     []string // what does not work without the permission
+	optional    bool
 }
 
 // requiredPermissions returns the permissions that a configuration needs, each once per account and ordered
 // by account. The permissions of this process come first.
 func requiredPermissions(cfg Config) []need {
 	var needs []need
+	var by []string // the controller whose permissions are added
 	add := func(account string, a controller.Access) {
+		resource, sub, _ := strings.Cut(a.Resource, "/")
 		for _, verb := range a.Verbs {
-			p := permission{verb: verb, group: a.Group, resource: a.Resource, namespace: a.Namespace, name: a.Name, nonResource: a.NonResource}
+			p := permission{path: a.NonResource, ResourceAttributes: authorizationv1.ResourceAttributes{
+				Verb: verb, Group: a.Group, Resource: resource, Subresource: sub, Namespace: a.Namespace, Name: a.Name,
+			}}
 			i := slices.IndexFunc(needs, func(n need) bool { return n.account == account && n.permission == p })
 			if i < 0 {
 				i, needs = len(needs), append(needs, need{account: account, permission: p, optional: true})
 			}
 			needs[i].optional = needs[i].optional && a.Optional
+			needs[i].controllers = append(needs[i].controllers, by...)
 			if !slices.Contains(needs[i].impacts, a.Impact) {
 				needs[i].impacts = append(needs[i].impacts, a.Impact)
 			}
@@ -69,6 +71,7 @@ func requiredPermissions(cfg Config) []need {
 		watch(leases)
 	}
 	for _, c := range cfg.Controllers {
+		by = []string{c.Name}
 		for _, a := range c.WatchPermissions {
 			watch(a)
 		}
@@ -94,33 +97,18 @@ func requiredPermissions(cfg Config) []need {
 
 // String returns the permission in the terms of kubectl: verb resource.group/subresource.
 func (p permission) String() string {
-	if p.nonResource != "" {
-		return p.verb + " " + p.nonResource
+	s := p.Verb + " " + p.path + p.Resource
+	if p.Group != "" {
+		s += "." + p.Group
 	}
-	resource, sub, isSub := strings.Cut(p.resource, "/")
-	s := p.verb + " " + resource
-	if p.group != "" {
-		s += "." + p.group
+	if p.Subresource != "" {
+		s += "/" + p.Subresource
 	}
-	if isSub {
-		s += "/" + sub
+	if p.Name != "" {
+		s += " " + p.Name
 	}
-	if p.name != "" {
-		s += " " + p.name
-	}
-	if p.namespace != "" {
-		s += " in " + p.namespace
+	if p.Namespace != "" {
+		s += " in " + p.Namespace
 	}
 	return s
-}
-
-// reviewAttributes returns the attributes of an access review. One of them is nil.
-func (p permission) reviewAttributes() (*authorizationv1.ResourceAttributes, *authorizationv1.NonResourceAttributes) {
-	if p.nonResource != "" {
-		return nil, &authorizationv1.NonResourceAttributes{Path: p.nonResource, Verb: p.verb}
-	}
-	resource, sub, _ := strings.Cut(p.resource, "/")
-	return &authorizationv1.ResourceAttributes{
-		Group: p.group, Resource: resource, Subresource: sub, Verb: p.verb, Namespace: p.namespace, Name: p.name,
-	}, nil
 }

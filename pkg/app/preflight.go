@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -55,7 +56,7 @@ func preflight(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("build the client of the preflight: %w", err)
 	}
-	p := &preflighter{client: client, server: rc.Host, advice: programAdvice, clock: clock.RealClock{}, timeout: cfg.StartTimeout}
+	p := &preflighter{client: client, cfg: cfg, server: rc.Host, advice: programAdvice, clock: clock.RealClock{}, timeout: cfg.StartTimeout}
 	if cfg.OwnProcess {
 		p.advice = commandAdvice
 	}
@@ -63,6 +64,7 @@ func preflight(ctx context.Context, cfg Config) error {
 }
 
 type preflighter struct {
+	cfg     Config
 	client  kubernetes.Interface
 	server  string
 	advice  *strings.Replacer
@@ -143,7 +145,7 @@ func (p *preflighter) checkNeeds(ctx context.Context, needs []need) error {
 	if len(m.needs) == 0 {
 		return nil
 	}
-	m.process = p.username(ctx)
+	m.process, m.excluded = p.username(ctx), excludedControllers(p.cfg, m.needs)
 	if slices.ContainsFunc(m.needs, func(n need) bool { return !n.optional }) {
 		return m
 	}
@@ -154,7 +156,7 @@ func (p *preflighter) checkNeeds(ctx context.Context, needs []need) error {
 // deniedNeeds returns the needs of one account that the API server denies. An account that may do everything
 // takes one review.
 func (p *preflighter) deniedNeeds(ctx context.Context, needs []need) ([]need, error) {
-	everything := permission{verb: "*", group: "*", resource: "*"}
+	everything := permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}}
 	if all, err := p.isAllowed(ctx, needs[0].account, everything); err != nil || all {
 		return nil, err
 	}
@@ -183,7 +185,10 @@ func (p *preflighter) deniedNeeds(ctx context.Context, needs []need) ([]need, er
 // not needed.
 func (p *preflighter) isAllowed(ctx context.Context, account string, r permission) (bool, error) {
 	api := p.client.AuthorizationV1()
-	resource, path := r.reviewAttributes()
+	resource, path := &r.ResourceAttributes, (*authorizationv1.NonResourceAttributes)(nil)
+	if r.path != "" {
+		resource, path = nil, &authorizationv1.NonResourceAttributes{Path: r.path, Verb: r.Verb}
+	}
 	if account == "" {
 		review, err := api.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: resource, NonResourceAttributes: path},
@@ -211,53 +216,73 @@ func (p *preflighter) username(ctx context.Context) string {
 
 // missing is the error of permissions that the API server denies.
 type missing struct {
-	process string // name of this process
-	needs   []need // ordered by account
+	process  string   // name of this process
+	needs    []need   // ordered by account
+	excluded []string // see [excludedControllers]
+}
+
+// excludedControllers returns the known controllers that would be disabled if the manager ran without those that
+// the needs belong to. It returns nil if that is no way out.
+func excludedControllers(cfg Config, needs []need) []string {
+	excluded := slices.DeleteFunc(controllerNames(cfg.Known), func(name string) bool {
+		lacks := func(n need) bool { return !n.optional && slices.Contains(n.controllers, name) }
+		return slices.Contains(controllerNames(cfg.Controllers), name) && !slices.ContainsFunc(needs, lacks)
+	})
+	ofManager := slices.ContainsFunc(needs, func(n need) bool { return !n.optional && len(n.controllers) == 0 })
+	if ofManager || len(excluded) == len(cfg.Known) {
+		return nil
+	}
+	return excluded
+}
+
+// advice returns a text with the placeholders of commandAdvice.
+func (m *missing) advice() string {
+	text := "grant it with a ClusterRole and its binding (deploy/rbac of this version has them)"
+	if len(m.excluded) > 0 {
+		text += ", or WITHOUT" + strings.Join(m.excluded, "SEPARATOR")
+	}
+	return text
 }
 
 // Error names each impact once, after all permissions with this impact.
 func (m *missing) Error() string {
-	var users []string
-	for needs := m.needs; len(needs) > 0; {
-		account, byImpact := needs[0].account, map[string][]string{}
-		for len(needs) > 0 && needs[0].account == account {
-			impact := strings.Join(needs[0].impacts, ", ")
-			byImpact[impact] = append(byImpact[impact], needs[0].String())
-			needs = needs[1:]
+	slices.SortFunc(m.needs, func(a, b need) int {
+		return cmp.Or(strings.Compare(a.account, b.account), slices.Compare(a.impacts, b.impacts), strings.Compare(a.String(), b.String()))
+	})
+	text := ""
+	for i, n := range m.needs {
+		if sameUser := i > 0 && m.needs[i-1].account == n.account; sameUser {
+			text += ", " + n.String()
+		} else {
+			user := m.process
+			if n.account != "" {
+				user = "; user " + accountPrefix + n.account
+			}
+			text += user + " is not allowed to: " + n.String()
 		}
-		var parts []string
-		for impact, permissions := range byImpact {
-			slices.Sort(permissions)
-			parts = append(parts, strings.Join(permissions, ", ")+" ("+impact+")")
+		if i == len(m.needs)-1 || m.needs[i+1].account != n.account || !slices.Equal(m.needs[i+1].impacts, n.impacts) {
+			text += " (" + strings.Join(n.impacts, ", ") + ")"
 		}
-		slices.Sort(parts)
-		user := m.process
-		if account != "" {
-			user = "user " + accountPrefix + account
-		}
-		users = append(users, user+" is not allowed to: "+strings.Join(parts, ", "))
 	}
-	return strings.Join(users, "; ")
+	return strings.TrimPrefix(text, "; ")
 }
 
 // commandAdvice and programAdvice fill the placeholders of problems with flags, or with fields of Config.
 var (
 	commandAdvice = strings.NewReplacer("CREDENTIALS", "--kubeconfig", "ADDRESS", "the address in --kubeconfig and --master",
-		"WITHOUT", "switch off the controllers that need it with --controllers")
+		"WITHOUT", "exclude the controllers that need it: --controllers=*,-", "SEPARATOR", ",-")
 	programAdvice = strings.NewReplacer("CREDENTIALS", "the rest.Config", "ADDRESS", "Host of the rest.Config",
-		"WITHOUT", "leave out the controllers that need it")
+		"WITHOUT", "leave out the controllers that need it: ", "SEPARATOR", ", ")
 )
 
 // problems are the errors of a first request with their text before and after the error. The first match
 // decides. A lasting problem does not end by itself. A missing, overloaded or starting server is not lasting,
 // nor is a load balancer without API servers, which may return any page.
 var problems = []struct {
-	matches       func(error) bool
-	text, advice  string
-	lasting       bool
-	withoutServer bool
+	matches      func(error) bool
+	text, advice string
+	lasting      bool
 }{
-	{matches: isType[*missing], advice: "grant it with a ClusterRole and its binding (deploy/ has them), or WITHOUT", lasting: true, withoutServer: true},
 	{matches: isType[x509.UnknownAuthorityError], advice: "check the certificate authority in CREDENTIALS, the server's certificate is signed by another", lasting: true},
 	{matches: isType[x509.HostnameError], advice: "check ADDRESS, the server's certificate is for other names", lasting: true},
 	{matches: isType[x509.CertificateInvalidError], advice: "the server's certificate is not valid now, check it and the clock of this machine", lasting: true},
@@ -271,12 +296,11 @@ var problems = []struct {
 // classifyProblem returns an error of one line with advice about the error of a first request, and whether the
 // problem is lasting.
 func classifyProblem(err error, server string, advice *strings.Replacer) (reason error, lasting bool) {
+	if m := (*missing)(nil); errors.As(err, &m) {
+		return fmt.Errorf("%w; %s", m, advice.Replace(m.advice())), true
+	}
 	for _, p := range problems {
-		switch {
-		case !p.matches(err):
-		case p.withoutServer:
-			return fmt.Errorf("%w; %s", err, advice.Replace(p.advice)), p.lasting
-		default:
+		if p.matches(err) {
 			return fmt.Errorf("API server %s%s: %w; %s", server, p.text, flagcheck.OneLine(err), advice.Replace(p.advice)), p.lasting
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,7 +59,7 @@ func TestClassify(t *testing.T) {
 		{"forbidden", apierrors.NewForbidden(gr, "", errors.New("no")), true, "forbids access reviews"},
 		{"load balancer without backends", status(404), false, "does not respond like a Kubernetes API server"},
 		{"another one, or plain HTTP sent to TLS", status(400), false, "does not respond like a Kubernetes API server"},
-		{"rights missing", &missing{"user u", []need{{permission: permission{verb: "create", resource: "pods"}, impacts: []string{"no pods"}}}}, true, "user u is not allowed to: create pods (no pods); grant"},
+		{"rights missing", &missing{process: "user u", needs: []need{{permission: permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods"}}, impacts: []string{"no pods"}}}}, true, "user u is not allowed to: create pods (no pods); grant"},
 		{"several lines become one", errors.New("a\n\tb"), false, "a b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -97,13 +98,13 @@ func newPreflighter(t *testing.T, cfg *rest.Config) (*preflighter, *clocktesting
 
 // testNeeds holds permissions of this process and of a service account.
 var testNeeds = []need{
-	{permission: permission{verb: "list", resource: "pods"}, impacts: []string{"no controller starts"}},
-	{permission: permission{verb: "get", group: "coordination.k8s.io", resource: "leases", namespace: "kube-system", name: "controller-manager"}, impacts: []string{"no replica leads"}},
-	{account: "a-controller", permission: permission{verb: "update", group: "apps", resource: "replicasets/status"}, impacts: []string{"a cannot tell"}},
-	{account: "a-controller", permission: permission{verb: "create", resource: "pods"}, impacts: []string{"a cannot write"}},
-	{account: "a-controller", permission: permission{verb: "delete", resource: "pods"}, impacts: []string{"a cannot write"}},
-	{account: "a-controller", permission: permission{verb: "get", nonResource: "/api"}, impacts: []string{"a cannot see"}},
-	{account: "a-controller", permission: permission{verb: "watch", resource: "nodes"}, impacts: []string{"a is slower"}, optional: true},
+	{permission: permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}}, impacts: []string{"no controller starts"}},
+	{permission: permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "controller-manager"}}, impacts: []string{"no replica leads"}},
+	{account: "a-controller", permission: permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "update", Group: "apps", Resource: "replicasets", Subresource: "status"}}, impacts: []string{"a cannot tell"}},
+	{account: "a-controller", permission: permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods"}}, impacts: []string{"a cannot write"}},
+	{account: "a-controller", permission: permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods"}}, impacts: []string{"a cannot write"}},
+	{account: "a-controller", permission: permission{path: "/api", ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "get"}}, impacts: []string{"a cannot see"}},
+	{account: "a-controller", permission: permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "watch", Resource: "nodes"}}, impacts: []string{"a is slower"}, optional: true},
 }
 
 // runInTime fails the test, with the log, if a preflight waits for the clock.
@@ -119,7 +120,7 @@ func TestPreflightRights(t *testing.T) {
 	const account = "system:serviceaccount:kube-system:a-controller "
 	ours := []string{"list pods", "get leases.coordination.k8s.io controller-manager in kube-system"}
 	accounts := []string{account + "update replicasets.apps/status", account + "create pods", account + "delete pods", account + "get /api", account + "watch nodes"}
-	const grant = "; grant it with a ClusterRole and its binding (deploy/ has them), or switch off the controllers that need it with --controllers"
+	const grant = "; grant it with a ClusterRole and its binding (deploy/rbac of this version has them)"
 	p, _ := newPreflighter(t, restConfig(t, api, nil))
 	for _, tt := range []struct {
 		name      string
@@ -139,10 +140,10 @@ func TestPreflightRights(t *testing.T) {
 			"user system:serviceaccount:kube-system:a-controller is not allowed to: get /api (a cannot see)" + grant, [2]int{3, 6}},
 		{"what is ours is none of the account's", slices.Concat(ours, accounts[1:], []string{"update replicasets.apps/status"}), "",
 			"user system:serviceaccount:kube-system:a-controller is not allowed to: update replicasets.apps/status (a cannot tell)" + grant, [2]int{3, 6}},
-		{"all that is missing, at once and sorted", nil, "",
-			"user manager is not allowed to: get leases.coordination.k8s.io controller-manager in kube-system (no replica leads), list pods (no controller starts); " +
-				"user system:serviceaccount:kube-system:a-controller is not allowed to: create pods, delete pods (a cannot write), get /api (a cannot see), " +
-				"update replicasets.apps/status (a cannot tell), watch nodes (a is slower)" + grant, [2]int{3, 6}},
+		{"all that is missing, at once and by impact", nil, "",
+			"user manager is not allowed to: list pods (no controller starts), get leases.coordination.k8s.io controller-manager in kube-system (no replica leads); " +
+				"user system:serviceaccount:kube-system:a-controller is not allowed to: get /api (a cannot see), update replicasets.apps/status (a cannot tell), " +
+				"create pods, delete pods (a cannot write), watch nodes (a is slower)" + grant, [2]int{3, 6}},
 		{"we may not ask about accounts", ours, "subjectaccessreviews", "", [2]int{3, 0}},
 		{"we may not ask about accounts, and something is missing for us", ours[1:], "subjectaccessreviews",
 			"user manager is not allowed to: list pods (no controller starts)" + grant, [2]int{3, 0}},
@@ -155,6 +156,58 @@ func TestPreflightRights(t *testing.T) {
 			}
 			if got := [2]int{api.Count("self"), api.Count("access")}; got != tt.asked {
 				t.Errorf("%v questions, want %v", got, tt.asked)
+			}
+		})
+	}
+}
+
+// TestPreflightNamesControllersWithoutPermissions starts with the roles of a version that enabled fewer controllers.
+func TestPreflightNamesControllersWithoutPermissions(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		given   string // --controllers
+		granted string // value of --controllers whose permissions are granted
+		command bool
+		want    []string
+		wantEnd string
+	}{
+		{"roles without the garbage collector", "*", "*,-garbagecollector", true,
+			[]string{"get *.*", "patch *.*", "watch *.*", "garbage-collector-controller cannot"}, "exclude the controllers that need it: --controllers=*,-garbage-collector-controller"},
+		{"roles without the Deployment controller either", "*", "*,-garbagecollector,-deployment", true,
+			[]string{"watch *.*", "patch replicasets.apps (deployment-controller cannot", "garbage-collector-controller cannot"},
+			"exclude the controllers that need it: --controllers=*,-deployment-controller,-garbage-collector-controller"},
+		{"with controllers that were excluded before", "*,-podgc", "*,-garbagecollector", true,
+			[]string{"get *.*"}, "exclude the controllers that need it: --controllers=*,-pod-garbage-collector-controller,-garbage-collector-controller"},
+		{"in another program", "*", "*,-garbagecollector", false, []string{"get *.*"}, "leave out the controllers that need it: garbage-collector-controller"},
+		{"no controller would remain", "garbagecollector", "replicaset", true, []string{"get *.*"}, "(deploy/rbac of this version has them)"},
+		{"the manager itself lacks a permission", "*", "", true, []string{"create events"}, "(deploy/rbac of this version has them)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			api := fakeapi.New(t)
+			if tt.granted != "" {
+				var granted []string
+				for _, n := range requiredBy(t, "--controllers="+tt.granted)[""] {
+					granted = append(granted, n.String())
+				}
+				api.Set(func(f *fakeapi.Server) { f.Allowed = granted })
+			}
+			p, _ := newPreflighter(t, restConfig(t, api, nil))
+			cfg, err := parsed(t, "--kubeconfig="+minimalKubeconfig(t), "--controllers="+tt.given).Complete()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.cfg = cfg
+			if !tt.command {
+				p.advice = programAdvice
+			}
+			err = p.runChecks(t.Context(), requiredPermissions(cfg))
+			if err == nil || !strings.HasSuffix(err.Error(), tt.wantEnd) {
+				t.Fatalf("preflight = %v, want it to end with %q", err, tt.wantEnd)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("preflight = %v, want %q", err, want)
+				}
 			}
 		})
 	}
@@ -383,6 +436,8 @@ func TestRequired(t *testing.T) {
 		"update namespaces/finalize", "update namespaces/status"}
 	endpoints := []string{"create endpointslices.discovery.k8s.io", "delete endpointslices.discovery.k8s.io", "list endpointslices.discovery.k8s.io",
 		"list pods", "update endpointslices.discovery.k8s.io", "update services/finalizers"}
+	deployments := []string{"create replicasets.apps", "delete replicasets.apps", "get deployments.apps", "get replicasets.apps", "list deployments.apps",
+		"list replicasets.apps", "patch replicasets.apps", "update deployments.apps/finalizers", "update deployments.apps/status"}
 	garbage := []string{"delete *.*", "get *.*", "list *.*", "patch *.*"}
 
 	for _, tt := range []struct {
@@ -397,18 +452,21 @@ func TestRequired(t *testing.T) {
 		{"nodes without election", []string{"--controllers=nodelifecycle", "--leader-elect=false"}, map[string][][]string{
 			process: {common, nodes, watches("nodes", "pods", leases+" in kube-node-lease")},
 		}},
-		{"all", nil, map[string][][]string{
-			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "namespaces", "services", "endpointslices.discovery.k8s.io"),
-				replicaSets, nodes, evictions, podGC, namespaces, endpoints},
+		{"all but the garbage collector", []string{"--controllers=*,-garbage-collector-controller"}, map[string][][]string{
+			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "deployments.apps", "namespaces", "services", "endpointslices.discovery.k8s.io"),
+				replicaSets, nodes, evictions, podGC, namespaces, endpoints, deployments},
 		}},
 		{"all, each with an account of its own", []string{"--use-service-account-credentials"}, map[string][][]string{
-			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "namespaces", "services", "endpointslices.discovery.k8s.io"),
-				tokens("replicaset-controller", "node-controller", "pod-garbage-collector", "namespace-controller", "endpointslice-controller")},
-			"replicaset-controller":    {replicaSets},
-			"node-controller":          {nodes, evictions},
-			"pod-garbage-collector":    {podGC},
-			"namespace-controller":     {namespaces},
-			"endpointslice-controller": {endpoints},
+			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "deployments.apps", "namespaces", "services", "endpointslices.discovery.k8s.io"),
+				tokens("replicaset-controller", "node-controller", "pod-garbage-collector", "namespace-controller", "endpointslice-controller", "deployment-controller", "generic-garbage-collector"),
+				watches("*.*")},
+			"replicaset-controller":     {replicaSets},
+			"node-controller":           {nodes, evictions},
+			"pod-garbage-collector":     {podGC},
+			"namespace-controller":      {namespaces},
+			"endpointslice-controller":  {endpoints},
+			"deployment-controller":     {deployments},
+			"generic-garbage-collector": {garbage},
 		}},
 		{"the garbage collector is asked for", []string{"--controllers=garbagecollector", "--leader-elect=false"}, map[string][][]string{
 			process: {common, garbage, watches("*.*")},
@@ -442,17 +500,20 @@ func TestRequired(t *testing.T) {
 }
 
 func TestPermissionString(t *testing.T) {
-	for want, r := range map[string]permission{
-		"get pods":              {verb: "get", resource: "pods"},
-		"patch pods/status":     {verb: "patch", resource: "pods/status"},
-		"list replicasets.apps": {verb: "list", group: "apps", resource: "replicasets"},
-		"update a.g/s n in ns":  {verb: "update", group: "g", resource: "a/s", name: "n", namespace: "ns"},
-		"list *.*":              {verb: "list", group: "*", resource: "*"},
-		"get /apis":             {verb: "get", nonResource: "/apis"},
-		"get x in y":            {verb: "get", resource: "x", namespace: "y"},
+	for want, r := range map[string]authorizationv1.ResourceAttributes{
+		"get pods":              {Verb: "get", Resource: "pods"},
+		"patch pods/status":     {Verb: "patch", Resource: "pods", Subresource: "status"},
+		"list replicasets.apps": {Verb: "list", Group: "apps", Resource: "replicasets"},
+		"update a.g/s n in ns":  {Verb: "update", Group: "g", Resource: "a", Subresource: "s", Name: "n", Namespace: "ns"},
+		"list *.*":              {Verb: "list", Group: "*", Resource: "*"},
+		"get x in y":            {Verb: "get", Resource: "x", Namespace: "y"},
 	} {
-		if got := r.String(); got != want {
+		if got := (permission{ResourceAttributes: r}).String(); got != want {
 			t.Errorf("%+v is called %q, want %q", r, got, want)
 		}
+	}
+	path := permission{path: "/apis", ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "get"}}
+	if got := path.String(); got != "get /apis" {
+		t.Errorf("%+v is called %q, want get /apis", path, got)
 	}
 }

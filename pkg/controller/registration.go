@@ -22,8 +22,6 @@ type Registration struct {
 	Alias string // optional second name for --controllers
 	Agent string // suffix of the user agent and name of the service account; upstream's if it has one
 
-	// DisabledByDefault excludes the controller from --controllers=*.
-	DisabledByDefault bool
 	// Disabled reports, after the flags were parsed, whether a flag of the controller disables it.
 	// Optional.
 	Disabled func() bool

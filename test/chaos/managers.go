@@ -64,7 +64,7 @@ func (r *rig) newSlot(name string) *slot {
 	must.Succeed(controlplane.WriteKubeconfig(kubeconfig, s.proxy.Config()))
 	s.args = []string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--controllers=*,deployment,garbagecollector", fmt.Sprintf("--secure-port=%d", s.port), "--bind-address=127.0.0.1", "-v=2",
+		fmt.Sprintf("--secure-port=%d", s.port), "--bind-address=127.0.0.1", "-v=2",
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2500ms", "--leader-elect-retry-period=500ms",
 		"--node-monitor-period=500ms", "--node-monitor-grace-period=" + nodeGrace.String(), "--node-startup-grace-period=8s",
 		"--node-eviction-rate=10", "--secondary-node-eviction-rate=10", "--large-cluster-size-threshold=0",

@@ -78,7 +78,7 @@ func (s *stage) setUp(ctx context.Context) {
 	}
 	s.manager = must.Get(controlplane.Launch(s.program, "--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig,
 		"--authorization-kubeconfig="+s.kubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", must.Get(controlplane.FindPort())),
-		"--controllers=*,deployment,garbagecollector", "--node-monitor-period=1s", "--node-monitor-grace-period="+nodeGrace))
+		"--node-monitor-period=1s", "--node-monitor-grace-period="+nodeGrace))
 	go func() {
 		<-s.manager.Done()
 		out := s.manager.Output()

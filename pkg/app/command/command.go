@@ -29,14 +29,12 @@ import (
 	"minikcm/pkg/controller"
 )
 
-const description = `controller-manager runs control loops of a Kubernetes control plane: it keeps the pods of
-ReplicaSets in number, watches the health of nodes, evicts pods from nodes that are
-tainted, collects pods nobody else will delete, and empties namespaces that are deleted.
-If they are named, it also rolls out Deployments, and deletes objects whose owners are
-gone: --controllers=*,deployment,garbagecollector.
+const description = `controller-manager runs eight controllers of kube-controller-manager: Deployments,
+ReplicaSets, EndpointSlices, node health, taint eviction, pod garbage collection,
+namespaces and the garbage collector.
 
-Several replicas may run; one of them works, the others stand by with filled caches.
-Flags are those of kube-controller-manager as far as they apply.`
+Several replicas may run: one leads, the others stand by with filled caches. Flags and
+their defaults are those of kube-controller-manager v1.37, as far as they apply.`
 
 // New returns the controller-manager command for these controllers, as a rule [app.Controllers] and some of
 // your own. The command runs until its context ends, stops in order and returns nil.
@@ -101,33 +99,27 @@ func run(cmd *cobra.Command, o *app.Options) error {
 	log.Info("Starting", "version", version.Get().GitVersion, "controllers", names)
 	log.Info("Go settings", "GOGC", os.Getenv("GOGC"), "GOMEMLIMIT", os.Getenv("GOMEMLIMIT"),
 		"GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
-	o.Warn(log)
+	o.Warn(log, cfg)
 	return app.Run(ctx, cfg)
 }
 
-// process records whether a command has set the global state of the process.
-var process struct {
-	lock sync.Mutex
-	set  bool
-}
+// process is done when the global state of the process is set.
+var process sync.Once
 
 // setUpProcess sets the global state: logging, feature gates of libraries and metrics of libraries.
-func setUpProcess(o *app.Options) error {
-	process.lock.Lock()
-	defer process.lock.Unlock()
-	if process.set {
-		return nil
-	}
-	if err := logsapi.ValidateAndApply(o.Logs, o.Gate()); err != nil {
-		return fmt.Errorf("logging flags: %w", err)
-	}
-	// Users of this program cannot act on warnings about deprecated APIs. The loops use the current version
-	// of each API.
-	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-	o.UseGatesForLibraries()
-	applyMetrics(o.Metrics)
-	process.set = true
-	return nil
+func setUpProcess(o *app.Options) (err error) {
+	process.Do(func() {
+		if err = logsapi.ValidateAndApply(o.Logs, o.Gate()); err != nil {
+			err = fmt.Errorf("logging flags: %w", err)
+			return
+		}
+		// Users of this program cannot act on warnings about deprecated APIs. The loops use the current version
+		// of each API.
+		rest.SetDefaultWarningHandler(rest.NoWarnings{})
+		o.UseGatesForLibraries()
+		applyMetrics(o.Metrics)
+	})
+	return err
 }
 
 // applyMetrics applies the given metrics flags. The library's own function logs an error at every start, because the

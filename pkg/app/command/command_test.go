@@ -95,7 +95,7 @@ func TestHelp(t *testing.T) {
 	if diff := cmp.Diff(want, sections); diff != "" {
 		t.Errorf("sections of --help (-want +got):\n%s", diff)
 	}
-	for _, loop := range []string{"ReplicaSets", "nodes", "pods nobody else", "namespaces", "Deployments", "owners"} {
+	for _, loop := range []string{"Deployments", "ReplicaSets", "EndpointSlices", "node health", "taint eviction", "pod garbage collection", "namespaces", "the garbage collector"} {
 		if text, _, _ := strings.Cut(out.String(), "Usage:"); !strings.Contains(text, loop) {
 			t.Errorf("what help says of the program has no %q:\n%s", loop, text)
 		}

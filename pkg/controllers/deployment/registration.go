@@ -37,7 +37,7 @@ func (c *Config) Validate() []error {
 // Registration declares the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
-		Name: Name, Alias: "deployment", Agent: Name, DisabledByDefault: true,
+		Name: Name, Alias: "deployment", Agent: Name,
 		Gates: map[featuregate.Feature]featuregate.VersionedSpecs{
 			controller.TerminatingReplicas: controller.TerminatingReplicasStages(),
 		},

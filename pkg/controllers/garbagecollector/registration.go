@@ -72,7 +72,7 @@ func (c *Config) ignored() ([]schema.GroupResource, error) {
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "garbagecollector", Agent: "generic-garbage-collector",
-		DisabledByDefault: true, Disabled: func() bool { return !cfg.Enabled }, FollowsOwners: true,
+		Disabled: func() bool { return !cfg.Enabled }, FollowsOwners: true,
 		Config: cfg, Section: "GarbageCollectorController",
 		WatchPermissions: []controller.Access{{Group: "*", Resource: "*"}},
 		ReadOnly:         func() bool { return cfg.DryRun },

@@ -26,8 +26,6 @@ var agents = map[string]string{
 // feedsAgent is the end of the user agent of the watches of all types.
 const feedsAgent = "feeds"
 
-const everything = "--controllers=*,deployment,garbagecollector"
-
 // unused maps a role to rights without a request in the workload.
 var unused = map[string]string{
 	"controller-manager:replicaset-controller: update replicasets.apps/finalizers":        "checked by an admission plugin, see TestOwnerReferencesNeedFinalizers",
@@ -65,13 +63,13 @@ func startReplica(t *testing.T, more ...string) replica {
 	return r
 }
 
-// TestManagerWithDeploysRights runs all controllers with the rights of deploy/rbac and the components.
+// TestManagerWithDeploysRights runs all controllers with the rights of deploy/rbac.
 func TestManagerWithDeploysRights(t *testing.T) {
-	newApplier(t).keep(t, kustomize(t, everythingsRights)...)
+	newApplier(t).keep(t, render(t, "rbac")...)
 	allowScraping(t, "scraper")
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{})
 	begin := time.Now()
-	address := start(t, everything)
+	address := start(t)
 	w := startWorkload(t, "rights")
 	w.wait(t)
 
@@ -98,7 +96,7 @@ func unauthorized(e *auditv1.Event) bool {
 // checkUse requires a request for each right.
 func checkUse(t *testing.T) {
 	requests := cluster.AuditLog(t, controlplane.ByUser(identity), controlplane.Received)
-	for _, r := range rights(t, kustomize(t, everythingsRights)) {
+	for _, r := range rights(t, render(t, "rbac")) {
 		used := len(requests.Select(func(e *auditv1.Event) bool { return r.allows(e) })) > 0
 		if _, excused := unused[r.role+": "+r.String()]; used == excused {
 			t.Errorf("%s: right to %s: used = %v, excused = %v", r.role, r, used, excused)

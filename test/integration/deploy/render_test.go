@@ -15,18 +15,13 @@ import (
 )
 
 var combined = []string{
-	everythingsRights, "testdata/deployments-deployment", everythingsHalves,
-	"testdata/garbage-collector", "testdata/garbage-collector-dry-run",
-	"testdata/service-accounts", "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases", "testdata/service-accounts-deployments", everythingsAccounts,
+	"testdata/garbage-collector-dry-run", "testdata/without-garbage-collector", "testdata/without-garbage-collector-two-leases",
+	accountsRights, "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases",
 }
 
-const (
-	everythingsRights   = "testdata/everything"            // rbac and all components
-	everythingsHalves   = "testdata/everything-two-leases" // the same components with two leases
-	everythingsAccounts = "testdata/service-accounts-everything"
-)
+const accountsRights = "testdata/service-accounts" // deploy/rbac with a service account per controller
 
-var components = []string{"service-accounts", "deployments", "garbage-collector"}
+var components = []string{"service-accounts", "garbage-collector-dry-run", "without-garbage-collector"}
 
 // overlays are the folders of deploy/ for kubectl apply -k.
 var overlays = []string{"rbac", "deployment", "two-leases", "prometheus", "prometheus-operator", "grafana"}

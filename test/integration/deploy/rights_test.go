@@ -27,68 +27,57 @@ var controllers = []string{
 	"namespace-controller", "endpointslice-controller", "deployment-controller", "garbage-collector-controller",
 }
 
-func named() (names []string) {
-	for _, c := range app.Controllers() {
-		if c.DisabledByDefault {
-			names = append(names, c.Name)
-		}
-	}
-	return names
-}
-
 // roleOf reads the file with the rights of a controller.
 func roleOf(t *testing.T, controller string) []byte {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(deployDir, "*", controller+".yaml"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("files with the rights of %s: %v, %v", controller, files, err)
-	}
-	return read(t, files[0])
+	return read(t, deployDir, "rbac", controller+".yaml")
 }
 
-// TestNobodyIsGivenRightsUnasked: rights of a controller that is off by default are in a component of its own and
-// nowhere else.
-func TestNobodyIsGivenRightsUnasked(t *testing.T) {
-	without := []string{"testdata/service-accounts", "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases"}
-	for _, dir := range []string{"rbac", "deployment", "two-leases"} {
-		without = append(without, filepath.Join(deployDir, dir))
-	}
-	common := map[string]bool{}
-	for _, name := range controllers {
-		if !slices.Contains(named(), name) {
-			for _, r := range rights(t, parse(t, roleOf(t, name))) {
-				common[r.String()] = true
-			}
-		}
-	}
-	count := len(rights(t, render(t, "rbac")))
-	all := rights(t, kustomize(t, everythingsRights))
-	for _, name := range named() {
-		role := "controller-manager:" + name
-		// pod-garbage-collector-controller is not garbage-collector-controller.
-		named := regexp.MustCompile(`(^|[^-\w])` + name + `($|[^-\w])`)
-		own := rights(t, parse(t, roleOf(t, name)))
-		for _, dir := range without {
-			for _, o := range kustomize(t, dir) {
-				if o.GetName() == role || named.MatchString(fmt.Sprint(o.Object)) {
-					t.Errorf("%s has %s, which is about %s", dir, identify(o), name)
+// TestWithoutGarbageCollector requires that the component removes the garbage collector, its rights and its account, and
+// nothing else.
+func TestWithoutGarbageCollector(t *testing.T) {
+	const collector = "garbage-collector-controller"
+	// pod-garbage-collector-controller is another controller.
+	about := regexp.MustCompile(`(^|[^-\w])(generic-)?garbage-collector`)
+	for with, without := range map[string]string{
+		"testdata/service-accounts-deployment": "testdata/without-garbage-collector",
+		filepath.Join(deployDir, "two-leases"): "testdata/without-garbage-collector-two-leases",
+	} {
+		t.Run(filepath.Base(without), func(t *testing.T) {
+			want, wantControllers := map[string]bool{}, 0
+			for _, o := range kustomize(t, with) {
+				if o.GetKind() != "Deployment" {
+					want[identify(o)] = !about.MatchString(identify(o))
 				}
 			}
-			for _, r := range rights(t, kustomize(t, dir)) {
-				its := !common[r.String()] && slices.ContainsFunc(own, func(o right) bool { return o.String() == r.String() })
-				if its || r.resource == "deployments" {
-					t.Errorf("%s grants the right to %s", dir, r)
+			for _, h := range halves(t, kustomize(t, with)) {
+				wantControllers += len(h.controllers)
+			}
+			for _, o := range kustomize(t, without) {
+				if o.GetKind() == "Deployment" {
+					continue
+				}
+				if !want[identify(o)] || about.MatchString(fmt.Sprint(o.Object)) {
+					t.Errorf("%s is about the garbage collector", identify(o))
+				}
+				delete(want, identify(o))
+			}
+			for name, wanted := range want {
+				if wanted {
+					t.Errorf("%s is missing", name)
 				}
 			}
-		}
-		granted := slices.DeleteFunc(slices.Clone(all), func(r right) bool { return r.role != role })
-		if !slices.Equal(granted, own) {
-			t.Errorf("with its component %s may %v, want what is in its file, %v", name, granted, own)
-		}
-		count += len(own)
-	}
-	if len(all) != count {
-		t.Errorf("with all components %d rights are granted, want %d: those of deploy/rbac and of the controllers' files", len(all), count)
+			gotControllers := 0
+			for name, h := range halves(t, kustomize(t, without)) {
+				gotControllers += len(h.controllers)
+				if slices.Contains(h.controllers, collector) {
+					t.Errorf("%s runs %s", name, collector)
+				}
+			}
+			if gotControllers != wantControllers-1 {
+				t.Errorf("%d controllers run, want one fewer than %d", gotControllers, wantControllers)
+			}
+		})
 	}
 }
 

@@ -34,10 +34,10 @@ const withAccounts = "--use-service-account-credentials"
 func TestManagerWithServiceAccounts(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
 	withoutUpstreamsBindings(t)
-	newApplier(t).keep(t, kustomize(t, everythingsAccounts)...)
+	newApplier(t).keep(t, kustomize(t, accountsRights)...)
 	_ = cluster.Client(t).CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{})
 	begin := time.Now()
-	start(t, everything, withAccounts)
+	start(t, withAccounts)
 	w := startWorkload(t, "accounts")
 	w.wait(t)
 	w.letGo(t)
@@ -85,7 +85,7 @@ func withoutUpstreamsBindings(t *testing.T) {
 // that controllers work with either.
 func TestRolesAreWithinUpstreams(t *testing.T) {
 	reviews := cluster.Client(t).AuthorizationV1().SubjectAccessReviews()
-	for _, r := range rights(t, kustomize(t, everythingsRights)) {
+	for _, r := range rights(t, render(t, "rbac")) {
 		account, ok := accounts[r.role]
 		if !ok {
 			continue
@@ -112,7 +112,7 @@ func attributes(r right) *authorizationv1.ResourceAttributes {
 
 func TestNoControllersRoleStaysWithTheManager(t *testing.T) {
 	moved := 0
-	for _, o := range kustomize(t, everythingsAccounts) {
+	for _, o := range kustomize(t, accountsRights) {
 		if !strings.HasSuffix(o.GetKind(), "RoleBinding") {
 			continue
 		}

@@ -90,7 +90,7 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 		{"with a certificate that is none", &rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}}, nil,
 			"unable to load root certificates"},
 		{"with a controller that does not exist", cluster.Config(), []kcmtest.Option{kcmtest.Controllers("namespaces")},
-			`no controller is called "namespaces"; known are `},
+			`"namespaces" is not in the list of known controllers; known are `},
 		{"with a grace that is none", cluster.Config(), []kcmtest.Option{kcmtest.NamespaceGrace(-1)}, "NamespaceGrace(-1ns)"},
 		{"without rights", cluster.ConfigFor("stranger"), nil, "user stranger is not allowed to: "},
 		{"with another authority", other(cluster.Config()), nil, "x509: "},

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"minikcm/pkg/app"
 	"minikcm/test/controlplane"
 )
 
@@ -55,12 +54,8 @@ func TestEveryControllerStopsWithItsTerm(t *testing.T) {
 func startEverything(t *testing.T, name string) *contender {
 	t.Helper()
 	account := here(t).name + "-" + name
-	var all []string
-	for _, c := range app.Controllers() {
-		all = append(all, c.Name)
-	}
 	return &contender{
-		Process: run(t, here(t).ManagerConfig(account), []string{controlplane.ManagerBinary(t)}, "--secure-port=0", "--controllers="+strings.Join(all, ","),
+		Process: run(t, here(t).ManagerConfig(account), []string{controlplane.ManagerBinary(t)}, "--secure-port=0",
 			"--node-monitor-period=500ms", "--node-monitor-grace-period=2s", "--node-startup-grace-period=2s",
 			"--namespace-deletion-grace-period=0"),
 		user: controlplane.ServiceAccount(account),
