@@ -167,17 +167,14 @@ func newCaches(cfg Config, transport *freshness.Transport, clk clock.WithTicker)
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfigAndClient(rc, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("build the client of the informers: %w", err)
-	}
 	leaseConfig, leaseHTTPClient, err := transport.Client(informers, true)
 	if err != nil {
 		return nil, err
 	}
-	leaseClient, err := kubernetes.NewForConfigAndClient(leaseConfig, leaseHTTPClient)
-	if err != nil {
-		return nil, fmt.Errorf("build the client of the Lease informer: %w", err)
+	client, err := kubernetes.NewForConfigAndClient(rc, httpClient)
+	leaseClient, leaseErr := kubernetes.NewForConfigAndClient(leaseConfig, leaseHTTPClient)
+	if err := errors.Join(err, leaseErr); err != nil {
+		return nil, fmt.Errorf("build the clients of the informers: %w", err)
 	}
 	name := ""
 	if cfg.OwnProcess {
@@ -212,19 +209,15 @@ func newCaches(cfg Config, transport *freshness.Transport, clk clock.WithTicker)
 }
 
 // leaseNamespaces returns the namespaces of the Leases that the controllers read, and of the Lease of this process.
-func leaseNamespaces(cfg Config) []string {
-	var namespaces []string
+func leaseNamespaces(cfg Config) (namespaces []string) {
 	if cfg.Election.Enabled {
 		namespaces = append(namespaces, cfg.Election.Namespace)
 	}
 	for _, c := range cfg.Controllers {
-		for _, namespace := range c.LeaseNamespaces {
-			if !slices.Contains(namespaces, namespace) {
-				namespaces = append(namespaces, namespace)
-			}
-		}
+		namespaces = append(namespaces, c.LeaseNamespaces...)
 	}
-	return namespaces
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
 }
 
 // fencedClient returns the client of a controller and its configuration.

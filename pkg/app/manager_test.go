@@ -124,7 +124,7 @@ func TestLeaseNamespaces(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{nil, []string{"kube-system", "kube-node-lease"}},
+		{nil, []string{"kube-node-lease", "kube-system"}},
 		{[]string{"--controllers=replicaset"}, []string{"kube-system"}},
 		{[]string{"--leader-elect=false"}, []string{"kube-node-lease"}},
 		{[]string{"--leader-elect=false", "--controllers=replicaset"}, nil},
