@@ -37,7 +37,8 @@ const patience = 30 * time.Second
 func TestFooGetsItsDeployment(t *testing.T) {
 	install(t)
 	ns := cluster.Namespace(t)
-	controlplane.StartProgram(t, program(t), "--kubeconfig="+cluster.ManagerKubeconfig(t, "own"), "--secure-port=0", "--concurrent-foo-syncs=1")
+	controlplane.StartProgram(t, program(t), "--kubeconfig="+cluster.ManagerKubeconfig(t, "own"), "--secure-port=0", "--concurrent-foo-syncs=1",
+		"--controllers=*,-deployment") // the test writes the status of the Deployment
 	foos := objects(t).Resource(foo.Foos).Namespace(ns)
 	deployments := cluster.Client(t).AppsV1().Deployments(ns)
 	if _, err := foos.Create(t.Context(), newFoo("a", 2), metav1.CreateOptions{}); err != nil {

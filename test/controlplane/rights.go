@@ -103,13 +103,13 @@ func group(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
 }
 
-// readRights reads every file that deploy/rbac and the components of controllers that have to be named apply.
+// readRights reads every file that deploy/rbac applies.
 func readRights() (objects []runtime.Object, err error) {
 	root, err := repository()
 	if err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob(filepath.Join(root, "deploy", "*", "*-controller.yaml"))
+	files, err := filepath.Glob(filepath.Join(root, "deploy", "rbac", "*-controller.yaml"))
 	if err != nil {
 		return nil, err
 	}
