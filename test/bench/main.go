@@ -140,7 +140,9 @@ func selectScenarios(all []scenario, o options) (wanted []scenario) {
 	for _, s := range all {
 		exact := slices.Contains(strings.Split(o.scenarios, ","), s.name)
 		if exact || matchesAny(o.scenarios, s.name) && (o.long || !s.long) {
-			s.peer = s.contestants[len(s.contestants)-1].name
+			if n := len(s.contestants); n > 1 {
+				s.peer = s.contestants[n-1].name
+			}
 			s.contestants = slices.DeleteFunc(slices.Clone(s.contestants), func(c contestant) bool { return !matchesAny(o.contestants, c.name) })
 			wanted = append(wanted, s)
 		}

@@ -64,11 +64,11 @@ func (r *rig) judgeRest(ctx context.Context, before []size) {
 	for ok := true; ok; ok = sleep(ctx, 500*time.Millisecond) {
 		wrong := append(r.judgeState(ctx), r.judgeManagers(ctx, before)...)
 		if ctx.Err() == nil {
+			if len(wrong) == 0 {
+				r.printLine("at rest after %.1f s, before: %v", time.Since(begin).Seconds(), last)
+				return
+			}
 			last = wrong
-		}
-		if len(last) == 0 {
-			r.printLine("at rest after %.1f s", time.Since(begin).Seconds())
-			return
 		}
 	}
 	for _, v := range last {
