@@ -37,72 +37,51 @@ build: ## Build bin/controller-manager
 IMAGE ?= localhost/controller-manager:v0.0.0-dev
 
 .PHONY: image
-image: build ## Build a container image with buildah (Debian: apt-get install buildah)
+image: build ## Build the container image (needs buildah)
 	buildah build -f deploy/Containerfile -t $(IMAGE) bin
 
 .PHONY: run
-run: $(call programs,etcd kube-apiserver) build ## Start a control plane, two simulated nodes and the manager, and show scenes; Ctrl-C ends all
+run: $(call programs,etcd kube-apiserver) build ## Show scenes on a control plane of its own; Ctrl-C ends all
 	$(GO) build -o bin/test/demo ./test/demo
 	bin/test/demo
 
 .PHONY: bench
-bench: $(call programs,etcd kube-apiserver kube-controller-manager) build ## Compare with kube-controller-manager on this machine
+bench: $(call programs,etcd kube-apiserver kube-controller-manager) build ## Compare with kube-controller-manager (1 hour)
 	$(GO) run ./test/bench
 
 .PHONY: clean
-clean: ## Remove everything that was built
+clean: ## Remove bin/
 	rm -rf bin
 
 ##@ Checks
 
 .PHONY: test
-test: test-unit test-integration ## Run the tests for every change (10 minutes)
+test: test-unit test-integration ## Run unit and integration tests (10 minutes)
 
 # Go keeps the results of packages that have not changed.
 .PHONY: test-unit
-test-unit: need-cc ## Run unit tests, with the race detector
+test-unit: need-cc ## Run unit tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 8m $(GOTESTFLAGS) $(UNIT)
 	cd kcmtest/process && CGO_ENABLED=1 GOWORK=off $(GO) test -race $(GOTESTFLAGS) .
 
 # Three packages at a time: each has a control plane, and most of them wait most of the time.
 .PHONY: test-integration
-test-integration: controlplane ## Run tests on a real etcd and kube-apiserver, and those of examples/
+test-integration: controlplane ## Run tests on a real API server
 	$(GO) test -count=1 -p 3 -timeout 8m $(GOTESTFLAGS) $(INTEGRATION)
 
 .PHONY: test-long
-test-long: need-cc controlplane ## Run all tests with the race detector, long ones too, and chaos (30 minutes)
+test-long: need-cc controlplane ## Run all tests with the race detector, and chaos (30 minutes)
 	CGO_ENABLED=1 LONG=1 $(GO) test -race -shuffle=on -timeout 20m $(GOTESTFLAGS) $(UNIT)
 	CGO_ENABLED=1 LONG=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 25m $(GOTESTFLAGS) $(INTEGRATION)
 	CGO_ENABLED=1 $(GO) build -race -o bin/test/controller-manager-chaos ./cmd/controller-manager
 	$(foreach seed,1 2 3,$(GO) run ./test/chaos -manager bin/test/controller-manager-chaos -seed $(seed) -for 2m &&) true
 
-# Which tests deflake runs, and how often.
-PKG   ?= ./test/integration/...
-RUN   ?= .
-COUNT ?= 20
-
-.PHONY: deflake
-deflake: need-cc ## Rerun tests until one fails: make deflake PKG=./test/integration/... RUN=TestName COUNT=20
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=$(COUNT) -failfast -timeout 0 $(GOTESTFLAGS) -run '$(RUN)' $(PKG)
-
 .PHONY: mutants
-mutants: ## Break the code as listed in test/mutants.txt and expect tests to fail: make mutants WORDS=lease (5 minutes)
+mutants: ## Break the code and expect tests to fail; WORDS=lease selects
 	$(GO) run ./test/mutants $(WORDS)
 
-# FROM is the output of an earlier `go test -json`.
-FROM ?= bin/test.json
-
-.PHONY: slowest
-slowest: ## Print the slowest tests of make test, or of an earlier go test -json: make slowest FROM=file
-ifeq ($(origin FROM),file)
-	@mkdir -p bin
-	$(MAKE) --keep-going test GOTESTFLAGS=-json >$(FROM); status=$$?; awk -f hack/slowest.awk $(FROM); exit $$status
-else
-	@awk -f hack/slowest.awk $(FROM)
-endif
-
 .PHONY: lint
-lint: bin/staticcheck ## Check formatting and wording, go vet and staticcheck
+lint: bin/staticcheck ## Check formatting, wording and code
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) test -count=1 ./test/prose
@@ -121,7 +100,7 @@ need-cc:
 ##@ Control plane
 
 .PHONY: controlplane
-controlplane: $(call programs,etcd kube-apiserver kube-controller-manager) bin/kubectl bin/promtool ## Build into bin/ what the tests run: etcd, kube-apiserver, kubectl, promtool …
+controlplane: $(call programs,etcd kube-apiserver kube-controller-manager) bin/kubectl bin/promtool ## Build etcd, kube-apiserver, kubectl and promtool
 	@echo "control plane: $(or $(KUBEBUILDER_ASSETS),bin)"
 
 # Programs in KUBEBUILDER_ASSETS must be of our Kubernetes version.
