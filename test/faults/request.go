@@ -9,7 +9,7 @@ import (
 
 // info describes a request as the API server does: verb, resource and name.
 type info struct {
-	verb        string // get, list, watch, create, update, patch, delete, deletecollection; else the method in lower case
+	verb        string // as in Match.Verbs; else the method in lower case
 	resource    string // plural; "" for a path outside the API
 	subresource string
 	namespace   string

@@ -160,7 +160,8 @@ func TestTheEndOfARolloutIsTold(t *testing.T) {
 // TestRecreateNeverRunsOldBesideNew: new pods start when the last old one is gone, not when it is terminating.
 func TestRecreateNeverRunsOldBesideNew(t *testing.T) {
 	n, _ := side(t)
-	onNode := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" } // so that pods take time to end
+	// So that pods take time to end.
+	onNode := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" }
 	d := n.apply(4, recreate, onNode)
 	_, first := n.complete()
 	n.kubelet.Gone(controlplane.None)

@@ -204,10 +204,12 @@ func TestBrokenConversionDelaysNoOtherType(t *testing.T) {
 	})
 	waiting.delete(t, metav1.DeletePropagationForeground)
 	leaving.delete(t, metav1.DeletePropagationOrphan)
-	time.Sleep(2 * time.Second)
-	if now, err := leaving.now(t, t.Context()); err != nil || now == nil {
-		t.Errorf("%v left its dependents although a type could not be listed: %v", leaving, err)
-	}
+	controlplane.Consistently(t, 2*time.Second, func(ctx context.Context) error {
+		if now, err := leaving.now(t, ctx); err != nil || now == nil {
+			return fmt.Errorf("%v left its dependents although a type could not be listed: %v", leaving, err)
+		}
+		return nil
+	})
 	repaired := []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`)
 	_, err = objects(t, definitions, "").Patch(t.Context(), typ.GroupResource().String(), types.MergePatchType, repaired, metav1.PatchOptions{})
 	check(t, err)

@@ -48,7 +48,8 @@ func define(t *testing.T, plural string) *custom {
 	check(t, err)
 	t.Cleanup(func() {
 		c.undefine(t)
-		controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error { // before a test defines the CRD again
+		// Before a test defines the CRD again.
+		controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error {
 			_, err := c.definitions.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, c.definition, metav1.GetOptions{})
 			if !apierrors.IsNotFound(err) {
 				return fmt.Errorf("%s is still there: %v", c.definition, err)

@@ -101,7 +101,7 @@ func TestTaintBasedEvictions(t *testing.T) {
 		ready      string
 		taint      corev1.Taint
 		pod        func(*corev1.Pod) // nil: no pod
-		toleration int64             // seconds that the pod's not-ready toleration has in the end; 0: the pod is evicted
+		toleration int64             // seconds of the pod's not-ready toleration in the end; 0: the pod is evicted
 	}{
 		{"not ready, 200 s tolerated", "False", notReady, tolerating(200), 200},
 		{"not ready, no toleration given", "False", notReady, func(*corev1.Pod) {}, 300},

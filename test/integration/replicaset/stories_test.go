@@ -207,7 +207,8 @@ func testRelatedPods(t *testing.T) {
 	}
 	rs := n.applyNamed("new", 6, rollout)
 	n.settled("new")
-	controlplane.SetPodStatus(t, n.client, n.name, "new-0", func(s *corev1.PodStatus) { // the first victim if nodes are not compared
+	// The first victim if nodes are not compared.
+	controlplane.SetPodStatus(t, n.client, n.name, "new-0", func(s *corev1.PodStatus) {
 		s.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: 1}}
 	})
 	n.scale("new", 5)
