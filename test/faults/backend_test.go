@@ -49,11 +49,11 @@ func (b *backend) config() *rest.Config {
 }
 
 func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	i := parse(r)
+	i := parseRequest(r)
 	switch {
 	case r.Header.Get("Authorization") != "Bearer secret":
 		w.WriteHeader(http.StatusUnauthorized)
-	case i.watch():
+	case i.isWatch():
 		b.watch(w, r, i.resource)
 	case r.Method == http.MethodGet:
 		_, _ = io.WriteString(w, "read")

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"log"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"time"
@@ -84,7 +86,7 @@ func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httpu
 			if x.fault.hiddenGroup != "" && answer.StatusCode == http.StatusOK {
 				return hideGroup(answer, x.fault.hiddenGroup)
 			}
-			if x.info.watch() && answer.StatusCode == http.StatusOK {
+			if x.info.isWatch() && answer.StatusCode == http.StatusOK {
 				answer.Body = w.start(ctx, x.info, x.client, answer)
 				x.entry.answered()
 			}
@@ -97,13 +99,13 @@ func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httpu
 
 // serve handles a request. A panic with http.ErrAbortHandler resets the client's stream.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
-	i := parse(r)
+	i := parseRequest(r)
 	fault := p.script.decide(i, r)
 	ctx, abandon := context.WithCancel(r.Context())
 	defer abandon()
 	x := &exchange{info: i, fault: fault, entry: p.journal.begin(r, i, fault.name), client: r, abandon: abandon}
 	var err error
-	if fault.detaches() && !i.watch() {
+	if fault.detaches() && !i.isWatch() {
 		err = p.detached(ctx, w, x)
 	} else {
 		err = p.attached(ctx, w, x)
@@ -139,9 +141,9 @@ func (p *Proxy) detached(ctx context.Context, w http.ResponseWriter, x *exchange
 	if err != nil {
 		return err
 	}
-	var answer memory
+	answer := httptest.NewRecorder()
 	done := make(chan error, 1)
-	if !p.spawn(func() { done <- p.carry(x, body, &answer) }) {
+	if !p.spawn(func() { done <- p.carry(x, body, answer) }) {
 		return errCut
 	}
 	select {
@@ -149,7 +151,10 @@ func (p *Proxy) detached(ctx context.Context, w http.ResponseWriter, x *exchange
 		if err != nil {
 			return err
 		}
-		return answer.copyTo(w)
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, err = w.Write(answer.Body.Bytes())
+		return err
 	case <-x.clientTimeout():
 		return errCut
 	case <-ctx.Done():
@@ -165,7 +170,7 @@ func (x *exchange) clientTimeout() <-chan time.Time {
 	return time.After(x.fault.giveUp)
 }
 
-func (p *Proxy) carry(x *exchange, body []byte, answer *memory) (err error) {
+func (p *Proxy) carry(x *exchange, body []byte, answer http.ResponseWriter) (err error) {
 	defer func() {
 		// The reverse proxy panics if the server ends the connection within the response.
 		if reason := recover(); reason != nil {
@@ -183,34 +188,4 @@ func (p *Proxy) carry(x *exchange, body []byte, answer *memory) (err error) {
 		return err
 	}
 	return p.forward(ctx, answer, x, io.NopCloser(bytes.NewReader(body)))
-}
-
-type memory struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
-}
-
-func (m *memory) Header() http.Header {
-	if m.header == nil {
-		m.header = http.Header{}
-	}
-	return m.header
-}
-
-func (m *memory) WriteHeader(code int) {
-	if code >= http.StatusOK {
-		m.code = code
-	}
-}
-
-func (m *memory) Write(b []byte) (int, error) { return m.body.Write(b) }
-
-func (m *memory) copyTo(w http.ResponseWriter) error {
-	for key, values := range m.header {
-		w.Header()[key] = values
-	}
-	w.WriteHeader(m.code)
-	_, err := w.Write(m.body.Bytes())
-	return err
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/connrotation"
 )
 
 // stopPatience bounds how long the end of a test waits for the proxy's goroutines.
@@ -27,15 +29,15 @@ type Proxy struct {
 	name      string
 	seed      uint64
 
-	ctx      context.Context // ends with the proxy
-	cancel   context.CancelFunc
-	script   script
-	journal  journal
-	watches  *watches
-	network  *network
-	upstream *upstream
-	reverse  *httputil.ReverseProxy
-	server   *http.Server
+	ctx     context.Context // ends with the proxy
+	cancel  context.CancelFunc
+	script  script
+	journal journal
+	watches *watches
+	network *network
+	dialer  *connrotation.Dialer // to the server
+	reverse *httputil.ReverseProxy
+	server  *http.Server
 
 	certificate tls.Certificate
 
@@ -168,13 +170,16 @@ func (p *Proxy) start(purpose string) error {
 	if err != nil {
 		return fmt.Errorf("address of the server: %w", err)
 	}
-	p.upstream = &upstream{target: p.target, conns: map[net.Conn]struct{}{}}
-	transport, err := p.upstream.transport()
+	transport, err := p.newTransport()
 	if err != nil {
 		return err
 	}
-	if p.certificate, p.authority, err = selfSigned(time.Now()); err != nil {
-		return err
+	var key []byte
+	if p.authority, key, err = cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil); err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	if p.certificate, err = tls.X509KeyPair(p.authority, key); err != nil {
+		return fmt.Errorf("certificate: %w", err)
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.watches = &watches{spawn: p.spawn, open: map[*stream]struct{}{}}
@@ -184,6 +189,23 @@ func (p *Proxy) start(purpose string) error {
 		_ = p.server.ServeTLS(l, "", "")
 	}, p.spawn)
 	return err
+}
+
+// newTransport returns the way to the server, with the credentials of the target. The dialer closes all connections.
+// CloseIdleConnections of the transport would leave connections of cancelled requests open.
+func (p *Proxy) newTransport() (http.RoundTripper, error) {
+	tlsConfig, err := rest.TLSConfigFor(p.target)
+	if err != nil {
+		return nil, fmt.Errorf("TLS of the server: %w", err)
+	}
+	dial := p.target.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	p.dialer = connrotation.NewDialer(dial)
+	return rest.HTTPWrappersForConfig(p.target, &http.Transport{
+		TLSClientConfig: tlsConfig, DialContext: p.dialer.DialContext, Proxy: p.target.Proxy, ForceAttemptHTTP2: true, DisableCompression: true,
+	})
 }
 
 func (p *Proxy) newServer() *http.Server {
@@ -251,6 +273,6 @@ func (p *Proxy) Stop() error {
 	case <-time.After(stopPatience):
 		err = errors.Join(err, fmt.Errorf("goroutines still busy after %v", stopPatience))
 	}
-	p.upstream.close()
+	p.dialer.CloseAll()
 	return err
 }

@@ -2,12 +2,12 @@ package faults
 
 import (
 	"net/http"
-	"slices"
-	"strconv"
-	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// info describes a request as the API server does: verb, resource and name.
+// info describes a request as the API server does.
 type info struct {
 	verb        string // as in Match.Verbs; else the method in lower case
 	resource    string // plural; "" for a path outside the API
@@ -16,7 +16,7 @@ type info struct {
 	name        string
 }
 
-func (i info) watch() bool { return i.verb == "watch" }
+func (i info) isWatch() bool { return i.verb == "watch" }
 
 func (i info) fullResource() string {
 	if i.subresource == "" {
@@ -25,80 +25,12 @@ func (i info) fullResource() string {
 	return i.resource + "/" + i.subresource
 }
 
-// parse reads a request line the way the API server does. The deprecated /watch/ paths are not known.
-func parse(r *http.Request) info {
-	i := parsePath(strings.Split(strings.Trim(r.URL.Path, "/"), "/"))
-	if i.resource == "" {
-		i.verb = strings.ToLower(r.Method)
-		return i
-	}
-	query := r.URL.Query()
-	watch, _ := strconv.ParseBool(query.Get("watch"))
-	i.verb = verb(r.Method, i.name != "", watch)
-	if i.name == "" {
-		i.name = nameInSelector(query.Get("fieldSelector"))
-	}
-	return i
-}
+var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-func parsePath(parts []string) info {
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		parts = parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		parts = parts[3:]
-	default:
+func parseRequest(r *http.Request) info {
+	i, err := requestInfo.NewRequestInfo(r)
+	if err != nil {
 		return info{}
 	}
-	var i info
-	inNamespace := parts[0] == "namespaces" && len(parts) > 2 && !slices.Contains([]string{"status", "finalize"}, parts[2])
-	if inNamespace {
-		i.namespace = parts[1]
-		parts = parts[2:]
-	}
-	i.resource = parts[0]
-	if len(parts) > 1 {
-		i.name = parts[1]
-	}
-	if len(parts) > 2 {
-		i.subresource = strings.Join(parts[2:], "/")
-	}
-	if !inNamespace && i.resource == "namespaces" {
-		i.namespace = i.name // as the API server's own request info
-	}
-	return i
-}
-
-func verb(method string, named, watch bool) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if named {
-			return "delete"
-		}
-		return "deletecollection"
-	case http.MethodGet, http.MethodHead:
-		switch {
-		case named:
-			return "get"
-		case watch:
-			return "watch"
-		}
-		return "list"
-	}
-	return strings.ToLower(method)
-}
-
-func nameInSelector(selector string) string {
-	for term := range strings.SplitSeq(selector, ",") {
-		if name, ok := strings.CutPrefix(term, "metadata.name="); ok {
-			return strings.TrimPrefix(name, "=")
-		}
-	}
-	return ""
+	return info{i.Verb, i.Resource, i.Subresource, i.Namespace, i.Name}
 }

@@ -36,8 +36,8 @@ func TestParse(t *testing.T) {
 		{"health", "GET", "/readyz", info{verb: "get"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := parse(httptest.NewRequest(tt.method, tt.url, nil)); got != tt.want {
-				t.Errorf("parse(%s %s) = %+v, want %+v", tt.method, tt.url, got, tt.want)
+			if got := parseRequest(httptest.NewRequest(tt.method, tt.url, nil)); got != tt.want {
+				t.Errorf("parseRequest(%s %s) = %+v, want %+v", tt.method, tt.url, got, tt.want)
 			}
 		})
 	}
@@ -71,7 +71,7 @@ func TestMatch(t *testing.T) {
 		{"watches of the resource", Watches("replicasets"), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.match.matches(parse(status), status); got != tt.want {
+			if got := tt.match.matches(parseRequest(status), status); got != tt.want {
 				t.Errorf("matches = %v, want %v", got, tt.want)
 			}
 		})
@@ -114,10 +114,10 @@ func TestFirstRuleThatFiresDecides(t *testing.T) {
 	second := s.add(On("create", ""), DropAnswer(), nil)
 	var got []string
 	for range 3 {
-		got = append(got, s.decide(parse(r), r).name)
+		got = append(got, s.decide(parseRequest(r), r).name)
 	}
 	second.Remove()
-	got = append(got, s.decide(parse(r), r).name)
+	got = append(got, s.decide(parseRequest(r), r).name)
 	if diff := cmp.Diff([]string{"refuse", "drop answer", "drop answer", ""}, got); diff != "" {
 		t.Errorf("faults of four requests (-want +got):\n%s", diff)
 	}
