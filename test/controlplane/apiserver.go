@@ -42,7 +42,7 @@ func (c *Cluster) newServer(name string, o Options, etcd *url.URL, like *server)
 	if err != nil {
 		return nil, err
 	}
-	starter, pidFile, err := wrap(c.dir, name, program)
+	starter, pidFile, err := writeStarter(c.dir, name, program)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (c *Cluster) newServer(name string, o Options, etcd *url.URL, like *server)
 		s.api.SecureServing.CA = like.api.SecureServing.CA
 		s.api.SecureServing.Authn = like.api.SecureServing.Authn
 	}
-	args, err := s.arguments(c.dir, o)
+	args, err := s.buildArguments(c.dir, o)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (c *Cluster) newServer(name string, o Options, etcd *url.URL, like *server)
 	return s, nil
 }
 
-func (s *server) arguments(dir string, o Options) (map[string][]string, error) {
+func (s *server) buildArguments(dir string, o Options) (map[string][]string, error) {
 	args := map[string][]string{
 		"authorization-mode": {"Node,RBAC"},
 		// One issuer, so that every API server of the cluster accepts a token.
@@ -103,7 +103,7 @@ func (s *server) arguments(dir string, o Options) (map[string][]string, error) {
 	return args, nil
 }
 
-func (s *server) start() error {
+func (s *server) startServer() error {
 	if s.running {
 		return fmt.Errorf("start %s: it is running", s.name)
 	}
@@ -122,7 +122,7 @@ func (s *server) start() error {
 	return fmt.Errorf("start %s: %w\n%s", s.name, err, s.logTail())
 }
 
-func (s *server) stop() error {
+func (s *server) stopServer() error {
 	if !s.running {
 		return nil
 	}
@@ -133,19 +133,19 @@ func (s *server) stop() error {
 	return os.Remove(s.pidFile)
 }
 
-func (s *server) kill() error {
+func (s *server) killServer() error {
 	if !s.running {
 		return nil
 	}
 	s.running = false
-	_ = signal(s.pidFile, killed)
+	_ = signalProcess(s.pidFile, killed)
 	if err := ignoreGone(s.api.Stop()); err != nil {
 		return fmt.Errorf("kill %s: %w", s.name, err)
 	}
 	return os.Remove(s.pidFile)
 }
 
-func (s *server) logTail() string { return tail(s.logPath) }
+func (s *server) logTail() string { return logEnd(s.logPath) }
 
 // ignoreGone: envtest signals a process that may have ended a moment before.
 func ignoreGone(err error) error {
@@ -155,8 +155,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// tail returns the end of a server's log, for an error message.
-func tail(path string) string {
+// logEnd returns the end of a server's log, for an error message.
+func logEnd(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
@@ -166,14 +166,14 @@ func tail(path string) string {
 }
 
 // StopAPIServer ends the API server as an orderly shutdown does. etcd goes on.
-func (c *Cluster) StopAPIServer() error { return c.primary.stop() }
+func (c *Cluster) StopAPIServer() error { return c.primary.stopServer() }
 
 // KillAPIServer ends the API server without warning, as kill -9 does. etcd goes on.
-func (c *Cluster) KillAPIServer() error { return c.primary.kill() }
+func (c *Cluster) KillAPIServer() error { return c.primary.killServer() }
 
 // StartAPIServer starts a stopped API server on the old port and waits until the server is usable.
 func (c *Cluster) StartAPIServer() error {
-	if err := c.primary.start(); err != nil {
+	if err := c.primary.startServer(); err != nil {
 		return err
 	}
 	return waitUsable(c.admin)
@@ -187,18 +187,18 @@ func (c *Cluster) RestartAPIServer() error {
 func (c *Cluster) APIServerPID() (int, error) { return readPID(c.primary.pidFile) }
 
 // PauseAPIServer stops the process of the API server with SIGSTOP: connections stay open and get no responses.
-func (c *Cluster) PauseAPIServer() error { return signal(c.primary.pidFile, syscall.SIGSTOP) }
+func (c *Cluster) PauseAPIServer() error { return signalProcess(c.primary.pidFile, syscall.SIGSTOP) }
 
 // ResumeAPIServer lets a paused API server go on.
-func (c *Cluster) ResumeAPIServer() error { return signal(c.primary.pidFile, syscall.SIGCONT) }
+func (c *Cluster) ResumeAPIServer() error { return signalProcess(c.primary.pidFile, syscall.SIGCONT) }
 
 // FreezeSecond cuts the second API server off from etcd. The server still serves reads at resourceVersion 0 from the
 // cache and keeps watches open without events. Writes and consistent reads hang. After 40 s the server closes the
 // connections to etcd. With types, plurals such as "namespaces", FreezeSecond freezes only these.
-func (c *Cluster) FreezeSecond(types ...string) { c.relay.freeze(types...) }
+func (c *Cluster) FreezeSecond(types ...string) { c.relay.freezeTypes(types...) }
 
 // ThawSecond ends FreezeSecond. The second API server catches up.
-func (c *Cluster) ThawSecond() { c.relay.thaw() }
+func (c *Cluster) ThawSecond() { c.relay.thawAll() }
 
 // waitUsable waits for namespaces and RBAC bootstrap roles. The authorizer watches roles, so a review is needed:
 // stored roles may not be in effect.
@@ -209,7 +209,7 @@ func waitUsable(cfg *rest.Config) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	return poll(ctx, func(ctx context.Context) error {
+	return pollUntil(ctx, func(ctx context.Context) error {
 		if err := client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 			return fmt.Errorf("API server is not ready: %w", err)
 		}

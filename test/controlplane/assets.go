@@ -23,18 +23,18 @@ func Binary(name string) (string, error) {
 			return "", fmt.Errorf("find %s in %s: %w (unset it to use what `make controlplane` builds)", name, assetsEnv, err)
 		}
 	}
-	root, err := repository()
+	root, err := repositoryRoot()
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(root, "bin", name)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("find %s: %w (build it with %s)", name, err, advice(name))
+		return "", fmt.Errorf("find %s: %w (build it with %s)", name, err, buildAdvice(name))
 	}
 	return path, nil
 }
 
-func advice(name string) string {
+func buildAdvice(name string) string {
 	switch name {
 	case "etcd", "kube-apiserver":
 		return "`make controlplane`; that takes some minutes once"
@@ -43,9 +43,9 @@ func advice(name string) string {
 	}
 }
 
-// repository returns the folder of our go.mod. A build with -trimpath does not know the source file, so the working
+// repositoryRoot returns the folder of our go.mod. A build with -trimpath does not know the source file, so the working
 // directory is tried first.
-func repository() (string, error) {
+func repositoryRoot() (string, error) {
 	var starts []string
 	if wd, err := os.Getwd(); err == nil {
 		starts = append(starts, wd)

@@ -50,7 +50,7 @@ func (c *Cluster) readAuditLog(since time.Time, matches ...AuditMatch) (AuditEve
 		if s.audit == nil {
 			return nil, errors.New("read audit log: the cluster was started without Options.Audit")
 		}
-		events, err := s.audit.read(since)
+		events, err := s.audit.readEvents(since)
 		if err != nil {
 			return nil, fmt.Errorf("read audit log of %s: %w", s.name, err)
 		}
@@ -78,9 +78,9 @@ type auditFile struct {
 // auditDisorder exceeds the delay between the stage of an event and the log line.
 const auditDisorder = 10 * time.Second
 
-// read returns the events up to the last complete line, without most events before since. Callers must not change the
-// events.
-func (f *auditFile) read(since time.Time) (AuditEvents, error) {
+// readEvents returns the events up to the last complete line, without most events before since. Callers must not change
+// the events.
+func (f *auditFile) readEvents(since time.Time) (AuditEvents, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	file, err := os.Open(f.path)
@@ -100,7 +100,7 @@ func (f *auditFile) read(since time.Time) (AuditEvents, error) {
 			break
 		}
 		var event auditv1.Event
-		if err := json.Unmarshal(whole(line), &event); err != nil {
+		if err := json.Unmarshal(dropIncomplete(line), &event); err != nil {
 			return nil, fmt.Errorf("parse audit event: %w", err)
 		}
 		f.offset += int64(len(line))
@@ -110,8 +110,8 @@ func (f *auditFile) read(since time.Time) (AuditEvents, error) {
 	return slices.Clip(f.events)[first:], nil
 }
 
-// whole drops the incomplete event of a killed API server at the beginning of a line.
-func whole(line []byte) []byte {
+// dropIncomplete drops the incomplete event of a killed API server at the beginning of a line.
+func dropIncomplete(line []byte) []byte {
 	return line[max(0, bytes.LastIndex(line, []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/`))):]
 }
 

@@ -87,7 +87,7 @@ func TestAuditLogOfAKilledServer(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	events, err := (&auditFile{path: path}).read(time.Time{})
+	events, err := (&auditFile{path: path}).readEvents(time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

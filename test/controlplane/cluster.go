@@ -106,7 +106,7 @@ func Start(o Options) (_ *Cluster, err error) {
 	if c.primary, err = c.newServer("kube-apiserver", o, c.etcd.URL, nil); err != nil {
 		return nil, err
 	}
-	if err := c.primary.start(); err != nil {
+	if err := c.primary.startServer(); err != nil {
 		return nil, err
 	}
 	if c.admin, err = c.newUser("admin", "system:masters"); err != nil {
@@ -125,10 +125,10 @@ func (c *Cluster) startSecond(o Options) (err error) {
 	if c.relay, err = startRelay(c.etcd.URL.Host); err != nil {
 		return err
 	}
-	if c.second, err = c.newServer("kube-apiserver-2", o, c.relay.url(), c.primary); err != nil {
+	if c.second, err = c.newServer("kube-apiserver-2", o, c.relay.serverURL(), c.primary); err != nil {
 		return err
 	}
-	if err := c.second.start(); err != nil {
+	if err := c.second.startServer(); err != nil {
 		return err
 	}
 	if err := waitUsable(c.AtSecond(c.admin)); err != nil {
@@ -145,11 +145,11 @@ func (c *Cluster) Stop() error {
 	var errs []error
 	for _, s := range []*server{c.second, c.primary} {
 		if s != nil {
-			errs = append(errs, s.kill())
+			errs = append(errs, s.killServer())
 		}
 	}
 	if c.relay != nil {
-		c.relay.stop()
+		c.relay.closeAll()
 	}
 	if c.etcd != nil {
 		errs = append(errs, c.stopEtcd())
@@ -164,7 +164,7 @@ func (c *Cluster) startEtcd(o Options) error {
 	if err != nil {
 		return err
 	}
-	starter, pidFile, err := wrap(c.dir, "etcd", program)
+	starter, pidFile, err := writeStarter(c.dir, "etcd", program)
 	if err != nil {
 		return err
 	}
@@ -193,11 +193,11 @@ func (c *Cluster) startEtcd(o Options) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("start etcd: %w\n%s", failed, tail(logFile.Name()))
+	return fmt.Errorf("start etcd: %w\n%s", failed, logEnd(logFile.Name()))
 }
 
 func (c *Cluster) stopEtcd() error {
-	_ = signal(c.etcdPID, killed)
+	_ = signalProcess(c.etcdPID, killed)
 	err := c.etcd.Stop()
 	return errors.Join(ignoreGone(err), os.Remove(c.etcdPID))
 }

@@ -20,7 +20,7 @@ func Eventually(t testing.TB, timeout time.Duration, check func(context.Context)
 	// The context of the test has ended when cleanups run, and cleanups poll too.
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := poll(ctx, check); err != nil {
+	if err := pollUntil(ctx, check); err != nil {
 		t.Fatalf("not reached within %v: %v", timeout, err)
 	}
 }
@@ -46,8 +46,8 @@ func Consistently(t testing.TB, d time.Duration, check func(context.Context) err
 	}
 }
 
-// poll calls check until check returns nil or ctx ends, and then returns the last error of check.
-func poll(ctx context.Context, check func(context.Context) error) error {
+// pollUntil calls check until check returns nil or ctx ends, and then returns the last error of check.
+func pollUntil(ctx context.Context, check func(context.Context) error) error {
 	var last error
 	for interval := firstPollInterval; ; interval = min(lastPollInterval, interval*5/4) {
 		err := check(ctx)

@@ -50,18 +50,18 @@ func (g *guard) release() error {
 	return nil
 }
 
-func wrap(dir, name, program string) (starter, pidFile string, err error) {
+func writeStarter(dir, name, program string) (starter, pidFile string, err error) {
 	starter = filepath.Join(dir, name)
 	pidFile = filepath.Join(dir, name+".pid")
 	// envtest first runs every program with --help. That process is not the server.
-	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --help ] || echo $$ >%s\nexec %s \"$@\"\n", quote(pidFile), quote(program))
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --help ] || echo $$ >%s\nexec %s \"$@\"\n", shellQuote(pidFile), shellQuote(program))
 	if err := os.WriteFile(starter, []byte(script), 0o700); err != nil {
 		return "", "", fmt.Errorf("write starter of %s: %w", name, err)
 	}
 	return starter, pidFile, nil
 }
 
-func quote(s string) string {
+func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
@@ -78,8 +78,8 @@ func readPID(pidFile string) (int, error) {
 	return pid, nil
 }
 
-// signal sends sig to the process noted in pidFile, as [Process.Signal] does.
-func signal(pidFile string, sig syscall.Signal) error {
+// signalProcess sends sig to the process noted in pidFile, as [Process.Signal] does.
+func signalProcess(pidFile string, sig syscall.Signal) error {
 	pid, err := readPID(pidFile)
 	if err != nil {
 		return err
@@ -87,5 +87,5 @@ func signal(pidFile string, sig syscall.Signal) error {
 	if err := syscall.Kill(pid, sig); err != nil {
 		return fmt.Errorf("send %v to process %d: %w", sig, pid, err)
 	}
-	return settle(pid, sig)
+	return awaitStopped(pid, sig)
 }

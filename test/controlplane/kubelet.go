@@ -33,7 +33,7 @@ func Image(image string) func(*corev1.Pod) bool {
 func StartKubelet(ctx context.Context, client kubernetes.Interface, namespace string) (*Kubelet, error) {
 	k := &Kubelet{ready: All, gone: All}
 	var err error
-	if k.player, err = kubelet.NewPlayer(client, namespace, k.course(All, All)); err != nil {
+	if k.player, err = kubelet.NewPlayer(client, namespace, k.courseFor(All, All)); err != nil {
 		return nil, err
 	}
 	up := make(chan struct{})
@@ -47,12 +47,12 @@ func StartKubelet(ctx context.Context, client kubernetes.Interface, namespace st
 }
 
 // Ready sets the pods that become ready, including existing pods. Ready pods stay ready.
-func (k *Kubelet) Ready(ready func(*corev1.Pod) bool) { k.set(ready, nil) }
+func (k *Kubelet) Ready(ready func(*corev1.Pod) bool) { k.setFilters(ready, nil) }
 
 // Gone sets the deleted pods on nodes that end.
-func (k *Kubelet) Gone(gone func(*corev1.Pod) bool) { k.set(nil, gone) }
+func (k *Kubelet) Gone(gone func(*corev1.Pod) bool) { k.setFilters(nil, gone) }
 
-func (k *Kubelet) set(ready, gone func(*corev1.Pod) bool) {
+func (k *Kubelet) setFilters(ready, gone func(*corev1.Pod) bool) {
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	if ready != nil {
@@ -61,10 +61,10 @@ func (k *Kubelet) set(ready, gone func(*corev1.Pod) bool) {
 	if gone != nil {
 		k.gone = gone
 	}
-	k.player.Follow(k.course(k.ready, k.gone))
+	k.player.Follow(k.courseFor(k.ready, k.gone))
 }
 
-func (*Kubelet) course(ready, gone func(*corev1.Pod) bool) func(*corev1.Pod) kubelet.Course {
+func (*Kubelet) courseFor(ready, gone func(*corev1.Pod) bool) func(*corev1.Pod) kubelet.Course {
 	return func(pod *corev1.Pod) (c kubelet.Course) {
 		if ready(pod) {
 			c.Steps = []kubelet.Step{{State: kubelet.Ready}}

@@ -30,7 +30,7 @@ func ManagerBinary(t testing.TB) string {
 // BuildManager builds cmd/controller-manager, with the race detector if this test has it. A file lock keeps test
 // packages that run at the same time from writing the program at once.
 func BuildManager() (string, error) {
-	root, err := repository()
+	root, err := repositoryRoot()
 	if err != nil {
 		return "", err
 	}

@@ -55,16 +55,16 @@ func (p *Process) Signal(sig os.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		return err
 	}
-	return settle(p.Pid(), sig)
+	return awaitStopped(p.Pid(), sig)
 }
 
-func settle(pid int, sig os.Signal) error {
+func awaitStopped(pid int, sig os.Signal) error {
 	if sig != syscall.SIGSTOP {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
-	return poll(ctx, func(context.Context) error { return standsStill(pid) })
+	return pollUntil(ctx, func(context.Context) error { return standsStill(pid) })
 }
 
 // Kill ends the process with SIGKILL and waits for the end.
@@ -103,7 +103,7 @@ func (p *Process) WaitForLog(t testing.TB, substring string) {
 	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
 	ended := false
-	err := poll(ctx, func(context.Context) error {
+	err := pollUntil(ctx, func(context.Context) error {
 		select {
 		case <-p.done:
 			ended = true // all output is in now

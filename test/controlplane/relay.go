@@ -36,13 +36,15 @@ func startRelay(target string) (*relay, error) {
 	}
 	r := &relay{listener: listener, target: target, open: make(chan struct{}), conns: map[net.Conn]bool{}}
 	close(r.open)
-	r.copies.Go(r.accept)
+	r.copies.Go(r.acceptConns)
 	return r, nil
 }
 
-func (r *relay) url() *url.URL { return &url.URL{Scheme: "http", Host: r.listener.Addr().String()} }
+func (r *relay) serverURL() *url.URL {
+	return &url.URL{Scheme: "http", Host: r.listener.Addr().String()}
+}
 
-func (r *relay) freeze(types ...string) {
+func (r *relay) freezeTypes(types ...string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.only = types
@@ -53,8 +55,8 @@ func (r *relay) freeze(types ...string) {
 	}
 }
 
-// thaw lets the data that was held back go on, and all that follows.
-func (r *relay) thaw() {
+// thawAll lets the data that was held back go on, and all that follows.
+func (r *relay) thawAll() {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	select {
@@ -64,7 +66,7 @@ func (r *relay) thaw() {
 	}
 }
 
-func (r *relay) stop() {
+func (r *relay) closeAll() {
 	_ = r.listener.Close()
 	r.lock.Lock()
 	r.done = true
@@ -72,11 +74,11 @@ func (r *relay) stop() {
 		_ = conn.Close()
 	}
 	r.lock.Unlock()
-	r.thaw()
+	r.thawAll()
 	r.copies.Wait()
 }
 
-func (r *relay) accept() {
+func (r *relay) acceptConns() {
 	for {
 		in, err := r.listener.Accept()
 		if err != nil {
@@ -87,16 +89,16 @@ func (r *relay) accept() {
 			_ = in.Close()
 			continue
 		}
-		if !r.keep(in, out) {
+		if !r.keepConns(in, out) {
 			return
 		}
 		l := &link{relay: r, types: map[string]bool{}}
-		r.copies.Go(func() { r.pass(in, out, asking{gated{out, l}}) })
-		r.copies.Go(func() { r.pass(out, in, gated{in, l}) })
+		r.copies.Go(func() { r.passData(in, out, asking{gated{out, l}}) })
+		r.copies.Go(func() { r.passData(out, in, gated{in, l}) })
 	}
 }
 
-func (r *relay) keep(conns ...net.Conn) bool {
+func (r *relay) keepConns(conns ...net.Conn) bool {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	for _, conn := range conns {
@@ -109,7 +111,7 @@ func (r *relay) keep(conns ...net.Conn) bool {
 	return !r.done
 }
 
-func (r *relay) pass(from, to net.Conn, gate io.Writer) {
+func (r *relay) passData(from, to net.Conn, gate io.Writer) {
 	defer func() {
 		r.lock.Lock()
 		defer r.lock.Unlock()

@@ -80,11 +80,11 @@ func (c *Cluster) applyRights() (names []string, err error) {
 		case *rbacv1.Role:
 			_, err = client.RbacV1().Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 		case *rbacv1.ClusterRoleBinding:
-			o.Subjects = append(o.Subjects, group(o.Name))
+			o.Subjects = append(o.Subjects, groupSubject(o.Name))
 			names = append(names, o.Name)
 			_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
 		case *rbacv1.RoleBinding:
-			o.Subjects = append(o.Subjects, group(o.Name))
+			o.Subjects = append(o.Subjects, groupSubject(o.Name))
 			names = append(names, o.Name)
 			_, err = client.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 		default:
@@ -96,16 +96,16 @@ func (c *Cluster) applyRights() (names []string, err error) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	return names, poll(ctx, func(ctx context.Context) error { return inEffect(ctx, client, objects, names) })
+	return names, pollUntil(ctx, func(ctx context.Context) error { return inEffect(ctx, client, objects, names) })
 }
 
-func group(name string) rbacv1.Subject {
+func groupSubject(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
 }
 
 // readRights reads every file that deploy/rbac applies.
 func readRights() (objects []runtime.Object, err error) {
-	root, err := repository()
+	root, err := repositoryRoot()
 	if err != nil {
 		return nil, err
 	}

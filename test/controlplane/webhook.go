@@ -85,14 +85,14 @@ func (c *Cluster) StartWebhook(ctx context.Context, hook Webhook) (*Admission, e
 	}
 	a := &Admission{hook: hook, client: client, over: make(chan struct{}), changed: make(chan struct{})}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/admit", a.admit)
-	mux.HandleFunc("/probe", a.probe)
+	mux.HandleFunc("/admit", a.serveAdmission)
+	mux.HandleFunc("/probe", a.serveProbe)
 	a.server = httptest.NewTLSServer(mux)
 	a.name = "webhook-" + a.server.Listener.Addr().String()[len("127.0.0.1:"):]
 
-	err = a.register(ctx)
+	err = a.createConfiguration(ctx)
 	if err == nil {
-		err = a.await(ctx, c)
+		err = a.awaitCalls(ctx, c)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start webhook: %w", err), a.Stop())
@@ -122,19 +122,19 @@ func (a *Admission) Stop() error {
 }
 
 // Delay admits every request after d.
-func (a *Admission) Delay(d time.Duration) { a.set(admissionAnswer{after: d}) }
+func (a *Admission) Delay(d time.Duration) { a.setAnswer(admissionAnswer{after: d}) }
 
 // Hang lets requests wait until the next setting, which admits them.
-func (a *Admission) Hang() { a.set(admissionAnswer{hang: true}) }
+func (a *Admission) Hang() { a.setAnswer(admissionAnswer{hang: true}) }
 
 // Break returns HTTP 500 to every request.
-func (a *Admission) Break() { a.set(admissionAnswer{broken: true}) }
+func (a *Admission) Break() { a.setAnswer(admissionAnswer{broken: true}) }
 
 // Deny rejects every request with the message.
-func (a *Admission) Deny(message string) { a.set(admissionAnswer{denied: message}) }
+func (a *Admission) Deny(message string) { a.setAnswer(admissionAnswer{denied: message}) }
 
 // Heal admits all requests at once.
-func (a *Admission) Heal() { a.set(admissionAnswer{}) }
+func (a *Admission) Heal() { a.setAnswer(admissionAnswer{}) }
 
 // Requests returns the number of requests that the webhook has received for the selected objects.
 func (a *Admission) Requests() int {
@@ -143,7 +143,7 @@ func (a *Admission) Requests() int {
 	return a.requests
 }
 
-func (a *Admission) set(answer admissionAnswer) {
+func (a *Admission) setAnswer(answer admissionAnswer) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.answer = answer
@@ -151,10 +151,10 @@ func (a *Admission) set(answer admissionAnswer) {
 	a.changed = make(chan struct{})
 }
 
-func (a *Admission) admit(w http.ResponseWriter, r *http.Request) {
-	respond(w, r, func(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-		answer, changed := a.asked(request)
-		if !answer.wait(r.Context(), changed, a.over) {
+func (a *Admission) serveAdmission(w http.ResponseWriter, r *http.Request) {
+	writeReview(w, r, func(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		answer, changed := a.answerFor(request)
+		if !answer.waitTurn(r.Context(), changed, a.over) {
 			return nil, errors.New("the API server has given up")
 		}
 		switch {
@@ -167,7 +167,7 @@ func (a *Admission) admit(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (a *Admission) asked(request *admissionv1.AdmissionRequest) (answer admissionAnswer, changed <-chan struct{}) {
+func (a *Admission) answerFor(request *admissionv1.AdmissionRequest) (answer admissionAnswer, changed <-chan struct{}) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	name := request.Name
@@ -183,7 +183,7 @@ func (a *Admission) asked(request *admissionv1.AdmissionRequest) (answer admissi
 	return a.answer, a.changed
 }
 
-func (answer admissionAnswer) wait(ctx context.Context, changed, over <-chan struct{}) bool {
+func (answer admissionAnswer) waitTurn(ctx context.Context, changed, over <-chan struct{}) bool {
 	if !answer.hang && answer.after == 0 {
 		return true
 	}
@@ -203,8 +203,8 @@ func (answer admissionAnswer) wait(ctx context.Context, changed, over <-chan str
 	return true
 }
 
-func (a *Admission) probe(w http.ResponseWriter, r *http.Request) {
-	respond(w, r, func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *Admission) serveProbe(w http.ResponseWriter, r *http.Request) {
+	writeReview(w, r, func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		a.lock.Lock()
 		defer a.lock.Unlock()
 		a.probed++
@@ -212,7 +212,7 @@ func (a *Admission) probe(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func respond(w http.ResponseWriter, r *http.Request, decide func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)) {
+func writeReview(w http.ResponseWriter, r *http.Request, decide func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
 		http.Error(w, fmt.Sprintf("decode review: %v", err), http.StatusBadRequest)
@@ -229,8 +229,8 @@ func respond(w http.ResponseWriter, r *http.Request, decide func(*admissionv1.Ad
 	_ = json.NewEncoder(w).Encode(review) // fails if the API server has given up
 }
 
-func (a *Admission) register(ctx context.Context) error {
-	asked := a.webhook("admit", a.hook.APIGroup, a.hook.Resource)
+func (a *Admission) createConfiguration(ctx context.Context) error {
+	asked := a.newWebhook("admit", a.hook.APIGroup, a.hook.Resource)
 	if a.hook.Operations != nil {
 		asked.Rules[0].Operations = nil
 		for _, operation := range a.hook.Operations {
@@ -251,7 +251,7 @@ func (a *Admission) register(ctx context.Context) error {
 			Name: "users", Expression: fmt.Sprintf("request.userInfo.username.startsWith(%q)", a.hook.Users),
 		}}
 	}
-	probe := a.webhook("probe", "", "configmaps")
+	probe := a.newWebhook("probe", "", "configmaps")
 	probe.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{probeLabel: a.name}}
 
 	_, err := a.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
@@ -260,7 +260,7 @@ func (a *Admission) register(ctx context.Context) error {
 	return err
 }
 
-func (a *Admission) webhook(path, group, resource string) admissionregistrationv1.ValidatingWebhook {
+func (a *Admission) newWebhook(path, group, resource string) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name: path + ".controlplane.test",
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{
@@ -278,8 +278,8 @@ func (a *Admission) webhook(path, group, resource string) admissionregistrationv
 	}
 }
 
-// await returns when every API server of the cluster calls the webhook.
-func (a *Admission) await(ctx context.Context, c *Cluster) error {
+// awaitCalls returns when every API server of the cluster calls the webhook.
+func (a *Admission) awaitCalls(ctx context.Context, c *Cluster) error {
 	servers := []*rest.Config{c.Config()}
 	if c.second != nil {
 		servers = append(servers, c.AtSecond(c.Config()))
@@ -289,12 +289,12 @@ func (a *Admission) await(ctx context.Context, c *Cluster) error {
 		if err != nil {
 			return err
 		}
-		before := a.probes()
-		if err := poll(ctx, func(ctx context.Context) error {
+		before := a.probeCount()
+		if err := pollUntil(ctx, func(ctx context.Context) error {
 			_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx,
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "webhook-probe-", Labels: map[string]string{probeLabel: a.name}}},
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err == nil && a.probes() == before {
+			if err == nil && a.probeCount() == before {
 				err = errors.New("the API server does not call the webhook yet")
 			}
 			return err
@@ -305,7 +305,7 @@ func (a *Admission) await(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-func (a *Admission) probes() int {
+func (a *Admission) probeCount() int {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	return a.probed

@@ -23,8 +23,8 @@ func newConn(inner *net.TCPConn, onClose func(*conn)) *conn {
 	return &conn{TCPConn: inner, closed: make(chan struct{}), onClose: onClose}
 }
 
-// hold stops the bytes in both directions. The peer sees an open, silent connection.
-func (c *conn) hold() {
+// holdBytes stops the bytes in both directions. The peer sees an open, silent connection.
+func (c *conn) holdBytes() {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if c.thawed == nil {
@@ -32,8 +32,8 @@ func (c *conn) hold() {
 	}
 }
 
-// resume sends the data written while the connection was held, in order, and blocks while the peer does not read.
-func (c *conn) resume() {
+// resumeBytes sends the data written while the connection was held, in order, and blocks while the peer does not read.
+func (c *conn) resumeBytes() {
 	for {
 		c.lock.Lock()
 		pending := c.pending
@@ -48,14 +48,14 @@ func (c *conn) resume() {
 		}
 		c.lock.Unlock()
 		if _, err := c.TCPConn.Write(pending); err != nil {
-			c.reset()
+			c.closeWithReset()
 			return
 		}
 	}
 }
 
-// reset closes the connection with an RST.
-func (c *conn) reset() {
+// closeWithReset closes the connection with an RST.
+func (c *conn) closeWithReset() {
 	_ = c.TCPConn.SetLinger(0)
 	_ = c.Close()
 }
@@ -68,7 +68,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		c.lock.Lock()
 		thawed := c.thawed
 		c.lock.Unlock()
-		if thawed == nil && held && c.aborted() {
+		if thawed == nil && held && c.peerAborted() {
 			return 0, unix.ECONNRESET
 		}
 		if thawed == nil {
@@ -82,7 +82,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-func (c *conn) aborted() bool {
+func (c *conn) peerAborted() bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false

@@ -20,7 +20,7 @@ type Fault struct {
 	hiddenGroup string // see HideGroup
 }
 
-func (f Fault) detaches() bool { return f.drop || f.late || f.before != nil || f.after != nil }
+func (f Fault) isDetached() bool { return f.drop || f.late || f.before != nil || f.after != nil }
 
 // DropAnswer forwards the request and then resets the client's stream: the write is committed, and the client does not
 // know. The request reaches the server even if the client has left.

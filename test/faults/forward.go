@@ -28,28 +28,28 @@ type exchangeKey struct{}
 func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
 
 func (x *exchange) beforeForward(ctx context.Context) error {
-	if err := sleep(ctx, x.fault.wait); err != nil {
+	if err := sleepFor(ctx, x.fault.wait); err != nil {
 		return err
 	}
 	if x.fault.before == nil {
 		return nil
 	}
-	return x.fault.before.pass(ctx, x.entry.snapshot(), x.abandon)
+	return x.fault.before.awaitVerdict(ctx, x.entry.copyRequest(), x.abandon)
 }
 
 func (x *exchange) afterCommit(ctx context.Context) error {
 	if x.fault.after != nil {
-		if err := x.fault.after.pass(ctx, x.entry.snapshot(), x.abandon); err != nil {
+		if err := x.fault.after.awaitVerdict(ctx, x.entry.copyRequest(), x.abandon); err != nil {
 			return err
 		}
 	}
 	if x.fault.drop {
 		return errCut
 	}
-	return sleep(ctx, x.fault.answerWait)
+	return sleepFor(ctx, x.fault.answerWait)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+func sleepFor(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
@@ -79,7 +79,7 @@ func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httpu
 		ModifyResponse: func(answer *http.Response) error {
 			ctx := answer.Request.Context()
 			x := exchangeOf(ctx)
-			x.entry.code(answer.StatusCode)
+			x.entry.setCode(answer.StatusCode)
 			if err := x.afterCommit(ctx); err != nil {
 				return err
 			}
@@ -87,8 +87,8 @@ func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httpu
 				return hideGroup(answer, x.fault.hiddenGroup)
 			}
 			if x.info.isWatch() && answer.StatusCode == http.StatusOK {
-				answer.Body = w.start(ctx, x.info, x.client, answer)
-				x.entry.answered()
+				answer.Body = w.startStream(ctx, x.info, x.client, answer)
+				x.entry.markAnswered()
 			}
 			return nil
 		},
@@ -97,53 +97,53 @@ func newReverse(server *url.URL, transport http.RoundTripper, w *watches) *httpu
 	}
 }
 
-// serve handles a request. A panic with http.ErrAbortHandler resets the client's stream.
-func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+// serveRequest handles a request. A panic with http.ErrAbortHandler resets the client's stream.
+func (p *Proxy) serveRequest(w http.ResponseWriter, r *http.Request) {
 	i := parseRequest(r)
-	fault := p.script.decide(i, r)
+	fault := p.script.chooseFault(i, r)
 	ctx, abandon := context.WithCancel(r.Context())
 	defer abandon()
-	x := &exchange{info: i, fault: fault, entry: p.journal.begin(r, i, fault.name), client: r, abandon: abandon}
+	x := &exchange{info: i, fault: fault, entry: p.journal.addRequest(r, i, fault.name), client: r, abandon: abandon}
 	var err error
-	if fault.detaches() && !i.isWatch() {
-		err = p.detached(ctx, w, x)
+	if fault.isDetached() && !i.isWatch() {
+		err = p.serveDetached(ctx, w, x)
 	} else {
-		err = p.attached(ctx, w, x)
+		err = p.serveAttached(ctx, w, x)
 	}
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	x.entry.answered()
+	x.entry.markAnswered()
 }
 
-func (p *Proxy) attached(ctx context.Context, w http.ResponseWriter, x *exchange) error {
+func (p *Proxy) serveAttached(ctx context.Context, w http.ResponseWriter, x *exchange) error {
 	if err := x.beforeForward(ctx); err != nil {
 		return err
 	}
-	return p.forward(ctx, w, x, x.client.Body)
+	return p.forwardRequest(ctx, w, x, x.client.Body)
 }
 
-func (p *Proxy) forward(ctx context.Context, w http.ResponseWriter, x *exchange, body io.ReadCloser) error {
+func (p *Proxy) forwardRequest(ctx context.Context, w http.ResponseWriter, x *exchange, body io.ReadCloser) error {
 	if x.fault.refusal != nil {
-		x.entry.code(x.fault.refusal.code)
-		return x.fault.refusal.write(w, x.client.Method, x.info)
+		x.entry.setCode(x.fault.refusal.code)
+		return x.fault.refusal.writeTo(w, x.client.Method, x.info)
 	}
-	x.entry.forwarded()
+	x.entry.markForwarded()
 	out := x.client.WithContext(context.WithValue(ctx, exchangeKey{}, x))
 	out.Body = body
 	p.reverse.ServeHTTP(w, out)
 	return x.err
 }
 
-// detached forwards the request even if the client leaves. Requests and responses are kept in memory.
-func (p *Proxy) detached(ctx context.Context, w http.ResponseWriter, x *exchange) error {
+// serveDetached forwards the request even if the client leaves. Requests and responses are kept in memory.
+func (p *Proxy) serveDetached(ctx context.Context, w http.ResponseWriter, x *exchange) error {
 	body, err := io.ReadAll(x.client.Body)
 	if err != nil {
 		return err
 	}
 	answer := httptest.NewRecorder()
 	done := make(chan error, 1)
-	if !p.spawn(func() { done <- p.carry(x, body, answer) }) {
+	if !p.startWorker(func() { done <- p.forwardDetached(x, body, answer) }) {
 		return errCut
 	}
 	select {
@@ -170,7 +170,7 @@ func (x *exchange) clientTimeout() <-chan time.Time {
 	return time.After(x.fault.giveUp)
 }
 
-func (p *Proxy) carry(x *exchange, body []byte, answer http.ResponseWriter) (err error) {
+func (p *Proxy) forwardDetached(x *exchange, body []byte, answer http.ResponseWriter) (err error) {
 	defer func() {
 		// The reverse proxy panics if the server ends the connection within the response.
 		if reason := recover(); reason != nil {
@@ -187,5 +187,5 @@ func (p *Proxy) carry(x *exchange, body []byte, answer http.ResponseWriter) (err
 	if err := x.beforeForward(ctx); err != nil {
 		return err
 	}
-	return p.forward(ctx, answer, x, io.NopCloser(bytes.NewReader(body)))
+	return p.forwardRequest(ctx, answer, x, io.NopCloser(bytes.NewReader(body)))
 }

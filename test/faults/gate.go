@@ -46,7 +46,7 @@ func (g *Gate) Next(t testing.TB) *Held {
 // Open releases all requests at the gate and all later requests.
 func (g *Gate) Open() { g.once.Do(func() { close(g.open) }) }
 
-func (g *Gate) pass(ctx context.Context, r Request, abandon func()) error {
+func (g *Gate) awaitVerdict(ctx context.Context, r Request, abandon func()) error {
 	select {
 	case <-g.open:
 		return nil
@@ -79,15 +79,15 @@ type Held struct {
 }
 
 // Release lets the request or the response continue.
-func (h *Held) Release() { h.decide(nil) }
+func (h *Held) Release() { h.setVerdict(nil) }
 
 // Cut resets the client's stream; a request held before forwarding never reaches the server.
-func (h *Held) Cut() { h.decide(errCut) }
+func (h *Held) Cut() { h.setVerdict(errCut) }
 
 // Abandon resets the client's stream and keeps the request held, to be committed late by Release. A held watch is cut.
 func (h *Held) Abandon() { h.abandon() }
 
-func (h *Held) decide(err error) {
+func (h *Held) setVerdict(err error) {
 	select {
 	case h.verdict <- err:
 	default: // decided before

@@ -30,7 +30,7 @@ type journal struct {
 	all  []*Request
 }
 
-func (j *journal) begin(r *http.Request, i info, fault string) *entry {
+func (j *journal) addRequest(r *http.Request, i info, fault string) *entry {
 	q := &Request{
 		Time: time.Now(), Proto: r.Proto, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, UserAgent: r.UserAgent(),
 		Verb: i.verb, Resource: i.fullResource(), Namespace: i.namespace, Name: i.name, Fault: fault,
@@ -41,7 +41,7 @@ func (j *journal) begin(r *http.Request, i info, fault string) *entry {
 	return &entry{journal: j, request: q}
 }
 
-func (j *journal) requests() []Request {
+func (j *journal) allRequests() []Request {
 	j.lock.Lock()
 	defer j.lock.Unlock()
 	all := make([]Request, 0, len(j.all))
@@ -56,17 +56,17 @@ type entry struct {
 	request *Request
 }
 
-func (e *entry) edit(change func(*Request)) {
+func (e *entry) editRequest(change func(*Request)) {
 	e.journal.lock.Lock()
 	defer e.journal.lock.Unlock()
 	change(e.request)
 }
 
-func (e *entry) forwarded()    { e.edit(func(q *Request) { q.Forwarded = true }) }
-func (e *entry) answered()     { e.edit(func(q *Request) { q.Answered = true }) }
-func (e *entry) code(code int) { e.edit(func(q *Request) { q.Code = code }) }
+func (e *entry) markForwarded()   { e.editRequest(func(q *Request) { q.Forwarded = true }) }
+func (e *entry) markAnswered()    { e.editRequest(func(q *Request) { q.Answered = true }) }
+func (e *entry) setCode(code int) { e.editRequest(func(q *Request) { q.Code = code }) }
 
-func (e *entry) snapshot() Request {
+func (e *entry) copyRequest() Request {
 	e.journal.lock.Lock()
 	defer e.journal.lock.Unlock()
 	return *e.request

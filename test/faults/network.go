@@ -47,7 +47,7 @@ func newNetwork(serve func(net.Listener), spawn func(func()) bool) (*network, er
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
 	n := &network{port: port, reserved: fd, serve: serve, spawn: spawn, conns: map[*conn]struct{}{}}
-	if err := n.listen(); err != nil {
+	if err := n.openPort(); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	return n, nil
@@ -72,8 +72,8 @@ func reservePort() (port, fd int, err error) {
 	return address.(*unix.SockaddrInet4).Port, fd, nil
 }
 
-// listen opens the port. The caller holds the lock or is alone.
-func (n *network) listen() error {
+// openPort opens the port. The caller holds the lock or is alone.
+func (n *network) openPort() error {
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var set error
 		err := raw.Control(func(fd uintptr) {
@@ -95,54 +95,54 @@ func (n *network) listen() error {
 
 func (n *network) address() string { return fmt.Sprintf("127.0.0.1:%d", n.port) }
 
-// begin starts an outage in place of any other.
-func (n *network) begin(outage Outage) error {
+// beginOutage starts an outage in place of any other.
+func (n *network) beginOutage(outage Outage) error {
 	n.lock.Lock()
 	n.outage = outage
 	if outage == Refused {
 		n.stopListening()
 		n.lock.Unlock()
-		n.cut()
+		n.resetAll()
 		return nil
 	}
 	defer n.lock.Unlock()
 	for c := range n.conns {
-		c.hold()
+		c.holdBytes()
 	}
 	if n.listener == nil {
-		return n.listen()
+		return n.openPort()
 	}
 	return nil
 }
 
-// restore ends the outage. A black hole's connections are reset, a partition's flow again.
-func (n *network) restore() error {
+// endOutage ends the outage. A black hole's connections are reset, a partition's flow again.
+func (n *network) endOutage() error {
 	n.lock.Lock()
 	before := n.outage
 	n.outage = up
 	if before == BlackHole {
 		n.lock.Unlock()
-		n.cut()
+		n.resetAll()
 		return nil
 	}
 	defer n.lock.Unlock()
 	if before == Partition {
 		for c := range n.conns {
-			n.spawn(c.resume)
+			n.spawn(c.resumeBytes)
 		}
 	}
 	if n.listener == nil {
-		return n.listen()
+		return n.openPort()
 	}
 	return nil
 }
 
-// close frees the port and every connection.
-func (n *network) close() error {
+// closeAll frees the port and every connection.
+func (n *network) closeAll() error {
 	n.lock.Lock()
 	n.stopListening()
 	n.lock.Unlock()
-	n.cut()
+	n.resetAll()
 	return unix.Close(n.reserved)
 }
 
@@ -154,17 +154,17 @@ func (n *network) stopListening() {
 	}
 }
 
-// cut resets every connection. The lock must not be held: a closing connection removes an entry of the list.
-func (n *network) cut() {
+// resetAll resets every connection. The lock must not be held: a closing connection removes an entry of the list.
+func (n *network) resetAll() {
 	n.lock.Lock()
 	conns := slices.Collect(maps.Keys(n.conns))
 	n.lock.Unlock()
 	for _, c := range conns {
-		c.reset()
+		c.closeWithReset()
 	}
 }
 
-func (n *network) forget(c *conn) {
+func (n *network) removeConn(c *conn) {
 	n.lock.Lock()
 	defer n.lock.Unlock()
 	delete(n.conns, c)
@@ -181,7 +181,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	n := l.network
-	c := newConn(inner.(*net.TCPConn), n.forget)
+	c := newConn(inner.(*net.TCPConn), n.removeConn)
 	n.lock.Lock()
 	defer n.lock.Unlock()
 	if n.listener != l.Listener { // closed between the accept and now
@@ -189,7 +189,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	if n.outage != up {
-		c.hold()
+		c.holdBytes()
 	}
 	n.conns[c] = struct{}{}
 	n.accepted++

@@ -65,7 +65,7 @@ func New(t testing.TB, target *rest.Config, opts ...Option) *Proxy {
 	}
 	p := newProxy(target, append([]Option{WithSeed(seed)}, opts...))
 	t.Logf("faults: proxy %q draws from %s=%d", p.name, seedVariable, p.seed)
-	if err := p.start(t.Name() + "/" + p.name + "/script"); err != nil {
+	if err := p.startServing(t.Name() + "/" + p.name + "/script"); err != nil {
 		t.Fatalf("faults: start proxy %q: %v", p.name, err)
 	}
 	t.Cleanup(func() {
@@ -79,7 +79,7 @@ func New(t testing.TB, target *rest.Config, opts ...Option) *Proxy {
 // Start is New for programs, which call Stop. Without WithSeed the seed is 0.
 func Start(target *rest.Config, opts ...Option) (*Proxy, error) {
 	p := newProxy(target, opts)
-	if err := p.start(p.name + "/script"); err != nil {
+	if err := p.startServing(p.name + "/script"); err != nil {
 		return nil, fmt.Errorf("start fault proxy %q: %w", p.name, err)
 	}
 	return p, nil
@@ -105,42 +105,44 @@ func (p *Proxy) Config() *rest.Config {
 
 // Inject adds a rule, which by default hits every matching request until the rule is removed. The first rule that
 // fires decides about a request. A rule with After, Chance or Next may let a request pass to later rules.
-func (p *Proxy) Inject(m Match, f Fault, opts ...RuleOption) *Rule { return p.script.add(m, f, opts) }
+func (p *Proxy) Inject(m Match, f Fault, opts ...RuleOption) *Rule {
+	return p.script.addRule(m, f, opts)
+}
 
 // Clear removes every rule. Watch faults and outages stay.
-func (p *Proxy) Clear() { p.script.clear() }
+func (p *Proxy) Clear() { p.script.removeAll() }
 
 // FreezeWatches stops the events of matching watch streams, including later streams. Headers are sent, and HTTP/2
 // pings get responses.
 func (p *Proxy) FreezeWatches(m Match) *WatchFault {
-	return p.watches.add(&WatchFault{watches: p.watches, match: m, frozen: true})
+	return p.watches.addFault(&WatchFault{watches: p.watches, match: m, frozen: true})
 }
 
 // SlowWatches delays each event of matching watch streams by lag, including later streams.
 func (p *Proxy) SlowWatches(m Match, lag time.Duration) *WatchFault {
-	return p.watches.add(&WatchFault{watches: p.watches, match: m, lag: lag})
+	return p.watches.addFault(&WatchFault{watches: p.watches, match: m, lag: lag})
 }
 
 // CutIdleWatches resets matching watch streams without data for idle, as a proxy with a read timeout does. A frozen
 // stream is idle, too.
 func (p *Proxy) CutIdleWatches(m Match, idle time.Duration) *WatchFault {
-	return p.watches.add(&WatchFault{watches: p.watches, match: m, idle: idle})
+	return p.watches.addFault(&WatchFault{watches: p.watches, match: m, idle: idle})
 }
 
 // CutWatches resets the matching open watch streams and returns the number of streams.
-func (p *Proxy) CutWatches(m Match) int { return p.watches.cut(m) }
+func (p *Proxy) CutWatches(m Match) int { return p.watches.cutMatching(m) }
 
 // OpenWatches returns the number of matching watch streams with a header and without an end.
-func (p *Proxy) OpenWatches(m Match) int { return p.watches.count(m) }
+func (p *Proxy) OpenWatches(m Match) int { return p.watches.countMatching(m) }
 
 // Outage takes the whole server away from the client until Restore, in place of any outage before.
-func (p *Proxy) Outage(o Outage) error { return p.network.begin(o) }
+func (p *Proxy) Outage(o Outage) error { return p.network.beginOutage(o) }
 
 // Restore ends an outage.
-func (p *Proxy) Restore() error { return p.network.restore() }
+func (p *Proxy) Restore() error { return p.network.endOutage() }
 
 // CutConnections resets every connection of the client and accepts new connections.
-func (p *Proxy) CutConnections() { p.network.cut() }
+func (p *Proxy) CutConnections() { p.network.resetAll() }
 
 // Connections returns the number of connections accepted so far, including those of a black hole.
 func (p *Proxy) Connections() int {
@@ -150,21 +152,21 @@ func (p *Proxy) Connections() int {
 }
 
 // Requests returns every request seen so far, in order of arrival.
-func (p *Proxy) Requests() []Request { return p.journal.requests() }
+func (p *Proxy) Requests() []Request { return p.journal.allRequests() }
 
 // Count counts requests by verbs and resources ("" any, comma-separated, resources as in Request.Resource) and status
 // code (0: any).
 func (p *Proxy) Count(verbs, resources string, code int) int {
 	n := 0
 	for _, q := range p.Requests() {
-		if listed(verbs, q.Verb) && listed(resources, q.Resource) && (code == 0 || code == q.Code) {
+		if isListed(verbs, q.Verb) && isListed(resources, q.Resource) && (code == 0 || code == q.Code) {
 			n++
 		}
 	}
 	return n
 }
 
-func (p *Proxy) start(purpose string) error {
+func (p *Proxy) startServing(purpose string) error {
 	p.script.random = newRandom(p.seed, purpose)
 	server, _, err := rest.DefaultServerUrlFor(p.target)
 	if err != nil {
@@ -182,12 +184,12 @@ func (p *Proxy) start(purpose string) error {
 		return fmt.Errorf("certificate: %w", err)
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.watches = &watches{spawn: p.spawn, open: map[*stream]struct{}{}}
+	p.watches = &watches{spawn: p.startWorker, open: map[*stream]struct{}{}}
 	p.reverse = newReverse(server, transport, p.watches)
 	p.server = p.newServer()
 	p.network, err = newNetwork(func(l net.Listener) {
 		_ = p.server.ServeTLS(l, "", "")
-	}, p.spawn)
+	}, p.startWorker)
 	return err
 }
 
@@ -225,8 +227,8 @@ func (p *Proxy) newServer() *http.Server {
 	}
 }
 
-// enter counts a goroutine that is about to work; false if the proxy has ended.
-func (p *Proxy) enter() bool {
+// addWorker counts a goroutine that is about to work; false if the proxy has ended.
+func (p *Proxy) addWorker() bool {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	if p.closed {
@@ -237,15 +239,15 @@ func (p *Proxy) enter() bool {
 }
 
 func (p *Proxy) serveCounted(w http.ResponseWriter, r *http.Request) {
-	if !p.enter() {
+	if !p.addWorker() {
 		panic(http.ErrAbortHandler)
 	}
 	defer p.busy.Done()
-	p.serve(w, r)
+	p.serveRequest(w, r)
 }
 
-func (p *Proxy) spawn(f func()) bool {
-	if !p.enter() {
+func (p *Proxy) startWorker(f func()) bool {
+	if !p.addWorker() {
 		return false
 	}
 	go func() {
@@ -261,7 +263,7 @@ func (p *Proxy) Stop() error {
 	p.closed = true
 	p.lock.Unlock()
 	p.cancel()
-	err := p.network.close()
+	err := p.network.closeAll()
 	_ = p.server.Close()
 	done := make(chan struct{})
 	go func() {

@@ -19,17 +19,17 @@ type refusal struct {
 	plain      bool
 }
 
-// seconds is the Retry-After value, rounded up.
-func (f refusal) seconds() int { return int((f.retryAfter + time.Second - 1) / time.Second) }
+// retrySeconds is the Retry-After value, rounded up.
+func (f refusal) retrySeconds() int { return int((f.retryAfter + time.Second - 1) / time.Second) }
 
-func (f refusal) status(method string, i info) metav1.Status {
+func (f refusal) apiStatus(method string, i info) metav1.Status {
 	resource := schema.GroupResource{Resource: i.resource}
-	status := apierrors.NewGenericServerResponse(f.code, method, resource, i.name, "refused by the fault proxy", f.seconds(), true).Status()
+	status := apierrors.NewGenericServerResponse(f.code, method, resource, i.name, "refused by the fault proxy", f.retrySeconds(), true).Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	return status
 }
 
-func (f refusal) write(w http.ResponseWriter, method string, i info) error {
+func (f refusal) writeTo(w http.ResponseWriter, method string, i info) error {
 	if f.html {
 		w.Header().Set("Content-Type", "text/html")
 		w.WriteHeader(f.code)
@@ -40,12 +40,12 @@ func (f refusal) write(w http.ResponseWriter, method string, i info) error {
 		http.Error(w, fmt.Sprintf("%d page not found", f.code), f.code)
 		return nil
 	}
-	body, err := json.Marshal(f.status(method, i))
+	body, err := json.Marshal(f.apiStatus(method, i))
 	if err != nil {
 		return fmt.Errorf("encode refusal: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if s := f.seconds(); s > 0 {
+	if s := f.retrySeconds(); s > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(s))
 	}
 	w.WriteHeader(f.code)

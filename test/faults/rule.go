@@ -55,7 +55,7 @@ func StreamingLists(resources ...string) Match {
 }
 
 func (m Match) matches(i info, r *http.Request) bool {
-	return listed(m.Verbs, i.verb) &&
+	return isListed(m.Verbs, i.verb) &&
 		resourceListed(m.Resource, i) &&
 		(m.Namespace == "" || m.Namespace == i.namespace) &&
 		(m.Name == "" || m.Name == i.name) &&
@@ -64,12 +64,12 @@ func (m Match) matches(i info, r *http.Request) bool {
 		(m.When == nil || m.When(r))
 }
 
-func listed(list, word string) bool {
+func isListed(list, word string) bool {
 	return list == "" || slices.Contains(strings.Split(list, ","), word)
 }
 
 func resourceListed(list string, i info) bool {
-	return listed(list, i.fullResource()) || slices.Contains(strings.Split(list, ","), i.resource+"/*")
+	return isListed(list, i.fullResource()) || slices.Contains(strings.Split(list, ","), i.resource+"/*")
 }
 
 // RuleOption narrows when a matching request is hit. Options may be combined.
@@ -130,7 +130,7 @@ type script struct {
 	random *rand.Rand
 }
 
-func (s *script) add(m Match, f Fault, opts []RuleOption) *Rule {
+func (s *script) addRule(m Match, f Fault, opts []RuleOption) *Rule {
 	rule := &Rule{script: s, match: m, fault: f, left: -1, chance: 1}
 	for _, opt := range opts {
 		opt(rule)
@@ -141,13 +141,13 @@ func (s *script) add(m Match, f Fault, opts []RuleOption) *Rule {
 	return rule
 }
 
-func (s *script) clear() {
+func (s *script) removeAll() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.rules = nil
 }
 
-func (s *script) decide(i info, r *http.Request) Fault {
+func (s *script) chooseFault(i info, r *http.Request) Fault {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	for _, rule := range s.rules {

@@ -94,7 +94,7 @@ func TestRuleFires(t *testing.T) {
 		{"no chance", []RuleOption{Chance(0)}, []bool{false, false, false, false, false}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rule := new(script).add(Match{}, Fault{}, tt.opts)
+			rule := new(script).addRule(Match{}, Fault{}, tt.opts)
 			var got []bool
 			for _, draw := range draws {
 				got = append(got, rule.fires(func() float64 { return draw }))
@@ -109,15 +109,15 @@ func TestRuleFires(t *testing.T) {
 func TestFirstRuleThatFiresDecides(t *testing.T) {
 	s := &script{random: newRandom(1, "")}
 	r := httptest.NewRequest("POST", "/api/v1/namespaces/ns/pods", nil)
-	first := s.add(On("create", "pods"), Refuse(503), []RuleOption{Next(1)})
-	s.add(On("create", "nodes"), Refuse(404), nil)
-	second := s.add(On("create", ""), DropAnswer(), nil)
+	first := s.addRule(On("create", "pods"), Refuse(503), []RuleOption{Next(1)})
+	s.addRule(On("create", "nodes"), Refuse(404), nil)
+	second := s.addRule(On("create", ""), DropAnswer(), nil)
 	var got []string
 	for range 3 {
-		got = append(got, s.decide(parseRequest(r), r).name)
+		got = append(got, s.chooseFault(parseRequest(r), r).name)
 	}
 	second.Remove()
-	got = append(got, s.decide(parseRequest(r), r).name)
+	got = append(got, s.chooseFault(parseRequest(r), r).name)
 	if diff := cmp.Diff([]string{"refuse", "drop answer", "drop answer", ""}, got); diff != "" {
 		t.Errorf("faults of four requests (-want +got):\n%s", diff)
 	}

@@ -19,12 +19,12 @@ type WatchFault struct {
 }
 
 // Thaw ends the fault and delivers the backlog of each stream at once.
-func (f *WatchFault) Thaw() { f.end(false) }
+func (f *WatchFault) Thaw() { f.endFault(false) }
 
 // Cut ends the fault and resets the affected streams without the backlog.
-func (f *WatchFault) Cut() { f.end(true) }
+func (f *WatchFault) Cut() { f.endFault(true) }
 
-func (f *WatchFault) end(cut bool) {
+func (f *WatchFault) endFault(cut bool) {
 	f.watches.lock.Lock()
 	defer f.watches.lock.Unlock()
 	if !slices.Contains(f.watches.faults, f) {
@@ -35,7 +35,7 @@ func (f *WatchFault) end(cut bool) {
 		if cut && f.match.matches(s.info, s.request) {
 			s.cut = true
 		}
-		s.notify()
+		s.wakeReader()
 	}
 }
 
@@ -47,31 +47,31 @@ type watches struct {
 	faults []*WatchFault
 }
 
-func (w *watches) add(f *WatchFault) *WatchFault {
+func (w *watches) addFault(f *WatchFault) *WatchFault {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.faults = append(w.faults, f)
 	for s := range w.open {
-		s.notify()
+		s.wakeReader()
 	}
 	return f
 }
 
-func (w *watches) cut(m Match) int {
+func (w *watches) cutMatching(m Match) int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	n := 0
 	for s := range w.open {
 		if m.matches(s.info, s.request) {
 			s.cut = true
-			s.notify()
+			s.wakeReader()
 			n++
 		}
 	}
 	return n
 }
 
-func (w *watches) count(m Match) int {
+func (w *watches) countMatching(m Match) int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	n := 0
@@ -104,16 +104,16 @@ type stream struct {
 	passed time.Time
 }
 
-func (w *watches) start(ctx context.Context, i info, client *http.Request, answer *http.Response) *stream {
+func (w *watches) startStream(ctx context.Context, i info, client *http.Request, answer *http.Response) *stream {
 	s := &stream{watches: w, ctx: ctx, info: i, request: client, source: answer.Body, wake: make(chan struct{}, 1), passed: time.Now()}
 	w.lock.Lock()
 	w.open[s] = struct{}{}
 	w.lock.Unlock()
-	w.spawn(s.pump) // if the proxy has ended, so has the stream's context
+	w.spawn(s.readSource) // if the proxy has ended, so has the stream's context
 	return s
 }
 
-func (s *stream) pump() {
+func (s *stream) readSource() {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := s.source.Read(buffer)
@@ -122,7 +122,7 @@ func (s *stream) pump() {
 			s.chunks = append(s.chunks, chunk{slices.Clone(buffer[:n]), time.Now()})
 		}
 		s.err = err
-		s.notify()
+		s.wakeReader()
 		s.watches.lock.Unlock()
 		if err != nil {
 			return
@@ -130,7 +130,7 @@ func (s *stream) pump() {
 	}
 }
 
-func (s *stream) notify() {
+func (s *stream) wakeReader() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -141,18 +141,18 @@ func (s *stream) notify() {
 func (s *stream) Read(p []byte) (int, error) {
 	for {
 		s.watches.lock.Lock()
-		n, wait, err := s.take(p, time.Now())
+		n, wait, err := s.takeBytes(p, time.Now())
 		s.watches.lock.Unlock()
 		if n > 0 || err != nil {
 			return n, err
 		}
-		if err := s.sleep(wait); err != nil {
+		if err := s.awaitWake(wait); err != nil {
 			return 0, err
 		}
 	}
 }
 
-func (s *stream) sleep(wait time.Duration) error {
+func (s *stream) awaitWake(wait time.Duration) error {
 	var due <-chan time.Time
 	if wait > 0 {
 		timer := time.NewTimer(wait)
@@ -168,12 +168,12 @@ func (s *stream) sleep(wait time.Duration) error {
 	return nil
 }
 
-func (s *stream) take(p []byte, now time.Time) (n int, wait time.Duration, err error) {
-	c := s.watches.state(s)
+func (s *stream) takeBytes(p []byte, now time.Time) (n int, wait time.Duration, err error) {
+	c := s.watches.conditionOf(s)
 	if s.cut {
 		return 0, 0, errCut
 	}
-	if n, wait, err = s.next(p, c, now); n > 0 || err != nil {
+	if n, wait, err = s.nextBytes(p, c, now); n > 0 || err != nil {
 		s.passed = now
 		return n, 0, err
 	}
@@ -189,8 +189,8 @@ func (s *stream) take(p []byte, now time.Time) (n int, wait time.Duration, err e
 	return 0, wait, nil
 }
 
-// next is take for a stream that is not cut.
-func (s *stream) next(p []byte, c condition, now time.Time) (n int, wait time.Duration, err error) {
+// nextBytes is takeBytes for a stream that is not cut.
+func (s *stream) nextBytes(p []byte, c condition, now time.Time) (n int, wait time.Duration, err error) {
 	switch {
 	case c.frozen:
 		return 0, 0, nil
@@ -214,8 +214,8 @@ type condition struct {
 	lag, idle time.Duration
 }
 
-// state sums up; lags do not add up, the longest counts, and of the times to be idle the shortest.
-func (w *watches) state(s *stream) condition {
+// conditionOf returns the faults on a stream: the longest lag and the shortest idle time.
+func (w *watches) conditionOf(s *stream) condition {
 	var c condition
 	for _, f := range w.faults {
 		if !f.match.matches(s.info, s.request) {
