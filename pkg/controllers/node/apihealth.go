@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,8 +21,6 @@ const (
 	tickPeriod = time.Second
 	// stallAfter is the delay of a tick after which this process counts as stalled.
 	stallAfter = 5 * time.Second
-	// rateLimited begins the error of a request that the limiter of client-go v0.37 rejected. The error has no type.
-	rateLimited = "client rate limiter Wait returned an error"
 )
 
 // apiHealth decides whether the silence of nodes proves anything: only while kubelets can reach the API server.
@@ -44,11 +41,9 @@ type apiHealth struct {
 	leading     bool
 	ticked      time.Time
 	event       time.Time // last event of any Lease
-	success     time.Time // last event or successful request
+	success     time.Time // last event or successful request; zero after a failed live read
 	unreachable bool
-	wasLately   bool      // unreachable at some time since the last tick
 	tried       time.Time // last write attempt while a failed write keeps the state unreachable
-	doubt       bool      // a live read failed since the last probe
 }
 
 // begin starts a term.
@@ -56,7 +51,7 @@ func (a *apiHealth) begin(now time.Time) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if now.Sub(a.event) > a.quietPeriod() {
-		a.setUnreachable()
+		a.unreachable = true
 	}
 	a.endOutage(now)
 	a.leading, a.ticked, a.success = true, now, now
@@ -71,8 +66,6 @@ func (a *apiHealth) end() {
 
 // quietPeriod is the longest normal time without a Lease event.
 func (a *apiHealth) quietPeriod() time.Duration { return a.cfg.MonitorGracePeriod / 2 }
-
-func (a *apiHealth) setUnreachable() { a.unreachable, a.wasLately = true, true }
 
 // endOutage ends an outage. The lock is held.
 func (a *apiHealth) endOutage(now time.Time) {
@@ -91,7 +84,7 @@ func (a *apiHealth) observeLease(lease *coordinationv1.Lease) {
 	now := a.clock.Now()
 	a.lock.Lock()
 	if !a.leading && now.Sub(a.event) > a.quietPeriod() {
-		a.setUnreachable()
+		a.unreachable = true
 	}
 	a.endOutage(now)
 	a.event, a.success = now, now
@@ -108,7 +101,7 @@ func (a *apiHealth) observeRead(err error) {
 	defer a.lock.Unlock()
 	switch {
 	case isUnavailable(err):
-		a.doubt = true
+		a.success = time.Time{}
 	case err == nil && a.tried.IsZero(): // otherwise only writes fail
 		a.success = now
 		a.endOutage(now)
@@ -126,8 +119,7 @@ func (a *apiHealth) observeWrite(err error) {
 		a.endOutage(now)
 	case isUnavailable(err) && now.Sub(a.event) > a.cfg.MonitorGracePeriod/4:
 		// With a Lease event since then, kubelets can write, and the cause is the node or a webhook.
-		a.tried = now
-		a.setUnreachable()
+		a.tried, a.unreachable = now, true
 	}
 }
 
@@ -181,7 +173,7 @@ func (a *apiHealth) watch(ctx context.Context, freeze func(frozen bool, now time
 }
 
 // tick restarts the nodes after a stall. It returns whether the API server must be probed, and whether the API
-// server was unreachable at some time since the last tick.
+// server is unreachable.
 func (a *apiHealth) tick(now time.Time) (wantsProbe, unreachable bool) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -189,8 +181,7 @@ func (a *apiHealth) tick(now time.Time) (wantsProbe, unreachable bool) {
 		a.restartNodes(a.ticked, now)
 	}
 	a.ticked = now
-	unreachable, a.wasLately = a.wasLately || a.unreachable, false
-	return a.unreachable || a.doubt || now.Sub(a.success) > max(a.quietPeriod(), a.cfg.MonitorPeriod), unreachable
+	return a.unreachable || now.Sub(a.success) > max(a.quietPeriod(), a.cfg.MonitorPeriod), a.unreachable
 }
 
 // probe sends a small list with a short timeout.
@@ -202,20 +193,19 @@ func (a *apiHealth) probe(ctx context.Context) {
 		return
 	}
 	a.observeRead(err)
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	a.doubt = false
 	if !isUnavailable(err) {
 		return
 	}
+	a.lock.Lock()
+	defer a.lock.Unlock()
 	if !a.unreachable {
 		klog.FromContext(ctx).Info("API server is unreachable, silent nodes stay as they are", "err", err)
 	}
-	a.setUnreachable()
+	a.unreachable = true
 }
 
 // isUnavailable reports whether an error means that kubelets may not reach the API server either. Errors about
-// one object, the end of the term and the limiter of this client do not.
+// one object and the end of the term do not.
 func isUnavailable(err error) bool {
-	return err != nil && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), rateLimited) && outcome.IsUnavailable(err)
+	return err != nil && !errors.Is(err, context.Canceled) && outcome.IsUnavailable(err)
 }

@@ -19,17 +19,11 @@ func TestUnavailable(t *testing.T) {
 	}{
 		{"no error", nil, false},
 		{"not found", apierrors.NewNotFound(lease, "n"), false},
-		{"conflict", apierrors.NewConflict(lease, "n", errors.New("x")), false},
-		{"forbidden", apierrors.NewForbidden(lease, "n", errors.New("x")), false},
 		{"invalid", apierrors.NewBadRequest("x"), false},
 		{"internal error", errOutage, true},
-		{"unavailable", apierrors.NewServiceUnavailable("x"), true},
-		{"server timeout", apierrors.NewServerTimeout(lease, "get", 1), true},
-		{"gateway timeout", apierrors.NewTimeoutError("x", 1), true},
 		{"too many requests", apierrors.NewTooManyRequests("x", 1), true},
 		{"connection refused", errors.New("dial tcp: connection refused"), true},
 		{"our deadline", fmt.Errorf("get: %w", context.DeadlineExceeded), true},
-		{"client-go's own limiter", fmt.Errorf("client rate limiter Wait returned an error: %w", errors.New("rate: Wait(n=1) would exceed context deadline")), false},
 		{"the end of the term", fmt.Errorf("get: %w", context.Canceled), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/live"
 )
 
 // Name is the controller's name.
@@ -65,15 +64,10 @@ type Controller struct {
 	api       *apiHealth
 	announced sync.Map // node name → UID, from term to term: a process announces no node twice
 
-	leaseLists *live.Reads[struct{}]
-	leaseReads atomic.Int32 // in flight
-	listFailed time.Time    // only for listLeases
-
 	// Of one term.
 	zones     *zones
 	confirmed atomic.Bool // the node cache was equal to the API server at some time
-	versions  sync.Map    // node name → resource version of the last write or live read
-	downtimes sync.Map    // node name → downtime whose pods were queued
+	downtimes sync.Map    // node name → second in which the node became Unknown and its pods were queued
 }
 
 // New returns a controller and registers its handlers. The caches must not have been started.
@@ -85,7 +79,6 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 		cfg: cfg, deps: deps, clock: deps.Clock, metrics: newMetrics(deps.Metrics), nodes: deps.Nodes, health: newHealthMap(),
 	}
 	c.api = &apiHealth{cfg: cfg, client: deps.Reads, clock: deps.Clock, metrics: c.metrics, health: c.health, event: deps.Clock.Now()}
-	c.leaseLists = live.NewReads(deps.Clock, c.listLeases)
 	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile)
@@ -150,7 +143,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.metrics.reset()
 	defer c.api.end()
 	c.confirmed.Store(false)
-	c.versions.Clear()
 	c.downtimes.Clear()
 	c.zones = newZones(c.cfg, c.metrics, c.nodeLoop.AddAfter, c.taintingToggled)
 

@@ -245,7 +245,7 @@ func TestNodeEvents(t *testing.T) {
 		b.events.IncludeObject = true
 		b.term()
 		object := " involvedObject{kind=Node,apiVersion=v1}"
-		if got, want := sorted(b.drainEvents()), []string{
+		if got, want := slices.Sorted(slices.Values(b.drainEvents())), []string{
 			"Normal RegisteredNode Node live event: Registered Node live in Controller" + object,
 			"Normal RegisteredNode Node node event: Registered Node node in Controller" + object,
 		}; !slices.Equal(got, want) {
@@ -268,9 +268,4 @@ func TestNodeEvents(t *testing.T) {
 			t.Errorf("events = %q, want %q", got, want)
 		}
 	})
-}
-
-func sorted(s []string) []string {
-	slices.Sort(s)
-	return s
 }

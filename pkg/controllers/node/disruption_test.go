@@ -8,32 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-func TestStaleCacheChangesNoZone(t *testing.T) {
-	objects, live, dying := cluster(7, 3)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renewFor(80*time.Second, live...) // three are found dead, two of them tainted by now
-		tainted := b.tainted(unreachableNoExecute, dying)
-		if got := b.withStatus("Unknown", dying); got != 3 || tainted == 0 {
-			t.Fatalf("%d nodes Unknown, %d tainted", got, tainted)
-		}
-		b.Freeze("leases", true)
-		for range 6 { // a minute and more: the cached Leases are old
-			b.renew(live...)
-			b.pass(10 * time.Second)
-			if b.controller.zones.isStopped() || b.controller.zones.states()["region:\x00:zone"] != zoneNormal {
-				t.Errorf("zones: stopped %v, states %v", b.controller.zones.isStopped(), b.controller.zones.states())
-			}
-		}
-		if got := b.withStatus("True", live); got != 7 {
-			t.Errorf("%d of 7 live nodes are Ready", got)
-		}
-		if got := b.tainted(unreachableNoExecute, dying); got < tainted {
-			t.Errorf("%d nodes tainted, it was %d", got, tainted)
-		}
-	})
-}
-
 func TestNoTaintStaysWhileEverythingIsDown(t *testing.T) {
 	objects, live, _ := cluster(1, 2)
 	inBubble(t, defaults(), objects, func(b *bench) {
@@ -143,21 +117,6 @@ func TestZoneThatDiesAtOnce(t *testing.T) {
 		b.renewFor(35*time.Second, "other")
 		if got := b.tainted(unreachableNoExecute, dying); got < 3 || got > 7 {
 			t.Errorf("%d nodes tainted 35 s after the zone failed, want one each 10 s", got)
-		}
-	})
-}
-
-func TestFewDeadNodesAreTaintedAtTheRate(t *testing.T) {
-	objects, live, dying := cluster(97, 3)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renewFor(50*time.Second, live...)
-		b.pass(time.Second)
-		for i, want := range []int{1, 2, 3} {
-			if got := b.tainted(unreachableNoExecute, dying); got != want {
-				t.Errorf("%d nodes tainted after %d s, want %d", got, 10*i+1, want)
-			}
-			b.renewFor(10*time.Second, live...)
 		}
 	})
 }

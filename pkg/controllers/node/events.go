@@ -28,11 +28,6 @@ func (c *Controller) announceRemoval(name string, uid types.UID) {
 	c.sendEvent(name, uid, eventRemoving, "Node %s event: Removing Node %s from Controller", name, name)
 }
 
-// announceNotReady sends the event of a node that became Unknown.
-func (c *Controller) announceNotReady(name string, uid types.UID) {
-	c.sendEvent(name, uid, eventNotReady, "Node %s status is now: %s", name, eventNotReady)
-}
-
 func (c *Controller) sendEvent(name string, uid types.UID, reason, format string, args ...any) {
 	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
 	c.deps.Recorder.Eventf(node, corev1.EventTypeNormal, reason, format, args...)

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
@@ -47,22 +45,6 @@ func TestStaleNodeCacheIsNotBlindness(t *testing.T) {
 			t.Error("the node that is silent for a minute was not found")
 		}
 		b.Freeze("nodes", false)
-	})
-}
-
-func TestPodsThatComeToANodeThatNeverPosted(t *testing.T) {
-	objects := []runtime.Object{aNode("node", "", ""), aNode("live", "", "True"), aLease("live", epoch), aPod("early", "node")}
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renewFor(5*time.Second, "live")
-		if c := conditionOf(b.Node("node"), corev1.NodeReady); c == nil || c.Reason != reasonNeverUpdated {
-			t.Fatalf("Ready = %+v", c)
-		}
-		b.create(aPod("late", "node"))
-		b.pass(time.Second)
-		if early, late := podReady(b.Pod("early")), podReady(b.Pod("late")); early != "True" || late != "False" {
-			t.Errorf("Ready of the pod that was there = %s, want True; of the one that came = %s, want False", early, late)
-		}
 	})
 }
 
@@ -141,81 +123,6 @@ func TestNodePatchesRefused(t *testing.T) {
 	}
 }
 
-func TestPodConflictsDoNotStorm(t *testing.T) {
-	objects, live, _ := cluster(3, 1)
-	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
-		b.term()
-		b.Freeze("pods", true)
-		pod := b.Pod("pod")
-		pod.Labels = map[string]string{"changed": "behind our back"}
-		if _, err := b.CoreV1().Pods("default").Update(b.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		b.renewFor(110*time.Second, live...)
-		if got := b.Count("patch pods/status"); got < 3 || got > 40 {
-			t.Errorf("%d patches in a minute on a pod cache that is behind", got)
-		}
-		b.Freeze("pods", false)
-		b.renewFor(time.Minute, live...)
-		if got := podReady(b.Pod("pod")); got != "False" {
-			t.Errorf("Ready = %s after the cache had caught up", got)
-		}
-	})
-}
-
-func TestNobodyThere(t *testing.T) {
-	inBubble(t, defaults(), nil, func(b *bench) {
-		b.term()
-		b.pass(10 * time.Minute)
-		if got := b.Writes(); got != 0 {
-			t.Errorf("%d writes in a cluster without nodes", got)
-		}
-		objects, live, _ := cluster(1, 0)
-		for _, o := range objects {
-			b.create(o)
-		}
-		b.renewFor(2*time.Minute, live...)
-		if got := b.withStatus("True", live); got != 1 {
-			t.Error("the first node was condemned")
-		}
-	})
-}
-
-func TestForeignTaintsStay(t *testing.T) {
-	foreign := []corev1.Taint{
-		{Key: "example.com/mine", Effect: noExec}, {Key: "example.com/mine", Value: "v", Effect: noSchedule},
-		{Key: corev1.TaintNodeOutOfService, Effect: noExec}, {Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectPreferNoSchedule},
-		{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: noSchedule}, {Key: corev1.TaintNodeMemoryPressure, Effect: noExec},
-	}
-	objects, live, _ := cluster(3, 0)
-	objects = append(objects, aNode("node", "zone", "True", func(n *corev1.Node) { n.Spec.Taints = slices.Clone(foreign) }), aLease("node", epoch))
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		stay := func(when string) {
-			t.Helper()
-			got := b.Node("node").Spec.Taints
-			for _, want := range foreign {
-				if !slices.Contains(got, want) {
-					t.Errorf("%s: %v is gone from %v", when, want, got)
-				}
-			}
-		}
-		b.renewFor(5*time.Second, append(live, "node")...)
-		stay("well")
-		b.renewFor(55*time.Second, live...)
-		if !hasTaint(b.Node("node"), unreachableNoExecute) {
-			t.Fatal("the node was not tainted")
-		}
-		stay("unreachable")
-		b.post("node", "True")
-		b.pass(time.Second)
-		stay("back")
-		if got := len(b.Node("node").Spec.Taints); got != len(foreign) {
-			t.Errorf("%d taints after it came back, want the %d that are not ours", got, len(foreign))
-		}
-	})
-}
-
 func TestRestartBesideDeadNodesRepeatsNothing(t *testing.T) {
 	objects, live, dying := cluster(5, 2)
 	inBubble(t, defaults(), append(objects, aPod("a", "dying0"), aPod("b", "dying1")), func(b *bench) {
@@ -247,8 +154,17 @@ func TestGaugesRestWithTheTerm(t *testing.T) {
 		b.term()
 		b.renewFor(55*time.Second, live...)
 		m := b.controller.metrics
-		if got := testutil.CollectAndCount(m.zoneSize); got != 1 {
-			t.Fatalf("%d zones shown by the leader, want 1", got)
+		zone := "region:\x00:zone"
+		for name, is := range map[string]struct {
+			gauge *prometheus.GaugeVec
+			want  float64
+		}{"health": {m.zoneHealth, 75}, "size": {m.zoneSize, 4}, "unhealthy": {m.zoneUnhealthy, 1}} {
+			if got := testutil.ToFloat64(is.gauge.WithLabelValues(zone)); got != is.want {
+				t.Errorf("%s = %v, want %v", name, got, is.want)
+			}
+		}
+		if got := testutil.ToFloat64(m.zoneState.WithLabelValues(zone, "Normal")); got != 1 {
+			t.Errorf("state gauge of Normal = %v", got)
 		}
 		m.suspended.Set(1)
 		b.endTerm()
@@ -267,27 +183,6 @@ func TestGaugesRestWithTheTerm(t *testing.T) {
 			t.Errorf("the counter of evictions is %v, want 1: it goes on", got)
 		}
 	})
-}
-
-func TestPendingGaugeFollowsTheLine(t *testing.T) {
-	z := testZones(defaults())
-	z.fill("up", "z", up, 20, day)
-	z.fill("down", "z", down, 3, day)
-	pending := func(want float64, when string) {
-		t.Helper()
-		if got := testutil.ToFloat64(z.metrics.pending.WithLabelValues("z")); got != want {
-			t.Errorf("%s: %v pending, want %v", when, got, want)
-		}
-	}
-	z.acquire("down0", false, day)
-	pending(0, "granted")
-	z.acquire("down1", false, day)
-	z.acquire("down2", false, day)
-	pending(2, "two in line")
-	z.removeNode("down1", day)
-	pending(1, "one deleted")
-	z.withdraw("down2", day)
-	pending(0, "one well again")
 }
 
 func TestStandbyTakesOverAmidTheLine(t *testing.T) {
@@ -325,29 +220,6 @@ func TestStandbyTakesOverAmidTheLine(t *testing.T) {
 					t.Errorf("%s: TimeAdded moved from %v to %v", name, at, taint.TimeAdded)
 				}
 			}
-		}
-	})
-}
-
-func TestHealthMetricMeasuresWholeSyncs(t *testing.T) {
-	objects, live, _ := cluster(1, 1)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.PrependReactor("get", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			if action.(clienttesting.GetAction).GetName() == "dying0" {
-				time.Sleep(3 * time.Second) // the fake API server handles one request at a time
-			}
-			return false, nil, nil
-		})
-		b.term()
-		b.renewFor(time.Minute, live...)
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(b.controller.metrics.updateSeconds)
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := families[0].GetMetric()[0].GetHistogram().GetSampleSum(); got < 3 {
-			t.Errorf("all syncs took %v s, want at least the 3 s that one of them waited for a Lease", got)
 		}
 	})
 }

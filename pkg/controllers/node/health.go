@@ -26,12 +26,8 @@ var kubeletConditions = []corev1.NodeConditionType{
 // deadlineSlack is the time from a deadline to the check: a node is silent strictly after its grace period.
 const deadlineSlack = time.Millisecond
 
-// Deadlines are checked in common steps, because a wakeup for each of a thousand nodes costs CPU. A step is at
-// most deadlineStep and at most the grace period divided by deadlineShare.
-const (
-	deadlineStep  = 200 * time.Millisecond
-	deadlineShare = 100
-)
+// deadlineStep rounds the times of checks up, because a wakeup for each of a thousand nodes costs CPU.
+const deadlineStep = 200 * time.Millisecond
 
 // heartbeat holds the signs of life of one kubelet. Only seen is a time of the local clock. The times renewed
 // and posted come from the kubelet and are compared only with later values of the same field, so a wrong clock
@@ -62,19 +58,9 @@ func (h heartbeat) afterStatus(node *corev1.Node, now time.Time) heartbeat {
 	return h.alive(now)
 }
 
-// afterLease returns the heartbeat after an event of the Lease. Only a later renewTime is a sign of life,
-// because watch events may be older than an earlier live read.
+// afterLease returns the heartbeat after an event or a live read of the Lease. An earlier renewTime is a sign of
+// life too: the clock of the kubelet was set back.
 func (h heartbeat) afterLease(renewed, now time.Time) heartbeat {
-	if !renewed.After(h.renewed) {
-		return h
-	}
-	h.renewed = renewed
-	return h.alive(now)
-}
-
-// afterLiveLease returns the heartbeat after a live read of the Lease. An earlier renewTime is a sign of life
-// too: the clock of the kubelet was set back.
-func (h heartbeat) afterLiveLease(renewed, now time.Time) heartbeat {
 	if renewed.IsZero() || renewed.Equal(h.renewed) {
 		return h
 	}
@@ -91,22 +77,6 @@ func (h heartbeat) alive(now time.Time) heartbeat {
 type judgement struct {
 	silent  bool          // the deadline has passed
 	recheck time.Duration // time until the next check of a node that is not silent
-}
-
-// judge checks a deadline at now.
-func judge(due time.Time, cfg Config, now time.Time) judgement {
-	if now.After(due) {
-		return judgement{silent: true}
-	}
-	return judgement{recheck: due.Sub(now) + deadlineSlack + untilStep(due, min(deadlineStep, cfg.MonitorGracePeriod/deadlineShare))}
-}
-
-// untilStep returns the time from t to the next multiple of step on the wall clock.
-func untilStep(t time.Time, step time.Duration) time.Duration {
-	if step <= 0 {
-		return 0
-	}
-	return step - 1 - time.Duration(t.UnixNano()-1)%step
 }
 
 // unknownConditions returns the conditions of a silent node, and whether Ready changes. The node is not modified.

@@ -21,6 +21,7 @@ type nodeHealth struct {
 	heartbeat heartbeat
 	ready     corev1.ConditionStatus // as last observed, empty if never posted
 	judged    time.Time              // last judgement
+	written   string                 // resource version of our last write, empty without a write
 }
 
 // maxExtraPeriods bounds the extra time of a node, in grace periods. Without a bound an unreliable API server
@@ -41,7 +42,15 @@ func (h nodeHealth) due(cfg Config) time.Time {
 	return due
 }
 
-func (h nodeHealth) judge(cfg Config, now time.Time) judgement { return judge(h.due(cfg), cfg, now) }
+// judge checks the deadline of a node.
+func (h nodeHealth) judge(cfg Config, now time.Time) judgement {
+	due := h.due(cfg)
+	if now.After(due) {
+		return judgement{silent: true}
+	}
+	untilStep := due.Add(deadlineStep - 1).Truncate(deadlineStep).Sub(due)
+	return judgement{recheck: due.Sub(now) + untilStep + deadlineSlack}
+}
 
 // isExhausted reports whether the node has used up its extra time. From then on only a live read proves that
 // the node is alive.
@@ -81,14 +90,14 @@ func (m *healthMap) observe(node *corev1.Node, renewed, now time.Time) nodeHealt
 	return h
 }
 
-// lease records a renewTime of a watch event. A Lease without a node is ignored.
+// lease records the renewTime of a Lease. A Lease without a node is ignored.
 func (m *healthMap) lease(name string, renewed, now time.Time) {
 	m.change(name, "", func(h *nodeHealth) { h.heartbeat = h.heartbeat.afterLease(renewed, now) })
 }
 
-// liveLease records a renewTime of a live read.
-func (m *healthMap) liveLease(name string, renewed, now time.Time) {
-	m.change(name, "", func(h *nodeHealth) { h.heartbeat = h.heartbeat.afterLiveLease(renewed, now) })
+// written records a write of a node by this process.
+func (m *healthMap) written(node *corev1.Node) {
+	m.change(node.Name, node.UID, func(h *nodeHealth) { h.written = node.ResourceVersion })
 }
 
 // of returns the health of a node. An empty UID matches any UID.

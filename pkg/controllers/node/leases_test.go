@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // renewAs writes the Lease of a kubelet with a chosen time.
@@ -61,56 +60,6 @@ func TestLeasesOfOtherTimes(t *testing.T) {
 	}
 }
 
-// A live read that shows an earlier renewTime is a sign of life.
-func TestLiveLease(t *testing.T) {
-	at := func(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
-	h := heartbeat{seen: at(0), renewed: at(100)}
-	for _, tt := range []struct {
-		name    string
-		renewed time.Time
-		alive   bool
-	}{
-		{"the same", at(100), false}, {"none", time.Time{}, false}, {"later", at(101), true}, {"earlier", at(99), true},
-	} {
-		want := h
-		if tt.alive {
-			want.seen, want.renewed = at(5), tt.renewed
-		}
-		if got := h.afterLiveLease(tt.renewed, at(5)); got != want {
-			t.Errorf("%s: %+v, want %+v", tt.name, got, want)
-		}
-	}
-}
-
-func TestLeaseComesAndGoes(t *testing.T) {
-	objects, live, _ := cluster(3, 1)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		for range 12 { // another client deletes the Lease repeatedly, and the kubelet creates the Lease each time
-			if err := leases.Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			b.pass(5 * time.Second)
-			lease := aLease("dying0", time.Now())
-			lease.UID = types.UID("lease-" + time.Now().String())
-			b.create(lease)
-			b.renew(live...)
-			b.pass(5 * time.Second)
-		}
-		if got := readiness(b.Node("dying0")); got != "True" {
-			t.Errorf("Ready = %s while the kubelet renews", got)
-		}
-		if err := leases.Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		b.renewFor(46*time.Second, live...)
-		if got := readiness(b.Node("dying0")); got != "Unknown" {
-			t.Errorf("Ready = %s, want Unknown: no Lease and no status for a grace period", got)
-		}
-	})
-}
-
 // The watch of Leases ends and cannot be opened again, while all other requests succeed: an API server that rejects
 // watches, or a proxy that cuts watches. Even if lists fail too, the controller reads the Lease before each
 // status write.
@@ -149,78 +98,4 @@ func TestLeaseWatchThatCannotBeOpened(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestStatusWithoutLeaseKeepsANodeAlive(t *testing.T) {
-	objects, live, _ := cluster(3, 0)
-	inBubble(t, defaults(), append(objects, aNode("node", "zone", "True")), func(b *bench) {
-		b.term()
-		for range 10 {
-			b.post("node", "True")
-			b.renewFor(40*time.Second, live...)
-		}
-		if got := readiness(b.Node("node")); got != "True" {
-			t.Errorf("Ready = %s", got)
-		}
-		b.renewFor(15*time.Second, live...)
-		if got := readiness(b.Node("node")); got != "Unknown" {
-			t.Errorf("Ready = %s, want Unknown", got)
-		}
-	})
-}
-
-func TestLeaseWritesThatRenewNothingKeepNobodyAlive(t *testing.T) {
-	objects, live, _ := cluster(1, 1)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renewFor(20*time.Second, live...)
-		leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		lease, err := leases.Get(b.t.Context(), "dying0", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease.Annotations = map[string]string{"migrated": "yes"}
-		if _, err := leases.Update(b.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		b.renewFor(31*time.Second, live...)
-		if got := readiness(b.Node("dying0")); got != corev1.ConditionUnknown {
-			t.Errorf("Ready = %s, want Unknown", got)
-		}
-	})
-}
-
-func TestManyLiveReadsShareLists(t *testing.T) {
-	objects, live, dying := cluster(5, 50)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.controller.leaseReads.Add(maxSingleReads) // reads that take long
-		b.term()
-		lists := b.Count("list leases")
-		b.renewFor(51*time.Second, live...)
-		gets := b.Count("get leases") - 6*5 // the kubelets read before they write
-		if got := b.withStatus("Unknown", dying); got != 50 {
-			t.Errorf("%d of 50 nodes Unknown", got)
-		}
-		if got := b.Count("list leases") - lists; got > 10 || gets > 0 {
-			t.Errorf("%d lists and %d gets of Leases for 50 verdicts", got, gets)
-		}
-	})
-}
-
-// Kubelets renew every 10 s, so with a short grace period every node is always due soon.
-func TestHealthyNodesAreNotDue(t *testing.T) {
-	objects, live, _ := cluster(20, 1)
-	cfg := defaults()
-	cfg.MonitorGracePeriod = 16 * time.Second
-	inBubble(t, cfg, objects, func(b *bench) {
-		b.term()
-		lists := b.Count("list leases")
-		b.renewFor(17*time.Second, live...)
-		if got := readiness(b.Node("dying0")); got != corev1.ConditionUnknown {
-			t.Errorf("Ready = %s, want Unknown", got)
-		}
-		if got := b.Count("list leases") - lists; got > 1 {
-			t.Errorf("%d lists of Leases, want none but the probe after eight quiet seconds", got)
-		}
-	})
 }

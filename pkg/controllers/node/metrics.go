@@ -40,7 +40,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		pending:       m.GaugeVec("pending_taints", "Nodes waiting for a NoExecute taint because of their zone's rate.", zone),
 		suppressed: m.CounterVec("skipped_health_updates_total", "Times a node's grace period ended without the node being set to Unknown, by cause.",
 			controller.Label{"cause", suppressedOutage, suppressedReadFailed, suppressedAlive}),
-		suspended: m.Gauge("suspended", "1 if the API server was unreachable within the last second, so that silent nodes stay as they are."),
+		suspended: m.Gauge("suspended", "1 while the API server is unreachable, so that silent nodes stay as they are."),
 	}
 }
 

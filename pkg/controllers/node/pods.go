@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"minikcm/internal/rv"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podstatus"
@@ -35,30 +34,19 @@ func isNewOnNode(before, pod *caches.Pod) bool {
 	return pod.NodeName != "" && (before == nil || pod.NodeName != before.NodeName || pod.UID != before.UID)
 }
 
-// enqueuePodsOf queues the pods of a silent node, once per downtime. A node that was Unknown when the term began
-// may have recovered, so the node cache must be confirmed first.
-func (c *Controller) enqueuePodsOf(node *corev1.Node, confirmed bool) {
+// enqueuePodsOf queues the pods of a silent node, once per downtime.
+func (c *Controller) enqueuePodsOf(node *corev1.Node) {
 	ready := conditionOf(node, corev1.NodeReady)
 	if !isSilent(ready) {
-		c.downtimes.Delete(node.Name)
 		return
 	}
-	if !confirmed {
-		return
-	}
-	begin := downtime{node.UID, ready.LastTransitionTime.Unix()}
-	if before, _ := c.downtimes.Swap(node.Name, begin); before == begin {
+	since := ready.LastTransitionTime.Unix()
+	if before, _ := c.downtimes.Swap(node.Name, since); before == since {
 		return
 	}
 	for _, pod := range c.deps.Pods.OnNode(node.Name) {
 		c.podLoop.Add(podKey{ObjectName: cache.MetaObjectToName(pod)})
 	}
-}
-
-// downtime identifies a time in which a node is Unknown.
-type downtime struct {
-	node  types.UID
-	begin int64
 }
 
 // isSilent reports whether a Ready condition shows that the kubelet has stopped to post its status.
@@ -74,10 +62,17 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	}
 	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
 	now := c.clock.Now()
-	if !ok || !mustMark(pod, c.readyOf(node), key.bound, now) {
+	if !ok || !mustMark(pod, conditionOf(node, corev1.NodeReady), key.bound, now) {
 		return controller.Result{}, nil
 	}
-	err := c.setNotReady(ctx, pod, now)
+	patch, err := podstatus.Change{
+		UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		Condition: &corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now)},
+	}.Patch()
+	if err != nil {
+		return controller.Result{}, err
+	}
+	_, err = c.deps.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
 	case apierrors.IsNotFound(err):
 		return controller.Result{}, nil
@@ -90,31 +85,9 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	return controller.Result{}, nil
 }
 
-// readyOf returns the Ready condition of a node. The cache may not show yet that this process has set it to Unknown.
-func (c *Controller) readyOf(cached *corev1.Node) *corev1.NodeCondition {
-	d, down := c.downtimes.Load(cached.Name)
-	version, written := c.versions.Load(cached.Name)
-	if down && written && d.(downtime).node == cached.UID && rv.Newer(version.(string), cached.ResourceVersion) {
-		return &corev1.NodeCondition{Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Unix(d.(downtime).begin, 0)}
-	}
-	return conditionOf(cached, corev1.NodeReady)
-}
-
 // needsMark reports whether a pod has a node and is Ready or Unknown.
 func needsMark(pod *caches.Pod) bool {
 	return pod.NodeName != "" && pod.Ready.Status != "" && pod.Ready.Status != corev1.ConditionFalse
-}
-
-func (c *Controller) setNotReady(ctx context.Context, pod *caches.Pod, now time.Time) error {
-	patch, err := podstatus.Change{
-		UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-		Condition: &corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now)},
-	}.Patch()
-	if err != nil {
-		return err
-	}
-	_, err = c.deps.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return err
 }
 
 // mustMark reports whether a pod of a node must become not Ready. If the kubelet reports not Ready or has never

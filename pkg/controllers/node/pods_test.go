@@ -189,22 +189,6 @@ func TestMustMark(t *testing.T) {
 	}
 }
 
-// A live kubelet that reports a node not ready decides about the pods.
-func TestPodStatusIsNoReasonToMark(t *testing.T) {
-	inBubble(t, defaults(), []runtime.Object{aNode("node", "", "False"), aNode("live", "", "True"), aPod("pod", "node")}, func(b *bench) {
-		b.term()
-		pod := b.Pod("pod")
-		pod.Status.Conditions[0].Message = "still ready"
-		if _, err := b.CoreV1().Pods("default").UpdateStatus(b.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		b.pass(time.Second)
-		if got := podReady(b.Pod("pod")); got != "True" {
-			t.Errorf("Ready = %s", got)
-		}
-	})
-}
-
 func TestLatePods(t *testing.T) {
 	for _, tt := range []struct {
 		ready, want corev1.ConditionStatus

@@ -6,17 +6,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/rv"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/outcome"
 )
 
 // suspendedRecheck is the time until the next check of a silent node while the API server is unreachable.
 const suspendedRecheck = 5 * time.Second
+
+// maxPatchTries bounds the patches of one sync.
+const maxPatchTries = 2
 
 // reconcile updates the conditions, taints and labels of one node. After an error in one step the other steps
 // are done all the same.
@@ -25,21 +29,25 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	now := begun
 	defer func() { c.metrics.updateSeconds.Observe(c.clock.Since(begun).Seconds()) }()
 
-	// 1. Read the node.
+	// 1. Read the node, live if the cache does not show the last write.
 	cached, ok := c.nodes.Get(cache.ObjectName{Name: name})
 	if !ok {
 		c.forget(name, now)
 		return controller.Result{}, nil
 	}
-	node, err := c.newestNode(ctx, cached)
-	if err != nil || node == nil {
-		return controller.Result{}, err
+	node, health := cached, c.healthOf(cached)
+	if health.written != "" && rv.Newer(health.written, cached.ResourceVersion) {
+		live, err := c.readNode(ctx, cached)
+		if err != nil || live == nil {
+			return controller.Result{}, err
+		}
+		node = live
 	}
 	c.announce(node.Name, node.UID)
 
 	// 2. Check the deadline of the last sign of life.
-	health := c.healthOf(node)
 	j := c.judge(node, health, now)
+	var err error
 
 	// 3. Confirm silence with a live read, while the API server is reachable.
 	if j.silent {
@@ -55,9 +63,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	now = c.clock.Now() // a write may take long
 	c.zones.setNode(name, zoneOf(node), memberOf(node), now)
 
-	// 6. Queue the pods of a silent node.
+	// 6. Queue the pods of a silent node. A node that was Unknown when the term began may have recovered, so the
+	// node cache must be confirmed first.
 	confirmed := c.confirmed.Load()
-	c.enqueuePodsOf(node, confirmed)
+	if confirmed {
+		c.enqueuePodsOf(cached)
+	}
 
 	// 7. Write taints and labels.
 	taintRecheck, taintErr := c.writeTaints(ctx, node, confirmed, now)
@@ -68,7 +79,6 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 // state later.
 func (c *Controller) forget(name string, now time.Time) {
 	c.health.forget(name, "")
-	c.versions.Delete(name)
 	c.downtimes.Delete(name)
 	c.zones.removeNode(name, now)
 	if uid, announced := c.announced.LoadAndDelete(name); announced {
@@ -109,7 +119,7 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 	if c.api.isSuspended(exhausted, now) && !c.api.mayTryWrite(false, now) {
 		return c.holdBack(), nil
 	}
-	if err := c.readLeaseAfter(ctx, node.Name, h.due(c.cfg)); err != nil {
+	if err := c.readLease(ctx, node.Name); err != nil {
 		c.metrics.suppressed.WithLabelValues(suppressedReadFailed).Inc()
 		return judgement{}, err
 	}
@@ -164,38 +174,46 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	}
 	live.Status.Conditions = conditions
 	written, err := c.updateStatus(ctx, live)
-	if written == nil {
+	if err != nil {
 		return node, 0, err
 	}
 	silent := now.Sub(h.heartbeat.seen)
 	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", silent, "from", h.ready)
 	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.judged = now })
 	if h.ready != "" {
-		c.announceNotReady(node.Name, node.UID)
+		c.sendEvent(node.Name, node.UID, eventNotReady, "Node %s status is now: %s", node.Name, eventNotReady)
 	}
 	return written, 0, nil
 }
 
-// writeTaints writes taints and labels in one patch. It returns the time until the next check.
+// writeTaints writes taints and labels in one patch. It returns the time until the next check. After a conflict the
+// patch is computed again from a live read, unless Ready has changed.
 func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirmed bool, now time.Time) (time.Duration, error) {
 	want, granted, wait := c.noExecute(node, confirmed, now)
-	taints, changed := desiredTaints(node, want, metav1.NewTime(now))
-	labels := missingLabels(node.Labels)
-	if !changed && labels == nil {
+	for try := 1; ; try++ {
+		taints, changed := desiredTaints(node, want, metav1.NewTime(now))
+		labels := missingLabels(node.Labels)
+		if !changed && labels == nil {
+			return wait, nil
+		}
+		err := c.patchNode(ctx, node, taints, labels)
+		if apierrors.IsConflict(err) && try < maxPatchTries {
+			live, err := c.readNode(ctx, node)
+			if live == nil || readiness(live) != readiness(node) {
+				return 0, err // a watch event follows
+			}
+			node = live
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		klog.FromContext(ctx).V(2).Info("Changed taints or labels of node", "taints", taints, "labels", labels)
+		if granted {
+			c.metrics.evictions.WithLabelValues(zoneOf(node)).Inc()
+		}
 		return wait, nil
 	}
-	written, err := c.patchNode(ctx, node, taints, labels)
-	if written == nil {
-		if granted {
-			c.zones.giveBack(node.Name, outcome.FromError(err), c.clock.Now())
-		}
-		return 0, err
-	}
-	klog.FromContext(ctx).V(2).Info("Changed taints or labels of node", "taints", taints, "labels", labels)
-	if granted {
-		c.metrics.evictions.WithLabelValues(zoneOf(node)).Inc()
-	}
-	return wait, nil
 }
 
 // noExecute decides about the NoExecute taints of a node. granted reports that the zone has spent a token.

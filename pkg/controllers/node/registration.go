@@ -102,8 +102,13 @@ func Registration(cfg *Config) controller.Registration {
 			c.Drain = b.Drain
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Agent), Clock: b.Clock, Metrics: b.Metrics}
 			var err error
-			if deps.Reads, deps.Metadata, err = unlimitedClients(b.REST); err != nil {
-				return nil, err
+			unlimited := rest.CopyConfig(b.REST) // live reads must not wait for the rate limiter
+			unlimited.QPS, unlimited.RateLimiter = -1, nil
+			if deps.Reads, err = kubernetes.NewForConfig(unlimited); err != nil {
+				return nil, fmt.Errorf("build the client of live reads: %w", err)
+			}
+			if deps.Metadata, err = metadata.NewForConfig(unlimited); err != nil {
+				return nil, fmt.Errorf("build the client of nodes' metadata: %w", err)
 			}
 			if deps.Nodes, err = b.Caches.Nodes(); err != nil {
 				return nil, err
@@ -117,19 +122,4 @@ func Registration(cfg *Config) controller.Registration {
 			return New(c, deps)
 		},
 	}
-}
-
-// unlimitedClients returns clients for live reads, which must not wait for the rate limiter.
-func unlimitedClients(cfg *rest.Config) (kubernetes.Interface, metadata.Interface, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.RateLimiter = -1, nil
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, nil, fmt.Errorf("build the client of live reads: %w", err)
-	}
-	names, err := metadata.NewForConfig(cfg)
-	if err != nil {
-		return nil, nil, fmt.Errorf("build the client of nodes' metadata: %w", err)
-	}
-	return client, names, nil
 }

@@ -46,15 +46,10 @@ func TestDesiredTaints(t *testing.T) {
 			taints: []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, day)}, changed: true,
 		},
 		{
-			name: "network unavailable and out of disk", conditions: is("Ready", "True", "NetworkUnavailable", "True", "DiskPressure", "True"),
+			name: "all pressures", conditions: is("Ready", "True", "NetworkUnavailable", "True", "DiskPressure", "True", "MemoryPressure", "True", "PIDPressure", "True"),
 			taints: []corev1.Taint{
-				taint("node.kubernetes.io/disk-pressure", noSchedule, day), taint("node.kubernetes.io/network-unavailable", noSchedule, day),
-			}, changed: true,
-		},
-		{
-			name: "memory and PID pressure", conditions: is("Ready", "True", "MemoryPressure", "True", "PIDPressure", "True"),
-			taints: []corev1.Taint{
-				taint("node.kubernetes.io/memory-pressure", noSchedule, day), taint("node.kubernetes.io/pid-pressure", noSchedule, day),
+				taint("node.kubernetes.io/memory-pressure", noSchedule, day), taint("node.kubernetes.io/disk-pressure", noSchedule, day),
+				taint("node.kubernetes.io/pid-pressure", noSchedule, day), taint("node.kubernetes.io/network-unavailable", noSchedule, day),
 			}, changed: true,
 		},
 		{
@@ -78,11 +73,6 @@ func TestDesiredTaints(t *testing.T) {
 			have: []corev1.Taint{userNotReady}, taints: []corev1.Taint{userNotReady},
 		},
 		{
-			name: "the value does not matter", conditions: is("Ready", "False"), want: keep,
-			have:   []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Value: "x", Effect: noSchedule}},
-			taints: []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Value: "x", Effect: noSchedule}},
-		},
-		{
 			name: "what a user put with one of our keys goes", conditions: is("Ready", "True"),
 			have: []corev1.Taint{taint("node.kubernetes.io/memory-pressure", noSchedule, time.Time{}), userNoSchedule}, taints: []corev1.Taint{userNoSchedule}, changed: true,
 		},
@@ -95,11 +85,6 @@ func TestDesiredTaints(t *testing.T) {
 			name: "NoExecute is given", conditions: is("Ready", "False"), want: noExecute{key: "node.kubernetes.io/not-ready"},
 			taints:  []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, day), taint("node.kubernetes.io/not-ready", noExec, day)},
 			changed: true,
-		},
-		{
-			name: "NoExecute is there", conditions: is("Ready", "False"), want: noExecute{key: "node.kubernetes.io/not-ready"},
-			have:   []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, old), taint("node.kubernetes.io/not-ready", noExec, old)},
-			taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, old), taint("node.kubernetes.io/not-ready", noExec, old)},
 		},
 		{
 			name: "a swap carries the time over", conditions: is("Ready", "Unknown"), want: noExecute{key: "node.kubernetes.io/unreachable"},
@@ -161,30 +146,6 @@ func is(pairs ...string) map[corev1.NodeConditionType]corev1.ConditionStatus {
 		m[corev1.NodeConditionType(pairs[i])] = corev1.ConditionStatus(pairs[i+1])
 	}
 	return m
-}
-
-func TestNoExecuteWanted(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		ready   corev1.ConditionStatus
-		stopped bool
-		want    noExecute
-	}{
-		{"Ready", "True", false, noExecute{}},
-		{"not Ready", "False", false, noExecute{key: "node.kubernetes.io/not-ready"}},
-		{"Unknown", "Unknown", false, noExecute{key: "node.kubernetes.io/unreachable"}},
-		{"never posted", "", false, noExecute{keep: true}},
-		{"stopped, Ready", "True", true, noExecute{}},
-		{"stopped, not Ready", "False", true, noExecute{}},
-		{"stopped, Unknown", "Unknown", true, noExecute{}},
-		{"stopped, never posted", "", true, noExecute{}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := noExecuteWanted(tt.ready, tt.stopped); got != tt.want {
-				t.Errorf("noExecuteWanted = %+v, want %+v", got, tt.want)
-			}
-		})
-	}
 }
 
 func TestMissingLabels(t *testing.T) {

@@ -6,7 +6,7 @@ package node
 //	TestMonitorNodeHealth  9  pkg TestZoneStates, TestNoTaintStaysWhileEverythingIsDown,
 //	    TestReadyNodesStartAnewAfterAStop
 //	TestPodStatusChange  1  none: dead code upstream
-//	TestMonitorNodeHealthUpdateStatus  4  pkg TestUnknownConditions, TestFirstSight, TestJudge, TestLeaseCases
+//	TestMonitorNodeHealthUpdateStatus  4  pkg TestUnknownConditions, TestJudge, TestLeaseCases
 //	TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease  10  pkg TestLeaseCases, TestUnknownConditions,
 //	    TestSignsOfLife
 //	TestMonitorNodeHealthMarkPodsNotReady  3  pkg TestPodsMarkedWithTheirNode
@@ -23,18 +23,18 @@ package node
 //	TestTaintsNodeByCondition  4  pkg TestDesiredTaints
 //	TestNodeEventGeneration  1  pkg TestNodeEvents
 //	TestReconcileNodeLabels  4  pkg TestMissingLabels, TestLabelsAndTaintsGoInOnePatch
-//	TestTryUpdateNodeHealth  8  pkg TestJudge, TestFirstSight, TestUnknownConditions
-//	Test_isNodeExcludedFromDisruptionChecks  3  pkg TestExcluded
+//	TestTryUpdateNodeHealth  8  pkg TestJudge, TestLeaseCases, TestUnknownConditions
+//	Test_isNodeExcludedFromDisruptionChecks  3  pkg TestZoneStates, TestZoneOfExcludedNodesIsAZone
 //	TestProcessPodMarkPodNotReady  3  pkg TestLatePods
 //	scheduler: TestUniqueQueueGet, TestAddNode, TestDelNode,  8  pkg TestTokensGoToThoseWhoNeedThem,
-//	    TestNodeMovesToAnotherZone,
+//	    TestTheNextInLineIsWoken,
 //	  TestTry, TestTryOrdering, TestTryRemovingWhileTry,  TestZoneWithoutRateTaintsNobody,
-//	    TestConflictsAreRetriedQuietly
+//	    TestConflictsNeedNoCache
 //	  TestClear, TestAddAfterTry
-//	scheduler: TestSwapLimiter  1  pkg TestLimiter, TestRateOfOneResumesAfterAStop
+//	scheduler: TestSwapLimiter  1  pkg TestLimiter
 //
 //	upstream (elsewhere)
-//	pkg/controller/util/consistency: all  8  pkg TestOutages, TestLeaseCases, TestStaleCacheChangesNoZone
+//	pkg/controller/util/consistency: all  8  pkg TestOutages, TestLeaseCases
 //	pkg/util/taints: TestAddOrUpdateTaint, TestRemoveTaint,  6  pkg TestDesiredTaints
 //	  TestDeleteTaint, TestDeleteTaintByKey, TestTaintExists,
 //	  TestTaintSetDiff and the filters
@@ -44,17 +44,17 @@ package node
 
 // Defects of upstream, and the tests that show their absence. Rows of other packages are in brackets.
 //
-//	a node made again under its name inherits its predecessor's age  TestNodeMadeAnewStartsAfresh,
-//	    TestNodeMadeAnewWithinASecond
-//	a restart removes all NoExecute taints and adds them again  TestTaintsSurviveANewTerm,
-//	    TestRestartBesideDeadNodesRepeatsNothing
-//	a write to a dead node's Lease keeps it alive for ever  TestLeaseWritesThatRenewNothingKeepNobodyAlive
-//	nodes that could not be judged are left out of the zone's count  TestStaleCacheChangesNoZone
+//	a node made again under its name inherits its predecessor's age  TestNodeMadeAnewWithinASecond
+//	a restart removes all NoExecute taints and adds them again
+//	    TestRestartBesideDeadNodesRepeatsNothing, TestStandbyTakesOverAmidTheLine
+//	a write to a dead node's Lease keeps it alive for ever  TestLeasesOfOtherTimes
+//	nodes that could not be judged are left out of the zone's count
+//	    TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead
 //	a taint waits for the cache to show our own write  TestTaintFollowsWithoutWaitingForTheCache
 //	a taint that comes during the stop of all zones stays  TestNoTaintStaysWhileEverythingIsDown
 //	a zone of excluded nodes is new at every pass  TestZoneOfExcludedNodesIsAZone
 //	tokens are spent on nodes that need none  TestTokensGoToThoseWhoNeedThem
-//	a rate of one never resumes, a rate of zero taints one  TestRateOfOneResumesAfterAStop,
+//	a rate of one never resumes, a rate of zero taints one  TestLimiter,
 //	    TestZoneWithoutRateTaintsNobody
 //	pods of a node that goes from False to Unknown stay Ready  TestPodsMarkedWithTheirNode
 //	a crash between node and pods leaves pods Ready  TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtEachWrite

@@ -41,13 +41,10 @@ type bench struct {
 
 var errOutage = apierrors.NewInternalError(errors.New("etcdserver: no leader"))
 
-// defaults are the defaults of kube-controller-manager v1.37.
 func defaults() Config {
-	return Config{
-		MonitorPeriod: 5 * time.Second, MonitorGracePeriod: 50 * time.Second, StartupGracePeriod: 60 * time.Second,
-		EvictionRate: 0.1, SecondaryEvictionRate: 0.01, LargeClusterSizeThreshold: 50, UnhealthyZoneThreshold: 0.55,
-		Workers: 4, PodWorkers: 4,
-	}
+	cfg := *DefaultConfig()
+	cfg.Workers, cfg.PodWorkers = 4, 4
+	return cfg
 }
 
 // inBubble runs a test in fake time. The objects exist before the caches start.
@@ -112,7 +109,7 @@ func (b *bench) endTerm() {
 func (b *bench) outage() {
 	b.controller.api.lock.Lock()
 	defer b.controller.api.lock.Unlock()
-	b.controller.api.setUnreachable()
+	b.controller.api.unreachable = true
 }
 
 // pass lets time pass.

@@ -9,18 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"minikcm/internal/rv"
 )
-
-// newestNode returns the cached node, or a live node if the cache does not show the last write or live read. It
-// returns nil if the node is gone.
-func (c *Controller) newestNode(ctx context.Context, cached *corev1.Node) (*corev1.Node, error) {
-	if version, ok := c.versions.Load(cached.Name); ok && rv.Newer(version.(string), cached.ResourceVersion) {
-		return c.readNode(ctx, cached)
-	}
-	return cached, nil
-}
 
 // readNode reads a node live. It returns nil if no node has this name and UID.
 func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
@@ -35,7 +24,6 @@ func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.N
 	if err != nil {
 		return nil, fmt.Errorf("read node: %w", err)
 	}
-	c.versions.Store(live.Name, live.ResourceVersion)
 	return live, nil
 }
 
@@ -43,41 +31,29 @@ func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.N
 func (c *Controller) updateStatus(ctx context.Context, live *corev1.Node) (*corev1.Node, error) {
 	node, err := c.deps.Client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
 	c.api.observeWrite(err)
-	if err == nil {
-		c.versions.Store(node.Name, node.ResourceVersion)
+	if err != nil {
+		return nil, fmt.Errorf("set node status: %w", err)
 	}
-	return writeResult("set node status", node, err)
+	c.health.written(node)
+	return node, nil
 }
 
 // patchNode writes the whole list of taints, which has no merge key, and the given labels. Like every write of a
 // node, the patch carries the resource version.
-func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []corev1.Taint, labels map[string]string) (*corev1.Node, error) {
+func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []corev1.Taint, labels map[string]string) error {
 	meta := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
 	if labels != nil {
 		meta["labels"] = labels
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": meta, "spec": map[string]any{"taints": taints}})
 	if err != nil {
-		return nil, fmt.Errorf("encode patch: %w", err)
+		return fmt.Errorf("encode patch: %w", err)
 	}
 	patched, err := c.deps.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	switch {
-	case err == nil:
-		c.api.observeWrite(nil)
-		c.versions.Store(node.Name, patched.ResourceVersion)
-	case apierrors.IsConflict(err):
-		_, _ = c.readNode(ctx, node) // records the version that the cache has to reach
+	if err != nil {
+		return fmt.Errorf("patch node: %w", err)
 	}
-	return writeResult("patch node", patched, err)
-}
-
-// writeResult returns the result of a write: nil without an error if the node is gone.
-func writeResult(operation string, node *corev1.Node, err error) (*corev1.Node, error) {
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", operation, err)
-	}
-	return node, nil
+	c.api.observeWrite(nil)
+	c.health.written(patched)
+	return nil
 }

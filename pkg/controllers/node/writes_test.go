@@ -89,30 +89,6 @@ func TestStatusWriteThatMeetsAHeartbeatIsCalledOff(t *testing.T) {
 	})
 }
 
-func TestConflictsAreRetriedQuietly(t *testing.T) {
-	objects, live, _ := cluster(1, 1)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		conflict := apierrors.NewConflict(corev1.Resource("nodes"), "dying0", nil)
-		b.Break(conflict, "update nodes/status", "patch nodes")
-		b.term()
-		b.renewFor(50*time.Second, live...)
-		b.pass(100 * time.Millisecond)
-		if got := b.Count("update nodes/status"); got < 3 || got > 7 {
-			t.Errorf("%d tries in 100 ms, want 3 to 7", got)
-		}
-		b.Break(nil, "update nodes/status")
-		b.pass(500 * time.Millisecond) // the patch is granted a token and refused
-		if got := b.Count("patch nodes"); got < 2 {
-			t.Errorf("%d tries to patch in 500 ms, want at least 2", got)
-		}
-		b.Break(nil, "patch nodes")
-		b.pass(time.Second)
-		if node := b.Node("dying0"); readiness(node) != "Unknown" || !hasTaint(node, unreachableNoExecute) {
-			t.Errorf("Ready %s, taints %v: a refused patch must not cost the token", readiness(node), node.Spec.Taints)
-		}
-	})
-}
-
 func TestLabelsAndTaintsGoInOnePatch(t *testing.T) {
 	node := aNode("node", "zone", "True", func(n *corev1.Node) {
 		n.Labels["kubernetes.io/os"] = "linux"
@@ -129,24 +105,30 @@ func TestLabelsAndTaintsGoInOnePatch(t *testing.T) {
 	})
 }
 
-// After each conflict the next try is based on a live read, although the node cache shows none of the versions.
-func TestConflictsInARowNeedNoCache(t *testing.T) {
+// After a conflict the next try is based on a live read, although the node cache shows neither version.
+func TestConflictsNeedNoCache(t *testing.T) {
 	objects, live, _ := cluster(1, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {
 		var patches atomic.Int32
 		b.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if patches.Add(1) > 2 {
+			if patches.Add(1) > 1 {
 				return false, nil, nil
 			}
 			_, _, err := b.React(clienttesting.NewUpdateAction(corev1.SchemeGroupVersion.WithResource("nodes"), "", b.Node("dying0")))
 			return err != nil, nil, err
 		})
+		b.Break(apierrors.NewConflict(corev1.Resource("nodes"), "dying0", nil), "update nodes/status")
 		b.term()
 		b.renewFor(49*time.Second, live...)
 		b.Freeze("nodes", true)
+		b.pass(1100 * time.Millisecond)
+		if got := b.Count("update nodes/status"); got < 3 || got > 7 {
+			t.Errorf("%d tries of the status in 100 ms, want 3 to 7", got)
+		}
+		b.Break(nil, "update nodes/status")
 		b.pass(3 * time.Second)
-		if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || patches.Load() != 3 {
-			t.Errorf("taints %v after %d patches, want the taint with the third", node.Spec.Taints, patches.Load())
+		if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || patches.Load() != 2 {
+			t.Errorf("taints %v after %d patches, want the taint with the second", node.Spec.Taints, patches.Load())
 		}
 		b.Freeze("nodes", false)
 	})

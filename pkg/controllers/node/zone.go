@@ -69,9 +69,8 @@ func rate(s zoneState, t tally, cfg Config) float32 {
 
 // limiter is a token bucket with one token. The zero value blocks.
 type limiter struct {
-	rate   float32   // tokens per second; 0 blocks
-	next   time.Time // time of the next token
-	before time.Time // the value of next before the last token
+	rate float32   // tokens per second; 0 blocks
+	next time.Time // time of the next token
 }
 
 func newLimiter(rate float32, now time.Time) limiter { return limiter{rate: rate, next: now} }
@@ -98,7 +97,7 @@ func (l *limiter) slot(p int) time.Time {
 	return l.next.Add(time.Duration(p) * each)
 }
 
-func (l *limiter) take(now time.Time) { l.before, l.next = l.next, now.Add(l.interval()) }
+func (l *limiter) take(now time.Time) { l.next = now.Add(l.interval()) }
 
 // longestWait bounds waiting times, because the interval of a very small rate does not fit into a time.Duration.
 const longestWait = 365 * 24 * time.Hour

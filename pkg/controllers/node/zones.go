@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"minikcm/pkg/outcome"
 )
 
 // zones counts the nodes of each zone and limits the rate of their NoExecute taints. Counts follow the nodes
@@ -32,12 +30,11 @@ type place struct {
 }
 
 type zone struct {
-	nodes      int // excluded nodes included
-	tally      tally
-	state      zoneState
-	limiter    limiter
-	waiting    []string // nodes that wait for a taint, in order
-	unanswered string   // the node whose last patch had no response and kept its turn
+	nodes   int // excluded nodes included
+	tally   tally
+	state   zoneState
+	limiter limiter
+	waiting []string // nodes that wait for a taint, in order
 }
 
 type member struct{ counted, ready bool }
@@ -53,11 +50,12 @@ func newZones(cfg Config, m *metrics, enqueue func(string, time.Duration), toggl
 
 // begin counts all nodes before the first decision.
 func (z *zones) begin(nodes []*corev1.Node, now time.Time) {
-	z.freeze(true, now)
+	z.lock.Lock()
+	defer z.lock.Unlock()
 	for _, node := range nodes {
-		z.setNode(node.Name, zoneOf(node), memberOf(node), now)
+		z.nodes[node.Name] = place{zoneOf(node), memberOf(node)}
 	}
-	z.freeze(false, now)
+	z.update(now)
 }
 
 // setNode records the zone and the state of a node.
@@ -68,23 +66,11 @@ func (z *zones) setNode(name, key string, m member, now time.Time) {
 	if known && old == (place{key, m}) {
 		return
 	}
-	in := z.zones[key]
-	if in == nil {
-		in = &zone{state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now)}
-		z.zones[key] = in
-		z.metrics.evictions.WithLabelValues(key)
-	}
-	in.nodes++
-	in.addToTally(m, 1)
-	z.nodes[name] = place{key, m}
-	if known {
-		z.uncount(name, old, old.zone != key, now)
-	}
-	z.updateStates(now)
-	z.setGauges(key)
 	if known && old.zone != key {
-		z.setGauges(old.zone)
+		z.leaveLine(z.zones[old.zone], name, now)
 	}
+	z.nodes[name] = place{key, m}
+	z.update(now)
 }
 
 // removeNode removes a node.
@@ -92,32 +78,9 @@ func (z *zones) removeNode(name string, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	if old, ok := z.nodes[name]; ok {
+		z.leaveLine(z.zones[old.zone], name, now)
 		delete(z.nodes, name)
-		z.uncount(name, old, true, now)
-		z.updateStates(now)
-		z.setGauges(old.zone)
-	}
-}
-
-// uncount removes a node from the counts of a zone, and the zone with its last node. The lock is held.
-func (z *zones) uncount(name string, from place, leaves bool, now time.Time) {
-	in := z.zones[from.zone]
-	in.nodes--
-	in.addToTally(from.member, -1)
-	if leaves {
-		z.leaveLine(in, name, now)
-	}
-	if in.nodes == 0 {
-		delete(z.zones, from.zone)
-	}
-}
-
-func (in *zone) addToTally(m member, by int) {
-	switch {
-	case m.counted && m.ready:
-		in.tally.ready += by
-	case m.counted:
-		in.tally.notReady += by
+		z.update(now)
 	}
 }
 
@@ -129,29 +92,52 @@ func (z *zones) freeze(frozen bool, now time.Time) {
 		return
 	}
 	z.frozen = frozen
-	z.updateStates(now)
-	for key, in := range z.zones {
-		z.setGauges(key)
-		if !frozen {
-			z.enqueueWaiting(in, now) // waiting nodes have no other event
-		}
+	z.update(now)
+	for _, in := range z.zones {
+		z.enqueueFirst(in, now)
 	}
 }
 
-// updateStates sets the states and rates of all zones. The lock is held.
-func (z *zones) updateStates(now time.Time) {
-	if z.frozen {
-		return
+// update counts the nodes of all zones and, unless frozen, sets the states and rates. The lock is held.
+func (z *zones) update(now time.Time) {
+	for _, in := range z.zones {
+		in.nodes, in.tally = 0, tally{}
+	}
+	for _, p := range z.nodes {
+		in := z.zones[p.zone]
+		if in == nil {
+			in = &zone{state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now)}
+			z.zones[p.zone] = in
+			z.metrics.evictions.WithLabelValues(p.zone)
+		}
+		in.nodes++
+		switch {
+		case p.counted && p.ready:
+			in.tally.ready++
+		case p.counted:
+			in.tally.notReady++
+		}
 	}
 	counted, failed := 0, 0
-	for _, in := range z.zones {
-		in.state = in.tally.state(z.cfg)
+	for key, in := range z.zones {
+		if in.nodes == 0 {
+			delete(z.zones, key)
+			z.metrics.zone(key, tally{}, zoneNormal, 0)
+			continue
+		}
+		if !z.frozen {
+			in.state = in.tally.state(z.cfg)
+		}
+		z.metrics.zone(key, in.tally, in.state, len(in.waiting))
 		if in.tally.size() > 0 {
 			counted++
 		}
 		if in.state == zoneFull {
 			failed++
 		}
+	}
+	if z.frozen {
+		return
 	}
 	was := z.stopped
 	z.stopped = counted > 0 && failed == counted
@@ -162,30 +148,11 @@ func (z *zones) updateStates(now time.Time) {
 		}
 		if in.limiter.rate != r {
 			in.limiter.setRate(r, now)
-			z.enqueueWaiting(in, now)
+			z.enqueueFirst(in, now)
 		}
 	}
 	if z.stopped != was {
 		z.toggled(z.stopped)
-	}
-}
-
-// setGauges sets the gauges of a zone, which may be gone. The lock is held.
-func (z *zones) setGauges(key string) {
-	if in := z.zones[key]; in != nil {
-		z.metrics.zone(key, in.tally, in.state, len(in.waiting))
-	} else {
-		z.metrics.zone(key, tally{}, zoneNormal, 0)
-	}
-}
-
-// enqueueWaiting queues each waiting node for its turn, unless the zone is blocked.
-func (z *zones) enqueueWaiting(in *zone, now time.Time) {
-	if in.limiter.rate == 0 {
-		return
-	}
-	for i, name := range in.waiting {
-		z.enqueue(name, in.limiter.slot(i).Sub(now))
 	}
 }
 
@@ -198,7 +165,7 @@ func (z *zones) isStopped() bool {
 
 // acquire takes the token for a NoExecute taint of a node. Without a token the node waits in line and must
 // call acquire again after wait. If wait is 0, enqueue announces the turn. While the zones are frozen, only an
-// exhausted node gets a token.
+// exhausted node gets a token. A failed write costs the token, as in kube-controller-manager.
 func (z *zones) acquire(name string, exhausted bool, now time.Time) (granted bool, wait time.Duration) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
@@ -212,7 +179,7 @@ func (z *zones) acquire(name string, exhausted bool, now time.Time) (granted boo
 		turn = len(in.waiting)
 		in.waiting = append(in.waiting, name)
 	}
-	defer z.setGauges(key)
+	defer func() { z.metrics.pending.WithLabelValues(key).Set(float64(len(in.waiting))) }()
 	if z.frozen && !exhausted || in.limiter.rate == 0 {
 		return false, 0
 	}
@@ -230,30 +197,7 @@ func (z *zones) withdraw(name string, now time.Time) {
 	defer z.lock.Unlock()
 	key := z.nodes[name].zone
 	if in := z.zones[key]; in != nil && z.leaveLine(in, name, now) {
-		z.setGauges(key)
-	}
-}
-
-// giveBack returns the token of a taint that was not written. After a conflict the node keeps its turn. After
-// a patch without a response the token is spent, and the node keeps its turn once.
-func (z *zones) giveBack(name string, result outcome.Outcome, now time.Time) {
-	z.lock.Lock()
-	defer z.lock.Unlock()
-	in := z.zones[z.nodes[name].zone]
-	if in == nil {
-		return
-	}
-	if result != outcome.Unknown {
-		in.limiter.next = in.limiter.before
-	}
-	if result == outcome.Conflict || result == outcome.Unknown && in.unanswered != name {
-		in.waiting = slices.Insert(in.waiting, 0, name) // the loop retries the node
-	} else {
-		z.enqueueFirst(in, now)
-	}
-	in.unanswered = ""
-	if result == outcome.Unknown {
-		in.unanswered = name
+		z.metrics.pending.WithLabelValues(key).Set(float64(len(in.waiting)))
 	}
 }
 
@@ -270,8 +214,9 @@ func (z *zones) leaveLine(in *zone, name string, now time.Time) bool {
 	return true
 }
 
+// enqueueFirst queues the first waiting node for its turn. Waiting nodes have no other event.
 func (z *zones) enqueueFirst(in *zone, now time.Time) {
-	if len(in.waiting) > 0 && in.limiter.rate > 0 {
+	if len(in.waiting) > 0 && in.limiter.rate > 0 && !z.frozen {
 		z.enqueue(in.waiting[0], in.limiter.slot(0).Sub(now))
 	}
 }
