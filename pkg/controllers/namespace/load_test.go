@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -155,7 +156,7 @@ func TestSilentAPIBlocksNoOtherNamespace(t *testing.T) {
 			return terminating(func(ns *corev1.Namespace) { ns.Name, ns.UID, ns.ResourceVersion = name, types.UID(name), "" })
 		}
 		var stuck []runtime.Object
-		for i := range 100 {
+		for i := range 200 {
 			stuck = append(stuck, namesake(fmt.Sprint("stuck-", i)))
 		}
 		b := newBench(t, stuck...)
@@ -175,9 +176,35 @@ func TestSilentAPIBlocksNoOtherNamespace(t *testing.T) {
 		if _, err := b.client.CoreV1().Namespaces().Create(t.Context(), namesake(late), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		sent := func() int { return len(b.client.Actions()) + len(b.metadata.Actions()) }
+		time.Sleep(time.Second)
+		before := sent()
+		time.Sleep(24 * time.Second)
+		if got := sent() - before; got > 2400 {
+			t.Errorf("%d requests in 24 s, want at most 100 per second", got)
+		}
 		time.Sleep(3 * time.Minute)
 		if lookedAt.IsZero() || lookedAt.Sub(begin) > time.Second {
 			t.Errorf("looked at %v after the deletion", lookedAt.Sub(begin))
+		}
+	})
+}
+
+// A sync that gets no slot ends before the sync counts as stuck, however many types there are.
+func TestSyncWithoutASlotEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, terminating())
+		b.deps.Clock = clock.RealClock{}
+		b.beginTerm()
+		for i := range 50 {
+			b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ(fmt.Sprint("type", i), "delete", "list")))
+		}
+		b.deletions = deletions{}
+		b.deletions.note("uid-1", time.Now().Add(-time.Second))
+		begin := time.Now()
+		b.discovery.ask = func() { b.slots.TryAcquire(requestsAtOnce) } // other namespaces take all slots after the list of pods
+		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errNoSlot) || time.Since(begin) > 90*time.Second {
+			t.Errorf("%v after %v, want no slot after a minute", err, time.Since(begin))
 		}
 	})
 }

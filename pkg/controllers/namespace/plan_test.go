@@ -76,17 +76,22 @@ func TestDecide(t *testing.T) {
 }
 
 func TestNextSync(t *testing.T) {
-	for _, tt := range []struct{ waited, want time.Duration }{
-		{-5 * time.Second, 300 * time.Millisecond},
-		{0, 300 * time.Millisecond},
-		{4 * time.Second, time.Second},
-		{32 * time.Second, 8 * time.Second},
-		{10 * time.Minute, 8 * time.Second},
-		{10*time.Minute + 1, 30 * time.Second},
-		{time.Hour, 30 * time.Second},
+	for _, tt := range []struct {
+		waited      time.Duration
+		terminating int
+		want        time.Duration
+	}{
+		{-5 * time.Second, 1, 300 * time.Millisecond},
+		{0, 40, 300 * time.Millisecond},
+		{4 * time.Second, 1, time.Second},
+		{4 * time.Second, 90, 2 * time.Second},
+		{32 * time.Second, 90, 8 * time.Second},
+		{10 * time.Minute, 1, 8 * time.Second},
+		{10*time.Minute + 1, 1, 30 * time.Second},
+		{0, 10000, 30 * time.Second},
 	} {
-		if got := nextSync(tt.waited); got != tt.want {
-			t.Errorf("next sync %v after %v, want %v", got, tt.waited, tt.want)
+		if got := nextSync(tt.waited, tt.terminating); got != tt.want {
+			t.Errorf("next sync %v after %v with %d namespaces, want %v", got, tt.waited, tt.terminating, tt.want)
 		}
 	}
 }

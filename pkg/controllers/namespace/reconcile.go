@@ -114,7 +114,7 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, r report, w
 			failures = append(failures, err)
 		}
 	}
-	return controller.Result{RequeueAfter: controller.MinPositive(nextSync(waited), c.cfg.SyncPeriod)}, errors.Join(failures...)
+	return controller.Result{RequeueAfter: controller.MinPositive(nextSync(waited, c.deletions.count()), c.cfg.SyncPeriod)}, errors.Join(failures...)
 }
 
 // finish finalizes a namespace without content.
