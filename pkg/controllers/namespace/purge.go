@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -33,6 +34,7 @@ const (
 	// cache: with 32 the API server had little to do. By default a priority level has 98 seats for such
 	// requests.
 	requestsAtOnce = 64
+	slotTimeout    = time.Minute
 	// storageTimeout bounds the wait for an extension API server that has no storage of a type.
 	storageTimeout = 2 * time.Minute
 	// maxExamples is the number of objects named for each finalizer.
@@ -127,6 +129,7 @@ func (u *unresponsive) record(gv schema.GroupVersion, namespace string, timedOut
 type purger struct {
 	client       metadata.Interface
 	slots        *semaphore.Weighted // of all namespaces
+	noSlot       atomic.Bool         // a request got no slot: the sync sends no more
 	unresponsive *unresponsive
 	timeouts     map[schema.GroupResource]int
 	clock        clock.PassiveClock

@@ -87,19 +87,29 @@ func (p *purger) removeEach(ctx context.Context, r discovery.Type, items []metav
 // errTooLong wraps timeouts. A smaller page may succeed, and a deletecollection may have deleted a part of its page.
 var errTooLong = errors.New("no answer in time")
 
+// errNoSlot ends a sync before the sync counts as stuck.
+var errNoSlot = errors.New("too many requests of other namespaces are in flight")
+
 // send waits for a slot and sends a request.
 func (p *purger) send(ctx context.Context, timeout time.Duration, request func(context.Context) error) error {
-	if controller.Draining(ctx) {
+	switch {
+	case controller.Draining(ctx):
 		return controller.ErrDraining
+	case p.noSlot.Load():
+		return errNoSlot
 	}
-	if err := p.slots.Acquire(ctx, 1); err != nil {
-		return err
+	waiting, stop := context.WithTimeout(ctx, slotTimeout)
+	err := p.slots.Acquire(waiting, 1)
+	stop()
+	if err != nil {
+		p.noSlot.Store(true)
+		return cmp.Or(ctx.Err(), errNoSlot)
 	}
 	defer p.slots.Release(1)
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	begin := p.clock.Now()
-	err := request(bounded)
+	err = request(bounded)
 	if err == nil || ctx.Err() != nil || errors.Is(err, context.Canceled) || isRejected(err) {
 		return err
 	}
