@@ -3,8 +3,6 @@ package deployment
 import (
 	"encoding/json"
 	"errors"
-	"math"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -163,70 +161,11 @@ func TestAReplicaSetThatIsThereIsNotMissedForEver(t *testing.T) {
 	}
 }
 
-func TestWhatIsRaisedTooEarlyIsDoubtful(t *testing.T) {
-	d := newDeployment(20, within(1, 0))
-	tooMany := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 20, 20, 20 })
-	reduced := owned(d, "v1", newNext("web", 2, tooMany, sizedFor(2, 3), revision("1")))
-	b := newBench(t, d, reduced)
-	raised := reduced.DeepCopy()
-	raised.Generation, raised.Spec.Replicas, raised.ResourceVersion = 3, new(int32(20)), "60"
-	b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return raised, nil })
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.wantsEvents(t, "Scaled up replica set web from 2 to 20")
-	shown := raised.DeepCopy()
-	shown.Status.ObservedGeneration = 3
-	for _, tt := range []struct {
-		when   string
-		ledger *expectations
-		rs     *appsv1.ReplicaSet
-		want   bool
-	}{
-		{"raised", b.expectations, raised, true}, {"the status shows that", b.expectations, shown, false}, {"once it did", b.expectations, raised, false},
-		{"at the beginning of a term", new(newExpectations()), raised, true}, {"shown", new(newExpectations()), shown, false},
-		{"never reduced", new(newExpectations()), newReplicaSet(d, nil, 3), false},
-	} {
-		tt.ledger.recordStatus(tt.rs)
-		if got := tt.ledger.statusUnreliable(tt.rs); got != tt.want {
-			t.Errorf("%s: doubtful %t, want %t", tt.when, got, tt.want)
-		}
-	}
-}
-
-func TestWhatAnUnansweredCreateReserves(t *testing.T) {
-	l := newExpectations()
-	l.startCreate("web-a", 3, now)
-	none := func(string) bool { return false }
-	l.resolveCreates(none, now)
-	if present, others := l.pendingPods("web-b"); present != 0 || others != 3 {
-		t.Errorf("another template: reserved %d and %d, want 0 and 3", present, others)
-	}
-	if present, others := l.pendingPods("web-a"); present != 3 || others != 0 {
-		t.Errorf("the same template: reserved %d and %d, want 3 and 0", present, others)
-	}
-	if in := l.nextDeadline(now); in != outcome.MaxCompletionDelay {
-		t.Errorf("decided in %v, want %v", in, outcome.MaxCompletionDelay)
-	}
-	if l.resolveCreates(func(string) bool { return true }, now); len(l.creates)+len(l.createSizes) > 0 {
-		t.Errorf("seen: creates %v, sizes %v", l.creates, l.createSizes)
-	}
-	l.startCreate("web-a", 3, now)
-	l.resolveCreates(none, now.Add(outcome.MaxCompletionDelay))
-	if _, others := l.pendingPods(""); others != 0 {
-		t.Errorf("%d reserved though it can no longer come to exist", others)
-	}
-}
-
 // TestATakenNameCountsAsACollision: the first collision counts at once, the next one after the back-off.
 func TestATakenNameCountsAsACollision(t *testing.T) {
 	for name, foreign := range map[string]func(*appsv1.ReplicaSet){
 		"nobody's":         func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
 		"another template": func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "other" },
-		"being deleted":    func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = new(ago(0)) },
-		"no longer selected, and its release is refused": func(rs *appsv1.ReplicaSet) {
-			rs.Labels = map[string]string{"app": "other"}
-		},
 		"the predecessor's of this name": func(rs *appsv1.ReplicaSet) {
 			rs.OwnerReferences[0].UID = "before"
 		},
@@ -256,16 +195,6 @@ func TestATakenNameCountsAsACollision(t *testing.T) {
 			b.wants(t, "create replicasets", "get replicasets")
 		})
 	}
-}
-
-// patches returns the bodies of all patches.
-func (b *bench) patches() (out []string) {
-	for _, a := range b.client.Actions() {
-		if p, ok := a.(clienttesting.PatchAction); ok {
-			out = append(out, string(p.GetPatch()))
-		}
-	}
-	return out
 }
 
 func TestBodyOfAChange(t *testing.T) {
@@ -329,100 +258,6 @@ func replyTo(b *bench, replies map[string]error) {
 		}
 		return nil, apierrors.NewNotFound(setResource, name)
 	})
-}
-
-// TestWhatIsNotGivenUpIsNotThereForOthers: after a rejected reduction the raise is limited to the surge.
-func TestWhatIsNotGivenUpIsNotThereForOthers(t *testing.T) {
-	for name, err := range map[string]error{
-		"refused": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook")), "not answered": errBroken,
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := rollingBench(t)
-			b.sets[0].Status.AvailableReplicas, b.sets[0].Status.ReadyReplicas = 3, 3
-			replyTo(b, map[string]error{"old": err})
-			// The pod cache is empty, so the plan is made by hand.
-			a := applyOutcome{}
-			b.applyChanges(t.Context(), b.syncState, &a, []change{{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}})
-			if a.err == nil || len(a.result.changes) != 0 {
-				t.Errorf("error %v, done %v; want an error and nothing", a.err, a.result.changes)
-			}
-			b.wantsEvents(t, "Warning FailedScaleReplicaSet Failed to scale replica set old from 3 to 2: ")
-			d := decision{plan: plan{changes: []change{
-				{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}, {rs: b.sets[1], from: 0, to: 2, reason: resizeIntoCapacity},
-			}, capacity: 1}}
-			b.client.ClearActions()
-			b.syncState.now = now.Add(time.Second) // when what was refused is tried again
-			a = b.applyPlan(t.Context(), b.syncState, d.plan)
-			patches := b.patches()
-			if len(a.result.changes) != 1 || a.result.changes[0].to != 1 || len(patches) != 2 || !strings.Contains(patches[1], `"/spec/replicas","value":1`) {
-				t.Errorf("done %v, patches %v; want next raised to 1, the surge", sizesOf(a.result.changes), patches)
-			}
-			if _, unknown := b.expectations.unknownResizes[b.sets[0].UID]; unknown != (name == "not answered") {
-				t.Errorf("remembered as not answered: %t", unknown)
-			}
-		})
-	}
-}
-
-// TestARefusedChangeHasABackOffOfItsOwn: events neither repeat the change nor its event, and other changes are
-// sent.
-func TestARefusedChangeHasABackOffOfItsOwn(t *testing.T) {
-	b := rollingBench(t)
-	replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))})
-	d := decision{plan: plan{changes: []change{{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}, {rs: b.sets[1], from: 0, to: 1, reason: resizeIntoCapacity}}, capacity: 1}}
-	names := func(sent []clienttesting.Action) (names []string) {
-		for _, a := range sent {
-			names = append(names, a.(clienttesting.PatchAction).GetName())
-		}
-		return names
-	}
-	for i, tt := range []struct {
-		after time.Duration // since the first
-		want  []string
-		again time.Duration // of what is put off
-	}{
-		{0, []string{"old", "next"}, 0},
-		{20 * time.Millisecond, []string{"next"}, 30 * time.Millisecond},
-		{50 * time.Millisecond, []string{"old", "next"}, 0},
-		{100 * time.Millisecond, []string{"next"}, 50 * time.Millisecond},
-		{150 * time.Millisecond, []string{"old", "next"}, 0},
-	} {
-		b.client.ClearActions()
-		b.clock.SetTime(now.Add(tt.after))
-		b.syncState.now = b.clock.Now()
-		a := b.applyPlan(t.Context(), b.syncState, d.plan)
-		if got := names(b.client.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) {
-			t.Errorf("%d: sent %v, again after %v, error %v; want %v, %v", i, got, a.requeueAfter, a.err, tt.want, tt.again)
-		}
-		if held := slices.Contains(a.deferred, deferResizeBackoff); held != (tt.again > 0) {
-			t.Errorf("%d: held %v", i, a.deferred)
-		}
-		failed := 0
-		for _, e := range b.newEvents() {
-			if strings.Contains(e, "FailedScaleReplicaSet") {
-				failed++
-			}
-		}
-		if failed != len(tt.want)-1 {
-			t.Errorf("%d: told %d times that it failed", i, failed)
-		}
-	}
-	b.d = b.d.DeepCopy()
-	b.d.Generation++
-	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err == nil {
-		t.Error("another spec is not tried at once")
-	}
-	changed := b.sets[0].DeepCopy()
-	changed.Generation++
-	if wait := b.backoffs.rejectedResize(b.d, changed).remaining(b.syncState.now); wait != 0 || b.backoffs.rejectedResize(b.d, b.sets[0]).remaining(b.syncState.now) == 0 {
-		t.Errorf("the ReplicaSet is another, and the refusal of before holds it back for %v", wait)
-	}
-	replyTo(b, nil)
-	b.clock.SetTime(now.Add(time.Minute))
-	b.syncState.now = b.clock.Now()
-	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err != nil || len(b.backoffs.rejectedResizes) > 0 {
-		t.Errorf("accepted: %v, back-offs %v", a.err, b.backoffs.rejectedResizes)
-	}
 }
 
 // TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout: the Deployment is scaled and gets another template
@@ -524,25 +359,6 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 		b.wants(t, "patch replicasets", "get replicasets")
 		b.wantsEvents(t, "Scaled down replica set old from 3 to 2")
 	})
-	t.Run("it is not answered again", func(t *testing.T) {
-		b := rollingBench(t)
-		lost(b)
-		replyTo(b, map[string]error{"old": errBroken})
-		if _, err := b.run(t.Context()); !errors.Is(err, errBroken) || len(b.expectations.unknownResizes) != 1 {
-			t.Errorf("%v, not answered %d", err, len(b.expectations.unknownResizes))
-		}
-		b.wants(t, "patch replicasets")
-	})
-	t.Run("it cannot be sent: the sync fails, and is retried", func(t *testing.T) {
-		b := rollingBench(t)
-		lost(b)
-		refused := errors.New("connection refused")
-		replyTo(b, map[string]error{"old": refused})
-		if result, err := b.run(t.Context()); !errors.Is(err, refused) || len(b.expectations.unknownResizes) != 1 {
-			t.Errorf("%+v, %v, not answered %d; want the error of the connection", result, err, len(b.expectations.unknownResizes))
-		}
-		b.wants(t, "patch replicasets")
-	})
 	t.Run("it is rejected now: the first attempt may still be carried out, so nothing else is written", func(t *testing.T) {
 		b := rollingBench(t)
 		lost(b)
@@ -561,6 +377,26 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 			t.Errorf("when it can no longer be carried out: %v, %v, %d", wait, err, len(b.expectations.unknownResizes))
 		}
 	})
+	conflict := apierrors.NewConflict(setResource, "old", errors.New("too many changes at once"))
+	for name, tt := range map[string]struct{ reply, read, want error }{
+		"it is not answered again":                       {errBroken, nil, errBroken},
+		"it cannot be sent":                              {errors.ErrUnsupported, nil, errors.ErrUnsupported},
+		"it conflicts at the generation that was judged": {conflict, nil, nil},
+		"it conflicts, and the reason is unknown":        {conflict, errBroken, errBroken},
+	} {
+		t.Run(name+": it may still be carried out", func(t *testing.T) {
+			b := rollingBench(t)
+			lost(b)
+			replyTo(b, map[string]error{"old": tt.reply})
+			live(b, b.sets[0].Generation, 3)
+			if tt.read != nil {
+				b.on("get replicasets", fails(tt.read))
+			}
+			if wait, err := b.settleResizes(t.Context(), b.syncState); !errors.Is(err, tt.want) || wait == 0 || len(b.expectations.unknownResizes) != 1 {
+				t.Errorf("wait %v, error %v, %d not answered; want %v", wait, err, len(b.expectations.unknownResizes), tt.want)
+			}
+		})
+	}
 	t.Run("the Deployment wants those pods again: it is not sent, and may still be carried out", func(t *testing.T) {
 		d := newDeployment(3)
 		d.Generation = 2
@@ -582,36 +418,6 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 			t.Errorf("carried out: %v, still not answered %d", err, len(b.expectations.unknownResizes))
 		}
 		b.wants(t, "get replicasets")
-	})
-	t.Run("it is refused now: it has a back-off", func(t *testing.T) {
-		b := rollingBench(t)
-		lost(b)
-		replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("no"))})
-		for range 2 {
-			if wait, err := b.settleResizes(t.Context(), b.syncState); err != nil || wait != minRejected {
-				t.Errorf("%v, %v; want another try after %v", wait, err, minRejected)
-			}
-		}
-		b.wants(t, "patch replicasets")
-	})
-	conflict := apierrors.NewConflict(setResource, "old", errors.New("too many changes at once"))
-	t.Run("it conflicts now, at the generation that was judged: the first attempt may still be carried out", func(t *testing.T) {
-		b := rollingBench(t)
-		lost(b)
-		replyTo(b, map[string]error{"old": conflict})
-		live(b, b.sets[0].Generation, 3)
-		if wait, err := b.settleResizes(t.Context(), b.syncState); err != nil || wait == 0 || len(b.expectations.unknownResizes) != 1 {
-			t.Errorf("%+v, %v, not answered %d; want it to be waited for", wait, err, len(b.expectations.unknownResizes))
-		}
-	})
-	t.Run("it conflicts now, and nobody can say why", func(t *testing.T) {
-		b := rollingBench(t)
-		lost(b)
-		replyTo(b, map[string]error{"old": conflict})
-		b.on("get replicasets", fails(errBroken))
-		if wait, err := b.settleResizes(t.Context(), b.syncState); !errors.Is(err, errBroken) || len(b.expectations.unknownResizes) != 1 {
-			t.Errorf("%+v, %v, not answered %d; want an error, and it to be waited for", wait, err, len(b.expectations.unknownResizes))
-		}
 	})
 }
 
@@ -714,19 +520,6 @@ func TestFewerAvailablePodsAreToldAtOnceIfNoRolloutTakesThem(t *testing.T) {
 	}
 }
 
-func TestThePaceOfNumbersFollowsTheDeadline(t *testing.T) {
-	for seconds, want := range map[int32]time.Duration{
-		3: 150 * time.Millisecond, 20: time.Second, 40: 2 * time.Second, 600: 2 * time.Second, math.MaxInt32: 2 * time.Second,
-	} {
-		if got := (pass{d: newDeployment(3, deadline(seconds))}).statusInterval(); got != want {
-			t.Errorf("deadline of %d s: pace %v, want %v", seconds, got, want)
-		}
-	}
-	if got := (pass{d: newDeployment(3)}).statusInterval(); got != 2*time.Second {
-		t.Errorf("without a deadline: pace %v, want 2s", got)
-	}
-}
-
 func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
 	d := newDeployment(3)
 	old := owned(d, "v0", newOld("old", 0, 1))
@@ -808,4 +601,28 @@ func TestTheFirstWriteOfATermIsDecidedOnALiveRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wants(t, "get deployments", "list replicasets", "update deployments/status")
+}
+
+func TestWhatAnUnansweredCreateReserves(t *testing.T) {
+	l := newExpectations()
+	l.startCreate("web-a", 3, now)
+	none := func(string) bool { return false }
+	l.resolveCreates(none, now)
+	if present, others := l.pendingPods("web-b"); present != 0 || others != 3 {
+		t.Errorf("another template: reserved %d and %d, want 0 and 3", present, others)
+	}
+	if present, others := l.pendingPods("web-a"); present != 3 || others != 0 {
+		t.Errorf("the same template: reserved %d and %d, want 3 and 0", present, others)
+	}
+	if in := l.nextDeadline(now); in != outcome.MaxCompletionDelay {
+		t.Errorf("decided in %v, want %v", in, outcome.MaxCompletionDelay)
+	}
+	if l.resolveCreates(func(string) bool { return true }, now); len(l.creates)+len(l.createSizes) > 0 {
+		t.Errorf("seen: creates %v, sizes %v", l.creates, l.createSizes)
+	}
+	l.startCreate("web-a", 3, now)
+	l.resolveCreates(none, now.Add(outcome.MaxCompletionDelay))
+	if _, others := l.pendingPods(""); others != 0 {
+		t.Errorf("%d reserved though it can no longer come to exist", others)
+	}
 }

@@ -100,21 +100,6 @@ func TestHashIsMadeOfTheCachedTemplate(t *testing.T) {
 	}
 }
 
-func TestHashesOfManyImagesDiffer(t *testing.T) {
-	seen := map[string]int{}
-	for i := range 1000 {
-		template := newTemplate("image-" + strconv.Itoa(i))
-		hash := templateHash(template, nil)
-		if j, ok := seen[hash]; ok {
-			t.Fatalf("images %d and %d have the hash %s", i, j, hash)
-		}
-		seen[hash] = i
-	}
-	if n := len(seen); n != 1000 {
-		t.Errorf("%d hashes", n)
-	}
-}
-
 func TestReplicaSetName(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
@@ -135,12 +120,5 @@ func TestReplicaSetName(t *testing.T) {
 				t.Errorf("name %s, want %s", got, want)
 			}
 		})
-	}
-}
-
-func BenchmarkHash(b *testing.B) {
-	template := newTemplate("v1")
-	for b.Loop() {
-		templateHash(template, nil)
 	}
 }

@@ -92,14 +92,6 @@ func TestOneWriteForEachReplicaSet(t *testing.T) {
 	}
 }
 
-// TestReductionsComeBeforeRaises: a pass may be interrupted after any write.
-func TestReductionsComeBeforeRaises(t *testing.T) {
-	got := rollout(newDeployment(10, within(2, 2)), []replicaSet{newNext("new", 0), newOld("older", 5, 2), newOld("old", 5, 1)}, facts{}, now)
-	if diff := cmp.Diff([]string{"older 5→3", "new 0→4"}, sizesOf(got.changes)); diff != "" {
-		t.Errorf("sizes (-want +got):\n%s", diff)
-	}
-}
-
 // TestRejectedReplicaSetIsSkipped: a policy that rejects changes of one ReplicaSet must not block the rollout, nor
 // the observed generation.
 func TestRejectedReplicaSetIsSkipped(t *testing.T) {
@@ -139,19 +131,6 @@ func TestWhenToLookAgain(t *testing.T) {
 				t.Errorf("again after %v, want %v", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestCollisionsAreCounted(t *testing.T) {
-	for _, tt := range []struct {
-		was  *int32
-		want int32
-	}{{nil, 1}, {new(int32(0)), 1}, {new(int32(4)), 5}, {new(int32(math.MaxInt32)), math.MaxInt32}} {
-		d := newDeployment(3)
-		d.Status.CollisionCount = tt.was
-		if got := newPass(d).newStatus(passResult{collision: true}).CollisionCount; got == nil || *got != tt.want {
-			t.Errorf("after %v: count %v, want %d", tt.was, got, tt.want)
-		}
 	}
 }
 
@@ -394,64 +373,5 @@ func TestTheCacheOfPodsCostsNoAvailablePods(t *testing.T) {
 			}
 			t.Fatalf("case %d: %+v: %d may be left available, want %d: %v", i, boundsOf(d), left, least, sizesOf(got.changes))
 		}
-	}
-}
-
-// TestRolloutsEnd: if pods become available, all pods end in the new ReplicaSet.
-func TestRolloutsEnd(t *testing.T) {
-	r := random{rand.New(rand.NewPCG(3, 4))}
-	for i := range 300 {
-		replicas := 1 + r.IntN(200)
-		d := newDeployment(int32(replicas), within(r.IntN(replicas+2), r.IntN(replicas+2)))
-		var sets []replicaSet
-		for j, left := 0, replicas; left > 0; j++ {
-			size := 1 + r.IntN(left)
-			sets = append(sets, newOld("old-"+strconv.Itoa(j), int32(size), 5-j%5))
-			left -= size
-		}
-		least := boundsOf(d).minAvailable()
-		passes := 0
-		for ; passes < 3*replicas+10; passes++ {
-			p := rollout(d, sets, facts{}, now)
-			if p.create == nil && len(p.changes) == 0 && p.status.UpdatedReplicas == p.status.Replicas {
-				break
-			}
-			sets = carryOut(apply(p.plan, sets), r)
-			available := 0
-			for _, s := range sets {
-				available += s.safelyAvailable()
-			}
-			if available < least {
-				t.Fatalf("case %d: %d available, want %d", i, available, least)
-			}
-		}
-		if p := newPass(d, sets...); !p.found || p.next.size() != replicas || totalSize(p.old) != 0 {
-			t.Fatalf("case %d: after %d passes of %d replicas the new one has %d and old ones %d", i, passes, replicas, p.next.size(), totalSize(p.old))
-		}
-	}
-}
-
-// carryOut carries out the sizes. At least one missing pod becomes available.
-func carryOut(sets []replicaSet, r random) []replicaSet {
-	for i := range sets {
-		s := &sets[i]
-		has := min(int(s.rs.Status.AvailableReplicas), s.size())
-		if missing := s.size() - has; missing > 0 {
-			has += 1 + r.IntN(missing)
-		}
-		s.rs.Status = appsv1.ReplicaSetStatus{ObservedGeneration: s.rs.Generation, Replicas: int32(s.size()), ReadyReplicas: int32(has), AvailableReplicas: int32(has)}
-		s.pods = podCounts{unfinished: s.size(), ready: has, available: has}
-	}
-	return sets
-}
-
-func BenchmarkRollout(b *testing.B) {
-	d := newDeployment(50, within(13, 12), annotated(revisionAnnotation, "11"))
-	sets := []replicaSet{newNext("new", 30, revision("11")), newOld("old-10", 30, 10, revision("10"))}
-	for i := range 9 {
-		sets = append(sets, newOld("old-"+strconv.Itoa(i), 0, 20-i, revision(strconv.Itoa(i+1))))
-	}
-	for b.Loop() {
-		rollout(d, sets, facts{}, now)
 	}
 }

@@ -99,44 +99,6 @@ func TestOldPodsOfACompleteRolloutGoWhenAllAgree(t *testing.T) {
 	}
 }
 
-// TestScalingEndsAtTheSameSizes: any of the ReplicaSets may get its size late.
-func TestScalingEndsAtTheSameSizes(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		replicas int32
-		sets     []replicaSet
-		want     []int
-	}{
-		{"growing", 21, []replicaSet{newNext("new", 5, sizedFor(13, 13)), newOld("old", 4, 1, sizedFor(13, 13)), newOld("older", 4, 2, sizedFor(13, 13))}, []int{9, 6, 6}},
-		{"equals grow", 4, []replicaSet{newNext("new", 1, sizedFor(3, 3)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(3, 3))}, []int{2, 1, 1}},
-		{"shrinking", 8, []replicaSet{newNext("new", 2, sizedFor(13, 13)), newOld("old", 8, 1, sizedFor(13, 13)), newOld("older", 3, 2, sizedFor(13, 13))}, []int{1, 5, 2}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(tt.replicas, within(0, 1))
-			for late := range 1 << len(tt.sets) {
-				first := rollout(d, tt.sets, facts{}, now)
-				first.changes = slices.DeleteFunc(first.changes, func(c change) bool {
-					return late&(1<<slices.IndexFunc(tt.sets, func(s replicaSet) bool { return s.rs == c.rs })) != 0
-				})
-				after := apply(first.plan, tt.sets)
-				for i := range after {
-					after[i].rs.Status.ObservedGeneration = after[i].rs.Generation
-				}
-				if p := newPass(d, after...); p.scalingEvent() {
-					after = apply(rollout(d, after, facts{}, now).plan, after)
-				}
-				var got []int
-				for _, s := range after {
-					got = append(got, s.size())
-				}
-				if !slices.Equal(got, tt.want) {
-					t.Errorf("late %03b: sizes %v, want %v", late, got, tt.want)
-				}
-			}
-		})
-	}
-}
-
 // TestShare checks the change of a ReplicaSet of size 10.
 func TestShare(t *testing.T) {
 	for _, tt := range []struct {
@@ -174,36 +136,6 @@ func TestShare(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestScalingEnds: after the writes of one pass the Deployment no longer counts as scaled.
-func TestScalingEnds(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		replicas int32
-		sets     []replicaSet
-	}{
-		{"the size was right already", 4, []replicaSet{newNext("new", 0), newOld("old", 4, 1, sizedFor(5, 5))}},
-		{"no share changes", 5, []replicaSet{newNext("new", 2, sizedFor(4, 4)), newOld("old", 3, 1, sizedFor(4, 4))}},
-		{"to nothing", 0, []replicaSet{newNext("new", 2, sizedFor(4, 4)), newOld("old", 3, 1, sizedFor(4, 4))}},
-		{"complete", 2, []replicaSet{newNext("new", 2, sizedFor(2, 2)), newOld("old", 3, 1, sizedFor(4, 4))}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(tt.replicas)
-			if p := newPass(d, tt.sets...); !p.scalingEvent() {
-				t.Fatal("the Deployment does not count as scaled")
-			}
-			if p := newPass(d, apply(rollout(d, tt.sets, facts{}, now).plan, tt.sets)...); p.scalingEvent() {
-				t.Error("the Deployment still counts as scaled")
-			}
-		})
-	}
-	t.Run("a Deployment with the strategy Recreate never counts as scaled", func(t *testing.T) {
-		p := newPass(newDeployment(3, recreating), newOld("old", 4, 1, sizedFor(4, 4)))
-		if p.scalingEvent() {
-			t.Error("it does")
-		}
-	})
 }
 
 // apply returns the ReplicaSets after the writes of a plan, without any reaction.

@@ -333,27 +333,6 @@ func TestConditionsKeepTheirPlaces(t *testing.T) {
 	}
 }
 
-func TestCreateFailed(t *testing.T) {
-	for _, limit := range []*int32{nil, new(int32(600))} {
-		d := newDeployment(3, within(1, 0))
-		d.Generation, d.Status.ObservedGeneration = 2, 1
-		d.Spec.ProgressDeadlineSeconds = limit
-		p := newPass(d, newOld("old", 3, 1))
-		got := p.newStatus(passResult{createFailure: "no"})
-		want := p.statusCounts(passResult{})
-		want.Conditions = []appsv1.DeploymentCondition{condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", 0, 0)}
-		if limit != nil {
-			want.Conditions = append(want.Conditions, condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", "no", 0, 0))
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("status (-want +got):\n%s", diff)
-		}
-		if got.ObservedGeneration != 1 || got.UnavailableReplicas != 0 {
-			t.Errorf("generation %d observed, %d unavailable, want 1 and 0", got.ObservedGeneration, got.UnavailableReplicas)
-		}
-	}
-}
-
 func TestStatusIsObservedWhenTheSizesAreWritten(t *testing.T) {
 	moved := func(d *appsv1.Deployment) { d.Generation = 7 }
 	for _, tt := range []struct {

@@ -81,26 +81,3 @@ func TestTheOldestReplicaSetOfTheTemplateIsTheNewOne(t *testing.T) {
 		t.Errorf("found %t, %d old, want none and 1", p.found, len(p.old))
 	}
 }
-
-// TestTemplatesAreComparedOnceForEachGeneration: a template changes only with the generation.
-func TestTemplatesAreComparedOnceForEachGeneration(t *testing.T) {
-	d := newDeployment(1)
-	rs := owned(d, "v1", newOld("web-1", 1, 1))
-	var k templateMemo
-	for _, step := range []struct {
-		name string
-		do   func()
-		want bool
-	}{
-		{"equal", func() {}, true},
-		{"another template of the same generation: not looked at again", func() { rs.Spec.Template = newTemplate("v2") }, true},
-		{"the ReplicaSet has a new generation", func() { rs.Generation++ }, false},
-		{"the Deployment has", func() { d.Spec.Template, d.Generation = newTemplate("v2"), d.Generation+1 }, true},
-		{"another ReplicaSet", func() { rs = owned(d, "v1", newOld("web-2", 1, 1)) }, false},
-	} {
-		step.do()
-		if got := k.isCurrent(d, rs); got != step.want {
-			t.Errorf("%s: same %t, want %t", step.name, got, step.want)
-		}
-	}
-}
