@@ -152,38 +152,6 @@ func TestPodFor(t *testing.T) {
 	}
 }
 
-// TestTerminatingNamespace: the response may concern an earlier namespace, so the key is requeued after a
-// minute. No event is recorded.
-func TestTerminatingNamespace(t *testing.T) {
-	ending := apierrors.NewForbidden(podResource, "a", errors.New("being terminated"))
-	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	b := newBench(t, newSet(100, statusOfSize(0)))
-	b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
-		if call < 3 {
-			return nil, ending
-		}
-		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
-		return pod, nil
-	})
-	for _, want := range []int{1, 2, 102} { // creates so far
-		result, err := b.run(t.Context())
-		creates := 0
-		for _, r := range b.requests() {
-			if r == "create pods" {
-				creates++
-			}
-		}
-		if err != nil || result.RequeueAfter == 0 && creates < 100 || creates != want {
-			t.Errorf("result %+v, error %v, %d creates, want another look and %d", result, err, creates, want)
-		}
-	}
-	for _, told := range b.told() {
-		if !strings.Contains(told, "SuccessfulCreate") {
-			t.Errorf("event: %s", told)
-		}
-	}
-}
-
 // TestQuotaHidesLostCreate: the quota rejects the repetition of a create that was committed, before the
 // name does.
 func TestQuotaHidesLostCreate(t *testing.T) {
@@ -239,23 +207,34 @@ func TestEndOfTermStopsALongSync(t *testing.T) {
 	}
 }
 
-func TestDecisiveErrorOfASync(t *testing.T) {
-	first, next := errors.New("first"), errors.New("next")
-	ending := fmt.Errorf("no lease: %w", context.Canceled)
-	for _, tt := range []struct{ first, next, want error }{
-		{nil, nil, nil},
-		{nil, next, next},
-		{first, nil, first},
-		{first, next, first},
-		{first, ending, ending},
-		{ending, next, ending},
-		{first, errTerminating, errTerminating},
-		{errTerminating, next, errTerminating},
-		{errTerminating, ending, ending},
-		{errTimeUp, apierrors.NewTimeoutError("slow", 0), errTimeUp},
-	} {
-		if got := mainError(tt.first, tt.next); got != tt.want {
-			t.Errorf("of %v and %v %v is decisive, want %v", tt.first, tt.next, got, tt.want)
+// TestTerminatingNamespace: the response may concern an earlier namespace, so the key is requeued after a
+// minute. No event is recorded.
+func TestTerminatingNamespace(t *testing.T) {
+	ending := apierrors.NewForbidden(podResource, "a", errors.New("being terminated"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	b := newBench(t, newSet(100, statusOfSize(0)))
+	b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+		if call < 3 {
+			return nil, ending
+		}
+		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+		return pod, nil
+	})
+	for _, want := range []int{1, 2, 102} { // creates so far
+		result, err := b.run(t.Context())
+		creates := 0
+		for _, r := range b.requests() {
+			if r == "create pods" {
+				creates++
+			}
+		}
+		if err != nil || result.RequeueAfter == 0 && creates < 100 || creates != want {
+			t.Errorf("result %+v, error %v, %d creates, want another look and %d", result, err, creates, want)
+		}
+	}
+	for _, told := range b.told() {
+		if !strings.Contains(told, "SuccessfulCreate") {
+			t.Errorf("event: %s", told)
 		}
 	}
 }

@@ -101,28 +101,6 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestSameStatus(t *testing.T) {
-	base := appsv1.ReplicaSetStatus{Replicas: 1, ObservedGeneration: 3}
-	for _, tt := range []struct {
-		name string
-		edit func(*appsv1.ReplicaSetStatus)
-		want bool
-	}{
-		{"equal", func(*appsv1.ReplicaSetStatus) {}, true},
-		{"empty conditions are no conditions", func(s *appsv1.ReplicaSetStatus) { s.Conditions = []appsv1.ReplicaSetCondition{} }, true},
-		{"another number", func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 1 }, false},
-		{"another generation", func(s *appsv1.ReplicaSetStatus) { s.ObservedGeneration = 4 }, false},
-		{"zero terminating is not none reported", func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = new(int32(0)) }, false},
-		{"another condition", func(s *appsv1.ReplicaSetStatus) { s.Conditions = []appsv1.ReplicaSetCondition{{Type: "Foreign"}} }, false},
-	} {
-		other := base
-		tt.edit(&other)
-		if got := sameStatus(base, other); got != tt.want {
-			t.Errorf("%s: sameStatus = %t, want %t", tt.name, got, tt.want)
-		}
-	}
-}
-
 func TestNextAvailable(t *testing.T) {
 	ready := func(name string, since time.Duration) *caches.Pod { return newPod(name, readySince(ago(since))) }
 	unready := newPod("unready")

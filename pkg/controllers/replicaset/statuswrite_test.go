@@ -300,22 +300,6 @@ func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestHowLongAStatusTookIsRemembered: the duration of a status write sets the pace of the next writes.
-func TestHowLongAStatusTookIsRemembered(t *testing.T) {
-	clk := testingclock.NewFakeClock(now)
-	b := newBenchWith(t, func(d *Deps) { d.Clock = clk }, newSet(1), newPod("a"))
-	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		clk.Step(ms(30))
-		return a.(clienttesting.UpdateAction).GetObject(), nil
-	})
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if b.backoffs.statusTook != ms(30) || !b.backoffs.statusAt.Equal(now.Add(ms(30))) {
-		t.Errorf("a status took %v, and was written at %v; want 30 ms, %v", b.backoffs.statusTook, b.backoffs.statusAt, now.Add(ms(30)))
-	}
-}
-
 // TestNoStatusForASizeThatIsPast: the API server would return a conflict, and the live read after that
 // would be one more request.
 func TestNoStatusForASizeThatIsPast(t *testing.T) { synctest.Test(t, noStatusForASizeThatIsPast) }

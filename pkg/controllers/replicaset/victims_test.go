@@ -205,24 +205,6 @@ func TestDeletionCost(t *testing.T) {
 	}
 }
 
-func TestBucket(t *testing.T) {
-	at := func(d time.Duration) int { return ageBucket(now.Add(-d), now) }
-	if at(2*time.Hour) >= at(5*time.Hour) {
-		t.Errorf("2 h is in bucket %d, 5 h in %d; want 2 h younger", at(2*time.Hour), at(5*time.Hour))
-	}
-	if at(5*time.Hour) != at(8*time.Hour) {
-		t.Errorf("5 h is in bucket %d, 8 h in %d; want the same", at(5*time.Hour), at(8*time.Hour))
-	}
-	for want, got := range map[int]int{-2: ageBucket(time.Time{}, now), -1: at(0), 0: at(1), 1: at(3), 2: at(4)} {
-		if got != want {
-			t.Errorf("bucket %d, want %d", got, want)
-		}
-	}
-	if got := at(-time.Hour); got != -1 {
-		t.Errorf("a time to come is in bucket %d, want -1", got)
-	}
-}
-
 func TestAgeRatios(t *testing.T) {
 	aged := func(d time.Duration, ready bool) *caches.Pod {
 		pod := newPod("a", createdAt(ago(d)))
