@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"minikcm/internal/timing"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
 )
 
 // Back-off of a failed key, doubled with every failure in a row.
@@ -67,9 +68,9 @@ type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
 type Loop[K comparable] struct {
 	cfg       LoopConfig
 	reconcile Reconcile[K]
-	group     func(K) string // optional; see GroupBy
+	group     func(K) string // see GroupBy
 	metrics   *metrics
-	scheduler *scheduler[K]
+	scheduler *scheduler
 	failures  failureLog
 	queue     atomic.Pointer[termQueue[K]] // nil outside a term
 }
@@ -82,7 +83,7 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 	if _, ours := reg.(QueueMetrics); !ours {
 		cfg.Queue = "" // queues without a name have no metrics
 	}
-	return &Loop[K]{cfg: cfg, reconcile: reconcile, metrics: metrics, scheduler: newScheduler[K](cfg.Workers, cfg.Patience)}
+	return &Loop[K]{cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, metrics: metrics, scheduler: newScheduler(cfg.Workers, cfg.Patience)}
 }
 
 // GroupBy makes the keys of a group share the slow syncs, as a rule the keys of a namespace: slow syncs of
@@ -120,7 +121,16 @@ func (l *Loop[K]) Start(ctx context.Context, in *sync.WaitGroup, all func() []K)
 
 // startQueue creates the queue before it reads the keys, so that no event is lost in between.
 func (l *Loop[K]) startQueue(all func() []K) *termQueue[K] {
-	q := l.newQueue()
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[K]
+	q := &termQueue[K]{
+		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
+			workqueue.TypedRateLimitingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock}),
+		cut: backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
+		// An outage of many keys does not delay a key that fails once.
+		first:     workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &newestFirst[K]{}}),
+		later:     workqueue.NewTyped[K](),
+		recovered: make(chan struct{}, l.cfg.Workers),
+	}
 	l.queue.Store(q)
 	if all != nil {
 		for _, key := range all() {
@@ -135,10 +145,12 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	defer cancel()
 	var syncs sync.WaitGroup
 	syncs.Go(func() { l.startSyncs(ctx, work, q, &syncs) })
-	first, later := rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
-	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.untried, q.tries, q.passed) })
-	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first, q.recovered) })
-	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later, q.recovered) })
+	syncs.Go(func() {
+		q.serveLine(ctx, l.cfg.Clock, q.first, rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst))
+	})
+	syncs.Go(func() {
+		q.serveLine(ctx, l.cfg.Clock, q.later, rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst))
+	})
 	syncs.Go(func() {
 		l.failures.logPeriods(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
 	})
@@ -153,81 +165,31 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 		}()
 	}
 	syncs.Wait()
-	l.scheduler.resetTerm()
 	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // remaining keys would count in the depth metric
 		q.Done(key)
 	}
 }
 
 func (l *Loop[K]) startSyncs(term, work context.Context, q *termQueue[K], syncs *sync.WaitGroup) {
-	for l.awaitVacancy(term) {
-		key, shutdown := q.Get()
-		if shutdown {
+	for {
+		select {
+		case l.scheduler.workers <- struct{}{}:
+		case <-term.Done():
 			return
 		}
-		if !q.admitsKey(key) {
-			q.Done(key)
-			continue
-		}
-		group := ""
-		if l.group != nil {
-			group = l.group(key)
-		}
-		var r *run
-		if term.Err() == nil { // a queue that was shut down still returns its keys
-			r = l.scheduler.startSync(key, group, l.cfg.Clock.Now())
-		}
-		if r == nil {
-			q.Done(key)
-			continue
-		}
-		syncs.Go(func() {
-			l.syncKey(work, q, key, r)
-			for _, key := range l.scheduler.endSync(r, l.cfg.Clock.Now()) {
-				q.Add(key)
+		key, _ := q.Get()
+		if term.Err() == nil && q.admitsKey(key) { // a queue that was shut down still returns its keys
+			if r := l.scheduler.startSync(l.group(key), l.cfg.Clock.Now()); r != nil {
+				syncs.Go(func() {
+					l.syncKey(work, q, key, r)
+					l.scheduler.endSync(r)
+				})
+				continue
 			}
-		})
-	}
-}
-
-// awaitVacancy blocks until a sync may start. It returns false at the end of the term.
-func (l *Loop[K]) awaitVacancy(term context.Context) bool {
-	for term.Err() == nil {
-		free, in := l.scheduler.nextVacancy(l.cfg.Clock.Now())
-		if free {
-			return true
+			q.AddAfter(key, withheldFor)
 		}
-		if in == 0 {
-			in = l.cfg.Patience // the end of a sync is signalled on changed; the timer is a safety net
-		}
-		timer := l.cfg.Clock.NewTimer(in)
-		select {
-		case <-timer.C():
-		case <-l.scheduler.changed:
-		case <-term.Done():
-		}
-		timer.Stop()
-	}
-	return false
-}
-
-func (l *Loop[K]) newQueue() *termQueue[K] {
-	newest := func() workqueue.TypedInterface[K] { // an outage of many keys does not delay a key that fails once
-		return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &newestFirst[K]{}})
-	}
-	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[K]
-	return &termQueue[K]{
-		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
-			workqueue.TypedRateLimitingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
-				workqueue.TypedDelayingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock, Queue: workqueue.NewTypedWithConfig(
-					workqueue.TypedQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock})})}),
-		cut:       backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
-		untried:   newest(),
-		first:     newest(),
-		later:     workqueue.NewTyped[K](),
-		recovered: make(chan struct{}, l.cfg.Workers),
-		passed:    make(chan struct{}, l.cfg.Workers),
-		tries:     rate.NewLimiter(firstTriesPerSecond, firstTriesBurst),
+		q.Done(key)
+		<-l.scheduler.workers
 	}
 }
 
@@ -257,8 +219,9 @@ func Draining(ctx context.Context) bool {
 func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) {
 	defer q.Done(key)
 	logger := klog.LoggerWithValues(klog.FromContext(work), "controller", l.cfg.Controller, "key", key)
+	start := l.cfg.Clock.Now()
 	result, err := l.reconcileContained(l.withTrace(klog.NewContext(work, logger), r), key)
-	l.metrics.observeSync(result, err, l.cfg.Clock.Since(r.start))
+	l.metrics.observeSync(result, err, l.cfg.Clock.Since(start))
 	switch {
 	case errors.Is(err, context.Canceled), apierrors.IsConflict(err) && q.cut.NumRequeues(key) < conflictRetries:
 		logger.V(4).Info("Sync was cut short", "reason", err)
@@ -269,9 +232,9 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 			// delay all others.
 			logger.Error(err, "Sync failed, the key will be retried")
 		}
-		q.retryLater(key, r.requests.Load(), l.cfg.Clock.Now())
+		q.recordFailure(key, r.requests.Load())
 	default:
-		q.recordSuccess(key, r.requests.Load())
+		q.recordSuccess(key)
 	}
 	if result.RequeueAfter > 0 {
 		q.AddAfter(key, result.RequeueAfter)

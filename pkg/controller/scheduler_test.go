@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,83 +22,97 @@ import (
 	"k8s.io/utils/clock"
 )
 
-func TestWhichSyncsMayRun(t *testing.T) {
-	type step struct {
-		at    time.Duration
-		begin string // "group/key", or empty
-		end   string // likewise
-		want  string // of begin: "runs" or "aside"; of end: keys no longer held aside
-	}
-	// Two workers, so at most 32 slow syncs: a group alone has 16.
-	many := func(group string, from, to int, at time.Duration, want string) (steps []step) {
-		for i := from; i < to; i++ {
-			steps = append(steps, step{at: at, begin: fmt.Sprintf("%s/%d", group, i), want: want})
-		}
-		return steps
-	}
+// TestGroupsShareSlowSyncs: with two workers at most 32 syncs are slow.
+func TestGroupsShareSlowSyncs(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		steps []step
-		free  bool
-		again time.Duration // time until the next vacancy
+		name string
+		keys map[string]int // number of keys of each group that hang, added in the order of the names
+		want map[string]int // least running syncs after a minute; the workers may run two more
 	}{
-		{name: "nobody runs", free: true},
-		{name: "a worker is free", steps: many("a", 0, 1, 0, "runs"), free: true},
-		{name: "both are taken", steps: many("a", 0, 2, 0, "runs"), again: time.Second},
-		{name: "a slow sync leaves its worker to another", steps: append(many("a", 0, 2, 0, "runs"),
-			many("b", 0, 1, time.Second, "runs")...), free: true},
-		{name: "a group alone has half of the slow ones", steps: append(append(many("a", 0, 16, 0, "runs"),
-			many("a", 16, 20, time.Second, "aside")...), many("b", 0, 1, time.Second, "runs")...), free: true},
-		{name: "two groups have a third each", steps: slices.Concat(many("a", 0, 10, 0, "runs"), many("b", 0, 11, 0, "runs"),
-			many("a", 10, 11, time.Second, "runs"), many("b", 11, 12, time.Second, "aside"), many("c", 0, 1, time.Second, "runs")), free: true},
-		{name: "the next of a group with an old sync occupies no worker", steps: append(many("a", 0, 2, 0, "runs"), many("a", 2, 6, time.Second, "runs")...), free: true},
-		{name: "a group whose old syncs have ended occupies workers again", steps: slices.Concat(many("a", 0, 1, 0, "runs"), many("a", 1, 2, time.Second, "runs"),
-			[]step{{at: time.Second, end: "a/0", want: ""}}, many("a", 2, 4, time.Second, "runs")), again: time.Second},
-		{name: "keys of no group share with nobody", steps: append(many("", 0, 31, 0, "runs"), many("", 31, 32, time.Second, "runs")...), free: true},
-		{name: "when too many are slow only the end of one helps", steps: many("", 0, 32, -time.Second, "runs")},
-		{name: "the end of a sync calls back two of its group, in their order", steps: slices.Concat(many("a", 0, 16, 0, "runs"),
-			many("a", 16, 20, time.Second, "aside"), many("a", 16, 17, time.Second, "aside"), []step{
-				{at: time.Second, end: "a/3", want: "16 17"},
-				{at: time.Second, begin: "a/16", want: "runs"},
-				{at: time.Second, end: "a/4", want: "18 19"},
-				{at: time.Second, end: "a/5", want: ""},
-			}), free: true},
-		{name: "a key that has left its group calls back others of groups", steps: slices.Concat(many("a", 0, 16, 0, "runs"), many("a", 16, 20, time.Second, "aside"), []step{
-			{at: time.Second, end: "a/3", want: "16 17"},
-			{at: time.Second, begin: "/16", want: "runs"},
-			{at: time.Second, end: "/16", want: "18 19"},
-		}), free: true},
-		{name: "the end of another group's calls back nobody", steps: slices.Concat(many("b", 0, 1, 0, "runs"), many("a", 0, 16, 0, "runs"),
-			many("a", 16, 20, time.Second, "aside"), []step{{at: time.Second, end: "b/0", want: ""}}), free: true},
+		{"one group has half", map[string]int{"a": 100}, map[string]int{"a": 16}},
+		{"groups with few keys", map[string]int{"a": 3, "b": 4}, map[string]int{"a": 3, "b": 4}},
+		{"keys without a group have all, and the workers", map[string]int{"": 100}, map[string]int{"": 34}},
+		{"the next group has half of the rest", map[string]int{"a": 50, "b": 50}, map[string]int{"a": 16, "b": 7}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			epoch := time.Unix(1e9, 0)
-			c := newScheduler[string](2, time.Second)
-			runs := map[string]*run{}
-			now := epoch
-			for _, s := range tt.steps {
-				now = epoch.Add(max(s.at, 0))
-				if s.begin != "" {
-					group, key, _ := strings.Cut(s.begin, "/")
-					got := "runs"
-					if runs[s.begin] = c.startSync(key, group, epoch.Add(s.at)); runs[s.begin] == nil {
-						got = "aside"
+			synctest.Test(t, func(t *testing.T) {
+				var lock sync.Mutex
+				running := map[string]int{}
+				fine := 0
+				heal := make(chan struct{})
+				l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
+					lock.Lock()
+					defer lock.Unlock()
+					if group := groupOfKey(key); group != "fine" {
+						running[group]++
+						lock.Unlock()
+						<-heal
+						lock.Lock()
+						running[group]--
+					} else {
+						fine++
 					}
-					if got != s.want {
-						t.Errorf("%s at %v: %s, want %s", s.begin, s.at, got, s.want)
+					return Result{}, nil
+				}).GroupBy(groupOfKey)
+				var keys []string
+				for _, group := range slices.Sorted(maps.Keys(tt.keys)) {
+					for i := range tt.keys[group] {
+						keys = append(keys, fmt.Sprintf("%s/%d", group, i))
 					}
-					continue
 				}
-				if got := strings.Join(c.endSync(runs[s.end], now), " "); got != s.want {
-					t.Errorf("the end of %s at %v calls back %q, want %q", s.end, s.at, got, s.want)
+				end := term(l, keys...)
+				time.Sleep(time.Minute)
+				l.Add("fine/1")
+				synctest.Wait()
+				lock.Lock()
+				for group, want := range tt.want {
+					if got := running[group]; got < want || got > min(want+2, 34) {
+						t.Errorf("%d syncs of group %q run, want %d", got, group, want)
+					}
 				}
-			}
-			if free, again := c.nextVacancy(now); free != tt.free || again != tt.again {
-				t.Errorf("vacancy %v, ask again in %v; want %v and %v", free, again, tt.free, tt.again)
-			}
+				if _, full := tt.want[""]; fine != 1 && !full {
+					t.Error("a key of another group waits")
+				}
+				lock.Unlock()
+				close(heal)
+				time.Sleep(time.Minute)
+				end()
+				if fine != 1 {
+					t.Error("a key of another group was not reconciled")
+				}
+			})
 		})
 	}
 }
+
+// TestGroupTakesWorkersAgainAfterItsSlowSyncs: a group without an overdue sync runs on its workers only.
+func TestGroupTakesWorkersAgainAfterItsSlowSyncs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			if key == "a/slow" {
+				time.Sleep(1500 * time.Millisecond)
+			}
+			time.Sleep(900 * time.Millisecond)
+			return Result{}, nil
+		}).GroupBy(groupOfKey)
+		end := term(l, "a/slow")
+		time.Sleep(3500 * time.Millisecond)
+		most.Store(0)
+		for i := range 10 {
+			l.Add(fmt.Sprintf("a/%d", i))
+		}
+		time.Sleep(10 * time.Second)
+		if got := most.Load(); got != 2 {
+			t.Errorf("%d syncs ran at once, want one per worker", got)
+		}
+		end()
+	})
+}
+
+func groupOfKey(key string) string { group, _, _ := strings.Cut(key, "/"); return group }
 
 func TestSlowSyncsDoNotHoldUpOtherKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +158,7 @@ func TestAGroupOfSlowKeysDoesNotHoldUpOthers(t *testing.T) {
 			done[key]++
 			lock.Unlock()
 			return Result{}, nil
-		}).GroupBy(func(key string) string { group, _, _ := strings.Cut(key, "/"); return group })
+		}).GroupBy(groupOfKey)
 		var keys []string
 		for i := range 1000 {
 			keys = append(keys, fmt.Sprintf("slow/%d", i))
@@ -240,7 +256,7 @@ func TestRequestsAreSignsOfLife(t *testing.T) {
 			server.StartTLS()
 			defer server.Close()
 			l := NewLoop[string](LoopConfig{Controller: "c", Queue: "signs", Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
-			r := l.scheduler.startSync("k", "", clk.Now())
+			r := l.scheduler.startSync("", clk.Now())
 			for range 3 {
 				clk.step(time.Minute)
 				req, err := http.NewRequestWithContext(l.withTrace(t.Context(), r), http.MethodGet, server.URL, nil)
