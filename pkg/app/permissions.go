@@ -68,6 +68,11 @@ func requiredPermissions(cfg Config) []need {
 		if len(namespaces) == 1 { // the cache covers all namespaces otherwise
 			leases.Namespace = namespaces[0]
 		}
+		for _, c := range cfg.Controllers {
+			if len(c.LeaseNamespaces) > 0 && (len(namespaces) > 1 || !cfg.Election.Enabled) {
+				by = append(by, c.Name)
+			}
+		}
 		watch(leases)
 	}
 	for _, c := range cfg.Controllers {

@@ -176,6 +176,8 @@ func TestPreflightNamesControllersWithoutPermissions(t *testing.T) {
 		{"roles without the Deployment controller either", "*", "*,-garbagecollector,-deployment", true,
 			[]string{"watch *.*", "patch replicasets.apps (deployment-controller cannot", "garbage-collector-controller cannot"},
 			"exclude the controllers that need it: --controllers=*,-deployment-controller,-garbage-collector-controller"},
+		{"roles without the node lifecycle controller", "*", "*,-nodelifecycle", true,
+			[]string{"watch leases.coordination.k8s.io (no controller starts)"}, "exclude the controllers that need it: --controllers=*,-node-lifecycle-controller"},
 		{"with controllers that were excluded before", "*,-podgc", "*,-garbagecollector", true,
 			[]string{"get *.*"}, "exclude the controllers that need it: --controllers=*,-pod-garbage-collector-controller,-garbage-collector-controller"},
 		{"in another program", "*", "*,-garbagecollector", false, []string{"get *.*"}, "leave out the controllers that need it: garbage-collector-controller"},
