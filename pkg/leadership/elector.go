@@ -162,6 +162,7 @@ func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 			unknownWrites = 0
 		}
 		if unknownWrites >= maxUnknownWrites {
+			unknownWrites = 0
 			e.StepDown("writes to the lease have unknown outcomes", e.remainedFree)
 		}
 		last = lastAttempt{at: e.clock.Now(), version: result.version, pause: wait.Jitter(e.cfg.RetryPeriod/2, 1)}

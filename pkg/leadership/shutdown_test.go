@@ -64,6 +64,23 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 	})
 }
 
+// The process ends while the API server has not responded to its first attempt to acquire the lease.
+func TestShutdownDuringAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a", func(p *process, _ *Config) { p.conn.slow = 8 * time.Second })
+		a.cancel()
+		sleep(2 * time.Second)
+		a.conn.set(func(c *conn) { c.slow = 0 })
+		sleep(2 * time.Second)
+		select {
+		case <-a.done:
+		default:
+			t.Error("Run waits for the response of the attempt")
+		}
+	})
+}
+
 func TestDrainThatTakesTooLong(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

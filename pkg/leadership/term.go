@@ -33,15 +33,20 @@ const (
 	termOver   = "its term is over"
 )
 
-// acquire makes one attempt to acquire the lease. The attempt does not end with ctx, because a cancelled
-// write may still acquire the lease. If ctx has ended, acquire releases the lease and returns a result
-// that does not hold the lease.
+// acquire makes one attempt to acquire the lease. The attempt ends one second after ctx, because a
+// cancelled write may still acquire the lease. If ctx has ended, acquire releases the lease and returns a
+// result that does not hold the lease.
 func (e *Elector) acquire(ctx context.Context) attemptResult {
 	e.lock.Lock()
 	e.lostReason = "" // before the attempt: the watch may be faster than the response
 	e.lock.Unlock()
 	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.RenewDeadline)
+	stop := context.AfterFunc(ctx, func() {
+		timing.Sleep(attempt, e.clock, time.Second)
+		cancel()
+	})
 	result := e.attemptLease(attempt, false)
+	stop()
 	cancel()
 	if result.held && ctx.Err() == nil {
 		e.recordEvent("became leader")
