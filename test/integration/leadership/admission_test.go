@@ -3,7 +3,6 @@ package leadership
 import (
 	"context"
 	"fmt"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -12,14 +11,6 @@ import (
 
 	"minikcm/test/controlplane"
 )
-
-// patientFlags are the defaults: a write has 11.5 s, and 34 s while writes are slow.
-var patientFlags = []string{"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=2s"}
-
-func startPatient(t *testing.T, name string) *contender {
-	t.Helper()
-	return direct(t, name, append(slices.Clone(patientFlags), "--secure-port=0")...)
-}
 
 // set creates a ReplicaSet.
 func set(t *testing.T, namespace string, replicas int32) {
@@ -105,37 +96,4 @@ func repeated(t *testing.T, c *contender) {
 		}
 		return nil
 	})
-}
-
-// TestPodsAreCreatedThroughSlowAdmission has a webhook that takes almost as long as kube-apiserver waits for a write.
-func TestPodsAreCreatedThroughSlowAdmission(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		hook  controlplane.Webhook
-		takes time.Duration // 0: the webhook hangs
-	}{
-		{"25 s", controlplane.Webhook{TimeoutSeconds: 30}, 25 * time.Second},
-		{"a hung webhook that is ignored", controlplane.Webhook{TimeoutSeconds: 20, Ignore: true}, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			long(t)
-			namespace := here(t).Namespace(t)
-			tt.hook.Operations, tt.hook.Resource, tt.hook.Namespace = []string{"CREATE"}, "pods", namespace
-			hook := here(t).Webhook(t, tt.hook)
-			if tt.takes > 0 {
-				hook.Delay(tt.takes)
-			} else {
-				hook.Hang()
-			}
-			leader, standby := pair(t, startPatient)
-			set(t, namespace, 1)
-			pods(t, namespace, 1, time.Minute)
-			leaseLasts(t, 45, time.Second)
-			leader.WaitForLog(t, "Lease duration changed")
-			hook.Heal()
-			leaseLasts(t, 15, 50*time.Second)
-			created(t, 1, leader, standby)
-			judge(t, leader, standby)
-		})
-	}
 }

@@ -14,30 +14,6 @@ import (
 
 // These tests freeze watches: a leader without events must resign, and wait until events arrive.
 
-func TestLeaderWithFrozenWatchesIsReplaced(t *testing.T) {
-	busy(t)
-	load := work(t)
-	leader, standby := pair(t, start)
-	createdBy(t, leader, time.Time{}, 10*time.Second)
-	frozen := time.Now()
-	freeze := leader.proxy.FreezeWatches(faults.Watches())
-	defer freeze.Thaw()
-	t.Logf("another serves %v after the watches froze", createdBy(t, standby, frozen, 30*time.Second))
-	controlplane.Consistently(t, 2*leaseDuration+time.Second, standing)
-	load.settles(t)
-	released := 0
-	for _, c := range leaseChanges(t) {
-		if c.Received.After(frozen) && c.Holder == "" {
-			released++
-		}
-	}
-	if released != 1 {
-		t.Errorf("the lease was released %d times since, want once: nobody flaps", released)
-	}
-	leader.runs(t)
-	judge(t, leader, standby)
-}
-
 // TestStepDownOfAllProcesses freezes the watches of all processes. One of them has to lead nevertheless.
 func TestStepDownOfAllProcesses(t *testing.T) {
 	busy(t)

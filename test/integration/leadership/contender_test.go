@@ -144,40 +144,6 @@ func lease(ctx context.Context, t *testing.T) (*coordinationv1.Lease, error) {
 	return here(t).Client(t).CoordinationV1().Leases(leaseSpace).Get(ctx, leaseName, metav1.GetOptions{})
 }
 
-func editLease(t *testing.T, edit func(*coordinationv1.LeaseSpec)) (sent time.Time) {
-	t.Helper()
-	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
-		lease, err := lease(ctx, t)
-		if err != nil {
-			return err
-		}
-		edit(&lease.Spec)
-		sent = time.Now()
-		_, err = here(t).Client(t).CoordinationV1().Leases(leaseSpace).Update(ctx, lease, metav1.UpdateOptions{})
-		return err
-	})
-	return sent
-}
-
-func leaseEvent(t *testing.T, holder string) <-chan time.Time {
-	t.Helper()
-	events, err := here(t).Client(t).CoordinationV1().Leases(leaseSpace).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + leaseName})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(events.Stop)
-	arrived := make(chan time.Time, 1)
-	go func() {
-		for event := range events.ResultChan() {
-			if lease, ok := event.Object.(*coordinationv1.Lease); ok && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == holder {
-				arrived <- time.Now()
-				return
-			}
-		}
-	}()
-	return arrived
-}
-
 func createdBy(t *testing.T, c *contender, after time.Time, timeout time.Duration) time.Duration {
 	t.Helper()
 	_, took := createdByOne(t, after, timeout, c)

@@ -111,9 +111,6 @@ type stage struct {
 	since time.Time
 	name  string        // unlike that of any other
 	pause time.Duration // between the deletions of pods
-	// lag is the machine's share of the time between the loss of the Lease and the last write: the delay of an event
-	// and of a request.
-	lag time.Duration
 }
 
 var (
@@ -126,7 +123,7 @@ func here(t *testing.T) *stage {
 	t.Helper()
 	s, ok := stages.Load(t.Name())
 	if !ok {
-		t.Fatal("the test has no stage: begin it with busy, quiet or alone")
+		t.Fatal("the test has no stage: begin it with busy or quiet")
 	}
 	return s.(*stage)
 }
@@ -142,18 +139,6 @@ func quiet(t *testing.T) {
 	t.Helper()
 	t.Parallel()
 	play(t, time.Second)
-}
-
-// long begins a test of the long tier that mostly waits.
-func long(t *testing.T) {
-	t.Helper()
-	controlplane.SkipUnlessLong(t)
-	quiet(t)
-}
-
-func alone(t *testing.T) {
-	t.Helper()
-	play(t, 100*time.Millisecond)
 }
 
 func play(t *testing.T, pause time.Duration) {
