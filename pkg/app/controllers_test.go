@@ -1,12 +1,9 @@
 package app
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"minikcm/pkg/controller"
 )
@@ -38,28 +35,6 @@ func TestEnabled(t *testing.T) {
 				t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
 			}
 		})
-	}
-}
-
-func TestUnknownItems(t *testing.T) {
-	known := []controller.Registration{{Name: "a-controller", Alias: "a"}, {Name: "b-controller"}}
-	for _, tt := range []struct{ items, want []string }{
-		{[]string{"*"}, nil},
-		{[]string{"a", "-b-controller", "*", "-a", "a-controller"}, nil},
-		{nil, nil},
-		{[]string{"x"}, []string{"x"}},
-		{[]string{"-x", "y", "a-controller"}, []string{"x", "y"}},
-		{[]string{"-*"}, []string{"*"}},
-		{[]string{"", "-"}, []string{"", ""}},
-		{[]string{"A-controller", "--a"}, []string{"A-controller", "-a"}},
-	} {
-		var want []string
-		for _, name := range tt.want {
-			want = append(want, fmt.Sprintf("%q is not in the list of known controllers", name))
-		}
-		if diff := cmp.Diff(want, unknownItems(known, tt.items)); diff != "" {
-			t.Errorf("unknownItems(%q) (-want +got):\n%s", tt.items, diff)
-		}
 	}
 }
 

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/fakeapi"
@@ -27,21 +27,14 @@ import (
 func TestEventStormDelaysNoOtherController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan struct{}, 10)
-		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
-			body, err := io.ReadAll(req.Body)
-			if err != nil {
-				return nil, err
-			}
+		e := testEvents(t, func(req *http.Request) {
+			body, _ := io.ReadAll(req.Body)
 			if strings.Contains(string(body), "many") {
 				slowly(req, 10*time.Second)
 			} else {
 				sent <- struct{}{}
 			}
-			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
-		})}, prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
+		})
 		many, few := e.newRecorder("many"), e.newRecorder("few")
 		e.startSending(fakeapi.Quiet(t.Context()))
 		defer e.stopSending()
@@ -63,14 +56,10 @@ func TestEventStormDelaysNoOtherController(t *testing.T) {
 func TestDroppedEventsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
-		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+		e := testEvents(t, func(req *http.Request) {
 			sent.Add(1)
 			slowly(req, 10*time.Millisecond)
-			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
-		})}, prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
+		})
 		recorder := e.newRecorder("one")
 		e.startSending(fakeapi.Quiet(t.Context()))
 		defer e.stopSending()
@@ -110,6 +99,19 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 	})
 }
 
+// testEvents sends events to a server that rejects all events after receive has returned.
+func testEvents(t *testing.T, receive func(*http.Request)) *events {
+	t.Helper()
+	e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+		receive(req)
+		return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
+	})}, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 // slowly waits before the response to a request, or until the request is cancelled.
 func slowly(req *http.Request, d time.Duration) {
 	select {
@@ -118,57 +120,20 @@ func slowly(req *http.Request, d time.Duration) {
 	}
 }
 
-func TestFlushWaitsForAllControllers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
-			slowly(req, time.Second)
-			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
-		})}, prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
-		one, two := e.newRecorder("one"), e.newRecorder("two")
-		e.startSending(t.Context())
-		defer e.stopSending()
-		object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}
-		one.Event(object, corev1.EventTypeNormal, "A", "")
-		for range 3 {
-			two.Event(object, corev1.EventTypeNormal, "B", "")
-		}
-		start := time.Now()
-		e.flush(t.Context())
-		if took := time.Since(start); took < 3*time.Second || took > 3*time.Second+flushPeriod {
-			t.Errorf("flushed after %v, want 3 s: the events of two, one after the other", took)
-		}
-		one.Event(object, corev1.EventTypeNormal, "C", "")
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		start = time.Now()
-		e.flush(ctx)
-		if took := time.Since(start); took != 100*time.Millisecond {
-			t.Errorf("gave up after %v, want 100ms", took)
-		}
-	})
-}
-
 // Events of the last term are sent before the process ends, and delay the end by a second at most.
 func TestEndWaitsForEvents(t *testing.T) {
-	for _, tt := range []struct{ takes, want time.Duration }{{100 * time.Millisecond, 300 * time.Millisecond}, {time.Hour, flushTimeout}} {
+	for _, tt := range []struct{ takes, want time.Duration }{{100 * time.Millisecond, 200 * time.Millisecond}, {time.Hour, flushTimeout}} {
 		synctest.Test(t, func(t *testing.T) {
-			e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+			e := testEvents(t, func(req *http.Request) {
 				slowly(req, tt.takes)
-				return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
-			})}, prometheus.NewRegistry())
-			if err != nil {
-				t.Fatal(err)
-			}
-			recorder := e.newRecorder("one")
+			})
+			recorders := []record.EventRecorder{e.newRecorder("one"), e.newRecorder("two")}
 			ctx, cancel := context.WithCancel(fakeapi.Quiet(t.Context()))
 			m := &Manager{events: e}
 			begun := time.Now()
 			_ = m.sendEvents(ctx, func() {
 				for i := range 3 {
-					recorder.Event(&corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("p", i)}, corev1.EventTypeNormal, "Reason", "")
+					recorders[i%2].Event(&corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("p", i)}, corev1.EventTypeNormal, "Reason", "")
 				}
 				cancel()
 			})
@@ -183,13 +148,8 @@ func TestEndWaitsForEvents(t *testing.T) {
 func TestEventsAreLoggedByTheirManager(t *testing.T) {
 	var lines atomic.Int32
 	log := funcr.New(func(string, string) { lines.Add(1) }, funcr.Options{})
-	e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
-		// The namespace is deleted.
-		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: req}, nil
-	})}, prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testEvents(t, func(req *http.Request) {
+	})
 	recorder := e.newRecorder("one")
 	e.startSending(klog.NewContext(t.Context(), log))
 	defer e.stopSending()
@@ -209,16 +169,12 @@ func TestEventsAreLoggedByTheirManager(t *testing.T) {
 func TestNoEventIsSentAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var under, sent atomic.Int32
-		e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+		e := testEvents(t, func(req *http.Request) {
 			sent.Add(1)
 			under.Add(1)
 			defer under.Add(-1)
 			slowly(req, time.Hour)
-			return nil, errors.New("no answer")
-		})}, prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
+		})
 		recorder := e.newRecorder("one")
 		e.startSending(t.Context())
 		for i := range 100 {

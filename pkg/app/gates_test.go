@@ -94,37 +94,6 @@ func TestUnknownGatesAreIgnored(t *testing.T) {
 	}
 }
 
-// The gates of metrics and help are ours alone, and /flagz shows the given values.
-func TestIgnoredGatesAreNotRegistered(t *testing.T) {
-	o := parsed(t, "--feature-gates=GracefulNodeShutdown=true,PodDeletionCost=false")
-	if _, known := o.gates.gate.GetAll()["GracefulNodeShutdown"]; known {
-		t.Error("the gate was registered")
-	}
-	if got, want := o.gates.given.String(), ":GracefulNodeShutdown=true,:PodDeletionCost=false"; got != want {
-		t.Errorf("--feature-gates is %q, want %q", got, want)
-	}
-}
-
-func TestEmulatedVersionRange(t *testing.T) {
-	for version, want := range map[string]string{"1.33": "is not between", "1.38": "is not between", "1.37.1": "patch version not allowed", "x": "could not parse", "other=1.36": "component not registered"} {
-		o := NewOptions(Controllers())
-		fs := o.Flags().FlagSets["generic"]
-		if err := fs.Parse([]string{"--emulated-version=" + version}); err != nil {
-			t.Fatal(err)
-		}
-		err := o.SetGates()
-		if err == nil {
-			for _, e := range o.gates.validateGates() {
-				err = e
-				break
-			}
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("--emulated-version=%s: %v, want an error with %q", version, err, want)
-		}
-	}
-}
-
 func TestClientGoUsesOurGates(t *testing.T) {
 	before := clientfeatures.FeatureGates()
 	t.Cleanup(func() { clientfeatures.ReplaceFeatureGates(before) })

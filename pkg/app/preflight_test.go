@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
@@ -249,273 +252,114 @@ func TestPreflightFailsAtOnce(t *testing.T) {
 	}
 }
 
-// stepping advances the clock for every waiter, until the test ends.
-func stepping(t *testing.T, clk *clocktesting.FakeClock) {
-	t.Helper()
-	stop, done := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { close(stop); <-done })
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Millisecond):
-				if clk.HasWaiters() {
-					clk.Step(preflightPause)
-				}
-			}
-		}
-	}()
-}
-
-// pass advances the clock by d, in steps for a repeated waiter.
-func pass(t *testing.T, clk *clocktesting.FakeClock, d time.Duration) {
-	t.Helper()
-	for end := clk.Now().Add(d); clk.Now().Before(end); clk.Step(preflightPause) {
-		fakeapi.Eventually(t, func() error {
-			if !clk.HasWaiters() {
-				return errors.New("nobody waits on the clock")
-			}
-			return nil
-		})
-	}
-}
-
 func TestPreflightWaits(t *testing.T) {
-	t.Run("for a load balancer that has no API server behind it", func(t *testing.T) {
-		for _, code := range []int{http.StatusBadRequest, http.StatusNotFound} {
-			api := fakeapi.New(t)
-			api.Set(func(f *fakeapi.Server) { f.Status, f.Allowed = code, []string{"* *.*"} })
-			p, clk := newPreflighter(t, restConfig(t, api, nil))
-			stepping(t, clk)
-			start := clk.Now()
-			done := make(chan error, 1)
-			go func() { done <- p.runChecks(t.Context(), testNeeds[:2]) }()
-			fakeapi.Eventually(t, func() error {
-				if clk.Since(start) < 2*preflightGrace && len(done) == 0 {
-					return errors.New("neither a minute has passed nor an end been made")
+	const always = 24 * time.Hour
+	for _, tt := range []struct {
+		name          string
+		reviews       func(sinceStart time.Duration) (status int)
+		ready         int           // status of /readyz in the first minute
+		stop          time.Duration // end of the context
+		after, within time.Duration // end of the preflight
+		want          string        // in the error; empty for none
+	}{
+		{"load balancer without an API server, 404", during(http.StatusNotFound, time.Minute), 200, always, time.Minute, 61 * time.Second, ""},
+		{"load balancer without an API server, 400", during(http.StatusBadRequest, time.Minute), 200, always, time.Minute, 61 * time.Second, ""},
+		{"API server starts, roles come later", func(since time.Duration) int {
+			return max(during(http.StatusServiceUnavailable, time.Minute)(since), during(http.StatusForbidden, 70*time.Second)(since))
+		}, 200, always, 70 * time.Second, 71 * time.Second, ""},
+		{"API server is not ready", during(http.StatusForbidden, 20*time.Second), http.StatusInternalServerError, always, 20 * time.Second, 21 * time.Second, ""},
+		{"API server forbids reading /readyz", during(http.StatusForbidden, 20*time.Second), http.StatusForbidden, always, 20 * time.Second, 21 * time.Second, ""},
+		{"API server is up and forbids access", func(since time.Duration) int {
+			return max(during(http.StatusServiceUnavailable, time.Second)(since), http.StatusForbidden)
+		}, 200, always, preflightGrace, preflightGrace + 3*time.Second, "forbids access reviews"},
+		{"until the process is stopped", during(http.StatusServiceUnavailable, always), 200, time.Minute, time.Minute, time.Minute, context.DeadlineExceeded.Error()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				server := roundTripper(func(req *http.Request) (*http.Response, error) {
+					status, body := tt.reviews(time.Since(begun)), `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`
+					if req.URL.Path == "/readyz" {
+						status = max(200, during(tt.ready, time.Minute)(time.Since(begun)))
+					}
+					if status >= http.StatusBadRequest {
+						body = "no"
+					}
+					return &http.Response{StatusCode: max(200, status), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
+				})
+				p, _ := newPreflighter(t, &rest.Config{Host: "https://h", Transport: server})
+				p.clock = clock.RealClock{}
+				ctx, cancel := context.WithTimeout(t.Context(), tt.stop)
+				defer cancel()
+				err := p.runChecks(ctx, testNeeds[:2])
+				if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+					t.Errorf("preflight = %v, want %q", err, tt.want)
 				}
-				return nil
-			})
-			api.Set(func(f *fakeapi.Server) { f.Status = 0 })
-			if err := <-done; err != nil {
-				t.Errorf("preflight after a minute of %d = %v, want nil", code, err)
-			}
-		}
-	})
-	t.Run("for a server that starts", func(t *testing.T) {
-		api := fakeapi.New(t)
-		api.Set(func(f *fakeapi.Server) { f.Status = 503 })
-		p, clk := newPreflighter(t, restConfig(t, api, nil))
-		done := make(chan error, 1)
-		go func() { done <- p.runChecks(t.Context(), testNeeds[:2]) }()
-		pass(t, clk, time.Minute)
-		// A started API server may lack default roles for a while.
-		api.Set(func(f *fakeapi.Server) { f.Status = 403 })
-		pass(t, clk, 10*time.Second)
-		select {
-		case err := <-done:
-			t.Fatalf("gave up on a server that is starting: %v", err)
-		default:
-		}
-		api.Set(func(f *fakeapi.Server) { f.Status = 0; f.Allowed = []string{"* *.*"} })
-		stepping(t, clk)
-		if err := <-done; err != nil {
-			t.Errorf("preflight = %v, want nil", err)
-		}
-	})
-	t.Run("for a server that is not ready", func(t *testing.T) {
-		for _, code := range []int{http.StatusInternalServerError, http.StatusForbidden} {
-			api := fakeapi.New(t)
-			api.Set(func(f *fakeapi.Server) { f.Readyz.Status, f.Status = code, http.StatusForbidden })
-			p, clk := newPreflighter(t, restConfig(t, api, nil))
-			done := make(chan error, 1)
-			go func() { done <- p.runChecks(t.Context(), testNeeds[:2]) }()
-			fakeapi.Eventually(t, func() error {
-				if !clk.HasWaiters() && len(done) == 0 {
-					return errors.New("neither waiting nor over")
+				if took := time.Since(begun); took < tt.after || took > tt.within {
+					t.Errorf("preflight took %v, want %v to %v", took, tt.after, tt.within)
 				}
-				return nil
 			})
-			api.Set(func(f *fakeapi.Server) { f.Readyz.Status, f.Status, f.Allowed = 0, 0, []string{"* *.*"} })
-			stepping(t, clk)
-			if err := <-done; err != nil {
-				t.Errorf("preflight with %d from /readyz = %v, want nil", code, err)
-			}
-		}
-	})
-	t.Run("and gives up when it is up and goes on to refuse", func(t *testing.T) {
-		api := fakeapi.New(t)
-		api.Set(func(f *fakeapi.Server) { f.Status = 503 })
-		p, clk := newPreflighter(t, restConfig(t, api, nil))
-		done := make(chan error, 1)
-		go func() { done <- p.runChecks(t.Context(), testNeeds[:2]) }()
-		fakeapi.Eventually(t, func() error {
-			if !clk.HasWaiters() {
-				return errors.New("not waiting yet")
-			}
-			return nil
 		})
-		api.Set(func(f *fakeapi.Server) { f.Status = 403 })
-		stepping(t, clk)
-		if err := <-done; err == nil || !strings.Contains(err.Error(), "forbids access reviews") {
-			t.Errorf("preflight = %v, want it to give up", err)
-		}
-	})
-	t.Run("until it is told to stop", func(t *testing.T) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := listener.Addr().String()
-		_ = listener.Close() // the server is closed
-		p, clk := newPreflighter(t, &rest.Config{Host: "https://" + address})
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- p.runChecks(ctx, testNeeds[:2]) }()
-		fakeapi.Eventually(t, func() error {
-			if !clk.HasWaiters() {
-				return errors.New("not waiting yet")
-			}
-			return nil
-		})
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("preflight = %v, want %v", err, context.Canceled)
-		}
-	})
+	}
 }
 
-func TestRequired(t *testing.T) {
-	const (
-		process = ""
-		leases  = "leases.coordination.k8s.io"
-	)
-	// by returns the reviewed permissions by user, as text. A repeated review is an error.
-	by := func(t *testing.T, args ...string) map[string][]string {
-		t.Helper()
-		cfg, err := parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t), "--leader-elect-resource-name=n"}, args...)...).Complete()
-		if err != nil {
-			t.Fatal(err)
+// during returns the status until the given time, and 0 later.
+func during(status int, until time.Duration) func(time.Duration) int {
+	return func(since time.Duration) int {
+		if since < until {
+			return status
 		}
-		all := map[string][]string{}
-		for _, n := range requiredPermissions(cfg) {
-			if slices.Contains(all[n.account], n.String()) {
-				t.Errorf("%q needs %s twice", n.account, n)
-			}
-			all[n.account] = append(all[n.account], n.String())
-			if len(n.impacts) == 0 || slices.Contains(n.impacts, "") {
-				t.Errorf("%s has no impact", n)
-			}
-		}
-		for _, permissions := range all {
-			slices.Sort(permissions)
-		}
-		return all
+		return 0
 	}
-	common := []string{"create events", "patch events"}
-	elects := []string{"create " + leases + " in kube-system", "get " + leases + " n in kube-system", "update " + leases + " n in kube-system"}
-	watches := func(types ...string) (all []string) {
-		for _, t := range types {
-			all = append(all, "list "+t, "watch "+t)
-		}
-		return all
-	}
-	tokens := func(accounts ...string) (all []string) {
-		for _, a := range accounts {
-			all = append(all, "create serviceaccounts/token "+a+" in kube-system")
-		}
-		return all
-	}
-	replicaSets := []string{"create pods", "delete pods", "get replicasets.apps", "list pods", "list replicasets.apps", "patch pods",
-		"update replicasets.apps/finalizers", "update replicasets.apps/status"}
-	nodes := []string{"get " + leases + " in kube-node-lease", "get nodes", "list " + leases + " in kube-node-lease", "list nodes",
-		"patch nodes", "patch pods/status", "update nodes/status"}
-	evictions := []string{"delete pods", "get nodes", "get pods", "patch pods/status"}
-	podGC := []string{"delete pods", "get nodes", "list pods", "patch pods/status"}
-	namespaces := []string{"delete *.*", "deletecollection *.*", "get /api", "get /apis", "get /readyz", "get namespaces", "list *.*",
-		"update namespaces/finalize", "update namespaces/status"}
-	endpoints := []string{"create endpointslices.discovery.k8s.io", "delete endpointslices.discovery.k8s.io", "list endpointslices.discovery.k8s.io",
-		"list pods", "update endpointslices.discovery.k8s.io", "update services/finalizers"}
-	deployments := []string{"create replicasets.apps", "delete replicasets.apps", "get deployments.apps", "get replicasets.apps", "list deployments.apps",
-		"list replicasets.apps", "patch replicasets.apps", "update deployments.apps/finalizers", "update deployments.apps/status"}
-	garbage := []string{"delete *.*", "get *.*", "list *.*", "patch *.*"}
+}
 
+// TestDeployGrantsExactlyWhatIsRequired has the permissions of each controller.
+func TestRequired(t *testing.T) {
+	texts := func(args ...string) map[string][]string {
+		by := map[string][]string{}
+		for account, needs := range requiredBy(t, append(args, "--leader-elect-resource-name=n")...) {
+			for _, n := range needs {
+				if slices.Contains(by[account], n.String()) || len(n.impacts) == 0 || slices.Contains(n.impacts, "") {
+					t.Errorf("%q requires %s twice or without an impact", account, n)
+				}
+				by[account] = append(by[account], n.String())
+			}
+			slices.Sort(by[account])
+		}
+		return by
+	}
+	const leases = "leases.coordination.k8s.io"
+	events := []string{"create events", "patch events"}
 	for _, tt := range []struct {
 		name string
 		args []string
-		want map[string][][]string // by account, "" is this process
+		want map[string][]string // by account, "" is this process
 	}{
-		{"nothing but serving and events", []string{"--controllers=-*", "--leader-elect=false"}, map[string][][]string{process: {common}}},
-		{"one controller, one namespace of Leases", []string{"--controllers=replicaset"}, map[string][][]string{
-			process: {common, elects, watches(leases + " in kube-system"), replicaSets, watches("pods", "replicasets.apps", "namespaces")},
-		}},
-		{"nodes without election", []string{"--controllers=nodelifecycle", "--leader-elect=false"}, map[string][][]string{
-			process: {common, nodes, watches("nodes", "pods", leases+" in kube-node-lease")},
-		}},
-		{"all but the garbage collector", []string{"--controllers=*,-garbage-collector-controller"}, map[string][][]string{
-			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "deployments.apps", "namespaces", "services", "endpointslices.discovery.k8s.io"),
-				replicaSets, nodes, evictions, podGC, namespaces, endpoints, deployments},
-		}},
-		{"all, each with an account of its own", []string{"--use-service-account-credentials"}, map[string][][]string{
-			process: {common, elects, watches("nodes", "pods", leases, "replicasets.apps", "deployments.apps", "namespaces", "services", "endpointslices.discovery.k8s.io"),
-				tokens("replicaset-controller", "node-controller", "pod-garbage-collector", "namespace-controller", "endpointslice-controller", "deployment-controller", "generic-garbage-collector"),
-				watches("*.*")},
-			"replicaset-controller":     {replicaSets},
-			"node-controller":           {nodes, evictions},
-			"pod-garbage-collector":     {podGC},
-			"namespace-controller":      {namespaces},
-			"endpointslice-controller":  {endpoints},
-			"deployment-controller":     {deployments},
-			"generic-garbage-collector": {garbage},
-		}},
-		{"the garbage collector is asked for", []string{"--controllers=garbagecollector", "--leader-elect=false"}, map[string][][]string{
-			process: {common, garbage, watches("*.*")},
-		}},
-		{"dry run of the garbage collector", []string{"--controllers=garbagecollector", "--garbage-collector-dry-run", "--leader-elect=false"}, map[string][][]string{
-			process: {common, {"get *.*", "list *.*"}, watches("*.*")},
-		}},
-		{"the garbage collector has an account of its own, and this process watches", []string{"--use-service-account-credentials", "--controllers=garbagecollector", "--leader-elect=false"}, map[string][][]string{
-			process:                     {common, watches("*.*"), tokens("generic-garbage-collector")},
-			"generic-garbage-collector": {garbage},
-		}},
-		{"the garbage collector is asked for, and switched off", []string{"--controllers=garbagecollector", "--enable-garbage-collector=false", "--leader-elect=false"}, map[string][][]string{
-			process: {common},
-		}},
-		{"two of them", []string{"--use-service-account-credentials", "--controllers=podgc,taint-eviction-controller"}, map[string][][]string{
-			process:                 {common, elects, watches("nodes", "pods", leases+" in kube-system"), tokens("node-controller", "pod-garbage-collector")},
-			"node-controller":       {evictions},
-			"pod-garbage-collector": {podGC},
-		}},
+		{"serving and events", []string{"--controllers=-*", "--leader-elect=false"}, map[string][]string{"": events}},
+		{"election", []string{"--controllers=-*"}, map[string][]string{"": slices.Concat([]string{"create events", "create " + leases + " in kube-system",
+			"get " + leases + " n in kube-system", "list " + leases + " in kube-system", "patch events", "update " + leases + " n in kube-system", "watch " + leases + " in kube-system"})}},
+		{"garbage collector", []string{"--controllers=garbagecollector", "--leader-elect=false"}, map[string][]string{
+			"": {"create events", "delete *.*", "get *.*", "list *.*", "patch *.*", "patch events", "watch *.*"}}},
+		{"dry run of the garbage collector", []string{"--controllers=garbagecollector", "--garbage-collector-dry-run", "--leader-elect=false"}, map[string][]string{
+			"": {"create events", "get *.*", "list *.*", "patch events", "watch *.*"}}},
+		{"disabled garbage collector", []string{"--controllers=garbagecollector", "--enable-garbage-collector=false", "--leader-elect=false"}, map[string][]string{"": events}},
+		{"account of the garbage collector", []string{"--use-service-account-credentials", "--controllers=garbagecollector", "--leader-elect=false"}, map[string][]string{
+			"":                          {"create events", "create serviceaccounts/token generic-garbage-collector in kube-system", "list *.*", "patch events", "watch *.*"},
+			"generic-garbage-collector": {"delete *.*", "get *.*", "list *.*", "patch *.*"}}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			want := map[string][]string{}
-			for account, parts := range tt.want {
-				want[account] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(parts...))))
-			}
-			if diff := cmp.Diff(want, by(t, tt.args...)); diff != "" {
-				t.Errorf("rights that are asked for (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestPermissionString(t *testing.T) {
-	for want, r := range map[string]authorizationv1.ResourceAttributes{
-		"get pods":              {Verb: "get", Resource: "pods"},
-		"patch pods/status":     {Verb: "patch", Resource: "pods", Subresource: "status"},
-		"list replicasets.apps": {Verb: "list", Group: "apps", Resource: "replicasets"},
-		"update a.g/s n in ns":  {Verb: "update", Group: "g", Resource: "a", Subresource: "s", Name: "n", Namespace: "ns"},
-		"list *.*":              {Verb: "list", Group: "*", Resource: "*"},
-		"get x in y":            {Verb: "get", Resource: "x", Namespace: "y"},
-	} {
-		if got := (permission{ResourceAttributes: r}).String(); got != want {
-			t.Errorf("%+v is called %q, want %q", r, got, want)
+		if diff := cmp.Diff(tt.want, texts(tt.args...)); diff != "" {
+			t.Errorf("%s: permissions (-want +got):\n%s", tt.name, diff)
 		}
 	}
-	path := permission{path: "/apis", ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "get"}}
-	if got := path.String(); got != "get /apis" {
-		t.Errorf("%+v is called %q, want get /apis", path, got)
+	all, own := texts(), texts("--use-service-account-credentials")
+	if got := len(own); got != 8 {
+		t.Errorf("%d accounts, want this process and seven", got)
+	}
+	for account, permissions := range own {
+		for _, p := range permissions {
+			if !slices.Contains(all[""], p) && !strings.HasPrefix(p, "create serviceaccounts/token ") {
+				t.Errorf("%q requires %s, and a manager with one account does not", account, p)
+			}
+		}
 	}
 }

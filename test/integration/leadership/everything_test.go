@@ -55,7 +55,7 @@ func startEverything(t *testing.T, name string) *contender {
 	t.Helper()
 	account := here(t).name + "-" + name
 	return &contender{
-		Process: run(t, here(t).ManagerConfig(account), []string{controlplane.ManagerBinary(t)}, "--secure-port=0",
+		Process: run(t, here(t).ManagerConfig(account), []string{controlplane.ManagerBinary(t)}, "--secure-port=0", "--controllers=*",
 			"--node-monitor-period=500ms", "--node-monitor-grace-period=2s", "--node-startup-grace-period=2s",
 			"--namespace-deletion-grace-period=0"),
 		user: controlplane.ServiceAccount(account),
