@@ -15,6 +15,7 @@ import (
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -111,6 +112,9 @@ func (c *Caches) Nodes() (*Nodes, error) {
 		}})
 	return &Nodes{store}, err
 }
+
+// Lister returns the cache in the form that libraries of Kubernetes read.
+func (n *Nodes) Lister() corelisters.NodeLister { return corelisters.NewNodeLister(n.informer.GetIndexer()) }
 
 func trimNode(node *corev1.Node, fields Fields) *corev1.Node {
 	node.ManagedFields, node.Annotations = nil, nil

@@ -49,7 +49,7 @@ func TestFlags(t *testing.T) {
 }
 
 func TestSelectorIndex(t *testing.T) {
-	index := newSelectorIndex()
+	index := selectorIndex{byPair: map[labelPair][]*corev1.Service{}}
 	selecting := func(name string, selector map[string]string) *corev1.Service {
 		return aService(name, func(s *corev1.Service) { s.Spec.Selector = selector })
 	}
@@ -57,13 +57,14 @@ func TestSelectorIndex(t *testing.T) {
 	elsewhere.Namespace = "other"
 	for _, service := range []*corev1.Service{
 		selecting("a", map[string]string{"app": "a"}), selecting("b", map[string]string{"app": "a", "tier": "web"}), elsewhere,
-		selecting("none", nil), selecting("changed", map[string]string{"app": "a"}), selecting("changed", map[string]string{"app": "b"}),
-		selecting("gone", map[string]string{"app": "a"}),
+		selecting("none", nil), selecting("changed", map[string]string{"app": "a"}), selecting("gone", map[string]string{"app": "a"}),
 		aService("external", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }),
 	} {
-		index.set(service)
+		index.add(service)
 	}
-	index.remove(selecting("gone", nil))
+	index.remove(selecting("changed", map[string]string{"app": "a"}))
+	index.add(selecting("changed", map[string]string{"app": "b"}))
+	index.remove(selecting("gone", map[string]string{"app": "a"}))
 	for _, tt := range []struct {
 		labels map[string]string
 		want   []string
@@ -83,17 +84,17 @@ func TestSelectorIndex(t *testing.T) {
 			t.Errorf("services of %v (-want +got):\n%s", tt.labels, diff)
 		}
 	}
-	if len(index.pairs) != 4 {
-		t.Errorf("index holds %v", index.pairs)
+	if len(index.byPair) != 4 {
+		t.Errorf("index holds %v", index.byPair)
 	}
 }
 
 // A lookup visits one Service, although all share a label.
 func BenchmarkServicesOfPod(b *testing.B) {
 	for _, n := range []int{10, 1000} {
-		index := newSelectorIndex()
+		index := selectorIndex{byPair: map[labelPair][]*corev1.Service{}}
 		for i := range n {
-			index.set(aService(fmt.Sprint(i), func(s *corev1.Service) {
+			index.add(aService(fmt.Sprint(i), func(s *corev1.Service) {
 				s.Spec.Selector = map[string]string{"app": fmt.Sprint(i), "part-of": "shop", "managed-by": "helm"}
 			}))
 		}
@@ -365,14 +366,16 @@ func TestTrim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := trimmed.(*EndpointSlice).decode()
+	kept, ours := trimmed.(*EndpointSlice), &discoveryv1.EndpointSlice{}
+	err = ours.Unmarshal(kept.content)
+	ours.ObjectMeta = kept.ObjectMeta
 	want := slice(managedBy)
 	want.ManagedFields = nil
 	if diff := cmp.Diff(want, ours); err != nil || diff != "" {
-		t.Errorf("decoded slice (-want +got):\n%s%v", diff, err)
+		t.Errorf("cached slice (-want +got):\n%s%v", diff, err)
 	}
 	wantForeign := &EndpointSlice{ObjectMeta: slice("another").ObjectMeta}
-	wantForeign.ManagedFields, wantForeign.Annotations = nil, nil
+	wantForeign.ManagedFields = nil
 	service, wantService := aService("a", automatic), aService("a", automatic)
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "1.2.3.4"}}
 	service.ManagedFields = []metav1.ManagedFieldsEntry{{}}

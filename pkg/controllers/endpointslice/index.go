@@ -1,30 +1,24 @@
 package endpointslice
 
 import (
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
-// selectorIndex finds the Services that select a pod. Each Service is kept under one label pair of its
-// selector, so a lookup visits only Services that share a label with the pod.
+// selectorIndex finds the Services that select a pod. Each Service is kept under one label pair of its selector, so a
+// lookup visits only Services that share a label with the pod.
 type selectorIndex struct {
 	lock   sync.RWMutex
-	byPair map[labelPair]map[cache.ObjectName]map[string]string // selectors
-	pairs  map[cache.ObjectName]labelPair
+	byPair map[labelPair][]*corev1.Service
 }
 
 type labelPair struct{ namespace, key, value string }
 
-func newSelectorIndex() *selectorIndex {
-	return &selectorIndex{byPair: map[labelPair]map[cache.ObjectName]map[string]string{}, pairs: map[cache.ObjectName]labelPair{}}
-}
-
-// set adds a Service, or changes its selector. The Service is kept under the pair with the fewest
-// Services.
-func (x *selectorIndex) set(service *corev1.Service) {
-	x.remove(service)
+// add keeps a Service under the pair with the fewest Services.
+func (x *selectorIndex) add(service *corev1.Service) {
 	if !selectsPods(service) {
 		return
 	}
@@ -37,21 +31,19 @@ func (x *selectorIndex) set(service *corev1.Service) {
 			rarest = pair
 		}
 	}
-	if x.byPair[rarest] == nil {
-		x.byPair[rarest] = map[cache.ObjectName]map[string]string{}
-	}
-	name := cache.MetaObjectToName(service)
-	x.byPair[rarest][name], x.pairs[name] = service.Spec.Selector, rarest
+	x.byPair[rarest] = append(x.byPair[rarest], service)
 }
 
+// remove removes a Service with the selector that add was called with.
 func (x *selectorIndex) remove(service *corev1.Service) {
 	x.lock.Lock()
 	defer x.lock.Unlock()
-	name := cache.MetaObjectToName(service)
-	pair := x.pairs[name]
-	delete(x.pairs, name)
-	if delete(x.byPair[pair], name); len(x.byPair[pair]) == 0 {
-		delete(x.byPair, pair)
+	for key, value := range service.Spec.Selector {
+		pair := labelPair{service.Namespace, key, value}
+		x.byPair[pair] = slices.DeleteFunc(x.byPair[pair], func(known *corev1.Service) bool { return known.Name == service.Name })
+		if len(x.byPair[pair]) == 0 {
+			delete(x.byPair, pair)
+		}
 	}
 }
 
@@ -61,11 +53,25 @@ func (x *selectorIndex) servicesFor(namespace string, podLabels map[string]strin
 	defer x.lock.RUnlock()
 	found := map[cache.ObjectName]bool{}
 	for key, value := range podLabels {
-		for name, selector := range x.byPair[labelPair{namespace, key, value}] {
-			if matches(selector, podLabels) {
-				found[name] = true
+		for _, service := range x.byPair[labelPair{namespace, key, value}] {
+			if matches(service.Spec.Selector, podLabels) {
+				found[cache.MetaObjectToName(service)] = true
 			}
 		}
 	}
 	return found
+}
+
+// selectsPods reports whether a Service gets slices from this controller.
+func selectsPods(service *corev1.Service) bool {
+	return service.Spec.Type != corev1.ServiceTypeExternalName && len(service.Spec.Selector) > 0
+}
+
+func matches(selector, podLabels map[string]string) bool {
+	for key, value := range selector {
+		if actual, ok := podLabels[key]; !ok || actual != value {
+			return false
+		}
+	}
+	return true
 }
