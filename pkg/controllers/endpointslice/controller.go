@@ -160,9 +160,10 @@ func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
 	c.sliceChanged(slice)
 }
 
+// sliceDeleted adds the Service of a slice that this process has not deleted. No sync waits for the slice any longer.
 func (c *Controller) sliceDeleted(slice *EndpointSlice) {
-	if t := c.term.Load(); t != nil {
-		t.tracker.HandleDeletion(&discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}) // the Service no longer waits for the slice
+	t, known := c.term.Load(), &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}
+	if t != nil && (!t.tracker.Has(known) || !t.tracker.HandleDeletion(known)) {
 		c.enqueueSliceService(slice)
 	}
 }
