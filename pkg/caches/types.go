@@ -114,7 +114,9 @@ func (c *Caches) Nodes() (*Nodes, error) {
 }
 
 // Lister returns the cache in the form that libraries of Kubernetes read.
-func (n *Nodes) Lister() corelisters.NodeLister { return corelisters.NewNodeLister(n.informer.GetIndexer()) }
+func (n *Nodes) Lister() corelisters.NodeLister {
+	return corelisters.NewNodeLister(n.informer.GetIndexer())
+}
 
 func trimNode(node *corev1.Node, fields Fields) *corev1.Node {
 	node.ManagedFields, node.Annotations = nil, nil
