@@ -6,20 +6,19 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
-	"os"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 
 	"minikcm/test/controlplane"
 )
@@ -37,9 +36,7 @@ func TestKubeconfigRecipe(t *testing.T) {
 		t.Fatalf("%v: %s", err, complaints)
 	}
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if cfg.Host != "https://127.0.0.1:6443" {
 		t.Errorf("server = %s", cfg.Host)
 	}
@@ -50,20 +47,18 @@ func TestKubeconfigRecipe(t *testing.T) {
 		t.Fatalf("certificate and key do not fit: %v", err)
 	}
 	block, _ := pem.Decode(cfg.CertData)
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(cert.Subject.Organization)
-	if cert.Subject.CommonName != identity || !slices.Equal(cert.Subject.Organization, groups) {
-		t.Errorf("certificate is for %s", cert.Subject)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	must(t, err)
+	slices.Sort(leaf.Subject.Organization)
+	if leaf.Subject.CommonName != identity || !slices.Equal(leaf.Subject.Organization, groups) {
+		t.Errorf("certificate is for %s", leaf.Subject)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		t.Error(err)
 	}
-	if days := cert.NotAfter.Sub(cert.NotBefore).Hours() / 24; days != 365 {
+	if days := leaf.NotAfter.Sub(leaf.NotBefore).Hours() / 24; days != 365 {
 		t.Errorf("certificate is good for %v days, want 365", days)
 	}
 }
@@ -79,46 +74,25 @@ func kubeconfigScript(args ...string) (out []byte, complaints string, err error)
 func authority(t *testing.T) (ca *x509.Certificate, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(10 * 365 * 24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ca, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	ca, err = cert.NewSelfSignedCACert(cert.Config{CommonName: "kubernetes"}, key)
+	must(t, err)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	must(t, err)
 	dir := t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	must(t, errors.Join(cert.WriteCert(certFile, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: ca.Raw})), keyutil.WriteKey(keyFile, keyPEM)))
 	return ca, certFile, keyFile
 }
 
 // TestIdentityHasTheControlPlanesPriority: the identity must match the API server's priority levels for control
 // planes, also with a client certificate.
 func TestIdentityHasTheControlPlanesPriority(t *testing.T) {
-	newApplier(t).keep(t, render(t, "rbac")...)
+	keep(t, render(t, "rbac")...)
 	client, err := rest.HTTPClientFor(cluster.ConfigFor(identity, groups...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	schemas, err := cluster.Client(t).FlowcontrolV1().FlowSchemas().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for path, want := range map[string]string{
 		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/controller-manager": "leader-election",
 		"/api/v1/pods": "workload-high",

@@ -9,10 +9,15 @@ import (
 	"path/filepath"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"minikcm/test/controlplane"
 )
 
-var cluster *controlplane.Cluster
+var (
+	cluster *controlplane.Cluster
+	admin   client.Client
+)
 
 var update = flag.Bool("update", false, "rewrite docs/metrics.md and deploy/prometheus-operator/prometheusrule.yaml")
 
@@ -28,16 +33,20 @@ func TestMain(m *testing.M) {
 		// Off by default; one of the rights is for this plugin.
 		"enable-admission-plugins": {"OwnerReferencesPermissionEnforcement"},
 	}}
-	os.Exit(controlplane.Run(m, o, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, o, func(c *controlplane.Cluster) {
+		cluster = c
+		var err error
+		if admin, err = controlplane.NewClient(c.Config()); err != nil {
+			panic(err)
+		}
+	}))
 }
 
 // built returns the path of a program that make builds.
 func built(t *testing.T, name string) string {
 	t.Helper()
 	path, err := controlplane.Binary(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 
@@ -55,8 +64,13 @@ func program(t *testing.T, name, from string) string {
 func read(t *testing.T, elem ...string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(elem...))
+	must(t, err)
+	return text
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text
 }

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"net"
@@ -89,24 +90,17 @@ func TestPodsFitTheProgram(t *testing.T) {
 			}
 			c := spec.Containers[0]
 			flags, given := parseArgs(t, expand(t, c))
-			if flags.Lookup("leader-elect").Value.String() != "true" {
-				t.Error("there may be several, so they must elect")
-			}
-			if want := madeImage(t); c.Image != want {
-				t.Errorf("image is %s, but make image makes %s", c.Image, want)
-			}
+			grace := spec.TerminationGracePeriodSeconds
+			complain(t, map[string]bool{
+				"does not elect a leader":         flags.Lookup("leader-elect").Value.String() == "true",
+				"has not the image of make image": c.Image == madeImage(t),
+				"requests no resources":           !c.Resources.Requests.Cpu().IsZero() && !c.Resources.Requests.Memory().IsZero(),
+				"has no GOMEMLIMIT":               slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" }),
+				"has less than 20 s for a drain of 10 s and the release of the lease": grace != nil && *grace >= 20,
+			})
 			checkProbes(t, spec, flags)
 			checkSecurity(t, spec)
 			checkVolumes(t, spec, given)
-			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
-				t.Error("no resources requested")
-			}
-			if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" }) {
-				t.Error("GOMEMLIMIT is not set")
-			}
-			if grace := spec.TerminationGracePeriodSeconds; grace == nil || *grace < 20 {
-				t.Error("a drain of 10 s and the release of the lease need 20 s to end in order")
-			}
 		})
 	}
 }
@@ -183,16 +177,22 @@ func checkSecurity(t *testing.T, spec *corev1.PodSpec) {
 	if pod == nil || c == nil {
 		t.Fatal("no security context")
 	}
-	for what, ok := range map[string]bool{
+	complain(t, map[string]bool{
 		"runs as root":                  pod.RunAsNonRoot != nil && *pod.RunAsNonRoot && pod.RunAsUser != nil && *pod.RunAsUser > 0 && pod.RunAsGroup != nil && *pod.RunAsGroup > 0,
 		"has no seccomp profile":        pod.SeccompProfile != nil && pod.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
 		"may write its root filesystem": c.ReadOnlyRootFilesystem != nil && *c.ReadOnlyRootFilesystem,
 		"may gain privileges":           c.AllowPrivilegeEscalation != nil && !*c.AllowPrivilegeEscalation,
 		"keeps capabilities":            c.Capabilities != nil && slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(c.Capabilities.Add) == 0,
 		"has no system priority":        strings.HasPrefix(spec.PriorityClassName, "system-"),
-	} {
-		if !ok {
-			t.Errorf("the container %s", what)
+	})
+}
+
+// complain reports the keys whose values are false.
+func complain(t *testing.T, isGood map[string]bool) {
+	t.Helper()
+	for what, good := range isGood {
+		if !good {
+			t.Errorf("it %s", what)
 		}
 	}
 }
@@ -221,25 +221,15 @@ func checkVolumes(t *testing.T, spec *corev1.PodSpec, given map[string]string) {
 
 func TestStaticPodIsOne(t *testing.T) {
 	pod := staticPod(t)
-	script := read(t, deployDir, "static-pod", "kubeconfig.sh")
-	if group := fmt.Sprintf("group=%d ", *pod.Spec.SecurityContext.RunAsGroup); !strings.Contains(string(script), group) {
-		t.Errorf("kubeconfig.sh does not give its file to the pod: it lacks %q", group)
-	}
-	if flags, _ := parseArgs(t, expand(t, pod.Spec.Containers[0])); flags.Lookup("bind-address").Value.String() != nodeAddress {
-		t.Error("Prometheus finds it at the node's address, where it does not listen")
-	}
-	if !pod.Spec.HostNetwork {
-		t.Error("a control plane pod must not wait for a network plugin")
-	}
-	if pod.Spec.Priority == nil || *pod.Spec.Priority != 2000001000 {
-		t.Error("priority is not that of system-node-critical")
-	}
-	if pod.Namespace != "kube-system" || pod.Labels["tier"] != "control-plane" {
-		t.Error("it is not among the control plane's pods")
-	}
-	if pod.Spec.ServiceAccountName != "" || pod.Spec.AutomountServiceAccountToken == nil || *pod.Spec.AutomountServiceAccountToken {
-		t.Error("a static pod cannot have a service account")
-	}
+	flags, _ := parseArgs(t, expand(t, pod.Spec.Containers[0]))
+	complain(t, map[string]bool{
+		"cannot read the file of kubeconfig.sh":        bytes.Contains(read(t, deployDir, "static-pod", "kubeconfig.sh"), fmt.Appendf(nil, "group=%d ", *pod.Spec.SecurityContext.RunAsGroup)),
+		"does not listen where Prometheus looks":       flags.Lookup("bind-address").Value.String() == nodeAddress,
+		"waits for a network plugin":                   pod.Spec.HostNetwork,
+		"has not the priority of system-node-critical": pod.Spec.Priority != nil && *pod.Spec.Priority == 2000001000,
+		"is not among the control plane's pods":        pod.Namespace == "kube-system" && pod.Labels["tier"] == "control-plane",
+		"has a service account, as no static pod can":  pod.Spec.ServiceAccountName == "" && pod.Spec.AutomountServiceAccountToken != nil && !*pod.Spec.AutomountServiceAccountToken,
+	})
 	for _, v := range pod.Spec.Volumes {
 		if v.HostPath == nil {
 			t.Errorf("volume %s is not from the host", v.Name)
@@ -283,15 +273,12 @@ func checkStandby(t *testing.T, d *appsv1.Deployment) {
 		corev1.TaintNodeNotReady + ":NoExecute", corev1.TaintNodeUnreachable + ":NoExecute"}; !slices.Equal(tolerated, want) {
 		t.Errorf("tolerations %v, want %v", tolerated, want)
 	}
-	if d.Spec.Replicas == nil || *d.Spec.Replicas != 2 {
-		t.Error("want two replicas")
-	}
-	if u := d.Spec.Strategy.RollingUpdate; u == nil || u.MaxUnavailable == nil || u.MaxUnavailable.String() != "1" {
-		t.Error("a roll-out would wait for ever where only one node fits")
-	}
-	if d.Spec.Template.Spec.ServiceAccountName != "controller-manager" || d.Namespace != "kube-system" {
-		t.Error("it does not run as the service account of deploy/rbac")
-	}
+	u := d.Spec.Strategy.RollingUpdate
+	complain(t, map[string]bool{
+		"has not two replicas":                               d.Spec.Replicas != nil && *d.Spec.Replicas == 2,
+		"would wait for ever where only one node fits":       u != nil && u.MaxUnavailable != nil && u.MaxUnavailable.String() == "1",
+		"does not run as the service account of deploy/rbac": d.Spec.Template.Spec.ServiceAccountName == "controller-manager" && d.Namespace == "kube-system",
+	})
 }
 
 // TestContainerfile requires the program and the user of the manifests.

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 type family struct {
@@ -19,57 +22,32 @@ type family struct {
 	help   string
 }
 
-var (
-	sampleLine = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? `)
-	labelPair  = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"`)
-	tableRow   = regexp.MustCompile("^\\| `([a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| (.*) \\|$")
-)
+var tableRow = regexp.MustCompile("^\\| `([a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| (.*) \\|$")
 
-// families parses the text format, without the metrics that every Go process has.
-func families(text string) map[string]family {
-	found, labels := map[string]family{}, map[string]map[string]bool{}
-	for line := range strings.Lines(text) {
-		if fields := strings.SplitN(strings.TrimSpace(line), " ", 4); len(fields) == 4 && fields[0] == "#" {
-			f := found[fields[2]]
-			if fields[1] == "HELP" {
-				f.help = fields[3]
-			} else {
-				f.kind = fields[3]
-			}
-			found[fields[2]] = f
-			continue
-		}
-		sample := sampleLine.FindStringSubmatch(line)
-		if sample == nil {
-			continue
-		}
-		name := base(sample[1], func(name string) bool { return found[name].kind == "histogram" })
-		if labels[name] == nil {
-			labels[name] = map[string]bool{}
-		}
-		for _, pair := range labelPair.FindAllStringSubmatch(sample[2], -1) {
-			if pair[1] != "le" {
-				labels[name][pair[1]] = true
-			}
-		}
-	}
-	for name, f := range found {
-		f.labels = strings.Join(slices.Sorted(maps.Keys(labels[name])), ", ")
-		found[name] = f
-	}
-	maps.DeleteFunc(found, func(name string, _ family) bool {
+// scrape reads metrics, without the metrics that every Go process has.
+func (e endpoint) scrape(t *testing.T, path string) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	parsed, err := parser.TextToMetricFamilies(strings.NewReader(e.expect(t, path, 200)))
+	must(t, err)
+	maps.DeleteFunc(parsed, func(name string, _ *dto.MetricFamily) bool {
 		return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
 	})
-	return found
+	return parsed
 }
 
-func base(series string, histogram func(string) bool) string {
-	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-		if name, ok := strings.CutSuffix(series, suffix); ok && histogram(name) {
-			return name
+func families(parsed map[string]*dto.MetricFamily) map[string]family {
+	found := map[string]family{}
+	for name, f := range parsed {
+		labels := map[string]bool{}
+		for _, m := range f.Metric {
+			for _, pair := range m.Label {
+				labels[pair.GetName()] = true
+			}
 		}
+		found[name] = family{strings.ToLower(f.GetType().String()), strings.Join(slices.Sorted(maps.Keys(labels)), ", "), f.GetHelp()}
 	}
-	return series
+	return found
 }
 
 var onDemand = map[string]family{
@@ -161,8 +139,8 @@ func documented(t *testing.T) map[string]family {
 }
 
 func checkMetrics(t *testing.T, scraper endpoint) {
-	got := families(scraper.expect(t, "/metrics", 200))
-	maps.Copy(got, families(scraper.expect(t, "/metrics/slis", 200)))
+	got := families(scraper.scrape(t, "/metrics"))
+	maps.Copy(got, families(scraper.scrape(t, "/metrics/slis")))
 	for name, want := range onDemand {
 		if f, ok := got[name]; ok && (f.kind != want.kind || f.labels != want.labels) {
 			t.Errorf("%s is %+v, want %+v", name, f, want)
@@ -179,11 +157,11 @@ func checkMetrics(t *testing.T, scraper endpoint) {
 // checkNames looks for names of the workload's objects in label values.
 func checkNames(t *testing.T, scraper endpoint) {
 	named := map[string]bool{}
-	for line := range strings.Lines(scraper.expect(t, "/metrics", 200)) {
-		if sample := sampleLine.FindStringSubmatch(line); sample != nil {
-			for _, pair := range labelPair.FindAllStringSubmatch(sample[2], -1) {
-				if strings.Contains(pair[2], marker) {
-					named[sample[1]+" "+pair[1]] = true
+	for name, f := range scraper.scrape(t, "/metrics") {
+		for _, m := range f.Metric {
+			for _, pair := range m.Label {
+				if strings.Contains(pair.GetValue(), marker) {
+					named[name+" "+pair.GetName()] = true
 				}
 			}
 		}
