@@ -277,20 +277,6 @@ func TestTypesComeAndGo(t *testing.T) {
 	}
 }
 
-// The shared discovery still has a type that is gone.
-func TestRemovedTypeIsEmpty(t *testing.T) {
-	b := newBench(t, terminating())
-	b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		b.discovery.lists = []*metav1.APIResourceList{coreList(typ("pods", "delete", "list"))}
-		b.clock.Step(1)
-		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
-	})
-	if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errHidden) || b.finalized() {
-		t.Errorf("error %v, finalized %v", err, b.finalized())
-	}
-	b.mustFinalize(t)
-}
-
 // Objects that are stored in another version than the preferred version are listed and deleted in that version.
 func TestFailingConversionWebhookBlocksNoType(t *testing.T) {
 	unconverted := apierrors.NewInternalError(errors.New("conversion webhook for a.io/v1, Kind=Legacy failed"))

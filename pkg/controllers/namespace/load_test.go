@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
@@ -68,28 +67,6 @@ func (b *bench) stays(finalizers ...string) {
 			o.DeletionTimestamp = &metav1.Time{Time: epoch}
 		}
 		return true, &metav1.List{Items: []runtime.RawExtension{{Object: o}}}, nil
-	})
-}
-
-// A client creates an object again after every deletion, and the server admits the object.
-func TestRecreatedObjectsCauseNoHotLoop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, terminating())
-		b.stays()
-		stream := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1000})
-		b.metadata.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) { return true, stream, nil })
-		removed := 0
-		b.metadata.PrependReactor("delete-collection", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			removed++
-			stream.Delete(&metav1.PartialObjectMetadata{})
-			return true, nil, nil
-		})
-		stop := b.work(t)
-		time.Sleep(time.Minute)
-		stop()
-		if removed < 10 || removed > 110 {
-			t.Errorf("the object was deleted %d times in a minute, want between 10 and 110", removed)
-		}
 	})
 }
 
@@ -202,50 +179,35 @@ func TestSyncWithoutASlotEnds(t *testing.T) {
 		b.deletions = deletions{}
 		b.deletions.note("uid-1", time.Now().Add(-time.Second))
 		begin := time.Now()
-		b.discovery.ask = func() { b.slots.TryAcquire(requestsAtOnce) } // other namespaces take all slots after the list of pods
+		b.discovery.ask = func() { b.slots.TryAcquire(requestsAtOnce) } // other namespaces take all slots
 		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errNoSlot) || time.Since(begin) > 90*time.Second {
 			t.Errorf("%v after %v, want no slot after a minute", err, time.Since(begin))
 		}
 	})
 }
 
-// All handlers of pods share one goroutine. Listing 50,000 pods for each deleted pod would delay all
-// controllers for minutes.
-func TestPodDeletionTakesConstantTime(t *testing.T) {
-	for _, others := range []int{10, 1000} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, terminating())
-			for i := range others {
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: fmt.Sprint("p", i)}}
-				if err := b.client.Tracker().Add(pod); err != nil {
-					t.Fatal(err)
-				}
-			}
-			known := caches.New(b.client, caches.Config{Name: t.Name()})
-			namespaces, err := known.Namespaces()
-			if err != nil {
-				t.Fatal(err)
-			}
-			pods, err := known.Pods()
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := New(Config{Workers: 1}, Deps{Namespaces: namespaces, Pods: pods, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer known.Shutdown()
-			defer cancel()
-			known.Start(ctx)
-			if err := known.WaitForSync(ctx); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			gone := &caches.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test"}}
-			if n := testing.AllocsPerRun(100, func() { c.onPodDelete(gone) }); n != 0 {
-				t.Errorf("%v allocations with %d pods in the namespace, want none: a list of them is one", n, others)
-			}
+// The deletion of the last pod ends the wait between two syncs.
+func TestDeletionOfTheLastPodEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, terminating())
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "p"}}
+		if err := b.client.Tracker().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+		left := true
+		b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return left, itemOf("Pod", "v1"), nil
 		})
-	}
+		stop := b.work(t)
+		defer stop()
+		time.Sleep(time.Minute)
+		left = false
+		if err := b.client.CoreV1().Pods("test").Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if !b.finalized() {
+			t.Error("not finalized 100 ms after the last pod was gone")
+		}
+	})
 }

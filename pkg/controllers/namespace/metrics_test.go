@@ -21,27 +21,6 @@ func TestMetricsShowOnlyWhatIsTerminating(t *testing.T) {
 	}
 }
 
-func TestMetricsAreBounded(t *testing.T) {
-	m := newMetrics(prometheus.NewRegistry())
-	for round := range 2 {
-		for i := range 150 {
-			m.showCauses(fmt.Sprint(i), causeGrace)
-		}
-		if n := testutil.CollectAndCount(m.blocked); n != maxSeries {
-			t.Fatalf("%d series in round %d, want %d", n, round, maxSeries)
-		}
-	}
-	m.showCauses("0")
-	m.showCauses("140", causeGrace)
-	if n := testutil.CollectAndCount(m.blocked); n != maxSeries {
-		t.Errorf("%d series, want %d: a place became free", n, maxSeries)
-	}
-	m.reset()
-	if n := testutil.CollectAndCount(m.blocked); n != 0 {
-		t.Errorf("%d series after the term", n)
-	}
-}
-
 // A namespace shows more causes now and fewer then. Which of those find room is left to chance, the bound is not.
 func TestMetricsOfManyCausesAreBounded(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry())

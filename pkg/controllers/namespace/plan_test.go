@@ -2,14 +2,8 @@ package namespace
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"minikcm/pkg/controllers/internal/discovery"
 )
@@ -96,32 +90,6 @@ func TestNextSync(t *testing.T) {
 	}
 }
 
-func TestFinalizers(t *testing.T) {
-	for _, tt := range []struct {
-		name           string
-		spec           []corev1.FinalizerName
-		meta           []string
-		others         []corev1.FinalizerName
-		ours, goesAway bool
-	}{
-		{"ours alone", []corev1.FinalizerName{"kubernetes"}, nil, []corev1.FinalizerName{}, true, true},
-		{"others are sorted, each once", []corev1.FinalizerName{"b/x", "kubernetes", "a/x", "b/x"}, nil, []corev1.FinalizerName{"a/x", "b/x"}, true, false},
-		{"held by its metadata", []corev1.FinalizerName{"kubernetes"}, []string{"orphan"}, []corev1.FinalizerName{}, true, false},
-		{"ours is done", []corev1.FinalizerName{"a/x"}, nil, []corev1.FinalizerName{"a/x"}, false, false},
-		{"finalized", nil, nil, []corev1.FinalizerName{}, false, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Finalizers: tt.meta}, Spec: corev1.NamespaceSpec{Finalizers: tt.spec}}
-			if diff := cmp.Diff(tt.others, otherFinalizers(ns)); diff != "" {
-				t.Error(diff)
-			}
-			if ourFinalizer(ns) != tt.ours || goesWithUs(ns) != tt.goesAway {
-				t.Errorf("ours %v, goes with us %v, want %v, %v", ourFinalizer(ns), goesWithUs(ns), tt.ours, tt.goesAway)
-			}
-		})
-	}
-}
-
 func TestObservationsOutliveTerms(t *testing.T) {
 	var d deletions
 	d.note("uid", epoch)
@@ -131,26 +99,5 @@ func TestObservationsOutliveTerms(t *testing.T) {
 	d.forget("uid")
 	if seen := d.note("uid", at(time.Hour)); !seen.Equal(at(time.Hour)) {
 		t.Errorf("seen at %v after it was forgotten, want %v", seen, at(time.Hour))
-	}
-}
-
-// A type that discovery did not show in the first pass is listed in a later one, and pages grow again.
-func TestTypesOfLaterPasses(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	resource := func(name string) discovery.Type {
-		return discovery.Type{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: name}}
-	}
-	empty, full, late := resource("empty"), resource("full"), resource("late")
-	s := &state{timeouts: map[schema.GroupResource]int{}}
-	s.record([]typeResult{{resource: empty}, {resource: full, remaining: 1, timedOut: true}}, now)
-	if got := s.typesOfPass(discovery.Result{Types: []discovery.Type{empty, full, late}}); !slices.Equal(got, []discovery.Type{full, late}) {
-		t.Errorf("types of the second pass are %v, want the full and the late one", got)
-	}
-	s.record([]typeResult{{resource: full, remaining: 1}, {resource: late}}, now)
-	if got := s.typesOfPass(discovery.Result{Types: []discovery.Type{empty, full, late}}); !slices.Equal(got, []discovery.Type{full}) {
-		t.Errorf("types of the third pass are %v, want the full one", got)
-	}
-	if n := s.timeouts[full.GroupResource()]; n != 0 {
-		t.Errorf("%d timeouts count after a pass without any, want 0", n)
 	}
 }

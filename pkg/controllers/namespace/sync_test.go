@@ -14,11 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	testclock "k8s.io/utils/clock/testing"
 
-	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
@@ -27,27 +24,6 @@ func TestNewRejectsBadConfig(t *testing.T) {
 		if _, err := New(cfg, Deps{Metrics: prometheus.NewRegistry()}); err == nil {
 			t.Errorf("New accepts %+v", cfg)
 		}
-	}
-}
-
-func TestNewSendsNothing(t *testing.T) {
-	client := fake.NewClientset()
-	known := caches.New(client, caches.Config{Name: t.Name()})
-	namespaces, err := known.Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods, err := known.Pods()
-	if err != nil {
-		t.Fatal(err)
-	}
-	disco := &fakeDiscovery{err: errors.New("down")}
-	if _, err := New(Config{Workers: 1}, Deps{Client: client, Discovery: disco, Namespaces: namespaces, Pods: pods,
-		Clock: testclock.NewFakeClock(epoch), Metrics: prometheus.NewRegistry()}); err != nil {
-		t.Errorf("New: %v", err)
-	}
-	if n := len(client.Actions()) + disco.asked; n != 0 {
-		t.Errorf("New sent %d requests", n)
 	}
 }
 
