@@ -60,7 +60,7 @@ package node
 //	a crash between node and pods leaves pods Ready  TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtEachWrite
 //	changed tolerations do not move a deadline  [tainteviction TestUpstreamCases, TestLimitsOf]
 //	a restart starts all deadlines again  [tainteviction TestRestart]
-//	an eviction is given up after 50 ms  [tainteviction TestRetry, TestRefusalsOfAllKinds]
+//	an eviction is given up after 50 ms  [tainteviction TestRefusalsOfAllKinds]
 //	a pod is taken for another of its name  [tainteviction TestSameName]
 //	terminating pods are evicted again  [tainteviction TestTerminatingAndFinished]
-//	deadlines outlive their node  [tainteviction TestNodeDeleted]
+//	deadlines outlive their node  [tainteviction TestUpstreamCases]

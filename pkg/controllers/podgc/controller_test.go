@@ -1,7 +1,6 @@
 package podgc
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -262,16 +261,6 @@ func TestFinishedPods(t *testing.T) {
 	})
 }
 
-func TestThresholdZeroKeepsAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode("n"), aPod("a", "n", failed), aPod("b", "n", succeeded))
-		c, stop := w.manager(0)
-		defer stop()
-		w.until(time.Hour)
-		w.check(c, terminated, podOutcome{})
-	})
-}
-
 // Upstream's TestGCInspectingPatchedPodBeforeDeletion.
 func TestMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -312,26 +301,6 @@ func TestNoDuplicateDeletes(t *testing.T) {
 		}
 		if got, want := []int{w.Count("patch pods"), w.Count("delete pods")}, []int{3, 4}; !slices.Equal(got, want) {
 			t.Errorf("%v patches and deletes, want %v", got, want)
-		}
-	})
-}
-
-func TestRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aPod("p", "gone", running))
-		w.Break(errors.New("a webhook says no"), "patch pods/status")
-		c, stop := w.manager(0)
-		defer stop()
-		w.until(time.Hour - time.Second)
-		w.check(c, orphaned, podOutcome{}) // an error of the mark stops the delete
-		if got := testutil.ToFloat64(c.metrics.errors.WithLabelValues("default", "orphaned")); got < 50 || got > 90 {
-			t.Errorf("%v errors counted in an hour, want about one a minute", got)
-		}
-		w.until(time.Hour)
-		w.Break(nil, "patch pods/status")
-		w.until(2 * time.Hour)
-		if d, ok := w.deletes()["p"]; !ok || d > time.Hour+time.Minute {
-			t.Errorf("deleted: %v at %v, want within a minute of the webhook's change of mind", ok, d)
 		}
 	})
 }

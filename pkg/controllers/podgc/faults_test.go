@@ -2,60 +2,16 @@ package podgc
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/outcome"
 )
-
-// Ten thousand finished pods are deleted while the API server rejects the first 2,000 deletes.
-func TestTenThousandFinishedPods(t *testing.T) {
-	const all, threshold = 10_000, 100
-	synctest.Test(t, func(t *testing.T) {
-		var pods []runtime.Object
-		for i := range all {
-			pods = append(pods, aPod(fmt.Sprintf("p%05d", i), "", succeeded, func(p *corev1.Pod) {
-				p.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Duration(all-i) * time.Second))
-			}))
-		}
-		w := newWorld(t, pods...)
-		sent := 0
-		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			sent++
-			return sent <= 2000, nil, apierrors.NewTooManyRequests("later", 1)
-		})
-		_, stop := w.manager(threshold)
-		defer stop()
-		w.until(10 * time.Minute)
-		o := w.outcome()
-		if len(o.Deleted) != all-threshold {
-			t.Errorf("%d pods deleted, want %d", len(o.Deleted), all-threshold)
-		}
-		for i := all - threshold; i < all; i++ {
-			if _, gone := o.Deleted[fmt.Sprintf("p%05d", i)]; gone {
-				t.Fatalf("pod %d, one of the %d youngest, was deleted", i, threshold)
-			}
-		}
-		if got, most := sent, all-threshold+2000; got > most {
-			t.Errorf("%d deletes, want at most %d", got, most)
-		}
-		if got := w.Count("list pods"); got > 1 {
-			t.Errorf("%d lists of pods, want that of the cache alone", got)
-		}
-		if len(o.Marked) != 0 {
-			t.Errorf("%d finished pods were marked", len(o.Marked))
-		}
-	})
-}
 
 // A delete is bounded in time, because the node may return meanwhile.
 func TestDeletePutOffIsGivenUp(t *testing.T) {

@@ -51,39 +51,6 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-func TestWorkOn(t *testing.T) {
-	deleted := func(grace *int64) func(*caches.Pod) {
-		return func(p *caches.Pod) {
-			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Unix(1, 0)}, grace
-		}
-	}
-	phase := func(phase corev1.PodPhase) func(*caches.Pod) { return func(p *caches.Pod) { p.Phase = phase } }
-	thirty := int64(30)
-	for _, tt := range []struct {
-		name  string
-		edits []func(*caches.Pod)
-		want  work
-	}{
-		{"running", nil, work{fail: true, remove: true}},
-		{"succeeded", []func(*caches.Pod){phase(corev1.PodSucceeded)}, work{remove: true}},
-		{"failed", []func(*caches.Pod){phase(corev1.PodFailed)}, work{remove: true}},
-		{"being deleted with grace", []func(*caches.Pod){deleted(&thirty)}, work{fail: true, remove: true}},
-		{"being deleted, grace unknown", []func(*caches.Pod){deleted(nil)}, work{fail: true, remove: true}},
-		{"deleted without grace, held by finalizers", []func(*caches.Pod){deleted(new(int64))}, work{fail: true}},
-		{"the same and failed: nothing is left", []func(*caches.Pod){deleted(new(int64)), phase(corev1.PodFailed)}, work{}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := &caches.Pod{Phase: corev1.PodRunning}
-			for _, edit := range tt.edits {
-				edit(pod)
-			}
-			if got := workFor(pod); got != tt.want {
-				t.Errorf("workOn = %+v, want %+v", got, tt.want)
-			}
-		})
-	}
-}
-
 // Upstream's TestGCTerminated. Pods are in order of creation, an hour apart; "x!" is a pod that a
 // kubelet evicted.
 func TestSurplus(t *testing.T) {

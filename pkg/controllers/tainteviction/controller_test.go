@@ -20,7 +20,7 @@ import (
 //	TestFilterNoExecuteTaints        TestNoExecute
 //	TestCreatePod                    here, "create pod"
 //	TestDeletePod                    here, "delete pod"
-//	TestUpdatePod                    here, "update pod"; "lengthening toleration shouldn't work" inverted: it works
+//	TestUpdatePod                    here, "update pod"; "lengthening toleration shouldn't work" inverted
 //	TestCreateNode                   here, "create node"
 //	TestDeleteNode                   here, "delete node"; upstream's timers went on, ours end
 //	TestUpdateNode                   here, "update node"
@@ -29,7 +29,7 @@ import (
 //	TestGetMinTolerationTime         TestLimitsOf, rows (1) to (5)
 //	TestEventualConsistency          here, "late pod"
 //	TestPodDeletionEvent             TestEvents, with the pod's UID
-//	TestExecute, TestExecuteDelayed  here, "multiple pods"; the queue itself is package controller's
+//	TestExecute, TestExecuteDelayed  here, "multiple pods"; the queue belongs to package controller
 //	TestCancel                       here, "update node: taint removed"
 //	TestCancelAndRead                here, "taint removed and back"
 //
@@ -42,7 +42,7 @@ func TestUpstreamCases(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		start func() []runtime.Object
-		// steps happen a second apart, the first after one second
+		// steps happen a second apart, the first after a second
 		steps []func(*world)
 		want  deletes
 	}{

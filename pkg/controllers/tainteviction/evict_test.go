@@ -32,31 +32,6 @@ func (w *world) mustLive(pod string) {
 	}
 }
 
-// An eviction is retried until the pod is gone.
-func TestRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p"))
-		w.Break(errors.New("a webhook says no"), "delete pods")
-		defer w.manager(0)()
-		w.until(10 * time.Minute)
-		w.mustLive("p")
-		if n := w.Count("delete pods"); n < 15 || n > 40 {
-			t.Errorf("%d attempts in 10 minutes, want some 20: backed off, and still at it", n)
-		}
-		w.Break(nil, "delete pods", "get nodes")
-		w.until(12 * time.Minute)
-		if at, ok := w.deletedAt("p"); !ok || at > 11*time.Minute+time.Second {
-			t.Errorf("deleted: %v at %v, want within a minute of the webhook's change of mind", ok, at)
-		}
-		if marks := w.Count("patch pods"); marks != 1 {
-			t.Errorf("marked %d times, want once", marks)
-		}
-		if diff := cmp.Diff([]string{marking("p")}, w.told()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
-	})
-}
-
 // A delete without a response is not taken for a cancelled eviction.
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +51,7 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// Terminating pods are skipped, finished ones deleted without a mark.
+// Terminating pods are skipped. Finished pods are deleted without a mark.
 func TestTerminatingAndFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaving, succeeded, failed := aPod("leaving"), aPod("succeeded"), aPod("failed")
@@ -86,7 +61,7 @@ func TestTerminatingAndFinished(t *testing.T) {
 		w := newWorld(t, aNode("t1")(), leaving, succeeded, failed)
 		defer w.manager(0)()
 		w.until(time.Second)
-		w.taint(nowTaint("t2")) // another occasion
+		w.taint(nowTaint("t2")) // a second change of the node
 		w.until(time.Minute)
 		w.mustLive("leaving")
 		w.mustBeDeletedAt("succeeded", 0)

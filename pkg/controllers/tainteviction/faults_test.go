@@ -2,15 +2,12 @@ package tainteviction
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // An interrupted watch may replace a node by a node of the same name and taints in one event.
@@ -21,7 +18,7 @@ func TestNodeReplacedInOneEvent(t *testing.T) {
 		w.until(50 * time.Second)
 		w.node(func(n *corev1.Node) { n.UID = "another" })
 		w.until(300 * time.Second)
-		w.mustBeDeletedAt("p", 150*time.Second) // the taint has no time: it dates from when its node was first seen
+		w.mustBeDeletedAt("p", 150*time.Second) // a taint without a time dates from the first sight of the node
 	})
 }
 
@@ -54,42 +51,6 @@ func TestRefusalsOfAllKinds(t *testing.T) {
 	}
 }
 
-func TestOddTolerations(t *testing.T) {
-	many := func(seconds int64) []corev1.Toleration {
-		var all []corev1.Toleration
-		for i := range 500 {
-			all = append(all, tolerates(fmt.Sprint("other", i), 1))
-		}
-		return append(all, tolerates("t1", seconds))
-	}
-	for _, tt := range []struct {
-		name string
-		pod  *corev1.Pod
-		want time.Duration // -1: never
-	}{
-		{"zero seconds", aPod("p", tolerates("t1", 0)), 0},
-		{"negative seconds", aPod("p", tolerates("t1", -1)), 0},
-		{"the least there is", aPod("p", tolerates("t1", math.MinInt64)), 0},
-		{"more than a duration holds", aPod("p", tolerates("t1", math.MaxInt64)), -1},
-		{"almost as much as it holds", aPod("p", tolerates("t1", longestToleration)), -1},
-		{"the last of many", aPod("p", many(7)...), 7 * time.Second},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tt.pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
-				w := newWorld(t, aNode("t1")(), tt.pod)
-				defer w.manager(0)()
-				w.until(7 * 24 * time.Hour)
-				if tt.want < 0 {
-					w.mustLive("p")
-					return
-				}
-				w.mustBeDeletedAt("p", tt.want)
-			})
-		})
-	}
-}
-
 func TestPodOnNoNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stray := aPod("stray")
@@ -105,7 +66,7 @@ func TestPodOnNoNode(t *testing.T) {
 	})
 }
 
-// The leader dies amid evictions, some of them marked and not deleted; the standby goes on and restarts no clock.
+// The leader dies amid evictions: some pods are marked and not deleted. The standby restarts no deadline.
 func TestStandbyTakesOverAmidEvictions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taint := nowTaint("t1")

@@ -221,31 +221,3 @@ func TestBoundAt(t *testing.T) {
 		t.Errorf("a scheduled pod is bound at %v, want when it was scheduled", got)
 	}
 }
-
-func TestSightings(t *testing.T) {
-	s := newFirstSeen()
-	node := func(taints ...corev1.Taint) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
-	}
-	check := func(what string, taint corev1.Taint, want time.Time) {
-		t.Helper()
-		if got := s.timeOf("n", taint, at(99)); !got.Equal(want) {
-			t.Errorf("%s: seen at %v, want %v", what, got.Sub(begin), want.Sub(begin))
-		}
-	}
-	a, b := noExecuteTaint("a"), noExecuteTaint("b", 1)
-	check("never seen", a, at(99))
-	s.observe(node(a, b), at(1))
-	s.observe(node(b, a), at(2))
-	check("seen twice", a, at(1))
-	check("put there anew", noExecuteTaint("b", 2), at(99))
-	s.observe(node(b), at(3))
-	check("removed", a, at(99))
-	s.observe(node(a), at(4))
-	check("removed and back", a, at(4))
-	s.observe(node(), at(5))
-	check("all removed", a, at(99))
-	s.observe(node(a), at(6))
-	s.forget("n")
-	check("node deleted", a, at(99))
-}

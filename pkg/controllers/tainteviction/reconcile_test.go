@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -15,7 +14,7 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-// Work is for one pod, not for a name.
+// An eviction is for a UID, not for a name.
 func TestSameName(t *testing.T) {
 	second := func(tolerations ...corev1.Toleration) *corev1.Pod {
 		pod := aPod("p", tolerations...)
@@ -77,7 +76,7 @@ func TestSameName(t *testing.T) {
 	})
 }
 
-// Node and pod are read live before an eviction, the node once for all of its pods.
+// Node and pod are read live before an eviction. All pods of a node share a read of the node.
 func TestLiveCheck(t *testing.T) {
 	t.Run("a taint that is gone evicts nobody", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,21 +148,6 @@ func TestLiveCheck(t *testing.T) {
 				t.Errorf("%d reads of the node, want 1", n)
 			}
 		})
-	})
-}
-
-// The deletion of a node cancels what was to come.
-func TestNodeDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
-		defer w.manager(0)()
-		w.until(time.Second)
-		w.deleteNode()
-		w.until(2 * time.Second)
-		w.mustLive("p")
-		if diff := cmp.Diff([]string{cancelling("p")}, w.told()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
 	})
 }
 

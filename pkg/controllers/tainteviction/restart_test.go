@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A restart forgets nothing that the API server knows, and a standby nothing that it saw.
+// A restart keeps the times that the API server knows. A standby keeps the times of its own observations.
 func TestRestart(t *testing.T) {
 	const window = 50 * time.Second
 	tolerant := func() *corev1.Pod {
@@ -71,7 +71,7 @@ func TestRestart(t *testing.T) {
 			})
 			synctest.Wait()
 			stop()
-			w.mustBeDeletedAt("q", time.Minute) // it had none
+			w.mustBeDeletedAt("q", time.Minute) // the pod has no toleration
 			w.until(time.Hour)
 			w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
 			defer w.manager(window)()

@@ -18,7 +18,7 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// world is a cluster of fakes in a bubble of fake time, which begins at a whole second.
+// world is a cluster of fakes in a bubble of fake time. The bubble begins at a whole second.
 type world struct {
 	*fakeapi.Clientset
 	t        *testing.T
@@ -44,7 +44,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 // deletes are the times at which pods were deleted first.
 func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete pods ", w.begin) }
 
-// manager starts a process: caches, controller and a term. The function it returns ends it.
+// manager starts a process: caches, controller and a term. The returned function ends the process.
 func (w *world) manager(window time.Duration) (stop func()) {
 	w.t.Helper()
 	c, stopCaches := w.standby(window)
@@ -77,10 +77,10 @@ func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 	return c, fakeapi.Fill(w.t, store)
 }
 
-// run begins a term. The function it returns ends it.
+// run begins a term. The returned function ends the term.
 func (w *world) run(c *Controller) (end func()) { return fakeapi.Term(w.t, c.Run) }
 
-// until sleeps until some time after the beginning and for everything to come to rest.
+// until sleeps until some time after the beginning, and until all goroutines are idle.
 func (w *world) until(d time.Duration) {
 	time.Sleep(time.Until(w.begin.Add(d)))
 	synctest.Wait()
@@ -162,7 +162,7 @@ func aPod(name string, tolerations ...corev1.Toleration) *corev1.Pod {
 	}
 }
 
-// now returns a taint put there at this moment; ago one put there before it.
+// nowTaint returns a taint that was added at this moment, agoTaint a taint that was added earlier.
 func nowTaint(key string) corev1.Taint { return agoTaint(key, 0) }
 
 func agoTaint(key string, ago time.Duration) corev1.Taint {
