@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,14 +195,15 @@ func TestDeletionOfTheLastPodEndsTheWait(t *testing.T) {
 		if err := b.client.Tracker().Add(pod); err != nil {
 			t.Fatal(err)
 		}
-		left := true
+		var left atomic.Bool
+		left.Store(true)
 		b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return left, itemOf("Pod", "v1"), nil
+			return left.Load(), itemOf("Pod", "v1"), nil
 		})
 		stop := b.work(t)
 		defer stop()
 		time.Sleep(time.Minute)
-		left = false
+		left.Store(false)
 		if err := b.client.CoreV1().Pods("test").Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
