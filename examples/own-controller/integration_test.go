@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -56,6 +57,13 @@ func TestFooGetsItsDeployment(t *testing.T) {
 		return got
 	}
 	first := replicas(2)
+	controlplane.Eventually(t, patience, func(ctx context.Context) error {
+		events, err := cluster.Client(t).CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Foo,reason=Created"})
+		if err == nil && len(events.Items) == 0 {
+			err = errors.New("no event about the Foo")
+		}
+		return err
+	})
 
 	t.Run("somebody scales it", func(t *testing.T) {
 		one := []byte(`{"spec":{"replicas":1}}`)

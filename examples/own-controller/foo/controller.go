@@ -74,7 +74,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		if _, err := c.client.AppsV1().Deployments(foo.Namespace).Create(ctx, p.deployment, metav1.CreateOptions{}); err != nil {
 			return controller.Result{}, fmt.Errorf("create Deployment %s: %w", p.deployment.Name, err)
 		}
-		c.recorder.Eventf(foo, corev1.EventTypeNormal, "Created", "Created Deployment %s", p.deployment.Name)
+		c.recorder.Eventf(reference(foo), corev1.EventTypeNormal, "Created", "Created Deployment %s", p.deployment.Name)
 	case update:
 		_, err := c.client.AppsV1().Deployments(foo.Namespace).Update(ctx, p.deployment, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
@@ -84,9 +84,14 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 			return controller.Result{}, fmt.Errorf("update Deployment %s: %w", p.deployment.Name, err)
 		}
 	case taken:
-		c.recorder.Eventf(foo, corev1.EventTypeWarning, "NameTaken", "Deployment %s is not ours", foo.Spec.DeploymentName)
+		c.recorder.Eventf(reference(foo), corev1.EventTypeWarning, "NameTaken", "Deployment %s is not ours", foo.Spec.DeploymentName)
 	}
 	return controller.Result{}, c.writeStatus(ctx, foo, p.status)
+}
+
+// reference names foo in events. The scheme of client-go, which the recorder uses, has no type Foo.
+func reference(foo *Foo) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: Foos.GroupVersion().String(), Kind: "Foo", Namespace: foo.Namespace, Name: foo.Name, UID: foo.UID}
 }
 
 func (c *Controller) writeStatus(ctx context.Context, foo *Foo, status Status) error {

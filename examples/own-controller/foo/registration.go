@@ -43,7 +43,7 @@ func Registration(cfg *Config) controller.Registration {
 		Config: cfg, Section: "FooController",
 		WatchPermissions: []controller.Access{{Group: Foos.Group, Resource: "foos"}, {Group: "apps", Resource: "deployments"}},
 		Permissions: []controller.Access{
-			{Group: Foos.Group, Resource: "foos/status", Verbs: []string{"patch"}, Impact: "cannot tell how many replicas are available"},
+			{Group: Foos.Group, Resource: "foos/status", Verbs: []string{"patch"}, Impact: "cannot report the available replicas"},
 			{Group: Foos.Group, Resource: "foos/finalizers", Verbs: []string{"update"}, Impact: "cannot create Deployments that keep their owner"},
 			{Group: "apps", Resource: "deployments", Verbs: []string{"create", "update"}, Impact: "cannot keep Deployments"},
 		},
