@@ -45,7 +45,7 @@ func untilSignalled() context.Context {
 		case s = <-hangup:
 		}
 		cancel()
-		go klog.InfoS("Stopping", "signal", s) // blocks without a reader
+		go func() { klog.InfoS("Stopping", "signal", s) }() // blocks without a reader
 		s = <-signals
 		logged := make(chan struct{})
 		go func() {

@@ -48,7 +48,7 @@ func Registration(cfg *Config) controller.Registration {
 		Permissions: []controller.Access{
 			{Group: "apps", Resource: "deployments", Verbs: []string{"get"}, Impact: "cannot adopt ReplicaSets or write the first time in a term"},
 			{Group: "apps", Resource: "deployments", Verbs: []string{"list"}, Impact: "reads every Deployment live in each term", Optional: true},
-			{Group: "apps", Resource: "deployments/status", Verbs: []string{"update"}, Impact: "cannot tell how a rollout goes"},
+			{Group: "apps", Resource: "deployments/status", Verbs: []string{"update"}, Impact: "cannot report the progress of rollouts"},
 			{Group: "apps", Resource: "deployments/finalizers", Verbs: []string{"update"}, Impact: "cannot create ReplicaSets that keep their owner"},
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"get", "list"}, Impact: "cannot write the first time in a term or after a lost answer"},
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"create"}, Impact: "cannot begin a rollout"},

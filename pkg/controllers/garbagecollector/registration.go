@@ -77,8 +77,8 @@ func Registration(cfg *Config) controller.Registration {
 		WatchPermissions: []controller.Access{{Group: "*", Resource: "*"}},
 		ReadOnly:         func() bool { return cfg.DryRun },
 		Permissions: []controller.Access{
-			{Group: "*", Resource: "*", Verbs: []string{"get", "list"}, Impact: "cannot tell whether owners exist"},
-			{Group: "*", Resource: "*", Verbs: []string{"patch"}, Impact: "cannot let owners go, or take references away"},
+			{Group: "*", Resource: "*", Verbs: []string{"get", "list"}, Impact: "cannot check whether owners exist"},
+			{Group: "*", Resource: "*", Verbs: []string{"patch"}, Impact: "cannot remove finalizers and owner references"},
 			{Group: "*", Resource: "*", Verbs: []string{"delete"}, Impact: "cannot delete dependents"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {

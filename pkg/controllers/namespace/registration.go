@@ -59,11 +59,11 @@ func Registration(cfg *Config) controller.Registration {
 		WatchPermissions: []controller.Access{{Resource: "namespaces"}, {Resource: "pods"}},
 		Permissions: []controller.Access{
 			{Resource: "namespaces", Verbs: []string{"get"}, Impact: "cannot empty namespaces"},
-			{Resource: "namespaces/status", Verbs: []string{"update"}, Impact: "cannot tell what holds a namespace up"},
+			{Resource: "namespaces/status", Verbs: []string{"update"}, Impact: "cannot report what blocks a namespace"},
 			{Resource: "namespaces/finalize", Verbs: []string{"update"}, Impact: "cannot let namespaces go"},
 			{Group: "*", Resource: "*", Verbs: []string{"list", "delete", "deletecollection"}, Impact: "cannot empty namespaces"},
-			{NonResource: "/api", Verbs: []string{"get"}, Impact: "cannot tell what types there are"},
-			{NonResource: "/apis", Verbs: []string{"get"}, Impact: "cannot tell what types there are"},
+			{NonResource: "/api", Verbs: []string{"get"}, Impact: "cannot discover the types"},
+			{NonResource: "/apis", Verbs: []string{"get"}, Impact: "cannot discover the types"},
 			{NonResource: "/readyz", Verbs: []string{"get"}, Impact: "may miss custom resources while the API server starts", Optional: true},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
