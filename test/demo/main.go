@@ -39,8 +39,8 @@ func runDemo(ctx context.Context, manager string, end bool) {
 	}
 	s.printTitle("Your turn")
 	s.printLine("export KUBECONFIG=%s", s.kubeconfig)
-	s.printLine("kubectl get replicasets,pods -o wide     # Ctrl-C here ends everything")
-	s.printLine("kill %d     # the manager; README.md says how to have another one take over", s.manager.Pid())
+	s.printLine("kubectl -n %s get replicasets,pods -o wide     # Ctrl-C here ends everything", demoNamespace)
+	s.printLine("kill %d     # the manager; see \"Test failover\" in README.md", s.manager.Pid())
 	for {
 		select {
 		case <-ctx.Done():

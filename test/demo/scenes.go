@@ -133,7 +133,7 @@ func killNode(ctx context.Context, s *stage) {
 
 func undoRollout(ctx context.Context, s *stage) {
 	s.createNamespace(ctx, shop)
-	s.printLine("kubectl create deployment shop --replicas=%d     # maxSurge %d, maxUnavailable %d: at most %d pods, at least %d ready",
+	s.printLine("kubectl create deployment shop --replicas=%d     # maxSurge %d, maxUnavailable %d: ReplicaSets of at most %d pods in all, at least %d ready",
 		shopReplicas, shopSurge, shopMissing, shopReplicas+shopSurge, shopReplicas-shopMissing)
 	s.create(ctx, controlplane.Deployment(shop, shop, shopReplicas, func(d *appsv1.Deployment) {
 		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
