@@ -32,29 +32,28 @@ func TestFlagsDocumentation(t *testing.T) {
 
 func flagsPage(sections cliflag.NamedFlagSets) string {
 	var b strings.Builder
-	b.WriteString("# Flags\n\nGenerated from the program by a test; do not edit. Names and defaults are those of kube-controller-manager v1.37 unless the\n" +
-		"meaning says otherwise or the flag is marked *ours*; *differs* marks a default that is not upstream's.\n" +
-		"Any other flag of kube-controller-manager is an error, and the message names all such flags. `--help` prints longer texts\n" +
-		"for some flags. Gates are listed in [feature-gates.md](feature-gates.md).\n")
+	b.WriteString("# Flags\n\nGenerated from the program by a test; do not edit. Names and defaults are those of kube-controller-manager v1.37.\n" +
+		"*Ours* marks a flag that kube-controller-manager lacks, *upstream* its default where that differs. Any other flag of\n" +
+		"kube-controller-manager is an error, and one message names all such flags. Gates: [feature-gates.md](feature-gates.md).\n")
 	for _, name := range sections.Order {
-		fmt.Fprintf(&b, "\n## %s\n\n| flag | default | meaning |\n| --- | --- | --- |\n", strings.ToUpper(name[:1])+name[1:])
+		fmt.Fprintf(&b, "\n## %s\n\n", strings.ToUpper(name[:1])+name[1:])
 		sections.FlagSets[name].VisitAll(func(f *pflag.Flag) {
 			if f.Hidden {
 				return
 			}
-			value, mark := f.DefValue, map[string]string{
+			value, mark := "", map[string]string{
 				"namespace-deletion-grace-period": " *ours*", "garbage-collector-dry-run": " *ours*", "garbage-collector-ignored-resources": " *ours*",
-				"kube-api-qps": " *differs: 20*", "leader-elect-resource-name": " *differs: kube-controller-manager*",
+				"kube-api-qps": " (*upstream*: `20`)", "leader-elect-resource-name": " (*upstream*: `kube-controller-manager`)",
 			}[f.Name]
-			if value != "" {
-				value = "`" + value + "`"
+			if text := strings.Trim(f.DefValue, "[]"); text != "" {
+				value = "=" + text
 			}
 			usage := f.Usage
 			if name == "logs" || name == "metrics" || strings.HasSuffix(f.Name, "-version") || f.Name == "feature-gates" || f.Name == "tls-cipher-suites" {
 				usage = firstSentence(usage)
 			}
-			usage = strings.NewReplacer("\n", "<br>", "|", "\\|", "'*'", "`*`").Replace(usage)
-			fmt.Fprintf(&b, "| `--%s` | %s%s | %s |\n", f.Name, value, mark, usage)
+			usage = strings.NewReplacer("\n", " ", "'*'", "`*`").Replace(usage)
+			fmt.Fprintf(&b, "- `--%s%s`%s: %s\n", f.Name, value, mark, usage)
 		})
 	}
 	return b.String()

@@ -18,11 +18,11 @@ import (
 
 type family struct {
 	kind   string // counter, gauge or histogram
-	labels string // names, sorted, without le
+	labels string // names, sorted, with commas, without le
 	help   string
 }
 
-var tableRow = regexp.MustCompile("^\\| `([a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| (.*) \\|$")
+var entry = regexp.MustCompile("^- `([a-z_]+)(?:{([a-z_,]+)})?`, ([a-z]+)(?:: (.*))?$")
 
 // scrape reads metrics, without the metrics that every Go process has.
 func (e endpoint) scrape(t *testing.T, path string) map[string]*dto.MetricFamily {
@@ -45,17 +45,17 @@ func families(parsed map[string]*dto.MetricFamily) map[string]family {
 				labels[pair.GetName()] = true
 			}
 		}
-		found[name] = family{strings.ToLower(f.GetType().String()), strings.Join(slices.Sorted(maps.Keys(labels)), ", "), f.GetHelp()}
+		found[name] = family{strings.ToLower(f.GetType().String()), strings.Join(slices.Sorted(maps.Keys(labels)), ","), f.GetHelp()}
 	}
 	return found
 }
 
 var onDemand = map[string]family{
-	"garbagecollector_type_failing":              {"gauge", "group, resource", "1 for each type whose objects cannot be listed or watched."},
-	"rest_client_exec_plugin_call_total":         {"counter", "call_status, code", "Calls of a credential plugin that the kubeconfig names."},
-	"rest_client_rate_limiter_duration_seconds":  {"histogram", "host, verb", "Waits for --kube-api-qps, if it is positive."},
-	"rest_client_request_retries_total":          {"counter", "code, host, verb", "Requests that were sent again because the response demanded a retry."},
-	"rest_client_transport_ca_reload_total":      {"counter", "reason, result", "Checks of the CA file of the kubeconfig."},
+	"garbagecollector_type_failing":              {"gauge", "group,resource", "1 for each type whose objects cannot be listed or watched."},
+	"rest_client_exec_plugin_call_total":         {"counter", "call_status,code", "Calls of a credential plugin that the kubeconfig names."},
+	"rest_client_rate_limiter_duration_seconds":  {"histogram", "host,verb", "Waits for --kube-api-qps, if it is positive."},
+	"rest_client_request_retries_total":          {"counter", "code,host,verb", "Requests that were sent again because the response demanded a retry."},
+	"rest_client_transport_ca_reload_total":      {"counter", "reason,result", "Checks of the CA file of the kubeconfig."},
 	"rest_client_transport_cache_gc_calls_total": {"counter", "result", "Transports removed from the internal cache."},
 }
 
@@ -82,12 +82,12 @@ const metricsPage = `# Metrics
 Generated from a running program by a test (` + "`go test ./test/integration/deploy -run Rights -update`" + `); do not edit.
 
 ` + "`/metrics`" + ` serves all metrics except those under Health, which are served at ` + "`/metrics/slis`" + `. Both need the right to
-` + "`get`" + ` the path: see deploy/prometheus/scraper.yaml. Metrics of kube-controller-manager keep their names and meanings. A standby serves
-all metrics; its queues are empty. Metrics without a meaning are those of client-go and component-base; see the metrics reference of Kubernetes. Not listed are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
+` + "`get`" + ` the path: see deploy/prometheus/scraper.yaml. A standby serves all metrics; its queues are empty. Metrics of
+kube-controller-manager keep their names and meanings. Entries without a text are metrics of Kubernetes libraries. Not
+listed are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
 
-No label names an object, with two exceptions. ` + "`namespace_deletion_blocked`" + ` names namespaces
-while they are held up, in 100 series at most. ` + "`pod_gc_collector_force_delete_pods_total`" + ` and ` + "`_pod_errors_total`" + ` have the
-pods' namespace as a label, like upstream. Zones are those of your nodes. All other labels have few, fixed values.
+No label names an object, except namespaces in ` + "`namespace_deletion_blocked`" + ` (at most 100 series),
+` + "`pod_gc_collector_force_delete_pods_total`" + ` and ` + "`_pod_errors_total`" + `. All other labels have few values.
 `
 
 func page(found map[string]family) string {
@@ -95,35 +95,33 @@ func page(found map[string]family) string {
 	b.WriteString(metricsPage)
 	left := maps.Clone(found)
 	for _, s := range sections {
-		fmt.Fprintf(&b, "\n## %s\n\n%s", s.title, tableHead)
+		fmt.Fprintf(&b, "\n## %s\n\n", s.title)
 		for _, name := range slices.Sorted(maps.Keys(left)) {
 			if !slices.ContainsFunc(s.prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
 				continue
 			}
 			f := left[name]
 			delete(left, name)
-			writeRow(&b, name, f)
+			writeEntry(&b, name, f)
 		}
 	}
-	b.WriteString("\n## Only once it has happened\n\n" + tableHead)
+	b.WriteString("\n## Only once it has happened\n\n")
 	for _, name := range slices.Sorted(maps.Keys(onDemand)) {
-		writeRow(&b, name, onDemand[name])
+		writeEntry(&b, name, onDemand[name])
 	}
 	return b.String()
 }
 
-const tableHead = "| name | type | labels | meaning |\n| --- | --- | --- | --- |\n"
-
-func writeRow(b *strings.Builder, name string, f family) {
-	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, f.kind, f.labels, cell(f.help))
-}
-
-// cell escapes a help text for a table. Metrics of libraries, whose texts begin with a stability level, have none.
-func cell(help string) string {
-	if strings.HasPrefix(help, "[") {
-		return ""
+// writeEntry writes the line of a metric, without the help of a library, which begins with a stability level.
+func writeEntry(b *strings.Builder, name string, f family) {
+	if f.labels != "" {
+		name += "{" + f.labels + "}"
 	}
-	return strings.NewReplacer("|", `\|`, "\\n", " ", "\n", " ", "<", "&lt;").Replace(help)
+	fmt.Fprintf(b, "- `%s`, %s", name, f.kind)
+	if f.help != "" && !strings.HasPrefix(f.help, "[") {
+		b.WriteString(": " + strings.NewReplacer("\\n", " ", "\n", " ", "<", "&lt;").Replace(f.help))
+	}
+	b.WriteString("\n")
 }
 
 // documented reads the page back.
@@ -131,8 +129,8 @@ func documented(t *testing.T) map[string]family {
 	t.Helper()
 	found := map[string]family{}
 	for line := range strings.Lines(string(read(t, docsDir, "metrics.md"))) {
-		if row := tableRow.FindStringSubmatch(strings.TrimSuffix(line, "\n")); row != nil {
-			found[row[1]] = family{kind: row[2], labels: row[3], help: row[4]}
+		if m := entry.FindStringSubmatch(strings.TrimSuffix(line, "\n")); m != nil {
+			found[m[1]] = family{kind: m[3], labels: m[2], help: m[4]}
 		}
 	}
 	return found
