@@ -45,7 +45,7 @@ func untilSignalled() context.Context {
 		case s = <-hangup:
 		}
 		cancel()
-		go func() { klog.InfoS("Stopping", "signal", s) }() // blocks without a reader
+		go func(s os.Signal) { klog.InfoS("Stopping", "signal", s) }(s) // blocks without a reader
 		s = <-signals
 		logged := make(chan struct{})
 		go func() {
