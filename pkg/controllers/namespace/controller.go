@@ -167,13 +167,6 @@ func (d *deletions) note(uid types.UID, now time.Time) time.Time {
 	return now
 }
 
-// count returns the number of terminating namespaces.
-func (d *deletions) count() int {
-	d.lock.Lock()
-	defer d.lock.Unlock()
-	return len(d.first)
-}
-
 func (d *deletions) forget(uid types.UID) {
 	d.lock.Lock()
 	defer d.lock.Unlock()

@@ -179,10 +179,15 @@ func TestSyncWithoutASlotEnds(t *testing.T) {
 		}
 		b.deletions = deletions{}
 		b.deletions.note("uid-1", time.Now().Add(-time.Second))
+		api := schema.GroupVersion{Group: "a.io", Version: "v1"}
+		b.unresponsive.record(api, "other", true)
 		begin := time.Now()
 		b.discovery.ask = func() { b.slots.TryAcquire(requestsAtOnce) } // other namespaces take all slots
 		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errNoSlot) || time.Since(begin) > 90*time.Second {
 			t.Errorf("%v after %v, want no slot after a minute", err, time.Since(begin))
+		}
+		if _, paused := b.unresponsive.pauses[api]; !paused {
+			t.Error("a sync without a request ended the pause of the API")
 		}
 	})
 }

@@ -112,15 +112,15 @@ func decide(r report, whole bool) decision {
 	}
 }
 
-// nextSync returns the time until the next sync. waited is the time since the deletion was seen, terminating the
-// number of terminating namespaces: if there are many, a longer time keeps all syncs together, of three or four
+// nextSync returns the time until the next sync. waited is the time since the deletion was seen, unfinished the
+// number of namespaces with content: if there are many, a longer time keeps all syncs together, of three or four
 // requests each, near 100 requests per second. kube-controller-manager syncs every 8 s.
-func nextSync(waited time.Duration, terminating int) time.Duration {
+func nextSync(waited time.Duration, unfinished int) time.Duration {
 	longest := 8 * time.Second
 	if waited > 10*time.Minute {
 		longest = 30 * time.Second
 	}
-	crowded := min(time.Duration(terminating-40)*40*time.Millisecond, 30*time.Second)
+	crowded := min(time.Duration(unfinished-40)*40*time.Millisecond, 30*time.Second)
 	return max(min(max(waited/4, 300*time.Millisecond), longest), crowded)
 }
 

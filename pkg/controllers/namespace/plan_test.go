@@ -71,9 +71,9 @@ func TestDecide(t *testing.T) {
 
 func TestNextSync(t *testing.T) {
 	for _, tt := range []struct {
-		waited      time.Duration
-		terminating int
-		want        time.Duration
+		waited     time.Duration
+		unfinished int
+		want       time.Duration
 	}{
 		{-5 * time.Second, 1, 300 * time.Millisecond},
 		{0, 40, 300 * time.Millisecond},
@@ -84,8 +84,8 @@ func TestNextSync(t *testing.T) {
 		{10*time.Minute + 1, 1, 30 * time.Second},
 		{0, 10000, 30 * time.Second},
 	} {
-		if got := nextSync(tt.waited, tt.terminating); got != tt.want {
-			t.Errorf("next sync %v after %v with %d namespaces, want %v", got, tt.waited, tt.terminating, tt.want)
+		if got := nextSync(tt.waited, tt.unfinished); got != tt.want {
+			t.Errorf("next sync %v after %v with %d namespaces, want %v", got, tt.waited, tt.unfinished, tt.want)
 		}
 	}
 }

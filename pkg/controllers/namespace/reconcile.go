@@ -114,7 +114,9 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, r report, w
 			failures = append(failures, err)
 		}
 	}
-	return controller.Result{RequeueAfter: controller.MinPositive(nextSync(waited, c.deletions.count()), c.cfg.SyncPeriod)}, errors.Join(failures...)
+	unfinished := 0
+	c.states.ForEach(func(*state) { unfinished++ })
+	return controller.Result{RequeueAfter: controller.MinPositive(nextSync(waited, unfinished), c.cfg.SyncPeriod)}, errors.Join(failures...)
 }
 
 // finish finalizes a namespace without content.
