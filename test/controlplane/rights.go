@@ -1,12 +1,9 @@
 package controlplane
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,11 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const rolePrefix = "controller-manager:"
@@ -66,7 +61,7 @@ func (c *Cluster) applyRights() (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(c.admin)
+	admin, err := NewClient(c.admin)
 	if err != nil {
 		return nil, err
 	}
@@ -75,28 +70,19 @@ func (c *Cluster) applyRights() (names []string, err error) {
 	for _, o := range objects {
 		switch o := o.(type) {
 		case *corev1.ServiceAccount:
-		case *rbacv1.ClusterRole:
-			_, err = client.RbacV1().ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.Role:
-			_, err = client.RbacV1().Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+			continue
 		case *rbacv1.ClusterRoleBinding:
-			o.Subjects = append(o.Subjects, groupSubject(o.Name))
-			names = append(names, o.Name)
-			_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
+			o.Subjects, names = append(o.Subjects, groupSubject(o.Name)), append(names, o.Name)
 		case *rbacv1.RoleBinding:
-			o.Subjects = append(o.Subjects, groupSubject(o.Name))
-			names = append(names, o.Name)
-			_, err = client.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		default:
-			err = fmt.Errorf("%T is not known here", o)
+			o.Subjects, names = append(o.Subjects, groupSubject(o.Name)), append(names, o.Name)
 		}
-		if err != nil {
+		if err := admin.Create(ctx, o); err != nil {
 			return nil, err
 		}
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	return names, pollUntil(ctx, func(ctx context.Context) error { return inEffect(ctx, client, objects, names) })
+	return names, pollUntil(ctx, func(ctx context.Context) error { return inEffect(ctx, admin, objects, names) })
 }
 
 func groupSubject(name string) rbacv1.Subject {
@@ -104,7 +90,7 @@ func groupSubject(name string) rbacv1.Subject {
 }
 
 // readRights reads every file that deploy/rbac applies.
-func readRights() (objects []runtime.Object, err error) {
+func readRights() (objects []client.Object, err error) {
 	root, err := repositoryRoot()
 	if err != nil {
 		return nil, err
@@ -119,26 +105,18 @@ func readRights() (objects []runtime.Object, err error) {
 		if err != nil {
 			return nil, err
 		}
-		documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-		for {
-			document, err := documents.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, fmt.Errorf("read %s: %w", file, err)
-			}
+		for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
 			o, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
 			if err != nil {
 				return nil, fmt.Errorf("read %s: %w", file, err)
 			}
-			objects = append(objects, o)
+			objects = append(objects, o.(client.Object))
 		}
 	}
 	return objects, nil
 }
 
-func inEffect(ctx context.Context, client kubernetes.Interface, objects []runtime.Object, groups []string) error {
+func inEffect(ctx context.Context, c client.Client, objects []client.Object, groups []string) error {
 	for _, o := range objects {
 		var namespace string
 		var rules []rbacv1.PolicyRule
@@ -157,12 +135,11 @@ func inEffect(ctx context.Context, client kubernetes.Interface, objects []runtim
 				Name: strings.Join(rule.ResourceNames, ","),
 			}
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "somebody", Groups: groups, ResourceAttributes: &asked}}
-			answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-			if err != nil {
-				return fmt.Errorf("ask the authorizer: %w", err)
+			if err := c.Create(ctx, review); err != nil {
+				return fmt.Errorf("review access: %w", err)
 			}
-			if !answer.Status.Allowed {
-				return fmt.Errorf("the roles of deploy/rbac are not in effect: %+v: %s", asked, answer.Status.Reason)
+			if !review.Status.Allowed {
+				return fmt.Errorf("the roles of deploy/rbac are not in effect: %+v: %s", asked, review.Status.Reason)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -40,20 +39,18 @@ func FindPort() (int, error) {
 // Page reads a page of a manager on this machine with the client certificate of identity. A status other than 200 is
 // an error.
 func Page(ctx context.Context, identity *rest.Config, port int, page string) ([]byte, error) {
-	pair, err := tls.X509KeyPair(identity.CertData, identity.KeyData)
+	cfg := rest.CopyConfig(identity)
+	cfg.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertData: identity.CertData, KeyData: identity.KeyData}
+	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("read client certificate: %w", err)
+		return nil, err
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{
-		Certificates:       []tls.Certificate{pair},
-		InsecureSkipVerify: true,
-	}}
-	defer transport.CloseIdleConnections()
+	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", port, page), nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := (&http.Client{Transport: transport}).Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
