@@ -252,7 +252,6 @@ func (e *Elector) confirmRenewal(ctx context.Context, sent time.Time, duration t
 	e.fence.setLimits(limits)
 	e.lock.Unlock()
 	if before != 0 && before != duration {
-		signal(e.wake) // for checkDeadline
 		klog.FromContext(ctx).Info("Lease duration changed, it is extended while writes are slow",
 			"from", before, "to", duration, "writeTimeout", limits.maxDuration)
 	}

@@ -74,14 +74,6 @@ func dialResettable(ctx context.Context, network, address string) (net.Conn, err
 	return conn, err
 }
 
-// termDeadline returns the first moment at which the running term may not write. limited is false
-// without a term or deadline.
-func (f *Fence) termDeadline() (until time.Time, limited bool) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	return f.term.limits.until, f.term.open && f.term.limits.isLimited()
-}
-
 // unknownUntil returns the first moment at which no write sent so far can be executed. A write in
 // flight counts until its response is complete. The moment is in the past if all outcomes are known.
 // Writes without a deadline do not count: no other process can lead.

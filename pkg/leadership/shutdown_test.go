@@ -190,3 +190,35 @@ func TestLeadErrorEndsRun(t *testing.T) {
 		})
 	}
 }
+
+func TestHealthCheck(t *testing.T) {
+	never := make(chan struct{})
+	stuck := func(p *process, _ *Config) {
+		p.work = func(context.Context) error { <-never; return nil }
+	}
+	for _, tt := range []struct {
+		name    string
+		change  func(*process, *Config)
+		event   func(*leaseServer, *process)
+		after   time.Duration
+		healthy bool
+	}{
+		{"leader", func(*process, *Config) {}, func(*leaseServer, *process) {}, time.Hour, true},
+		{"outage, controllers have returned", func(*process, *Config) {}, func(_ *leaseServer, p *process) { p.conn.set(func(c *conn) { c.err = errors.New("down") }) }, time.Hour, true},
+		{"lost lease, controllers return soon", stuck, func(s *leaseServer, _ *process) { s.hold("thief") }, 30 * time.Second, true},
+		{"lost lease, controllers do not return", stuck, func(s *leaseServer, _ *process) { s.hold("thief") }, 36 * time.Second, false},
+		{"drain without a limit", func(p *process, c *Config) { stuck(p, c); c.ShutdownTimeout = 0 }, func(_ *leaseServer, p *process) { p.cancel() }, time.Hour, true},
+	} {
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			never = make(chan struct{})
+			a := start(t, s, "a", tt.change)
+			defer close(never)
+			sleep(time.Minute)
+			tt.event(s, a)
+			sleep(tt.after)
+			if err := a.Check(nil); (err == nil) != tt.healthy {
+				t.Errorf("Check = %v, want healthy: %v", err, tt.healthy)
+			}
+		})
+	}
+}

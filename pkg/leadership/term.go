@@ -78,9 +78,13 @@ func (e *Elector) keepRenewing(ctx context.Context) {
 }
 
 // renewOrTimeOut repeats attempts to renew the lease until one succeeds. It returns false after the
-// renew deadline or a loss.
+// renew deadline, the deadline of writes or a loss. The deadline of writes may come first: it counts
+// from the last renewal's request, the renew deadline from its response.
 func (e *Elector) renewOrTimeOut(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.RenewDeadline)
+	e.lock.Lock()
+	left := e.cfg.limitsAfter(e.renewedAt, e.confirmedDuration).until.Sub(e.clock.Now())
+	e.lock.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, min(left, e.cfg.RenewDeadline))
 	defer cancel()
 	for ctx.Err() == nil && e.whyLost() == "" {
 		next := e.clock.Now().Add(e.cfg.RetryPeriod)
@@ -117,8 +121,6 @@ type termRunner struct {
 	leaseLost bool      // the lease was lost, maybe after the end
 	stuck     bool      // Lead did not return in time
 	err       error
-
-	deadlineTimer clock.Timer // for the deadline of the fence; nil without election
 }
 
 // runTerm opens the fence, calls lead and ends the term in order. If stop is true, Run must return err.
@@ -152,7 +154,6 @@ func (e *Elector) beginTerm(ctx context.Context, won attemptResult) *termRunner 
 		var renewing context.Context
 		renewing, t.stopRenewing = context.WithCancel(context.WithoutCancel(ctx)) // a leader renews while it drains
 		t.renewing.Go(func() { e.keepRenewing(renewing) })
-		t.deadlineTimer = e.clock.NewTimer(limits.until.Sub(now))
 		signal(e.wake)
 	}
 	freeFor := now.Sub(won.freeSince)
@@ -178,9 +179,6 @@ func (t *termRunner) runPhases(ctx context.Context) {
 			if down := t.e.currentStandDown(); down.active() {
 				t.handle(ctx, steppedDown, down.reason)
 			}
-			t.checkDeadline(ctx)
-		case <-timerChannel(t.deadlineTimer):
-			t.checkDeadline(ctx)
 		case <-t.idle:
 			if t.e.fence.inFlight() == 0 {
 				t.idle = nil
@@ -258,12 +256,7 @@ func (t *termRunner) startPhase() {
 // checkWrites continues waitingForWrites once no request is in flight.
 func (t *termRunner) checkWrites(ctx context.Context) {
 	t.stopTimer()
-	now := t.e.clock.Now()
-	unknownUntil := now
-	if t.e.lease != nil {
-		unknownUntil = t.e.fence.unknownUntil()
-	}
-	ev, over, wait := decideWait(unknownUntil, t.phaseDeadline, now)
+	ev, over, wait := decideWait(t.e.fence.unknownUntil(), t.phaseDeadline, t.e.clock.Now())
 	if over {
 		t.handle(ctx, ev, "a write has an unknown outcome")
 		return
@@ -288,21 +281,6 @@ func (t *termRunner) onLeadReturned(ctx context.Context, err error) {
 		t.err, reason = fmt.Errorf("term %d: %w", t.term.Number, err), err.Error()
 	}
 	t.handle(ctx, leadReturned, reason)
-}
-
-// checkDeadline ends a term whose deadline for writes has passed. The renew deadline counts from the
-// response to a renewal and the deadline of the fence from its request, so the deadline of the fence
-// may pass first.
-func (t *termRunner) checkDeadline(ctx context.Context) {
-	until, limited := t.e.fence.termDeadline()
-	if !limited {
-		return
-	}
-	if left := until.Sub(t.e.clock.Now()); left > 0 {
-		t.deadlineTimer.Reset(left)
-		return
-	}
-	t.handle(ctx, lost, notRenewed)
 }
 
 // timerChannel returns nil for a nil timer.
@@ -331,7 +309,6 @@ func (t *termRunner) finishTerm(ctx context.Context) {
 	t.stopRenewing()
 	t.renewing.Wait()
 	if e.lease != nil {
-		t.deadlineTimer.Stop()
 		e.lease.stopHolding()
 		t.handOver(ctx)
 		e.recordEvent("stopped leading")

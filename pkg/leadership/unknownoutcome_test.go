@@ -108,10 +108,9 @@ func TestDeadlinesKeepMonotonicReading(t *testing.T) {
 	if renewal.err != nil || err != nil {
 		t.Fatal(renewal.err, err)
 	}
-	until, _ := fence.termDeadline()
 	inFlight := fence.unknownUntil()
 	fl.complete(false)
-	for name, got := range map[string]time.Time{"observation": l.latestObservation().since, "expiry": free, "renewal": renewal.sent, "deadline of the term": until,
+	for name, got := range map[string]time.Time{"observation": l.latestObservation().since, "expiry": free, "renewal": renewal.sent, "deadline of the term": limits.until,
 		"deadline of a write": fl.deadline, "write in flight": inFlight, "write without a response": fence.unknownUntil(), "slow writes": fence.slowUntil} {
 		if !strings.Contains(got.String(), " m=") {
 			t.Errorf("%s: %v has no monotonic reading", name, got)
