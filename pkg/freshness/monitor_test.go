@@ -1,4 +1,4 @@
-package leadership
+package freshness
 
 import (
 	"context"
@@ -16,31 +16,27 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-
-	"minikcm/pkg/freshness"
+	"k8s.io/utils/clock"
 )
 
 // world is an API server with one resource, and a cache that follows the resource by a watch through a Transport.
 type world struct {
 	metadata.ResourceInterface // what Monitor does not use
-	transport                  *freshness.Transport
+	transport                  *Transport
 	client                     http.RoundTripper // of the cache
 	registry                   *prometheus.Registry
 
 	lock    sync.Mutex
-	version int                       // of the server
-	newest  func() string             // instead of version
-	objects []freshness.ObjectVersion // of the server
-	err     error                     // of every list
-	store   int                       // version of the cache
-	cached  []freshness.ObjectVersion
+	version int             // of the server
+	objects []ObjectVersion // of the server
+	err     error           // of every list
+	store   int             // version of the cache
+	cached  []ObjectVersion
 	wrote   string // version of what we wrote last
 	frozen  bool   // no watch delivers
 	stuck   bool   // nor does a new one: the API server has stopped to watch
@@ -54,6 +50,9 @@ type world struct {
 	dials   bool  // a new watch waits for a connection until its dialer gives up, after 30 s
 	late    bool  // no object is missing at first
 	check   func()
+
+	stepDowns int
+	caughtUp  func() bool // of the last step-down
 }
 
 func (w *world) Resource(schema.GroupVersionResource) metadata.Getter { return w }
@@ -73,16 +72,13 @@ func (w *world) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialOb
 		}
 	}
 	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}}
-	if w.newest != nil {
-		list.ResourceVersion = w.newest()
-	}
 	for _, v := range w.objects {
 		list.Items = append(list.Items, *partial(v))
 	}
 	return list, nil
 }
 
-func partial(v freshness.ObjectVersion) *metav1.PartialObjectMetadata {
+func partial(v ObjectVersion) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}}
 }
 
@@ -201,24 +197,23 @@ func (w *world) set(change func(*world)) {
 	change(w)
 }
 
-// observeWorld runs Monitor on a world within a bubble.
-func observeWorld(t *testing.T, e *Elector, w *world, resources ...freshness.Watched) *freshness.Monitor {
+// observeWorld runs a Monitor on a world within a bubble.
+func observeWorld(t *testing.T, w *world, watched Watched) *Monitor {
 	t.Helper()
 	w.registry = prometheus.NewRegistry()
-	metrics := freshness.NewMetrics(w.registry)
-	w.transport = freshness.NewTransport(realClock, metrics)
+	metrics := NewMetrics(w.registry)
+	w.transport = NewTransport(clock.RealClock{}, metrics)
 	w.client = w.newClient(t, w)
-	l := freshness.New(freshness.Deps{Metadata: w, Transport: w.transport, StepDown: e.StepDown, Metrics: metrics, Clock: realClock}, resources)
+	stepDown := func(_ string, caughtUp func() bool) {
+		w.set(func(w *world) { w.stepDowns, w.caughtUp = w.stepDowns+1, caughtUp })
+	}
+	m := New(Deps{Metadata: w, Transport: w.transport, StepDown: stepDown, Metrics: metrics, Clock: clock.RealClock{}}, []Watched{watched})
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
-	path := "/api/v1/pods"
-	if resources[0].Resource != podResource {
-		path = "/apis/coordination.k8s.io/v1/leases"
-	}
-	done.Go(func() { w.follow(ctx, path) })
-	done.Go(func() { w.ended = l.Run(ctx) })
+	done.Go(func() { w.follow(ctx, "/api/v1/pods") })
+	done.Go(func() { w.ended = m.Run(ctx) })
 	t.Cleanup(func() { cancel(); done.Wait() })
-	return l
+	return m
 }
 
 func (w *world) newClient(t *testing.T, server http.RoundTripper) http.RoundTripper {
@@ -230,28 +225,17 @@ func (w *world) newClient(t *testing.T, server http.RoundTripper) http.RoundTrip
 	return client.Transport
 }
 
-func (w *world) pods() freshness.Watched {
-	return freshness.Watched{
+func (w *world) pods() Watched {
+	return Watched{
 		Resource: podResource,
 		Expected: func() string { w.lock.Lock(); defer w.lock.Unlock(); return w.wrote },
 		Version:  func() string { w.lock.Lock(); defer w.lock.Unlock(); return strconv.Itoa(w.store) },
-		Objects:  func() []freshness.ObjectVersion { w.lock.Lock(); defer w.lock.Unlock(); return w.cached },
-	}
-}
-
-// leases is the type of the Lease, as one process sees it.
-func (w *world) leases(p *process) freshness.Watched {
-	w.newest = func() string { p.lock.Lock(); defer p.lock.Unlock(); return p.seen }
-	return freshness.Watched{
-		Resource: coordinationv1.SchemeGroupVersion.WithResource("leases"), Namespace: p.cfg.Namespace, Impatience: 3 * p.cfg.RetryPeriod,
-		Expected: func() string { p.lock.Lock(); defer p.lock.Unlock(); return p.seen },
-		Version:  func() string { p.lock.Lock(); defer p.lock.Unlock(); return p.delivered },
-		Objects:  func() []freshness.ObjectVersion { return nil },
+		Objects:  func() []ObjectVersion { w.lock.Lock(); defer w.lock.Unlock(); return w.cached },
 	}
 }
 
 func newWorld() *world {
-	start := []freshness.ObjectVersion{object("a", "1", "10")}
+	start := []ObjectVersion{object("a", "1", "10")}
 	return &world{version: 10, objects: start, store: 10, cached: start, wrote: "10", check: func() {}}
 }
 
@@ -295,6 +279,7 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 		each   func(*world)  // in each period
 		within time.Duration // from the change
 	}{
+		{"silent watch of the own Lease", 10 * time.Minute, func(w *world) { w.frozen, w.late = true, true }, 2 * time.Second, (*world).write, 20 * time.Second},
 		{"silent watch", 10 * time.Minute, frozen, time.Hour, nil, 150 * time.Second},
 		{"silent watch, own writes that were undone", 10 * time.Minute, frozen, time.Second, (*world).write, 120 * time.Second},
 		{"silent watch, first list shows no difference", 10 * time.Minute, func(w *world) { w.frozen, w.late = true, true }, 115 * time.Second, (*world).addPod, 215 * time.Second},
@@ -305,10 +290,13 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 		{"API server without events sends bookmarks", 10 * time.Minute, stuck, time.Minute, (*world).tick, 140 * time.Second},
 		{"API server without events from the start", 2 * time.Second, stuck, 20 * time.Second, (*world).tick, 140 * time.Second},
 	} {
-		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
-			a := start(t, &leaseServer{}, "a")
+		bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld()
-			l := observeWorld(t, a.Elector, w, w.pods())
+			watched := w.pods()
+			if strings.Contains(tt.name, "Lease") {
+				watched.Impatience = 6 * time.Second
+			}
+			l := observeWorld(t, w, watched)
 			w.run(tt.after, time.Minute)
 			watches, lists := w.requests()
 			if err := l.Check(); err != nil || watches != 1 || lists != 0 {
@@ -324,8 +312,8 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 					tt.each(w)
 				}
 			}
-			if took := time.Since(changed); took > tt.within || took < 80*time.Second {
-				t.Errorf("noticed after %v, want between 80s and %v", took, tt.within)
+			if took := time.Since(changed); took > tt.within || took < tt.within/2 {
+				t.Errorf("noticed after %v, want between half of %v and all", took, tt.within)
 			}
 			if err := l.Check(); err == nil || !strings.Contains(err.Error(), "pods") {
 				t.Errorf("readiness = %v, want pods in the error", err)
@@ -334,18 +322,22 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 				t.Error("the watch was not reopened first")
 			}
 			sleep(0)
-			wantLeading(t, a, false)
+			if w.stepDowns != 1 || w.caughtUp() {
+				t.Errorf("%d step-downs, caught up: %v; want one, false", w.stepDowns, w.caughtUp())
+			}
 			w.set(func(w *world) { w.frozen, w.stuck, w.dials, w.err = false, false, false, nil })
 			w.run(time.Minute, 10*time.Second)
 			if err := l.Check(); err != nil {
 				t.Errorf("readiness after the watch came back: %v", err)
 			}
-			wantLeading(t, a, true)
+			if !w.caughtUp() {
+				t.Error("not caught up")
+			}
 		})
 	}
 }
 
-// The leader does not step down, and whole lists are rare.
+// A current cache causes no step-down, and whole lists are rare.
 func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -395,10 +387,9 @@ func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 		{"outage while a write is not shown", 6, outage(40 * time.Second)},
 		{"outage after the watch was reopened", 6, outage(100 * time.Second)},
 	} {
-		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
-			a := start(t, &leaseServer{}, "a")
+		bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld()
-			l := observeWorld(t, a.Elector, w, w.pods())
+			l := observeWorld(t, w, w.pods())
 			w.check = func() {
 				if got := l.Stale(); len(got) > 0 {
 					t.Fatalf("stale: %v", got)
@@ -408,8 +399,8 @@ func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 			if _, lists := w.requests(); lists > tt.lists {
 				t.Errorf("%d whole lists, want at most %d", lists, tt.lists)
 			}
-			if got := len(a.spans()); got != 1 {
-				t.Errorf("%d terms, want 1", got)
+			if w.stepDowns > 0 {
+				t.Errorf("%d step-downs, want none", w.stepDowns)
 			}
 		})
 	}
@@ -438,14 +429,13 @@ func outage(frozen time.Duration) func(*testing.T, *world) {
 // A reflector that lists again with progress causes no step-down.
 func TestSlowRelistIsNotStaleness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := start(t, &leaseServer{}, "a")
 		w := newWorld()
-		l := observeWorld(t, a.Elector, w, w.pods())
+		l := observeWorld(t, w, w.pods())
 		w.run(10*time.Minute, time.Minute)
 		w.set(func(w *world) { w.listing = true })
 		w.addPod()
 		w.cut()
-		lists := w.newClient(t, transportFunc(func(*http.Request) (*http.Response, error) {
+		lists := w.newClient(t, roundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody}, nil
 		}))
 		w.check = func() {
@@ -502,81 +492,30 @@ func TestDataSetBack(t *testing.T) {
 			w.store = w.version
 		}},
 	} {
-		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
-			a := start(t, &leaseServer{}, "a")
+		bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld()
 			w.version = 1000
-			observeWorld(t, a.Elector, w, w.pods())
+			observeWorld(t, w, w.pods())
 			w.run(tt.runs, time.Second)
 			if w.ended != nil {
 				t.Fatalf("Run of a healthy one = %v", w.ended)
 			}
 			w.set(tt.back)
 			w.run(31*time.Second, 0)
-			if !errors.Is(w.ended, freshness.ErrSetBack) {
+			if !errors.Is(w.ended, ErrSetBack) {
 				t.Errorf("Run = %v, want it to have ended because of data that were set back", w.ended)
 			}
 		})
 	}
 }
 
-// The own Lease is an early sign: its watch must show each renewal.
-func TestFrozenLeaseWatchEndsTheTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
-		a, b := start(t, s, "a"), start(t, s, "b")
-		w := newWorld()
-		l := observeWorld(t, a.Elector, w, w.leases(a))
-		for range 60 {
-			sleep(time.Second)
-			w.tick()
-		}
-		if watches, _ := w.requests(); watches != 1 {
-			t.Fatalf("%d watches of a healthy leader, want 1", watches)
-		}
-		a.conn.set(func(c *conn) { c.frozen = true })
-		w.set(func(w *world) { w.frozen = true })
-		frozen := time.Now()
-		for !b.Status().Leading && time.Since(frozen) < time.Hour {
-			sleep(time.Second)
-		}
-		if took := time.Since(frozen); took > 30*time.Second || took < 12*time.Second {
-			t.Errorf("another leads %v after the freeze, want within 30s", took)
-		}
-		watches, _ := w.requests()
-		if err := l.Check(); err == nil || watches < 2 {
-			t.Errorf("readiness = %v after %d watches, want it to fail after a reopening", err, watches)
-		}
-		sleep(5 * time.Minute)
-		wantLeading(t, b, true)
-		if got := len(b.spans()); got != 1 {
-			t.Errorf("%d terms of the other, want 1: none flaps", got)
-		}
-		a.conn.set(func(c *conn) { c.frozen = false })
-		sleep(5 * time.Second)
-		if err := l.Check(); err != nil {
-			t.Errorf("readiness after the watch came back: %v", err)
-		}
-	})
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-func TestFrozenLeaseWatchInAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := start(t, &leaseServer{}, "a")
-		w := newWorld()
-		l := observeWorld(t, a.Elector, w, w.leases(a))
-		sleep(time.Minute)
-		a.conn.set(func(c *conn) { c.frozen, c.err = true, errAway })
-		w.set(func(w *world) { w.frozen = true })
-		sleep(10 * time.Minute)
-		if got := l.Stale(); len(got) != 0 {
-			t.Errorf("stale: %v", got)
-		}
-	})
+// sleep advances the time of the bubble and waits for all goroutines.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
-
-func object(name, uid, version string) freshness.ObjectVersion {
-	return freshness.ObjectVersion{Namespace: "ns", Name: name, UID: types.UID(uid), ResourceVersion: version}
-}
-
-var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
