@@ -263,7 +263,7 @@ func (e *Elector) leaseDurations(ctx context.Context) (renewal, reliable time.Du
 	e.lock.Lock()
 	renewedAt, confirmed := e.renewedAt, e.confirmedDuration
 	e.lock.Unlock()
-	if !slow && confirmed > short { // before unknownUntil: later writes must not get longer deadlines than unknownUntil covers
+	if !slow && confirmed > short { // before unknownUntil, which must cover later writes
 		e.confirmRenewal(ctx, renewedAt, short)
 	}
 	return renewalDurations(slow, e.fence.unknownUntil(), e.clock.Now(), short, e.cfg.extendedLease())

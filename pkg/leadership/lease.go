@@ -342,7 +342,7 @@ func (o observation) freeAt(identity string, minDuration time.Duration) (time.Ti
 	switch {
 	case o.record.HolderIdentity == identity:
 		return o.since, CauseReacquired
-	case o.record == resourcelock.LeaderElectionRecord{} && o.lastDuration == 0: // only created, maybe by an administrator
+	case o.record == resourcelock.LeaderElectionRecord{} && o.lastDuration == 0: // only created
 		return o.since, CauseInitial
 	case o.record.HolderIdentity == "" && isReleased(o.record):
 		if !o.exists {

@@ -1,7 +1,6 @@
 package leadership
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -42,24 +41,6 @@ func TestStolenLease(t *testing.T) {
 			wantEqual(t, "term", a.Status().Term.Number, 2)
 		})
 	}
-}
-
-func TestStolenWhileDrainingIsNotReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
-		a := start(t, s, "a", func(p *process, _ *Config) {
-			p.work = func(context.Context) error { time.Sleep(5 * time.Second); return nil }
-		})
-		a.cancel()
-		sleep(time.Second)
-		s.hold("thief")
-		sleep(0)
-		wantWritable(t, a, false)
-		<-a.done
-		if s.holder() != "thief" || a.err != nil {
-			t.Errorf("holder = %q, Run = %v; want the thief to keep it, nil", s.holder(), a.err)
-		}
-	})
 }
 
 func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {

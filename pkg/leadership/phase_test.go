@@ -1,8 +1,6 @@
 package leadership
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"time"
 )
@@ -53,40 +51,4 @@ func TestSettle(t *testing.T) {
 			}
 		})
 	}
-}
-
-// After a loss, controllers have joinTimeout to return, not the rest of the shutdown timeout.
-func TestLossDuringADrain(t *testing.T) {
-	slow := func(d time.Duration) func(*process, *Config) {
-		return func(p *process, _ *Config) {
-			var once sync.Once
-			p.work = func(context.Context) error {
-				once.Do(func() { time.Sleep(d) })
-				return nil
-			}
-		}
-	}
-	bubble(t, "after a step-down the process goes on, however slow its controllers are", func(t *testing.T, s *leaseServer) {
-		a := start(t, s, "a", slow(30*time.Second))
-		a.StepDown("stale", nil)
-		sleep(time.Second)
-		s.hold("thief")
-		sleep(2 * time.Minute)
-		select {
-		case <-a.done:
-			t.Fatalf("Run = %v, want it to go on: losing the lease is an end of a term", a.err)
-		default:
-		}
-		wantLeading(t, a, true)
-	})
-	bubble(t, "at a shutdown controllers have a moment to return", func(t *testing.T, s *leaseServer) {
-		a := start(t, s, "a", slow(11*time.Second))
-		a.cancel()
-		sleep(9900 * time.Millisecond)
-		s.hold("thief")
-		<-a.done
-		if a.err != nil {
-			t.Errorf("Run = %v, want nil: controllers returned a second after they were cut", a.err)
-		}
-	})
 }

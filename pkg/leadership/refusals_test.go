@@ -2,7 +2,6 @@ package leadership
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"testing"
@@ -144,39 +143,4 @@ func TestLeaseEditedByHand(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Ten processes start at the same time on an empty cluster and release the lease one after another.
-func TestManyAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
-		var ps []*process
-		for i := range 10 {
-			ps = append(ps, start(t, s, fmt.Sprintf("p%d", i)))
-		}
-		for len(ps) > 1 {
-			oneWriter(t, 30*time.Second, ps...)
-			i := slices.IndexFunc(ps, func(p *process) bool { return p.writable() })
-			if i < 0 {
-				t.Fatalf("nobody of %d leads", len(ps))
-			}
-			leader, before := ps[i], 0
-			ps = slices.Delete(ps, i, i+1)
-			for _, p := range ps {
-				before -= p.conn.requests()
-			}
-			leader.cancel()
-			<-leader.done
-			oneWriter(t, 100*time.Millisecond, ps...)
-			for _, p := range ps {
-				before += p.conn.requests()
-			}
-			if before > 3*len(ps)+1 {
-				t.Errorf("%d processes sent %d requests for one release, want a GET and a PUT each, a poll that was due, and one renewal, at most", len(ps), before)
-			}
-			if !slices.ContainsFunc(ps, func(p *process) bool { return p.writable() }) {
-				t.Errorf("nobody of %d has taken the lease at once", len(ps))
-			}
-		}
-	})
 }

@@ -3,6 +3,7 @@ package leadership
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,15 +82,20 @@ func TestShutdownDuringAnAttempt(t *testing.T) {
 	})
 }
 
-func TestDrainThatTakesTooLong(t *testing.T) {
+func TestSlowDrain(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		drain time.Duration
-		takes time.Duration
-		lasts time.Duration // remaining duration of the lease
+		name   string
+		drain  time.Duration // of the controllers
+		stolen time.Duration // when another process takes the lease; 0 for never
+		err    error
+		takes  time.Duration
+		holder string
+		lasts  time.Duration // remaining duration of the lease
 	}{
-		{"controllers return soon after they are cut", 11 * time.Second, 11 * time.Second, time.Second},
-		{"controllers never return", time.Hour, 10*time.Second + joinTimeout, 15 * time.Second},
+		{"controllers return soon after the cancellation of requests", 11 * time.Second, 0, ErrShutdownTimeout, 11 * time.Second, "a", time.Second},
+		{"controllers never return", time.Hour, 0, ErrShutdownTimeout, 10*time.Second + joinTimeout, "a", 15 * time.Second},
+		{"lease is stolen", 5 * time.Second, time.Second, nil, 5 * time.Second, "thief", 15 * time.Second},
+		{"lease is stolen just before the shutdown timeout", 11 * time.Second, 9900 * time.Millisecond, nil, 11 * time.Second, "thief", 15 * time.Second},
 	} {
 		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
 			free := make(chan struct{})
@@ -105,18 +111,38 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 			defer close(free)
 			begun := time.Now()
 			a.cancel()
+			if tt.stolen > 0 {
+				sleep(tt.stolen)
+				s.hold("thief")
+				sleep(0)
+				wantWritable(t, a, false)
+			}
 			<-a.done
-			if !errors.Is(a.err, ErrShutdownTimeout) {
-				t.Errorf("Run = %v, want ErrShutdownTimeout", a.err)
+			if !errors.Is(a.err, tt.err) || tt.err == nil && a.err != nil {
+				t.Errorf("Run = %v, want %v", a.err, tt.err)
 			}
-			wantEqual(t, "Run returned after", time.Since(begun), tt.takes)
-			if s.holder() != "a" {
-				t.Error("the lease was released though work may have been running")
-			}
-			wantEqual(t, "the lease lasts another", s.duration(), tt.lasts)
+			wantEqual(t, "duration of Run", time.Since(begun), tt.takes)
+			wantEqual(t, "holder", s.holder(), tt.holder)
+			wantEqual(t, "remaining duration of the lease", s.duration(), tt.lasts)
 			wantWritable(t, a, false)
 		})
 	}
+}
+
+// After a step-down the process continues, even if the lease is stolen while slow controllers return.
+func TestLossAfterStepDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		a := start(t, s, "a", func(p *process, _ *Config) {
+			var first sync.Once
+			p.work = func(context.Context) error { first.Do(func() { time.Sleep(30 * time.Second) }); return nil }
+		})
+		a.StepDown("stale", nil)
+		sleep(time.Second)
+		s.hold("thief")
+		sleep(2 * time.Minute)
+		wantLeading(t, a, true)
+	})
 }
 
 func wantWritable(t *testing.T, p *process, want bool) {
