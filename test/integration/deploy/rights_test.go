@@ -32,8 +32,8 @@ func roleOf(t *testing.T, controller string) []byte {
 	return read(t, deployDir, "rbac", controller+".yaml")
 }
 
-// TestWithoutGarbageCollector requires that the component removes the garbage collector, its rights and its account, and
-// nothing else.
+// TestWithoutGarbageCollector requires that the component removes the garbage collector, its rights and its account,
+// and nothing else.
 func TestWithoutGarbageCollector(t *testing.T) {
 	const collector = "garbage-collector-controller"
 	// pod-garbage-collector-controller is another controller.
