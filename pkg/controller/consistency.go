@@ -3,12 +3,14 @@ package controller
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/rv"
@@ -22,6 +24,9 @@ const (
 	// be created and deleted between two lists.
 	ConsistencyRecheck = time.Second
 )
+
+// baselineRetry is the delay between attempts to read a baseline.
+const baselineRetry = time.Second
 
 // Reasons for a live read, as values of a metric label.
 const (
@@ -38,33 +43,56 @@ type Cache interface {
 	Expect(version string)
 }
 
-// Version is a resourceVersion of a type.
-type Version struct {
-	Resource schema.GroupResource
-	Version  string
-}
-
-// Versions holds at most one version of each type.
-type Versions []Version
+// Versions holds resourceVersions of types.
+type Versions map[schema.GroupResource]string
 
 // VersionsOf returns the versions that caches have reached. Objects that are read from the caches later are
 // at least as new.
 func VersionsOf(caches ...Cache) Versions {
-	versions := make(Versions, len(caches))
-	for i, c := range caches {
-		versions[i] = Version{c.Resource(), c.Version()}
+	versions := Versions{}
+	for _, c := range caches {
+		versions[c.Resource()] = c.Version()
 	}
 	return versions
 }
 
-// Of returns the version of a type, or an empty string.
-func (v Versions) Of(resource schema.GroupResource) string {
-	for _, version := range v {
-		if version.Resource == resource {
-			return version.Version
+// Baseline holds the resourceVersions of some types at the start of a term. Only this process has led
+// since, so caches that have reached the baseline show every write of earlier leaders. The zero value is an
+// unknown baseline. Reset and Read are for Run of the controller; ReachedBy may be called from any
+// goroutine.
+type Baseline struct {
+	versions atomic.Pointer[Versions] // nil if unknown
+}
+
+// Reset forgets the baseline. A new term calls it.
+func (b *Baseline) Reset() { b.versions.Store(nil) }
+
+// ReachedBy reports whether caches at these versions have reached the baseline. It returns false if the
+// baseline is unknown or versions cannot be compared.
+func (b *Baseline) ReachedBy(at Versions) bool {
+	known := b.versions.Load()
+	if known == nil {
+		return false
+	}
+	for resource, version := range *known {
+		if !rv.AtLeast(at[resource], version) {
+			return false
 		}
 	}
-	return ""
+	return true
+}
+
+// Read calls read until it succeeds or the term ends.
+func (b *Baseline) Read(ctx context.Context, read func(context.Context) (Versions, error)) {
+	_ = wait.PollUntilContextCancel(ctx, baselineRetry, true, func(ctx context.Context) (bool, error) {
+		versions, err := read(ctx)
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("Deciding first writes on live reads, the versions at the start of the term are unknown", "err", err)
+			return false, nil
+		}
+		b.versions.Store(&versions)
+		return true, nil
+	})
 }
 
 // NotReadyError is the error of a sync that has to wait for the caches. The key is requeued after ConsistencyRecheck.
@@ -98,33 +126,28 @@ func (b *ConsistencyBarrier) WroteAt(c Cache, version string, now time.Time) {
 	}
 	c.Expect(version)
 	if len(b.required) == 0 {
-		b.since = now
+		b.required, b.since = Versions{}, now
 	}
-	for i := range b.required {
-		if r := &b.required[i]; r.Resource == c.Resource() {
-			if rv.Newer(version, r.Version) { // a version that cannot be compared is kept: the key is overdue then
-				r.Version = version
-			}
-			return
-		}
+	known, ok := b.required[c.Resource()]
+	if !ok || rv.Newer(version, known) { // a version that cannot be compared is kept: the key is overdue then
+		b.required[c.Resource()] = version
 	}
-	b.required = append(b.required, Version{c.Resource(), version})
 }
 
 // EnsureReady returns nil if caches at these versions show every recorded write, and a NotReadyError if the
 // key has to wait. After ConsistencyTimeout, or if versions cannot be compared, overdue is true and the key
 // has to be read live.
 func (b *ConsistencyBarrier) EnsureReady(at Versions, now time.Time) (overdue bool, err error) {
-	if b.listed != nil && !rv.Newer(b.listVersion, at.Of(b.listResource)) {
+	if b.listed != nil && !rv.Newer(b.listVersion, at[b.listResource]) {
 		b.listed = nil
 	}
 	var missing []schema.GroupResource
 	ordered := true
-	for _, r := range b.required {
-		order, err := resourceversion.CompareResourceVersion(r.Version, at.Of(r.Resource))
+	for resource, version := range b.required {
+		order, err := resourceversion.CompareResourceVersion(version, at[resource])
 		ordered = ordered && err == nil
 		if order > 0 {
-			missing = append(missing, r.Resource)
+			missing = append(missing, resource)
 		}
 	}
 	if ordered && len(missing) == 0 {
@@ -161,11 +184,8 @@ func RecordLiveRead[T metav1.Object](b *ConsistencyBarrier, owners Cache, owner 
 }
 
 func (b *ConsistencyBarrier) dropNewer(resource schema.GroupResource, version string) {
-	for i, r := range b.required {
-		if r.Resource == resource && rv.Newer(r.Version, version) {
-			b.required = append(b.required[:i], b.required[i+1:]...)
-			return
-		}
+	if rv.Newer(b.required[resource], version) {
+		delete(b.required, resource)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func (c *fakeCache) Version() string                { return c.version }
 func (c *fakeCache) Expect(version string)          { c.expected = append(c.expected, version) }
 
 func at(podVersion, setVersion string) Versions {
-	return Versions{{pods.resource, podVersion}, {sets.resource, setVersion}}
+	return Versions{pods.resource: podVersion, sets.resource: setVersion}
 }
 
 func object(uid, version string) *metav1.ObjectMeta {
@@ -51,6 +52,7 @@ func readinessOf(b *ConsistencyBarrier, at Versions, now time.Time) (readiness, 
 	notReady := (*NotReadyError)(nil)
 	switch {
 	case errors.As(err, &notReady):
+		slices.SortFunc(notReady.Missing, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
 		return behind, notReady.Missing
 	case late:
 		return overdue, nil
@@ -78,7 +80,7 @@ func TestEnsureReady(t *testing.T) {
 		{"timeout", "100", "", at("99", "1"), ConsistencyTimeout, overdue, nil},
 		{"cache without a version", "100", "", at("", "1"), 0, overdue, nil},
 		{"version that is no number", "100", "", at("abc", "1"), 0, overdue, nil},
-		{"version of another type only", "100", "", Versions{{sets.resource, "1"}}, 0, overdue, nil},
+		{"version of another type only", "100", "", Versions{sets.resource: "1"}, 0, overdue, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b ConsistencyBarrier

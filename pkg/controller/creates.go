@@ -61,42 +61,9 @@ func (c *Creates) Done(name string) {
 	}
 }
 
-// Resolve forgets creates whose name has an object, and returns the number of unknown outcomes that
-// succeeded. find reports whether an object of a name exists and belongs to the owner.
-func (c *Creates) Resolve(find func(name string) (found, ours bool)) (made int) {
-	*c = slices.DeleteFunc(*c, func(a Create) bool {
-		found, ours := find(a.Name)
-		if found && ours && a.Unknown {
-			made++
-		}
-		return found
-	})
-	return made
-}
-
-// LookUp calls get for the name of each create, and returns a function that finds the objects.
-func LookUp[T any](c Creates, get func(name string) (T, bool)) func(name string) (T, bool) {
-	objects := make(map[string]T)
-	for _, a := range c {
-		if object, ok := get(a.Name); ok {
-			objects[a.Name] = object
-		}
-	}
-	return func(name string) (T, bool) {
-		object, ok := objects[name]
-		return object, ok
-	}
-}
-
-// Unanswered returns the times at which unknown outcomes are final.
-func (c *Creates) Unanswered() []time.Time {
-	var until []time.Time
-	for _, a := range *c {
-		if a.Unknown {
-			until = append(until, a.Until)
-		}
-	}
-	return until
+// Resolve forgets creates whose name has an object.
+func (c *Creates) Resolve(exists func(name string) bool) {
+	*c = slices.DeleteFunc(*c, func(a Create) bool { return exists(a.Name) })
 }
 
 func (c *Creates) indexOf(name string) int {

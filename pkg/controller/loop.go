@@ -69,7 +69,8 @@ type Loop[K comparable] struct {
 	cfg       LoopConfig
 	reconcile Reconcile[K]
 	group     func(K) string // see GroupBy
-	metrics   *metrics
+	seconds   *prometheus.HistogramVec
+	panics    prometheus.Counter
 	scheduler *scheduler
 	failures  failureLog
 	queue     atomic.Pointer[termQueue[K]] // nil outside a term
@@ -79,11 +80,16 @@ type Loop[K comparable] struct {
 func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile Reconcile[K]) *Loop[K] {
 	cfg.MinBackoff, cfg.MaxBackoff = cmp.Or(cfg.MinBackoff, defaultMinBackoff), cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
 	cfg.Patience = cmp.Or(cfg.Patience, defaultSlowAfter)
-	metrics := newMetrics(reg, cfg.Controller, cfg.Queue)
+	m := Metrics{Registerer: reg, Labels: prometheus.Labels{"controller": cfg.Controller, "queue": cfg.Queue}}
 	if _, ours := reg.(QueueMetrics); !ours {
 		cfg.Queue = "" // queues without a name have no metrics
 	}
-	return &Loop[K]{cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, metrics: metrics, scheduler: newScheduler(cfg.Workers, cfg.Patience)}
+	return &Loop[K]{
+		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, scheduler: newScheduler(cfg.Workers, cfg.Patience),
+		seconds: m.HistogramVec("controller_sync_duration_seconds", "How long one sync of one key took, by its result.",
+			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", resultDone, resultRequeue, resultError, resultCanceled}),
+		panics: m.Counter("controller_sync_panics_total", "Syncs that panicked; their keys were retried."),
+	}
 }
 
 // GroupBy makes the keys of a group share the slow syncs, as a rule the keys of a namespace: slow syncs of
@@ -145,19 +151,18 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	defer cancel()
 	var syncs sync.WaitGroup
 	syncs.Go(func() { l.startSyncs(ctx, work, q, &syncs) })
-	syncs.Go(func() {
-		q.serveLine(ctx, l.cfg.Clock, q.first, rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst))
-	})
-	syncs.Go(func() {
-		q.serveLine(ctx, l.cfg.Clock, q.later, rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst))
-	})
+	first, later := rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
+	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first) })
+	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later) })
 	syncs.Go(func() {
 		l.failures.logPeriods(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
 	})
 
 	<-ctx.Done()
 	l.queue.Store(nil)
-	q.ShutDown()
+	for _, queue := range []interface{ ShutDown() }{q, q.first, q.later} {
+		queue.ShutDown()
+	}
 	if l.cfg.Drain > 0 {
 		go func() {
 			timing.Sleep(work, l.cfg.Clock, l.cfg.Drain)
@@ -220,8 +225,16 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 	defer q.Done(key)
 	logger := klog.LoggerWithValues(klog.FromContext(work), "controller", l.cfg.Controller, "key", key)
 	start := l.cfg.Clock.Now()
-	result, err := l.reconcileContained(l.withTrace(klog.NewContext(work, logger), r), key)
-	l.metrics.observeSync(result, err, l.cfg.Clock.Since(start))
+	ctx := l.withTrace(klog.NewContext(work, logger), r)
+	var result Result
+	err := Contain(func() (err error) {
+		result, err = l.reconcile(ctx, key)
+		return err
+	})
+	if panicked := (*PanicError)(nil); errors.As(err, &panicked) {
+		l.panics.Inc()
+	}
+	l.seconds.WithLabelValues(resultLabel(result, err)).Observe(l.cfg.Clock.Since(start).Seconds())
 	switch {
 	case errors.Is(err, context.Canceled), apierrors.IsConflict(err) && q.cut.NumRequeues(key) < conflictRetries:
 		logger.V(4).Info("Sync was cut short", "reason", err)
@@ -250,18 +263,6 @@ func (l *Loop[K]) withTrace(ctx context.Context, r *run) context.Context {
 		},
 		GotFirstResponseByte: func() { r.recordProgress(l.cfg.Clock.Now()) },
 	})
-}
-
-// reconcileContained turns a panic into an error, so that the key is retried.
-func (l *Loop[K]) reconcileContained(ctx context.Context, key K) (result Result, err error) {
-	err = Contain(func() (err error) {
-		result, err = l.reconcile(ctx, key)
-		return err
-	})
-	if panicked := (*PanicError)(nil); errors.As(err, &panicked) {
-		l.metrics.panics.Inc()
-	}
-	return result, err
 }
 
 // Healthy returns an error if a sync has neither sent a request nor received a response for two minutes.

@@ -220,7 +220,7 @@ func TestALongSyncIsToldThatTheTermHasEnded(t *testing.T) {
 		if requests != 3 {
 			t.Errorf("%d requests were sent, want 3: the one in flight is finished and no other begun", requests)
 		}
-		if n := count(t, l.metrics.seconds.WithLabelValues(resultCanceled)); n != 1 {
+		if n := count(t, l.seconds.WithLabelValues(resultCanceled)); n != 1 {
 			t.Errorf("%d syncs count as cut short, want 1", n)
 		}
 		if Draining(t.Context()) {
@@ -269,11 +269,11 @@ func TestMetricsCountSyncsByResult(t *testing.T) {
 		end := term(l, "done", "requeue", "panic", "cut")
 		time.Sleep(time.Second)
 		end()
-		if n := testutil.ToFloat64(l.metrics.panics); n != 1 {
+		if n := testutil.ToFloat64(l.panics); n != 1 {
 			t.Errorf("panics = %v, want 1", n)
 		}
 		for label, want := range map[string]uint64{resultDone: 3, resultRequeue: 1, resultError: 1, resultCanceled: 1} {
-			if got := count(t, l.metrics.seconds.WithLabelValues(label)); got != want {
+			if got := count(t, l.seconds.WithLabelValues(label)); got != want {
 				t.Errorf("%s syncs = %d, want %d", label, got, want)
 			}
 		}

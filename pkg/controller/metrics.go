@@ -3,9 +3,9 @@ package controller
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Values of the label result.
@@ -32,31 +32,31 @@ type Label []string
 
 // Counter returns a new counter.
 func (m Metrics) Counter(name, help string) prometheus.Counter {
-	return registerMetric(m, prometheus.NewCounter(prometheus.CounterOpts(m.metricOpts(name, help))))
+	return promauto.With(m.Registerer).NewCounter(prometheus.CounterOpts(m.metricOpts(name, help)))
 }
 
 // CounterVec returns new counters. Every combination of the given label values starts at zero.
 func (m Metrics) CounterVec(name, help string, labels ...Label) *prometheus.CounterVec {
-	vec := registerMetric(m, prometheus.NewCounterVec(prometheus.CounterOpts(m.metricOpts(name, help)), labelNames(labels)))
+	vec := promauto.With(m.Registerer).NewCounterVec(prometheus.CounterOpts(m.metricOpts(name, help)), labelNames(labels))
 	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
 // Gauge returns a new gauge.
 func (m Metrics) Gauge(name, help string) prometheus.Gauge {
-	return registerMetric(m, prometheus.NewGauge(prometheus.GaugeOpts(m.metricOpts(name, help))))
+	return promauto.With(m.Registerer).NewGauge(prometheus.GaugeOpts(m.metricOpts(name, help)))
 }
 
 // GaugeVec returns new gauges. Every combination of the given label values starts at zero.
 func (m Metrics) GaugeVec(name, help string, labels ...Label) *prometheus.GaugeVec {
-	vec := registerMetric(m, prometheus.NewGaugeVec(prometheus.GaugeOpts(m.metricOpts(name, help)), labelNames(labels)))
+	vec := promauto.With(m.Registerer).NewGaugeVec(prometheus.GaugeOpts(m.metricOpts(name, help)), labelNames(labels))
 	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
 // GaugeFunc registers a gauge whose value is computed when it is scraped.
 func (m Metrics) GaugeFunc(name, help string, value func() float64) {
-	registerMetric(m, prometheus.NewGaugeFunc(prometheus.GaugeOpts(m.metricOpts(name, help)), value))
+	promauto.With(m.Registerer).NewGaugeFunc(prometheus.GaugeOpts(m.metricOpts(name, help)), value)
 }
 
 // Histogram returns a new histogram.
@@ -66,20 +66,15 @@ func (m Metrics) Histogram(name, help string, buckets []float64) prometheus.Hist
 
 // HistogramVec returns new histograms. Every combination of the given label values exists from the start.
 func (m Metrics) HistogramVec(name, help string, buckets []float64, labels ...Label) *prometheus.HistogramVec {
-	vec := registerMetric(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	vec := promauto.With(m.Registerer).NewHistogramVec(prometheus.HistogramOpts{
 		Subsystem: m.Subsystem, Name: name, Help: help, ConstLabels: m.Labels, Buckets: buckets,
-	}, labelNames(labels)))
+	}, labelNames(labels))
 	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
 func (m Metrics) metricOpts(name, help string) prometheus.Opts {
 	return prometheus.Opts{Subsystem: m.Subsystem, Name: name, Help: help, ConstLabels: m.Labels}
-}
-
-func registerMetric[C prometheus.Collector](m Metrics, c C) C {
-	m.Registerer.MustRegister(c)
-	return c
 }
 
 func labelNames(labels []Label) (names []string) {
@@ -99,29 +94,14 @@ func forEachCombination(labels []Label, values []string, visit func([]string)) {
 	}
 }
 
-type metrics struct {
-	seconds *prometheus.HistogramVec
-	panics  prometheus.Counter
-}
-
-func newMetrics(reg prometheus.Registerer, controller, queue string) *metrics {
-	m := Metrics{Registerer: reg, Labels: prometheus.Labels{"controller": controller, "queue": queue}}
-	return &metrics{
-		seconds: m.HistogramVec("controller_sync_duration_seconds", "How long one sync of one key took, by its result.",
-			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", resultDone, resultRequeue, resultError, resultCanceled}),
-		panics: m.Counter("controller_sync_panics_total", "Syncs that panicked; their keys were retried."),
-	}
-}
-
-func (m *metrics) observeSync(result Result, err error, d time.Duration) {
-	label := resultDone
+func resultLabel(result Result, err error) string {
 	switch {
 	case errors.Is(err, context.Canceled):
-		label = resultCanceled
+		return resultCanceled
 	case err != nil:
-		label = resultError
+		return resultError
 	case result.RequeueAfter > 0:
-		label = resultRequeue
+		return resultRequeue
 	}
-	m.seconds.WithLabelValues(label).Observe(d.Seconds())
+	return resultDone
 }

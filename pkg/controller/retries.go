@@ -28,12 +28,6 @@ type termQueue[K comparable] struct {
 	recovered    chan struct{}                 // receives when a failing key succeeds
 }
 
-func (q *termQueue[K]) ShutDown() {
-	q.TypedRateLimitingInterface.ShutDown()
-	q.first.ShutDown()
-	q.later.ShutDown()
-}
-
 // recordFailure retries a key with back-off.
 func (q *termQueue[K]) recordFailure(key K, requests int32) {
 	q.requests.Store(key, requests)
@@ -68,8 +62,7 @@ func (q *termQueue[K]) admitsKey(key K) bool {
 	return false
 }
 
-// serveLine returns keys to the queue, at the rate of the bucket or one per recovered key, until the queue is shut
-// down.
+// serveLine returns keys to the queue, at the rate of the bucket or one per recovered key, until the term ends.
 func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line workqueue.TypedInterface[K], bucket *rate.Limiter) {
 	for key, shutdown := line.Get(); !shutdown; key, shutdown = line.Get() {
 		line.Done(key)

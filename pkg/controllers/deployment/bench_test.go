@@ -62,7 +62,7 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.baseline.Read(t.Context(), clk, func(context.Context) (controller.Versions, error) { return nil, nil })
+	c.baseline.Read(t.Context(), func(context.Context) (controller.Versions, error) { return nil, nil })
 	selector, err := selectors.ParseSelector(d.Spec.Selector)
 	if err != nil {
 		t.Fatal(err)

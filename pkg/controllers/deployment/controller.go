@@ -96,7 +96,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	reading.Go(func() { c.baseline.Read(ctx, c.deps.Clock, c.latest) })
+	reading.Go(func() { c.baseline.Read(ctx, c.latest) })
 	c.loop.Run(ctx, c.deps.Deployments.Names)
 	return nil
 }
@@ -111,9 +111,7 @@ func (c *Controller) latest(ctx context.Context) (controller.Versions, error) {
 	if err := errors.Join(deploymentsErr, setsErr); err != nil {
 		return nil, err
 	}
-	return controller.Versions{
-		{Resource: c.deps.Deployments.Resource(), Version: deployments}, {Resource: c.deps.ReplicaSets.Resource(), Version: sets},
-	}, nil
+	return controller.Versions{c.deps.Deployments.Resource(): deployments, c.deps.ReplicaSets.Resource(): sets}, nil
 }
 
 func (c *Controller) register() error {

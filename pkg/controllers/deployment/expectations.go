@@ -98,8 +98,10 @@ func (l *expectations) pendingPods(name string) (present, others int) {
 
 // nextDeadline returns the time until the outcome of the first unknown create is certain, or 0 if there is none.
 func (l *expectations) nextDeadline(now time.Time) (in time.Duration) {
-	for _, until := range l.creates.Unanswered() {
-		in = controller.MinPositive(in, max(until.Sub(now), controller.Immediately))
+	for _, c := range l.creates {
+		if c.Unknown {
+			in = controller.MinPositive(in, max(c.Until.Sub(now), controller.Immediately))
+		}
 	}
 	return in
 }

@@ -201,7 +201,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.endTerm()
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { t.baseline.Read(ctx, c.Clock, c.latestVersions) })
+	running.Go(func() { t.baseline.Read(ctx, c.latestVersions) })
 	c.nodeLoop.Start(ctx, &running, func() []string { return []string{allNodes} }) // a node may have changed since
 	c.loop.Run(ctx, c.services.Names)
 	return nil
@@ -223,7 +223,7 @@ func (c *Controller) latestVersions(ctx context.Context) (controller.Versions, e
 		return nil, fmt.Errorf("read the version of EndpointSlices: %w", err)
 	}
 	pods, err := c.pods.Latest(ctx, c.Client)
-	return controller.Versions{{Resource: c.slices.Resource(), Version: list.ResourceVersion}, {Resource: c.pods.Resource(), Version: pods}}, err
+	return controller.Versions{c.slices.Resource(): list.ResourceVersion, c.pods.Resource(): pods}, err
 }
 
 // reconcileNodes passes all nodes to the topology cache, and adds the Services with hints out of balance.

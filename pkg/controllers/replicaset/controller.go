@@ -130,7 +130,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	reading.Go(func() { c.baseline.Read(ctx, c.deps.Clock, c.latestVersions) })
+	reading.Go(func() { c.baseline.Read(ctx, c.latestVersions) })
 	c.loop.Run(ctx, c.deps.ReplicaSets.Names)
 	return nil
 }
@@ -145,9 +145,7 @@ func (c *Controller) latestVersions(ctx context.Context) (controller.Versions, e
 	if err := errors.Join(podsErr, setsErr); err != nil {
 		return nil, err
 	}
-	return controller.Versions{
-		{Resource: c.deps.Pods.Resource(), Version: pods}, {Resource: c.deps.ReplicaSets.Resource(), Version: sets},
-	}, nil
+	return controller.Versions{c.deps.Pods.Resource(): pods, c.deps.ReplicaSets.Resource(): sets}, nil
 }
 
 func (c *Controller) enqueue(rs *appsv1.ReplicaSet) { c.loop.Add(cache.MetaObjectToName(rs)) }

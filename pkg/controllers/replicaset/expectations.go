@@ -36,14 +36,9 @@ func (l *expectations) withoutDeleted(pods []*caches.Pod, selects func(*caches.P
 	return slices.DeleteFunc(pods, func(pod *caches.Pod) bool { return selects(pod) && l.barrier.DeletedBeforeList(pod) })
 }
 
-// update removes expectations that the pods fulfil or contradict. findByName returns a pod of the
-// namespace, with any owner. liveAt is the start of the consistent read that returned the pods, or zero if
-// they are cached.
-func (l *expectations) update(uid types.UID, pods []*caches.Pod, byName func(name string) (*caches.Pod, bool), live time.Time) {
-	l.creates.Resolve(func(name string) (found, ours bool) {
-		pod, found := byName(name)
-		return found, found && pod.ControllerUID() == uid
-	})
+// update removes expectations that the pods fulfil or contradict. live is the start of the consistent read that
+// returned the pods, or zero if they are cached.
+func (l *expectations) update(pods []*caches.Pod, live time.Time) {
 	if len(l.deleted)+len(l.unconfirmed) == 0 {
 		return
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
 )
 
 // TestCachedReadMissesNoPod reads the cache while the pods of creates with unknown outcome arrive: each pod is in
@@ -54,7 +53,6 @@ func TestCachedReadMissesNoPod(t *testing.T) {
 
 func TestResolve(t *testing.T) {
 	l := newExpectations()
-	l.creates = controller.Creates{{Name: "made", Unknown: true}, {Name: "taken", Unknown: true}, {Name: "pending", Unknown: true}, {Name: "free"}}
 	l.deleted = map[types.UID]bool{"deleted-shown": false, "deleted-terminating": true, "deleted-gone": true}
 	soon, late := unconfirmedDelete{"5", now.Add(time.Second)}, unconfirmedDelete{"5", now.Add(time.Minute)}
 	l.unconfirmed = map[types.UID]unconfirmedDelete{
@@ -64,7 +62,7 @@ func TestResolve(t *testing.T) {
 		newPod("made"), newPod("deleted-shown"), newPod("deleted-terminating", deleting), newPod("perhaps-shown"), newPod("perhaps-terminating", deleting),
 		newPod("perhaps-soon"), newPod("perhaps-changed", version("6")), newPod("perhaps-older"),
 	}
-	l.update("set", pods, findByName(append(pods, newPod("taken", ownedBy("another")))), time.Time{})
+	l.update(pods, time.Time{})
 	if got := l.confirmableAt(); !got.Equal(soon.until) {
 		t.Errorf("the next is known at %v, want %v", got, soon.until)
 	}
@@ -73,14 +71,11 @@ func TestResolve(t *testing.T) {
 	}
 	for live, want := range map[time.Time]int{soon.until.Add(-1): 3, soon.until: 2} {
 		copied := expectations{unconfirmed: maps.Clone(l.unconfirmed)}
-		if copied.update("set", pods, findByName(nil), live); len(copied.unconfirmed) != want {
+		if copied.update(pods, live); len(copied.unconfirmed) != want {
 			t.Errorf("after a read at %v %d unanswered deletes are left, want %d", live, len(copied.unconfirmed), want)
 		}
 	}
-	l.update("set", pods, findByName(nil), soon.until)
-	if want := (controller.Creates{{Name: "pending", Unknown: true}, {Name: "free"}}); !slices.Equal(l.creates, want) {
-		t.Errorf("creates %v, want %v", l.creates, want)
-	}
+	l.update(pods, soon.until)
 	for name, left := range map[string][]types.UID{"deleted": keys(l.deleted), "unanswered": keys(l.unconfirmed)} {
 		want := map[string][]types.UID{"deleted": {"deleted-shown"}, "unanswered": {"perhaps-older", "perhaps-shown"}}[name]
 		if !slices.Equal(left, want) {

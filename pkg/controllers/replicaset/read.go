@@ -3,6 +3,7 @@ package replicaset
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,11 +20,12 @@ import (
 func (c *Controller) readCached(t task) task {
 	// Look up names before pods: a pod that arrives between the two reads is counted, and its name stays
 	// taken.
-	byName := controller.LookUp(t.expectations.creates, func(name string) (*caches.Pod, bool) {
-		return c.deps.Pods.Get(cache.NewObjectName(t.rs.Namespace, name))
+	t.expectations.creates.Resolve(func(name string) bool {
+		_, found := c.deps.Pods.Get(cache.NewObjectName(t.rs.Namespace, name))
+		return found
 	})
 	t.pods = t.expectations.withoutDeleted(c.deps.Pods.Claimable(t.rs.Namespace, t.rs.UID), t.selects)
-	c.updateExpectations(t, byName, time.Time{})
+	t.expectations.update(t.pods, time.Time{})
 	return t
 }
 
@@ -40,23 +42,11 @@ func (c *Controller) readLive(ctx context.Context, t task, reason string) (task,
 	}
 	t.rs, t.pods = rs, pods
 	controller.RecordLiveRead(&t.expectations.barrier, c.deps.ReplicaSets, rs, c.deps.Pods, pods, version, t.now)
-	c.updateExpectations(t, findByName(pods), t.now)
+	t.expectations.creates.Resolve(func(name string) bool {
+		return slices.ContainsFunc(pods, func(pod *caches.Pod) bool { return pod.Name == name })
+	})
+	t.expectations.update(pods, t.now)
 	return t, nil
-}
-
-func (c *Controller) updateExpectations(t task, byName func(string) (*caches.Pod, bool), live time.Time) {
-	t.expectations.update(t.rs.UID, t.pods, byName, live)
-}
-
-func findByName(pods []*caches.Pod) func(string) (*caches.Pod, bool) {
-	return func(name string) (*caches.Pod, bool) {
-		for _, pod := range pods {
-			if pod.Name == name {
-				return pod, true
-			}
-		}
-		return nil, false
-	}
 }
 
 // liveReplicaSet reads a ReplicaSet from the API server; see [live.GetSame].

@@ -2,7 +2,7 @@ package replicaset
 
 import (
 	"errors"
-	"slices"
+	"maps"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -49,7 +49,7 @@ func TestTheBaselineIsToldByPodsAndReplicaSets(t *testing.T) {
 	if got, err := b.latestVersions(t.Context()); err == nil {
 		t.Errorf("told %v although pods were not", got)
 	}
-	if got, err := b.latestVersions(t.Context()); err != nil || !slices.Equal(got, versions("7", "8")) {
+	if got, err := b.latestVersions(t.Context()); err != nil || !maps.Equal(got, versions("7", "8")) {
 		t.Errorf("told %v with error %v, want pods at 7 and ReplicaSets at 8", got, err)
 	}
 }

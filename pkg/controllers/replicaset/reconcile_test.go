@@ -69,7 +69,7 @@ func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.baseline.Read(t.Context(), deps.Clock, func(context.Context) (controller.Versions, error) { return nil, nil })
+	c.baseline.Read(t.Context(), func(context.Context) (controller.Versions, error) { return nil, nil })
 	c.loader.Cached = func(t task) task { return t }
 	st := c.states.For(cache.MetaObjectToName(rs), rs.UID)
 	work := task{
@@ -89,12 +89,12 @@ func ready(b *bench, at controller.Versions, now time.Time) bool {
 
 // versions holds the versions of the caches of pods and ReplicaSets.
 func versions(pods, sets string) controller.Versions {
-	return controller.Versions{{Resource: podResource, Version: pods}, {Resource: setResource, Version: sets}}
+	return controller.Versions{podResource: pods, setResource: sets}
 }
 
 // baselineAt is the baseline of a term.
 func (b *bench) baselineAt(t *testing.T, pods, sets string) {
-	b.Controller.baseline.Read(t.Context(), b.deps.Clock, func(context.Context) (controller.Versions, error) { return versions(pods, sets), nil })
+	b.Controller.baseline.Read(t.Context(), func(context.Context) (controller.Versions, error) { return versions(pods, sets), nil })
 }
 
 // on makes the client respond to requests such as "create pods" with the results of respond, in order.
