@@ -2,7 +2,6 @@ package namespace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -65,12 +64,6 @@ type Controller struct {
 
 // New returns a controller and registers its handlers. It sends no request.
 func New(cfg Config, deps Deps) (*Controller, error) {
-	if cfg.Workers < 1 {
-		return nil, fmt.Errorf("%d concurrent namespace syncs: at least 1 is needed", cfg.Workers)
-	}
-	if cfg.Grace < 0 || cfg.SyncPeriod < 0 {
-		return nil, errors.New("namespace deletion grace and sync period must not be negative")
-	}
 	c := &Controller{cfg: cfg, deps: deps, metrics: newMetrics(deps.Metrics), slots: semaphore.NewWeighted(requestsAtOnce)}
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,

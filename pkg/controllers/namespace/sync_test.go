@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,14 +17,6 @@ import (
 
 	"minikcm/pkg/controllers/internal/discovery"
 )
-
-func TestNewRejectsBadConfig(t *testing.T) {
-	for _, cfg := range []Config{{}, {Workers: -1}, {Workers: 1, Grace: -1}, {Workers: 1, SyncPeriod: -1}} {
-		if _, err := New(cfg, Deps{Metrics: prometheus.NewRegistry()}); err == nil {
-			t.Errorf("New accepts %+v", cfg)
-		}
-	}
-}
 
 func TestActiveNamespaceCostsOneRead(t *testing.T) {
 	b := newBench(t, terminating(func(ns *corev1.Namespace) {

@@ -72,9 +72,6 @@ type Controller struct {
 
 // New returns a controller and registers its handlers. The caches must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
-	if cfg.Workers < 1 || cfg.PodWorkers < 1 {
-		return nil, fmt.Errorf("build %s: %d workers and %d for pods, want at least one of each", Name, cfg.Workers, cfg.PodWorkers)
-	}
 	c := &Controller{
 		cfg: cfg, deps: deps, clock: deps.Clock, metrics: newMetrics(deps.Metrics), nodes: deps.Nodes, health: newHealthMap(),
 	}

@@ -64,9 +64,6 @@ type term struct {
 
 // New returns a controller and registers its handlers. The caches must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
-	if cfg.Workers < 1 || cfg.Quarantine < 0 || cfg.Period <= 0 || cfg.Drain < 0 {
-		return nil, fmt.Errorf("%s: invalid configuration %+v", Name, cfg)
-	}
 	c := &Controller{
 		cfg: cfg, client: deps.Client, pods: deps.Pods, nodes: deps.Nodes, clock: deps.Clock, metrics: newMetrics(deps.Metrics),
 	}

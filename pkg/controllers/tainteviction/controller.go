@@ -58,9 +58,6 @@ type term struct {
 
 // New returns a controller and registers its handlers. The caches must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
-	if cfg.Workers < 1 || cfg.TrustWindow < 0 || cfg.Drain < 0 {
-		return nil, fmt.Errorf("%s: invalid configuration %+v", Name, cfg)
-	}
 	c := &Controller{
 		cfg: cfg, client: deps.Client, pods: deps.Pods, nodes: deps.Nodes, recorder: deps.Recorder, clock: deps.Clock,
 		metrics: newMetrics(deps.Metrics), taints: newFirstSeen(),
