@@ -1,7 +1,6 @@
 // Package deployment runs the Deployment controller of kube-controller-manager.
 //
-// The controller creates, adopts, resizes and deletes ReplicaSets, and writes the status of Deployments. It never
-// writes the spec of a Deployment.
+// The controller creates, adopts, resizes and deletes ReplicaSets, and writes the status of Deployments.
 //
 // Read reconcile.go first: one sync in numbered steps. rollout.go makes a plan, a pure function of the ReplicaSets;
 // rolling.go, recreate.go and scale.go find the sizes. write.go executes a plan: create.go sends the POST,

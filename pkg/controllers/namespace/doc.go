@@ -1,8 +1,5 @@
 // Package namespace deletes the content of terminating namespaces and finalizes the namespaces.
 //
-// The controller writes conditions and the finalizer "kubernetes" of terminating namespaces, and sends DELETE
-// for content.
-//
 // Invariants:
 //
 //   - Finalize follows one pass that began after the grace period, worked from a complete discovery, and ended with an

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -131,5 +132,32 @@ func TestConflictsNeedNoCache(t *testing.T) {
 			t.Errorf("taints %v after %d patches, want the taint with the second", node.Spec.Taints, patches.Load())
 		}
 		b.Freeze("nodes", false)
+	})
+}
+
+// The API server carries out the first status write and the first patch, and the responses are lost.
+func TestLostAnswers(t *testing.T) {
+	objects, live, _ := cluster(1, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		lost := map[string]bool{}
+		for _, verb := range []string{"update", "patch"} {
+			b.PrependReactor(verb, "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if lost[verb] {
+					return false, nil, nil
+				}
+				lost[verb] = true
+				_, _, err := b.React(a)
+				return true, nil, cmp.Or(err, error(errOutage))
+			})
+		}
+		b.term()
+		b.renewFor(70*time.Second, live...)
+		node := b.Node("dying0")
+		if readiness(node) != "Unknown" || !hasTaint(node, unreachableNoExecute) || len(node.Spec.Taints) != 2 {
+			t.Errorf("Ready %s, taints %v", readiness(node), node.Spec.Taints)
+		}
+		if got := b.Count("update nodes/status") + b.Count("patch nodes"); got > 4 || len(lost) != 2 {
+			t.Errorf("%d writes of the node after the lost responses of %v", got, lost)
+		}
 	})
 }

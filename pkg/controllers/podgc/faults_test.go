@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/outcome"
@@ -94,6 +96,28 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 		w.until(10*time.Minute + quarantine)
 		if _, ok := w.outcome().Deleted["p"]; !ok {
 			t.Error("not deleted when the node had gone for good")
+		}
+	})
+}
+
+// The API server deletes the pod, and the response is lost.
+func TestLostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aPod("p", "gone", running))
+		w.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if _, _, err := w.React(a); err != nil {
+				return true, nil, err
+			}
+			return true, nil, errors.New("the connection broke")
+		})
+		c, stop := w.manager(0)
+		defer stop()
+		w.until(time.Hour)
+		if d := w.deletes(); len(d) != 1 || w.Count("delete pods") > 2 {
+			t.Errorf("deleted %v with %d requests, want one pod and at most one repeated request", d, w.Count("delete pods"))
+		}
+		if err := c.Healthy(); err != nil {
+			t.Error(err)
 		}
 	})
 }

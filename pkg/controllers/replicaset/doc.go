@@ -1,15 +1,12 @@
-// Package replicaset is the ReplicaSet controller: it keeps the number of active pods of every ReplicaSet at
-// spec.replicas.
+// Package replicaset keeps the number of active pods of every ReplicaSet at spec.replicas.
 //
-// The controller owns the controller references of pods, creates and deletes pods, and writes the status of
-// ReplicaSets.
+// The controller creates, deletes, adopts and releases pods, and writes the status of ReplicaSets.
 //
 // Invariant: with a constant spec and no other writer, a ReplicaSet never has more active pods than
 // specified, and deletes never take it below. Per ReplicaSet, expectations record what caches do not show:
 //
 //   - versions written, in a [controller.ConsistencyBarrier];
-//   - names of creates with unknown outcome. A retry uses the name again and fails with AlreadyExists if the
-//     first attempt succeeded;
+//   - names of creates with unknown outcome. A retry uses the name again;
 //   - UIDs of deleted pods, and of pods whose delete has an unknown outcome.
 //
 // Deletes, adoptions and releases carry UID and version of the pod.

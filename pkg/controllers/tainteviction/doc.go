@@ -3,14 +3,13 @@
 //
 // The first toleration that matches a taint decides. Without a toleration the pod leaves at once, with
 // tolerationSeconds that long after the later of the taint's timeAdded and the pod's binding. Deadlines follow
-// every change and survive a restart. A taint without timeAdded dates from its first observation by this
-// process.
+// every change and survive a restart. A taint without timeAdded dates from its first observation.
 //
 // The taints not-ready and unreachable evict only from nodes that are not Ready, and only after one
 // Config.TrustWindow of a term.
 //
 // Node and pod are read live before an eviction. The pod gets the condition DisruptionTarget and is deleted by
-// UID with its own grace period. Failures are retried until the pod is gone or may stay.
+// UID with its own grace period. Failures are retried.
 //
 // Differences from kube-controller-manager v1.37: upstream counts from its own observation, keeps the first
 // timer when taints or tolerations change, gives up after five errors, trusts its cache and identifies pods by
