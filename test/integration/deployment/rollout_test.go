@@ -197,31 +197,6 @@ func TestRecreateNeverRunsOldBesideNew(t *testing.T) {
 	o.catchUp()
 }
 
-func TestPodsAreAvailableOnlyAfterMinReadySeconds(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	n, _ := side(t)
-	n.kubelet.Ready(controlplane.None)
-	n.apply(10, deadline(7200), minReady(3600))
-	n.status(func(s appsv1.DeploymentStatus) bool {
-		return s.UpdatedReplicas == 10 && s.ReadyReplicas == 0 && s.UnavailableReplicas == 10
-	})
-	n.condition(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable")
-	n.kubelet.Ready(controlplane.All)
-	n.status(func(s appsv1.DeploymentStatus) bool {
-		return s.ReadyReplicas == 10 && s.AvailableReplicas == 0 && s.UnavailableReplicas == 10
-	})
-	n.condition(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable")
-	n.edit(minReady(1))
-	n.complete()
-	n.condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable")
-	if s := n.set("v1", 10); s.Spec.MinReadySeconds != 1 {
-		t.Errorf("minReadySeconds of the ReplicaSet is %d, want 1", s.Spec.MinReadySeconds)
-	}
-	if got := n.get().Annotations[revisionKey]; got != "1" {
-		t.Errorf("revision is %s, want 1: minReadySeconds is not of the template", got)
-	}
-}
-
 func (n *namespace) owned() (*appsv1.Deployment, []appsv1.ReplicaSet) {
 	n.t.Helper()
 	d := n.get()

@@ -38,25 +38,6 @@ func TestScaling(t *testing.T) {
 	}
 }
 
-// TestTheSizeIsRightWhenTheGenerationIsObserved: when observedGeneration is current, sizes are too, also if paused.
-func TestTheSizeIsRightWhenTheGenerationIsObserved(t *testing.T) {
-	n, _ := side(t)
-	n.apply(1)
-	n.complete()
-	for i, pause := range []bool{true, false, true} {
-		d := n.edit(replicas(int32(4+i)), paused(pause))
-		n.status(func(appsv1.DeploymentStatus) bool { return true })
-		if _, sets := n.owned(); *sets[0].Spec.Replicas != *d.Spec.Replicas {
-			t.Errorf("ReplicaSets are %v, want %d", names(sets), *d.Spec.Replicas)
-		}
-	}
-	before := n.get()
-	n.edit(deadline(700))
-	if d := n.observed(); d.Status.ObservedGeneration <= before.Generation-1 {
-		t.Errorf("observed generation is %d", d.Status.ObservedGeneration)
-	}
-}
-
 func TestScalingWhileRollingOutIsProportional(t *testing.T) {
 	n, _ := side(t)
 	n.apply(10, rolling("3", "2"))

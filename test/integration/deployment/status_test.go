@@ -28,16 +28,3 @@ func TestARolloutThatDoesNotProgressInTimeHasFailed(t *testing.T) {
 	n.complete()
 	n.condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable")
 }
-
-func TestRefusedPodsAreToldOfByTheDeployment(t *testing.T) {
-	n, _ := side(t)
-	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, Resource: "pods", Namespace: n.name})
-	hook.Deny("not today")
-	n.apply(1)
-	if c := n.condition(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate"); c.Message == "" {
-		t.Error("the condition says nothing")
-	}
-	hook.Heal()
-	n.complete()
-	n.status(func(s appsv1.DeploymentStatus) bool { return conditionOf(s, appsv1.DeploymentReplicaFailure) == nil })
-}

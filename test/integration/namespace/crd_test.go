@@ -119,16 +119,3 @@ func TestCustomResources(t *testing.T) {
 		return nil
 	})
 }
-
-// TestTypeGoesWhileANamespaceWaitsForIt deletes the type of a custom resource in a terminating namespace.
-func TestTypeGoesWhileANamespaceWaitsForIt(t *testing.T) {
-	start(t)
-	going := define(t, "goings")
-	ns := create(t)
-	going.make(t, ns, "held", "crd.example.com/hold")
-	remove(t, ns)
-	shows(t, ns, map[corev1.NamespaceConditionType]string{corev1.NamespaceFinalizersRemaining: "crd.example.com/hold in 1 resource instances"})
-	going.undefine(t)
-	going.letGo(t, ns, "held")
-	gone(t, ns, 20*time.Second)
-}

@@ -141,31 +141,6 @@ func TestPodsGoFirst(t *testing.T) {
 	}
 }
 
-func TestPodsAreDeletedAtOnceAndTheRestAfterTheGrace(t *testing.T) {
-	t.Parallel()
-	const wait = 4 * time.Second
-	m := start(t, grace(wait))
-	client := cluster.Client(t)
-	ns := create(t)
-	pod(t, client, ns, "pod", onNode)
-	configMap(t, client, ns, "config")
-	deleted := time.Now()
-	remove(t, ns)
-	controlplane.Eventually(t, wait, func(ctx context.Context) error {
-		p, err := client.CoreV1().Pods(ns).Get(ctx, "pod", metav1.GetOptions{})
-		if err == nil && p.DeletionTimestamp == nil {
-			err = fmt.Errorf("pod not being deleted")
-		}
-		return err
-	})
-	kill(t, client, ns, "pod")
-	gone(t, ns, 10*time.Second)
-	if took := time.Since(deleted); took < wait {
-		t.Errorf("gone after %v with a grace of %v", took, wait)
-	}
-	podsFirst(t, m, ns, deleted.Add(wait))
-}
-
 func TestDeniedPodsKeepTheRest(t *testing.T) {
 	t.Parallel()
 	client := cluster.Client(t)
