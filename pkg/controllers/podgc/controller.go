@@ -74,40 +74,37 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c.podLoop = controller.NewLoop(loop, deps.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
 	loop.Queue, loop.Workers = "pod_gc_finished_pods", 1
 	c.countLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileCount)
-	if err := errors.Join(c.handleNodes(), c.handlePods()); err != nil {
+	if err := c.addHandlers(); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	return c, nil
 }
 
-func (c *Controller) handleNodes() error {
-	return c.nodes.Handle(caches.Handler[*corev1.Node]{
-		Add: func(node *corev1.Node) { c.nodeLoop.Add(node.Name) },
-		Update: func(old, node *corev1.Node) {
-			if isOutOfService(node) && !isOutOfService(old) {
-				c.nodeLoop.Add(node.Name)
-			}
-		},
-		Delete: func(node *corev1.Node) { c.nodeLoop.Add(node.Name) },
-	})
-}
-
-func (c *Controller) handlePods() error {
-	return c.pods.Handle(caches.Handler[*caches.Pod]{
-		Add: c.enqueue,
-		Update: func(old, pod *caches.Pod) {
-			if old.UID != pod.UID || old.NodeName != pod.NodeName || (old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) {
-				c.enqueue(pod)
-			}
-		},
-		Delete: c.podDeleted,
-	})
-}
-
-func (c *Controller) podDeleted(pod *caches.Pod) {
-	if pod.NodeName != "" && c.pods.CountOnNode(pod.NodeName) == 0 {
-		c.nodeLoop.Add(pod.NodeName) // ends the quarantine of a missing node
-	}
+func (c *Controller) addHandlers() error {
+	return errors.Join(
+		c.nodes.Handle(caches.Handler[*corev1.Node]{
+			Add: func(node *corev1.Node) { c.nodeLoop.Add(node.Name) },
+			Update: func(old, node *corev1.Node) {
+				if isOutOfService(node) && !isOutOfService(old) {
+					c.nodeLoop.Add(node.Name)
+				}
+			},
+			Delete: func(node *corev1.Node) { c.nodeLoop.Add(node.Name) },
+		}),
+		c.pods.Handle(caches.Handler[*caches.Pod]{
+			Add: c.enqueue,
+			Update: func(old, pod *caches.Pod) {
+				if old.UID != pod.UID || old.NodeName != pod.NodeName || (old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) {
+					c.enqueue(pod)
+				}
+			},
+			Delete: func(pod *caches.Pod) {
+				if pod.NodeName != "" && c.pods.CountOnNode(pod.NodeName) == 0 {
+					c.nodeLoop.Add(pod.NodeName) // ends the quarantine of a missing node
+				}
+			},
+		}),
+	)
 }
 
 // enqueue queues a pod without a node, and the node of any other pod. The sync of the node queues all pods of
