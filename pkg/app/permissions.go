@@ -51,32 +51,27 @@ func requiredPermissions(cfg Config) []need {
 		a.Verbs, a.Impact = []string{"list", "watch"}, "no controller starts"
 		add("", a)
 	}
-	add("", controller.Access{Resource: "events", Verbs: []string{"create"}, Impact: "no events are sent"})
-	add("", controller.Access{Resource: "events", Verbs: []string{"patch"}, Impact: "repeated events are not counted"})
+	add("", controller.Access{Resource: "events", Verbs: []string{"create", "patch"}, Impact: "events are not sent or not counted"})
 	leases := controller.Access{Group: "coordination.k8s.io", Resource: "leases", Impact: "no replica leads"}
+	if namespaces := leaseNamespaces(cfg); len(namespaces) == 1 { // the cache covers all namespaces otherwise
+		leases.Namespace = namespaces[0]
+	}
 	if e := cfg.Election; e.Enabled {
 		lease := leases
 		lease.Namespace, lease.Verbs = e.Namespace, []string{"create"}
 		add("", lease)
 		lease.Name, lease.Verbs = e.Name, []string{"get", "update"}
 		add("", lease)
+		watch(leases)
 	}
 	for _, a := range cfg.Needs {
 		add("", a)
 	}
-	if namespaces := leaseNamespaces(cfg); len(namespaces) > 0 {
-		if len(namespaces) == 1 { // the cache covers all namespaces otherwise
-			leases.Namespace = namespaces[0]
-		}
-		for _, c := range cfg.Controllers {
-			if len(c.LeaseNamespaces) > 0 && (len(namespaces) > 1 || !cfg.Election.Enabled) {
-				by = append(by, c.Name)
-			}
-		}
-		watch(leases)
-	}
 	for _, c := range cfg.Controllers {
 		by = []string{c.Name}
+		for range c.LeaseNamespaces {
+			watch(leases)
+		}
 		for _, a := range c.WatchPermissions {
 			watch(a)
 		}
