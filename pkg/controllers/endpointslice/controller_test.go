@@ -89,22 +89,18 @@ func TestSelectorIndex(t *testing.T) {
 	}
 }
 
-// A lookup visits one Service, although all share a label.
-func BenchmarkServicesOfPod(b *testing.B) {
-	for _, n := range []int{10, 1000} {
-		index := selectorIndex{byPair: map[labelPair][]*corev1.Service{}}
-		for i := range n {
-			index.add(aService(fmt.Sprint(i), func(s *corev1.Service) {
-				s.Spec.Selector = map[string]string{"app": fmt.Sprint(i), "part-of": "shop", "managed-by": "helm"}
-			}))
+// A lookup visits few Services, although all share two labels.
+func TestSelectorIndexUsesTheRarestLabel(t *testing.T) {
+	index := selectorIndex{byPair: map[labelPair][]*corev1.Service{}}
+	for i := range 1000 {
+		index.add(aService(fmt.Sprint(i), func(s *corev1.Service) {
+			s.Spec.Selector = map[string]string{"app": fmt.Sprint(i), "part-of": "shop", "managed-by": "helm"}
+		}))
+	}
+	for pair, services := range index.byPair {
+		if len(services) > 1 {
+			t.Errorf("%d Services are under %v", len(services), pair)
 		}
-		b.Run(fmt.Sprintf("%d services", n), func(b *testing.B) {
-			for b.Loop() {
-				if got := index.servicesFor("default", map[string]string{"app": "7", "part-of": "shop", "managed-by": "helm"}); len(got) != 1 {
-					b.Fatal(got)
-				}
-			}
-		})
 	}
 }
 
@@ -134,43 +130,49 @@ func TestPodEventsThatMatter(t *testing.T) {
 		}, 2},
 		{"another Service instead", func(p *corev1.Pod) { p.Labels = map[string]string{"also": "this"} }, 2},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, aService("a"), other.DeepCopy(), aNode("n1", ""), aPod("a", 1))
-				defer w.manager()()
-				w.until(10 * time.Second)
-				before := w.syncs()
-				w.change(aPod("a", 1), tt.edit)
-				w.until(10*time.Second + sliceDelay/2) // the event of a write may arrive before its response
-				if got := w.syncs() - before; got != tt.want {
-					t.Errorf("%d syncs, want %d", got, tt.want)
-				}
-			})
+		inBubble(t, tt.name, func(t *testing.T) {
+			w := newWorld(t, aService("a"), other.DeepCopy(), aNode("n1", ""), aPod("a", 1))
+			defer w.manager()()
+			w.until(10 * time.Second)
+			before := w.syncs()
+			w.change(aPod("a", 1), tt.edit)
+			w.until(10*time.Second + sliceDelay/2) // the event of a write may arrive before its response
+			if got := w.syncs() - before; got != tt.want {
+				t.Errorf("%d syncs, want %d", got, tt.want)
+			}
 		})
 	}
 }
 
-// Changes of pods within the batch period are written together.
+// Changes of pods within the batch period are written together. Upstream: TestPodAddsBatching and so on.
 func TestBatchPeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aService("a"), aNode("n1", ""))
-		w.cfg.BatchPeriod = 10 * time.Second
-		defer w.manager()()
-		w.until(time.Minute)
-		before := w.writes()
-		for i := range 5 {
-			w.Put(aPod("a", i))
-			time.Sleep(time.Second)
+	changes := map[string]func(*world, int){
+		"add":    func(w *world, i int) { w.Put(aPod("a", 10+i)) },
+		"update": func(w *world, i int) { w.change(aPod("a", i), unready) },
+		"delete": func(w *world, i int) { w.Remove("pods", "default", fmt.Sprint("a-", i)) },
+	}
+	for name, change := range changes {
+		for _, tt := range []struct {
+			period time.Duration
+			want   int
+		}{{0, 3}, {10 * time.Second, 1}, {4 * time.Second, 2}} {
+			inBubble(t, fmt.Sprint(name, " with period ", tt.period), func(t *testing.T) {
+				w := newWorld(t, crowd(4)...)
+				w.cfg.BatchPeriod = tt.period
+				defer w.manager()()
+				w.until(time.Minute)
+				before := w.writes()
+				for i := range 3 {
+					change(w, i)
+					time.Sleep(3 * time.Second)
+				}
+				w.until(2 * time.Minute)
+				if got := w.writes() - before; got != tt.want {
+					t.Errorf("%d writes, want %d", got, tt.want)
+				}
+			})
 		}
-		w.until(time.Minute + 9*time.Second)
-		if got := w.writes() - before; got != 0 {
-			t.Errorf("%d writes within the batch period", got)
-		}
-		w.until(time.Minute + 10*time.Second)
-		if got := w.writes() - before; got != 1 || w.right("a", 5) != nil {
-			t.Errorf("%d writes after the batch period, want 1; %v", got, w.right("a", 5))
-		}
-	})
+	}
 }
 
 // zoned is Service a with one pod in each of two zones.
@@ -225,77 +227,78 @@ func TestHints(t *testing.T) {
 		{"PreferSameNode", preferring(corev1.ServiceTrafficDistributionPreferSameNode),
 			map[string]string{"a-0": "zone east node east", "a-1": "zone west node west"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, zoned(tt.edit)...)
-				w.manager()()
-				if diff := cmp.Diff(tt.want, w.hints("a")); diff != "" {
-					t.Errorf("hints (-want +got):\n%s", diff)
-				}
-				before := w.writes()
-				defer w.manager()()
-				w.until(time.Minute)
-				if got := w.writes() - before; got != 0 {
-					t.Errorf("%d writes of the next term, want none", got)
-				}
-			})
+		inBubble(t, tt.name, func(t *testing.T) {
+			w := newWorld(t, zoned(tt.edit)...)
+			w.manager()()
+			if diff := cmp.Diff(tt.want, w.hints("a")); diff != "" {
+				t.Errorf("hints (-want +got):\n%s", diff)
+			}
+			before := w.writes()
+			defer w.manager()()
+			w.until(time.Minute)
+			if got := w.writes() - before; got != 0 {
+				t.Errorf("%d writes of the next term, want none", got)
+			}
 		})
 	}
 }
 
-// Nodes that change change the hints of Services that are out of balance, once per second at most.
+// Changes of nodes refresh the topology once per second at most, and change hints that are out of balance. Upstream:
+// Test_checkNodeTopologyDistribution and TestUpdateNode.
 func TestNodesChangeHints(t *testing.T) {
+	west := func(edit func(*corev1.Node)) func(*world) {
+		return func(w *world) {
+			node := versioned(aNode("west", "west"))
+			edit(node)
+			w.Put(node)
+		}
+	}
+	east, none := map[string]string{"a-0": "zone east", "a-1": "zone west"}, map[string]string{"a-0": "", "a-1": ""}
 	for _, tt := range []struct {
 		name   string
 		change func(*world)
-		want   uint64 // refreshes of the topology
+		want   uint64 // refreshes
+		hints  map[string]string
 	}{
-		{"heartbeat", func(w *world) { w.Put(versioned(aNode("west", "west"))) }, 0},
-		{"zone", func(w *world) { w.Put(versioned(aNode("west", "north"))) }, 1},
-		{"readiness", func(w *world) {
-			node := versioned(aNode("west", "west"))
-			node.Status.Conditions[0].Status = corev1.ConditionFalse
-			w.Put(node)
-		}, 1},
-		{"many nodes", func(w *world) {
+		{"heartbeat", west(func(*corev1.Node) {}), 0, east},
+		{"another zone", west(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "north" }), 1, map[string]string{"a-0": "zone east", "a-1": "zone north"}},
+		{"no zone", west(func(n *corev1.Node) { delete(n.Labels, corev1.LabelTopologyZone) }), 1, none},
+		{"unready", west(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }), 1, none},
+		{"50 nodes of equal zones", func(w *world) {
 			for i := range 50 {
-				w.Put(aNode(fmt.Sprint("extra", i), "west"))
+				w.Put(aNode(fmt.Sprint("extra", i), []string{"east", "west"}[i%2]))
 				time.Sleep(10 * time.Millisecond)
 			}
-		}, 1},
-		{"deletion", func(w *world) { w.Remove("nodes", "", "west") }, 1},
+		}, 1, east},
+		{"large node in one zone", func(w *world) {
+			node := aNode("west2", "west")
+			node.Status.Allocatable[corev1.ResourceCPU] = *cpus(100)
+			w.Put(node)
+		}, 1, none},
+		{"node without CPU", func(w *world) {
+			node := aNode("west2", "west")
+			node.Status.Allocatable = nil
+			w.Put(node)
+		}, 1, none},
+		{"deletion", func(w *world) { w.Remove("nodes", "", "west") }, 1, map[string]string{"a-0": ""}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, zoned(automatic)...)
-				defer w.manager()()
-				w.until(10 * time.Second)
-				queue := queueName + "_nodes"
-				before := fakeapi.Syncs(t, w.registry, queue)
-				tt.change(w)
-				w.until(11*time.Second + time.Millisecond)
-				if got := fakeapi.Syncs(t, w.registry, queue) - before; got != tt.want {
-					t.Errorf("%d refreshes, want %d", got, tt.want)
-				}
-			})
+		inBubble(t, tt.name, func(t *testing.T) {
+			w := newWorld(t, zoned(automatic)...)
+			defer w.manager()()
+			w.until(10 * time.Second)
+			queue := queueName + "_nodes"
+			before := fakeapi.Syncs(t, w.registry, queue)
+			tt.change(w)
+			w.until(11*time.Second + time.Millisecond)
+			if got := fakeapi.Syncs(t, w.registry, queue) - before; got != tt.want {
+				t.Errorf("%d refreshes, want %d", got, tt.want)
+			}
+			w.until(20 * time.Second)
+			if diff := cmp.Diff(tt.hints, w.hints("a")); diff != "" {
+				t.Errorf("hints (-want +got):\n%s", diff)
+			}
 		})
 	}
-}
-
-// Services out of balance are synced again: one zone has most of the CPU now.
-func TestOverloadedZone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, zoned(automatic)...)
-		defer w.manager()()
-		w.until(10 * time.Second)
-		west := versioned(aNode("west2", "west"))
-		west.Status.Allocatable[corev1.ResourceCPU] = *cpus(100)
-		w.Put(west)
-		w.until(20 * time.Second)
-		if diff := cmp.Diff(map[string]string{"a-0": "", "a-1": ""}, w.hints("a")); diff != "" {
-			t.Errorf("hints (-want +got):\n%s", diff)
-		}
-	})
 }
 
 func TestDeletedServiceIsForgotten(t *testing.T) {

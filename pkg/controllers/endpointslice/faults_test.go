@@ -159,34 +159,32 @@ func TestHandOverWithFrozenSlices(t *testing.T) {
 func TestKilledAfterEachWrite(t *testing.T) {
 	for _, frozen := range []bool{false, true} {
 		for n := int64(1); n <= 4; n++ {
-			t.Run(fmt.Sprintf("frozen %v, write %d", frozen, n), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, crowd(7)...)
-					w.cfg.MaxEndpoints = 2
-					first, stopFirst := w.standby()
-					second, stopSecond := w.standby()
-					defer stopSecond()
-					w.Freeze("endpointslices", frozen)
-					var writes atomic.Int64
-					w.After(func() {
-						if writes.Add(1) >= n {
-							w.Break(errors.New("killed"), "create endpointslices", "update endpointslices", "delete endpointslices")
-						}
-					})
-					end := fakeapi.Term(t, first.Run)
-					end()
-					stopFirst()
-					w.After(nil)
-					w.Break(nil, "create endpointslices", "update endpointslices", "delete endpointslices")
-					defer fakeapi.Term(t, second.Run)()
-					w.until(time.Minute)
-					if err := w.right("a", 7); err != nil {
-						t.Errorf("slices %q: %v", w.show("a"), err)
-					}
-					if got := len(w.slices("a")); got != 4 {
-						t.Errorf("%d slices, want 4", got)
+			inBubble(t, fmt.Sprintf("frozen %v, write %d", frozen, n), func(t *testing.T) {
+				w := newWorld(t, crowd(7)...)
+				w.cfg.MaxEndpoints = 2
+				first, stopFirst := w.standby()
+				second, stopSecond := w.standby()
+				defer stopSecond()
+				w.Freeze("endpointslices", frozen)
+				var writes atomic.Int64
+				w.After(func() {
+					if writes.Add(1) >= n {
+						w.Break(errors.New("killed"), "create endpointslices", "update endpointslices", "delete endpointslices")
 					}
 				})
+				end := fakeapi.Term(t, first.Run)
+				end()
+				stopFirst()
+				w.After(nil)
+				w.Break(nil, "create endpointslices", "update endpointslices", "delete endpointslices")
+				defer fakeapi.Term(t, second.Run)()
+				w.until(time.Minute)
+				if err := w.right("a", 7); err != nil {
+					t.Errorf("slices %q: %v", w.show("a"), err)
+				}
+				if got := len(w.slices("a")); got != 4 {
+					t.Errorf("%d slices, want 4", got)
+				}
 			})
 		}
 	}
@@ -195,42 +193,40 @@ func TestKilledAfterEachWrite(t *testing.T) {
 // Responses of writes are lost after the writes are done, while the cache shows nothing.
 func TestLostResponses(t *testing.T) {
 	for _, verb := range []string{"create", "update", "delete"} {
-		t.Run(verb, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, crowd(7)...)
-				w.cfg.MaxEndpoints = 2
-				lost := false
-				w.PrependReactor(verb, "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-					if lost {
-						return false, nil, nil
-					}
-					lost = true
-					if verb == "create" {
-						a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice).UID = "lost"
-					}
-					if _, _, err := w.React(a); err != nil {
-						t.Errorf("%s: %v", verb, err)
-					}
-					return true, nil, errors.New("connection reset")
-				})
-				defer w.manager()()
-				w.until(time.Second / 2)
-				w.Freeze("endpointslices", true)
-				w.Remove("pods", "default", "a-0")
-				w.Remove("pods", "default", "a-1")
-				w.change(aPod("a", 6), unready)
-				w.until(time.Second)
-				w.Freeze("endpointslices", false)
-				w.Remove("pods", "default", "a-2")
-				w.Remove("pods", "default", "a-3")
-				w.until(2 * time.Minute)
-				if !lost {
-					t.Errorf("no %s was sent", verb)
+		inBubble(t, verb, func(t *testing.T) {
+			w := newWorld(t, crowd(7)...)
+			w.cfg.MaxEndpoints = 2
+			lost := false
+			w.PrependReactor(verb, "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if lost {
+					return false, nil, nil
 				}
-				if err := w.right("a", 3); err != nil {
-					t.Errorf("slices %q: %v", w.show("a"), err)
+				lost = true
+				if verb == "create" {
+					a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice).UID = "lost"
 				}
+				if _, _, err := w.React(a); err != nil {
+					t.Errorf("%s: %v", verb, err)
+				}
+				return true, nil, errors.New("connection reset")
 			})
+			defer w.manager()()
+			w.until(time.Second / 2)
+			w.Freeze("endpointslices", true)
+			w.Remove("pods", "default", "a-0")
+			w.Remove("pods", "default", "a-1")
+			w.change(aPod("a", 6), unready)
+			w.until(time.Second)
+			w.Freeze("endpointslices", false)
+			w.Remove("pods", "default", "a-2")
+			w.Remove("pods", "default", "a-3")
+			w.until(2 * time.Minute)
+			if !lost {
+				t.Errorf("no %s was sent", verb)
+			}
+			if err := w.right("a", 3); err != nil {
+				t.Errorf("slices %q: %v", w.show("a"), err)
+			}
 		})
 	}
 }
@@ -239,32 +235,30 @@ func TestLostResponses(t *testing.T) {
 // later, or has executed the create and the watch of slices lags.
 func TestLostCreateMakesOneSlice(t *testing.T) {
 	for _, executed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("executed %v", executed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
-				w.Freeze("endpointslices", true)
-				var first clienttesting.Action
-				w.PrependReactor("create", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-					if first != nil {
-						return false, nil, nil
-					}
-					slice := a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice).DeepCopy()
-					slice.UID = "first"
-					first = clienttesting.NewCreateAction(sliceResource, slice.Namespace, slice)
-					if executed {
-						_, _, _ = w.React(first)
-					}
-					return true, nil, errors.New("connection reset")
-				})
-				defer w.manager()()
-				w.until(20 * time.Second)
-				if _, _, err := w.React(first); !apierrors.IsAlreadyExists(err) {
-					t.Errorf("first create at the end: %v, want AlreadyExists", err)
+		inBubble(t, fmt.Sprintf("executed %v", executed), func(t *testing.T) {
+			w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+			w.Freeze("endpointslices", true)
+			var first clienttesting.Action
+			w.PrependReactor("create", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if first != nil {
+					return false, nil, nil
 				}
-				if got := w.show("a"); !slices.Equal(got, []string{"IPv4 web:8080, 10.0.0.2 ready serving"}) {
-					t.Errorf("slices %q, want one", got)
+				slice := a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice).DeepCopy()
+				slice.UID = "first"
+				first = clienttesting.NewCreateAction(sliceResource, slice.Namespace, slice)
+				if executed {
+					_, _, _ = w.React(first)
 				}
+				return true, nil, errors.New("connection reset")
 			})
+			defer w.manager()()
+			w.until(20 * time.Second)
+			if _, _, err := w.React(first); !apierrors.IsAlreadyExists(err) {
+				t.Errorf("first create at the end: %v, want AlreadyExists", err)
+			}
+			if got := w.show("a"); !slices.Equal(got, []string{"IPv4 web:8080, 10.0.0.2 ready serving"}) {
+				t.Errorf("slices %q, want one", got)
+			}
 		})
 	}
 }

@@ -58,6 +58,10 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 		{"pod without address", aService("a"), []*corev1.Pod{aPod("a", 1, withIPs())}, []string{"IPv4"}},
 		{"pods with the same address", aService("a"), []*corev1.Pod{aPod("a", 1), aPod("a", 2, withIPs("10.0.0.2"))},
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving, 10.0.0.2 ready serving"}},
+		{"finished pod with the address of a ready pod", aService("a"), []*corev1.Pod{
+			aPod("a", 1, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), aPod("a", 2, withIPs("10.0.0.2")),
+		}, []string{"IPv4 web:8080, 10.0.0.2 ready serving"}},
+		{"pod of two families", aService("a"), []*corev1.Pod{aPod("a", 1, withIPs("fd00::2", "10.0.0.2"))}, []string{"IPv4 web:8080, 10.0.0.2 ready serving"}},
 		{"dual stack", aService("a", dualStack), []*corev1.Pod{aPod("a", 1, withIPs("10.0.0.2", "fd00::2"))},
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving", "IPv6 web:8080, fd00::2 ready serving"}},
 		{"dual stack with a pod of one family", aService("a", dualStack), []*corev1.Pod{aPod("a", 1)},
@@ -83,22 +87,22 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving zone east"}},
 		{"missing node", aService("a"), []*corev1.Pod{aPod("a", 1), aPod("a", 2, func(p *corev1.Pod) { p.Spec.NodeName = "gone" })},
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving"}},
+		{"missing node, unready pods are published", aService("a", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }),
+			[]*corev1.Pod{aPod("a", 2, func(p *corev1.Pod) { p.Spec.NodeName = "gone" })}, []string{"IPv4 web:8080, 10.0.0.3 ready serving"}},
 		{"ExternalName", aService("a", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }), []*corev1.Pod{aPod("a", 1)}, []string{}},
 		{"no selector", aService("a", func(s *corev1.Service) { s.Spec.Selector = nil }), []*corev1.Pod{aPod("a", 1)}, []string{}},
 		{"being deleted", aService("a", func(s *corev1.Service) { s.DeletionTimestamp = &s.CreationTimestamp }), []*corev1.Pod{aPod("a", 1)}, []string{}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tt.service, aNode("n1", ""), aNode("n2", "east"))
-				for _, pod := range tt.pods {
-					w.Put(pod)
-				}
-				defer w.manager()()
-				w.until(time.Minute)
-				if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
-					t.Errorf("slices (-want +got):\n%s", diff)
-				}
-			})
+		inBubble(t, tt.name, func(t *testing.T) {
+			w := newWorld(t, tt.service, aNode("n1", ""), aNode("n2", "east"))
+			for _, pod := range tt.pods {
+				w.Put(pod)
+			}
+			defer w.manager()()
+			w.until(time.Minute)
+			if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
+				t.Errorf("slices (-want +got):\n%s", diff)
+			}
 		})
 	}
 }
@@ -109,6 +113,21 @@ func TestSlicesFollowChanges(t *testing.T) {
 	const before = "IPv4 web:8080, 10.0.0.2 ready serving, 10.0.0.3 ready serving"
 	service := func(edits ...func(*corev1.Service)) func(*world) {
 		return func(w *world) { w.Put(versioned(aService("a", edits...))) }
+	}
+	another := func(edit func(*discoveryv1.EndpointSlice)) func(*world) {
+		return func(w *world) {
+			slice := w.only("a")
+			slice.Name, slice.UID = "another", "another"
+			edit(slice)
+			w.Put(slice)
+		}
+	}
+	edited := func(edit func(*discoveryv1.EndpointSlice)) func(*world) {
+		return func(w *world) {
+			slice := versioned(w.only("a"))
+			edit(slice)
+			w.Put(slice)
+		}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -137,58 +156,49 @@ func TestSlicesFollowChanges(t *testing.T) {
 		{"Service loses its selector and keeps its slices", service(func(s *corev1.Service) { s.Spec.Selector = nil }), 0, []string{before}},
 		{"Service is created again", service(func(s *corev1.Service) { s.UID = "another" }), 0, []string{before}},
 		{"slice is deleted by hand", func(w *world) { w.deleteSlice(w.only("a")) }, sliceDelay, []string{before}},
-		{"slice is edited by hand", func(w *world) {
-			slice := versioned(w.only("a"))
+		{"slice is edited by hand", edited(func(slice *discoveryv1.EndpointSlice) {
 			slice.Endpoints, slice.Generation = slice.Endpoints[:1], slice.Generation+1
-			w.Put(slice)
-		}, sliceDelay, []string{before}},
-		{"slice goes to another Service", func(w *world) {
-			slice := versioned(w.only("a"))
-			slice.Labels[discoveryv1.LabelServiceName] = "b"
-			w.Put(slice)
-		}, sliceDelay, []string{before}},
-		{"slice goes to another manager", func(w *world) {
-			slice := versioned(w.only("a"))
-			slice.Labels[discoveryv1.LabelManagedBy] = "another"
-			w.Put(slice)
-		}, sliceDelay, []string{before}},
-		{"slice with a finalizer is deleted", func(w *world) {
-			slice := versioned(w.only("a"))
+		}), sliceDelay, []string{before}},
+		{"slice goes to another Service", edited(func(slice *discoveryv1.EndpointSlice) { slice.Labels[discoveryv1.LabelServiceName] = "b" }), sliceDelay, []string{before}},
+		{"slice goes to another manager", edited(func(slice *discoveryv1.EndpointSlice) { slice.Labels[discoveryv1.LabelManagedBy] = "another" }), sliceDelay, []string{before}},
+		{"slice with a finalizer is deleted", edited(func(slice *discoveryv1.EndpointSlice) {
 			slice.Finalizers, slice.DeletionTimestamp, slice.Generation = []string{"example.com/hold"}, new(slice.CreationTimestamp), slice.Generation+1
-			w.Put(slice)
-		}, sliceDelay, []string{before, before}},
-		{"foreign slice appears", func(w *world) {
-			slice := w.only("a")
-			slice.Name, slice.UID, slice.Labels[discoveryv1.LabelManagedBy] = "foreign", "foreign", "another"
-			w.Put(slice)
-		}, 0, []string{before}},
+		}), sliceDelay, []string{before, before}},
+		{"foreign slice appears", another(func(slice *discoveryv1.EndpointSlice) { slice.Labels[discoveryv1.LabelManagedBy] = "another" }), 0, []string{before}},
+		{"slice without a manager appears", another(func(slice *discoveryv1.EndpointSlice) { delete(slice.Labels, discoveryv1.LabelManagedBy) }), 0, []string{before}},
+		{"second slice appears and goes", another(func(*discoveryv1.EndpointSlice) {}), sliceDelay, []string{before}},
+		{"empty slice appears and goes", another(func(slice *discoveryv1.EndpointSlice) { slice.Endpoints, slice.Ports = nil, nil }), sliceDelay, []string{before}},
+		{"Service is an ExternalName for a time", func(w *world) {
+			service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName })(w)
+			w.Remove("pods", "default", "a-1")
+			time.Sleep(time.Second)
+			w.Put(versioned(versioned(aService("a"))))
+		}, time.Second, []string{"IPv4 web:8080, 10.0.0.3 ready serving"}},
 		{"foreign slice becomes ours and goes", func(w *world) {
-			slice := w.only("a")
-			slice.Name, slice.UID, slice.OwnerReferences, slice.Labels[discoveryv1.LabelManagedBy] = "foreign", "foreign", nil, "another"
-			w.Put(slice)
+			another(func(slice *discoveryv1.EndpointSlice) {
+				slice.OwnerReferences, slice.Labels[discoveryv1.LabelManagedBy] = nil, "another"
+			})(w)
 			synctest.Wait()
-			slice = versioned(slice.DeepCopy())
+			slice := versioned(w.slice("default", "another"))
 			slice.Labels[discoveryv1.LabelManagedBy] = managedBy
 			w.Put(slice)
 		}, sliceDelay, []string{before}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, aService("a"), aNode("n1", ""), pods[0].DeepCopy(), pods[1].DeepCopy())
-				defer w.manager()()
-				w.until(10 * time.Second)
-				if got := w.show("a"); !slices.Equal(got, []string{before}) {
-					t.Fatalf("slices at rest: %q", got)
-				}
-				tt.change(w)
-				w.until(10*time.Second + tt.within)
-				if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
-					t.Errorf("slices (-want +got):\n%s", diff)
-				}
-				if events := w.reasons(); len(events) > 0 {
-					t.Errorf("events %q, want none", events)
-				}
-			})
+		inBubble(t, tt.name, func(t *testing.T) {
+			w := newWorld(t, aService("a"), aNode("n1", ""), pods[0].DeepCopy(), pods[1].DeepCopy())
+			defer w.manager()()
+			w.until(10 * time.Second)
+			if got := w.show("a"); !slices.Equal(got, []string{before}) {
+				t.Fatalf("slices at rest: %q", got)
+			}
+			tt.change(w)
+			w.until(10*time.Second + tt.within)
+			if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
+				t.Errorf("slices (-want +got):\n%s", diff)
+			}
+			if events := w.reasons(); len(events) > 0 {
+				t.Errorf("events %q, want none", events)
+			}
 		})
 	}
 }

@@ -30,6 +30,11 @@ import (
 
 var sliceResource = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 
+// inBubble runs a subtest in fake time.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // world is a cluster of fakes in a bubble of fake time.
 type world struct {
 	*fakeapi.Clientset
