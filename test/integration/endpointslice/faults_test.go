@@ -3,6 +3,7 @@ package endpointslice
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +120,23 @@ func TestLostResponses(t *testing.T) {
 	w.gets("web", 4, 8)
 }
 
+// failed waits for an event about the Service with a text.
+func (w *world) failed(service, text string) {
+	w.t.Helper()
+	w.eventually(func(ctx context.Context) error {
+		events, err := w.client.CoreV1().Events(w.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedToUpdateEndpointSlices,involvedObject.name=" + service})
+		if err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.InvolvedObject.Kind == "Service" && e.Source.Component == "endpoint-slice-controller" && e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event with %q in %d events", text, len(events.Items))
+	})
+}
+
 // A webhook rejects slices, then hangs.
 func TestWebhook(t *testing.T) {
 	start(t)
@@ -127,18 +145,44 @@ func TestWebhook(t *testing.T) {
 	hook.Deny("not today")
 	w.service("web")
 	w.pods("web", 1, 2)
-	w.eventually(func(ctx context.Context) error {
-		events, err := w.client.CoreV1().Events(w.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedToUpdateEndpointSlices"})
-		if err != nil {
-			return err
-		}
-		for _, e := range events.Items {
-			if e.InvolvedObject.Kind == "Service" && e.InvolvedObject.Name == "web" && e.Source.Component == "endpoint-slice-controller" && e.Type == corev1.EventTypeWarning {
-				return nil
-			}
-		}
-		return fmt.Errorf("no event about the Service in %d events", len(events.Items))
-	})
+	w.failed("web", "not today")
 	hook.Delay(2 * time.Second)
 	w.gets("web", 1, 2)
+}
+
+// The API server accepts pods with addresses that it rejects in slices. The Service gets its other endpoints once such a
+// pod is gone.
+func TestPodWithLoopbackAddress(t *testing.T) {
+	start(t)
+	w := newWorld(t)
+	w.service("web")
+	w.pods("web", 1, 3)
+	w.setReady("web-3", corev1.ConditionTrue, "127.0.0.1")
+	w.failed("web", "127.0.0.1")
+	w.remove("web", 3, 3)
+	w.gets("web", 1, 2)
+}
+
+// Creates in a terminating namespace are rejected, which is no failure.
+func TestTerminatingNamespace(t *testing.T) {
+	start(t)
+	w := newWorld(t)
+	w.service("web")
+	w.pods("web", 1, 1)
+	w.gets("web", 1, 1)
+	w.must(w.client.CoreV1().Namespaces().Delete(t.Context(), w.ns, metav1.DeleteOptions{}))
+	all, err := w.slices(t.Context(), "web")
+	w.must(err)
+	begin := time.Now()
+	w.must(w.client.DiscoveryV1().EndpointSlices(w.ns).Delete(t.Context(), all[0].Name, metav1.DeleteOptions{}))
+	time.Sleep(5 * time.Second) // several retries, if there were any
+	sent := cluster.AuditLogSince(t, begin, controlplane.Completed, controlplane.ByResource("endpointslices"), controlplane.ByVerb("create"), controlplane.ByNamespace(w.ns))
+	if len(sent) != 1 || sent[0].ResponseStatus.Code != 403 {
+		t.Errorf("%d creates, want one that is rejected", len(sent))
+	}
+	events, err := w.client.CoreV1().Events(w.ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=FailedToUpdateEndpointSlices"})
+	w.must(err)
+	if len(events.Items) > 0 {
+		t.Errorf("events %v, want none", events.Items)
+	}
 }

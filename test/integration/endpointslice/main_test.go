@@ -31,7 +31,7 @@ const patience = 30 * time.Second
 var cluster *controlplane.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true, APIServerArgs: map[string][]string{"service-cluster-ip-range": {"10.96.0.0/16,fd00:96::/112"}}}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 // managerConfig has the rights of deploy/rbac for this controller alone.
@@ -124,10 +124,13 @@ func (w *world) pods(app string, from, to int) {
 	}
 }
 
-func (w *world) setReady(pod string, status corev1.ConditionStatus, ip string) {
+func (w *world) setReady(pod string, status corev1.ConditionStatus, ips ...string) {
 	w.t.Helper()
 	controlplane.SetPodStatus(w.t, w.client, w.ns, pod, func(s *corev1.PodStatus) {
-		s.Phase, s.PodIP, s.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
+		s.Phase, s.PodIP, s.PodIPs = corev1.PodRunning, ips[0], nil
+		for _, ip := range ips {
+			s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: ip})
+		}
 		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now()}}
 	})
 }
