@@ -49,7 +49,7 @@ func crowd(pods int) []runtime.Object {
 	return objects
 }
 
-// A term over slices that are as computed sends no write and no read but that of the baseline.
+// A term over slices that are as computed sends no writes, and reads only the baseline.
 func TestTakeOverSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := []runtime.Object{aNode("n1", "")}
@@ -74,23 +74,7 @@ func TestTakeOverSendsNothing(t *testing.T) {
 	})
 }
 
-// A leader that has written nothing restores slices as well.
-func TestSliceDeletedAfterTakeOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode("n1", ""), aService("web"), aPod("web", 1))
-		w.manager()()
-		defer w.manager()()
-		w.until(time.Minute)
-		deleted := w.only("web")
-		w.deleteSlice(deleted)
-		w.until(time.Minute + 2*sliceDelay)
-		if got := w.only("web"); got.UID == deleted.UID {
-			t.Error("slice was not deleted")
-		}
-	})
-}
-
-// The next leader has a cache that lacks the deletion of a pod, which its predecessor has seen.
+// The cache of the next leader lacks the deletion of a pod that the predecessor has seen.
 func TestHandOverWithFrozenPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aNode("n1", ""), aService("web"), aPod("web", 1), aPod("web", 2))
@@ -155,7 +139,7 @@ func TestHandOverWithFrozenSlices(t *testing.T) {
 	})
 }
 
-// The process dies after each of its writes, and another one goes on with a fresh or a frozen cache.
+// The process dies after each write, and another process goes on with a fresh or a frozen cache.
 func TestKilledAfterEachWrite(t *testing.T) {
 	for _, frozen := range []bool{false, true} {
 		for n := int64(1); n <= 4; n++ {
@@ -352,7 +336,7 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 	})
 }
 
-// A slice that another client changed first gives a conflict, which is no failure.
+// An update of a slice that another client changed first is a conflict and no failure.
 func TestConflictIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))

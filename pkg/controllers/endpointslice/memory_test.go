@@ -17,40 +17,26 @@ import (
 // A pod and its endpoint in a slice take at most 400 bytes more than a pod without this controller.
 func TestMemoryOfAnEndpoint(t *testing.T) {
 	const pods, most = 20_000, 400
-	podCache := func(fields caches.Fields) *caches.Pods {
+	fill := func(fields caches.Fields) int {
 		store, err := caches.New(fakeapi.NewClientset(t), caches.Config{Fields: fields}).Pods()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return store
+		return heapOf(pods, func(i int) any { return store.Trim(decoded[*corev1.Pod](t, memoryPod(i), &corev1.Pod{})) })
 	}
-	fill := func(store *caches.Pods) uint64 {
-		return heapOf(func() any {
-			all := make([]*caches.Pod, pods)
-			for i := range all {
-				all[i] = store.Trim(decoded[*corev1.Pod](t, memoryPod(i), &corev1.Pod{}))
-			}
-			return all
-		})
-	}
-	without, with := fill(podCache(0)), fill(podCache(caches.PodEndpoint))
-	slices := heapOf(func() any {
-		var all []any
-		for i := 0; i < pods; i += 100 {
-			slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), Labels: map[string]string{discoveryv1.LabelManagedBy: managedBy}}}
-			for n := range 100 {
-				pod, yes, no := memoryPod(i+n), true, false
-				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-					Addresses: []string{pod.Status.PodIPs[0].IP}, Conditions: discoveryv1.EndpointConditions{Ready: &yes, Serving: &yes, Terminating: &no},
-					TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, NodeName: &pod.Spec.NodeName,
-				})
-			}
-			trimmed, _ := trimSlice(decoded[*discoveryv1.EndpointSlice](t, slice, &discoveryv1.EndpointSlice{}))
-			all = append(all, trimmed)
+	pod := (fill(caches.PodEndpoint) - fill(0)) / pods
+	endpoint := heapOf(pods/100, func(i int) any {
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), Labels: map[string]string{discoveryv1.LabelManagedBy: managedBy}}}
+		for n := range 100 {
+			pod := memoryPod(100*i + n)
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{pod.Status.PodIPs[0].IP}, Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, NodeName: &pod.Spec.NodeName,
+			})
 		}
-		return all
-	})
-	pod, endpoint := int(with-without)/pods, int(slices)/pods
+		trimmed, _ := trimSlice(decoded[*discoveryv1.EndpointSlice](t, slice, &discoveryv1.EndpointSlice{}))
+		return trimmed
+	}) / pods
 	t.Logf("a pod takes %d bytes more, its endpoint %d", pod, endpoint)
 	if pod+endpoint > most {
 		t.Errorf("a pod and its endpoint take %d bytes more, want at most %d", pod+endpoint, most)
@@ -78,13 +64,17 @@ func decoded[T any](t *testing.T, in interface{ Marshal() ([]byte, error) }, out
 	return out.(T)
 }
 
-func heapOf(build func() any) uint64 {
+// heapOf returns the memory of n objects.
+func heapOf(n int, build func(i int) any) int {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	kept := build()
+	kept := make([]any, n)
+	for i := range kept {
+		kept[i] = build(i)
+	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(kept)
-	return after.HeapAlloc - before.HeapAlloc
+	return int(after.HeapAlloc - before.HeapAlloc)
 }

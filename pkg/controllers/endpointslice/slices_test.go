@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -107,7 +108,7 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 	}
 }
 
-// One change after all is at rest, and the slices after it.
+// The slices after one change, of a leader that wrote all slices and of a leader that has written none.
 func TestSlicesFollowChanges(t *testing.T) {
 	pods := []*corev1.Pod{aPod("a", 1), aPod("a", 2)}
 	const before = "IPv4 web:8080, 10.0.0.2 ready serving, 10.0.0.3 ready serving"
@@ -184,22 +185,27 @@ func TestSlicesFollowChanges(t *testing.T) {
 			w.Put(slice)
 		}, sliceDelay, []string{before}},
 	} {
-		inBubble(t, tt.name, func(t *testing.T) {
-			w := newWorld(t, aService("a"), aNode("n1", ""), pods[0].DeepCopy(), pods[1].DeepCopy())
-			defer w.manager()()
-			w.until(10 * time.Second)
-			if got := w.show("a"); !slices.Equal(got, []string{before}) {
-				t.Fatalf("slices at rest: %q", got)
-			}
-			tt.change(w)
-			w.until(10*time.Second + tt.within)
-			if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
-				t.Errorf("slices (-want +got):\n%s", diff)
-			}
-			if events := w.reasons(); len(events) > 0 {
-				t.Errorf("events %q, want none", events)
-			}
-		})
+		for _, takeOver := range []bool{false, true} {
+			inBubble(t, fmt.Sprint(tt.name, ", take-over ", takeOver), func(t *testing.T) {
+				w := newWorld(t, aService("a"), aNode("n1", ""), pods[0].DeepCopy(), pods[1].DeepCopy())
+				if takeOver {
+					w.manager()()
+				}
+				defer w.manager()()
+				w.until(10 * time.Second)
+				if got := w.show("a"); !slices.Equal(got, []string{before}) {
+					t.Fatalf("slices at rest: %q", got)
+				}
+				tt.change(w)
+				w.until(10*time.Second + tt.within)
+				if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
+					t.Errorf("slices (-want +got):\n%s", diff)
+				}
+				if events := w.reasons(); len(events) > 0 {
+					t.Errorf("events %q, want none", events)
+				}
+			})
+		}
 	}
 }
 

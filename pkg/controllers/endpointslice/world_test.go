@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
@@ -101,7 +102,7 @@ func (w *world) standby() (c controller.Controller, stop func()) {
 	return c, fakeapi.Fill(w.t, store)
 }
 
-// manager starts caches, controller and a term. The function it returns ends them.
+// manager starts caches, controller and a term. stop ends all three.
 func (w *world) manager() (stop func()) {
 	w.t.Helper()
 	c, empty := w.standby()
@@ -112,7 +113,7 @@ func (w *world) manager() (stop func()) {
 	}
 }
 
-// until sleeps until some time after the beginning and for everything to come to rest.
+// until sleeps until d after the beginning, and waits until all goroutines rest.
 func (w *world) until(d time.Duration) {
 	time.Sleep(time.Until(w.begin.Add(d)))
 	synctest.Wait()
@@ -158,7 +159,7 @@ func (w *world) slice(namespace, name string) *discoveryv1.EndpointSlice {
 	return obj.(*discoveryv1.EndpointSlice).DeepCopy()
 }
 
-// only returns the only slice of a Service.
+// only returns the slice of a Service that has a single slice.
 func (w *world) only(service string) *discoveryv1.EndpointSlice {
 	w.t.Helper()
 	found := w.slices(service)
@@ -171,12 +172,8 @@ func (w *world) only(service string) *discoveryv1.EndpointSlice {
 // show returns the slices of a Service in short: "IPv4 http:80 10.0.0.1 ready on n1, …".
 func (w *world) show(service string) []string {
 	w.t.Helper()
-	return describe(w.slices(service))
-}
-
-func describe(all []discoveryv1.EndpointSlice) []string {
 	out := []string{}
-	for _, slice := range all {
+	for _, slice := range w.slices(service) {
 		text := string(slice.AddressType)
 		for _, p := range slice.Ports {
 			text += fmt.Sprintf(" %s:%d", *p.Name, *p.Port)
@@ -184,20 +181,16 @@ func describe(all []discoveryv1.EndpointSlice) []string {
 		var endpoints []string
 		for _, e := range slice.Endpoints {
 			endpoint := e.Addresses[0]
-			if *e.Conditions.Ready {
-				endpoint += " ready"
-			}
-			if *e.Conditions.Serving {
-				endpoint += " serving"
-			}
-			if *e.Conditions.Terminating {
-				endpoint += " terminating"
-			}
-			if e.Hostname != nil {
-				endpoint += " host " + *e.Hostname
-			}
-			if e.Zone != nil {
-				endpoint += " zone " + *e.Zone
+			for _, part := range []struct {
+				show bool
+				text string
+			}{
+				{*e.Conditions.Ready, "ready"}, {*e.Conditions.Serving, "serving"}, {*e.Conditions.Terminating, "terminating"},
+				{e.Hostname != nil, "host " + ptr.Deref(e.Hostname, "")}, {e.Zone != nil, "zone " + ptr.Deref(e.Zone, "")},
+			} {
+				if part.show {
+					endpoint += " " + part.text
+				}
 			}
 			endpoints = append(endpoints, endpoint)
 		}
