@@ -4,7 +4,7 @@
 //   - controller.go maps events of Services, pods, slices and nodes to Services.
 //   - reconcile.go syncs one Service: read, plan, confirm, send.
 //   - plan.go lets the library k8s.io/endpointslice compute the writes.
-//   - cache.go and index.go hold what the caches keep.
+//   - cache.go defines the cached objects and an index of selectors.
 //
 // Invariant: a Service never gets a second set of slices. A sync waits until the cache shows the slices that this
 // process wrote. Writes that an older cache may have caused are planned again on a live read. A create with unknown
