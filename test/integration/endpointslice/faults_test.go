@@ -175,14 +175,16 @@ func TestTerminatingNamespace(t *testing.T) {
 	w.must(err)
 	begin := time.Now()
 	w.must(w.client.DiscoveryV1().EndpointSlices(w.ns).Delete(t.Context(), all[0].Name, metav1.DeleteOptions{}))
-	time.Sleep(5 * time.Second) // several retries, if there were any
-	sent := cluster.AuditLogSince(t, begin, controlplane.Completed, controlplane.ByResource("endpointslices"), controlplane.ByVerb("create"), controlplane.ByNamespace(w.ns))
-	if len(sent) != 1 || sent[0].ResponseStatus.Code != 403 {
-		t.Errorf("%d creates, want one that is rejected", len(sent))
-	}
-	events, err := w.client.CoreV1().Events(w.ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=FailedToUpdateEndpointSlices"})
-	w.must(err)
-	if len(events.Items) > 0 {
-		t.Errorf("events %v, want none", events.Items)
+	var creates controlplane.AuditEvents
+	controlplane.Consistently(t, 5*time.Second, func(ctx context.Context) error { // longer than the first retries
+		creates = cluster.AuditLogSince(t, begin, controlplane.Completed, controlplane.ByResource("endpointslices"), controlplane.ByVerb("create"), controlplane.ByNamespace(w.ns))
+		events, err := w.client.CoreV1().Events(w.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedToUpdateEndpointSlices"})
+		if err != nil || len(events.Items) > 0 || len(creates) > 1 {
+			return fmt.Errorf("%d creates, events %v, error %v", len(creates), events, err)
+		}
+		return nil
+	})
+	if len(creates) != 1 || creates[0].ResponseStatus.Code != 403 {
+		t.Errorf("creates %s, want one that is rejected", creates)
 	}
 }

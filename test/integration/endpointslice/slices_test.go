@@ -168,7 +168,7 @@ func TestTakeOverSendsNothing(t *testing.T) {
 	// Longer than the delay of any sync.
 	controlplane.Consistently(t, 3*time.Second, func(context.Context) error {
 		sent := cluster.AuditLogSince(t, begin, controlplane.ByUser(controlplane.ServiceAccount("second")),
-			controlplane.ByResource("endpointslices"), controlplane.Writes)
+			controlplane.ByNamespace(w.ns), controlplane.ByResource("endpointslices"), controlplane.Writes)
 		if len(sent) > 0 {
 			return fmt.Errorf("writes of the second leader:\n%s", sent)
 		}
