@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -106,7 +107,10 @@ func TestFormatNumber(t *testing.T) {
 }
 
 func TestOwnProcess(t *testing.T) {
-	if refusedDials() < 0 || cpuSeconds(1) < 0 || processStat(1).ResidentMemory() <= 0 {
-		t.Error("the numbers of process 1 are negative")
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("no /proc here")
+	}
+	if pid := os.Getpid(); refusedDials() < 0 || cpuSeconds(pid) < 0 || processStat(pid).ResidentMemory() <= 0 {
+		t.Error("the numbers of this process are negative, or it has no memory")
 	}
 }
