@@ -71,7 +71,7 @@ type Loop[K comparable] struct {
 	group     func(K) string // see GroupBy
 	seconds   *prometheus.HistogramVec
 	panics    prometheus.Counter
-	scheduler *scheduler
+	scheduler *scheduler[K]
 	failures  failureLog
 	queue     atomic.Pointer[termQueue[K]] // nil outside a term
 }
@@ -85,7 +85,7 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 		cfg.Queue = "" // queues without a name have no metrics
 	}
 	return &Loop[K]{
-		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, scheduler: newScheduler(cfg.Workers, cfg.Patience),
+		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, scheduler: newScheduler[K](cfg.Workers, cfg.Patience),
 		seconds: m.HistogramVec("controller_sync_duration_seconds", "How long one sync of one key took, by its result.",
 			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", resultDone, resultRequeue, resultError, resultCanceled}),
 		panics: m.Counter("controller_sync_panics_total", "Syncs that panicked; their keys were retried."),
@@ -184,14 +184,16 @@ func (l *Loop[K]) startSyncs(term, work context.Context, q *termQueue[K], syncs 
 		}
 		key, _ := q.Get()
 		if term.Err() == nil && q.admitsKey(key) { // a queue that was shut down still returns its keys
-			if r := l.scheduler.startSync(l.group(key), l.cfg.Clock.Now()); r != nil {
+			if r := l.scheduler.startSync(key, l.group(key), l.cfg.Clock.Now()); r != nil {
 				syncs.Go(func() {
 					l.syncKey(work, q, key, r)
-					l.scheduler.endSync(r)
+					for _, key := range l.scheduler.endSync(r) {
+						q.Add(key)
+					}
 				})
 				continue
 			}
-			q.AddAfter(key, withheldFor)
+			q.admitted.Store(key, nil) // a withheld key keeps its token
 		}
 		q.Done(key)
 		<-l.scheduler.workers

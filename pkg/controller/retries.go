@@ -70,6 +70,9 @@ func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line wor
 		if requests, ok := q.requests.LoadAndDelete(key); ok {
 			further = requests.(int32) - 1
 		}
+		if line == q.first {
+			further = min(further, firstRetriesBurst-1) // most requests of a long sync may have succeeded
+		}
 		now := clk.Now()
 		token := bucket.ReserveN(now, 1)
 		if delay := token.DelayFrom(now); delay > 0 {

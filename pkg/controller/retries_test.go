@@ -80,6 +80,35 @@ func TestFailingKeysShareTokens(t *testing.T) {
 	}
 }
 
+// A sync may fail after thousands of successful requests: other keys wait for at most 200 of them.
+func TestLongSyncsDelayFirstRetriesBriefly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failed, retried time.Time
+		l := newLoop(t, 2, 0, func(ctx context.Context, key string) (Result, error) {
+			if key == "long" {
+				for range 2_000 {
+					httptrace.ContextClientTrace(ctx).GetConn("")
+				}
+			} else if failed.IsZero() {
+				failed = time.Now()
+			} else {
+				retried = time.Now()
+				return Result{}, nil
+			}
+			return Result{}, errors.New("no")
+		})
+		end := term(l, "long")
+		defer end()
+		time.Sleep(time.Second)
+		l.Add("short")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if waited := retried.Sub(failed); retried.IsZero() || waited > 10*time.Second {
+			t.Errorf("the first retry of another key came after %v, want 10s at most", waited)
+		}
+	})
+}
+
 // logged runs a loop of n keys for d and returns its error lines.
 func logged(t *testing.T, n int, d time.Duration, r Reconcile[string]) (lines []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)

@@ -12,8 +12,6 @@ const (
 	defaultSlowAfter = time.Second
 	// slowPerWorker limits slow syncs. Each slow sync costs a goroutine and memory.
 	slowPerWorker = 16
-	// withheldFor is the delay of a key whose group has no share left.
-	withheldFor = time.Second
 	// stuckAfter is the time without a request or response after which a sync is stuck: twice the longest
 	// request of an API server (60 s). A queue only stops if a sync is stuck, so one limit covers both.
 	stuckAfter = 2 * time.Minute
@@ -25,7 +23,7 @@ const (
 // Keys may belong to groups. While a group has an overdue sync, its further syncs count as slow from the start and
 // take no worker. A group may hold at most as many slow syncs as are still free, so a new group always finds some:
 // one group gets half of slowMost, each of n groups one (n+1)th.
-type scheduler struct {
+type scheduler[K comparable] struct {
 	patience time.Duration
 	slowMost int
 	workers  chan struct{} // semaphore
@@ -33,12 +31,13 @@ type scheduler struct {
 	lock    sync.Mutex
 	running map[*run]struct{}
 	slow    int
-	groups  map[string]*group // groups with slow syncs
+	groups  map[string]*group[K] // groups with slow syncs
 }
 
-type group struct {
-	slow int // slow syncs
-	old  int // slow syncs that have run for patience
+type group[K comparable] struct {
+	slow     int            // slow syncs
+	old      int            // slow syncs that have run for patience
+	withheld map[K]struct{} // keys without a share
 }
 
 // run is a running sync.
@@ -53,22 +52,25 @@ type run struct {
 
 func (r *run) recordProgress(now time.Time) { r.signed.Store(&now) }
 
-func newScheduler(workers int, patience time.Duration) *scheduler {
-	return &scheduler{
+func newScheduler[K comparable](workers int, patience time.Duration) *scheduler[K] {
+	return &scheduler[K]{
 		patience: patience, slowMost: slowPerWorker * workers, workers: make(chan struct{}, workers),
-		running: map[*run]struct{}{}, groups: map[string]*group{},
+		running: map[*run]struct{}{}, groups: map[string]*group[K]{},
 	}
 }
 
-// startSync starts a sync on a worker that the caller has taken. It returns nil if the group has no share left.
-func (s *scheduler) startSync(name string, now time.Time) *run {
+// startSync starts a sync on a worker that the caller has taken. If the group has no share left, startSync
+// withholds the key and returns nil.
+func (s *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	r := &run{group: name}
 	if g := s.groups[name]; name != "" && g != nil {
 		if g.slow >= s.slowMost-s.slow {
+			g.withheld[key] = struct{}{}
 			return nil
 		}
+		delete(g.withheld, key)
 		if g.old > 0 {
 			s.countSlow(r)
 		}
@@ -80,10 +82,10 @@ func (s *scheduler) startSync(name string, now time.Time) *run {
 }
 
 // countSlow counts a sync as slow and frees its worker. The caller holds the lock.
-func (s *scheduler) countSlow(r *run) {
+func (s *scheduler[K]) countSlow(r *run) {
 	g := s.groups[r.group]
 	if g == nil {
-		g = &group{}
+		g = &group[K]{withheld: map[K]struct{}{}}
 		s.groups[r.group] = g
 	}
 	r.slow = true
@@ -93,7 +95,7 @@ func (s *scheduler) countSlow(r *run) {
 }
 
 // markOld marks a sync that has run for patience. While too many syncs are slow, the sync keeps its worker.
-func (s *scheduler) markOld(r *run) {
+func (s *scheduler[K]) markOld(r *run) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if _, running := s.running[r]; !running {
@@ -110,14 +112,16 @@ func (s *scheduler) markOld(r *run) {
 	s.groups[r.group].old++
 }
 
-func (s *scheduler) endSync(r *run) {
+// endSync returns withheld keys of the group: one in place of the sync, one more because the share may have
+// grown, and all after the last slow sync of the group.
+func (s *scheduler[K]) endSync(r *run) (keys []K) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	r.overdue.Stop()
 	delete(s.running, r)
 	if !r.slow {
 		<-s.workers
-		return
+		return nil
 	}
 	g := s.groups[r.group]
 	s.slow--
@@ -125,12 +129,20 @@ func (s *scheduler) endSync(r *run) {
 	if r.old {
 		g.old--
 	}
+	for key := range g.withheld {
+		if g.slow > 0 && len(keys) == 2 {
+			break
+		}
+		delete(g.withheld, key)
+		keys = append(keys, key)
+	}
 	if g.slow == 0 {
 		delete(s.groups, r.group)
 	}
+	return keys
 }
 
-func (s *scheduler) checkStuck(now time.Time) error {
+func (s *scheduler[K]) checkStuck(now time.Time) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	for r := range s.running {

@@ -112,6 +112,32 @@ func TestGroupTakesWorkersAgainAfterItsSlowSyncs(t *testing.T) {
 	})
 }
 
+// Keys that are withheld follow each other at the speed of their syncs.
+func TestWithheldKeysFollowAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var done atomic.Int32
+		l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
+			if key == "a/slow" {
+				time.Sleep(10 * time.Second)
+				return Result{}, nil
+			}
+			time.Sleep(30 * time.Millisecond)
+			done.Add(1)
+			return Result{}, nil
+		}).GroupBy(groupOfKey)
+		end := term(l, "a/slow")
+		defer end()
+		time.Sleep(2 * time.Second)
+		for i := range 1000 {
+			l.Add(fmt.Sprintf("a/%d", i))
+		}
+		time.Sleep(3 * time.Second)
+		if got := done.Load(); got != 1000 {
+			t.Errorf("%d keys are done after 3 s, want 1,000", got)
+		}
+	})
+}
+
 func groupOfKey(key string) string { group, _, _ := strings.Cut(key, "/"); return group }
 
 func TestSlowSyncsDoNotHoldUpOtherKeys(t *testing.T) {
@@ -256,7 +282,7 @@ func TestRequestsAreSignsOfLife(t *testing.T) {
 			server.StartTLS()
 			defer server.Close()
 			l := NewLoop[string](LoopConfig{Controller: "c", Queue: "signs", Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
-			r := l.scheduler.startSync("", clk.Now())
+			r := l.scheduler.startSync("k", "", clk.Now())
 			for range 3 {
 				clk.step(time.Minute)
 				req, err := http.NewRequestWithContext(l.withTrace(t.Context(), r), http.MethodGet, server.URL, nil)
