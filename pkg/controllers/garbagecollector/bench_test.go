@@ -20,7 +20,7 @@ func BenchmarkMemory(b *testing.B) {
 	}{{"owned", 10}, {"mixed", 7}, {"free", 0}} {
 		b.Run(bb.name, func(b *testing.B) {
 			for b.Loop() {
-				g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(wakes) {})
+				g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(queueKeys) {})
 				before := heap()
 				fill(b, g, many, bb.owned)
 				after := heap()
@@ -60,7 +60,7 @@ func distinct(n int) types.UID {
 }
 
 func BenchmarkUpdateWithoutNews(b *testing.B) {
-	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(wakes) {})
+	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(queueKeys) {})
 	fill(b, g, 1000, 10)
 	f := g.feed(configMaps)
 	obj := newThing("namespace-100", "object-of-a-common-length-000500", distinct(500)).owned(
@@ -72,7 +72,7 @@ func BenchmarkUpdateWithoutNews(b *testing.B) {
 }
 
 func BenchmarkAll(b *testing.B) {
-	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(wakes) {})
+	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(queueKeys) {})
 	fill(b, g, 100_000, 7)
 	for b.Loop() {
 		g.all()

@@ -45,10 +45,10 @@ type Controller struct {
 	types      *knownTypes
 	objectLoop *controller.Loop[id]
 	ownerLoop  *controller.Loop[id]
-	owners     *owners
+	owners     *ownerReader
 	sweeper    *sweeper
 	writer     *writer
-	memories   *memories
+	state      *termState
 	metrics    *metrics
 	inTerm     atomic.Bool
 }
@@ -62,8 +62,8 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{deps: deps, memories: newMemories(), metrics: newMetrics(deps.Metrics)}
-	c.graph = newGraph(deps.Clock, c.wake)
+	c := &Controller{deps: deps, state: newTermState(), metrics: newMetrics(deps.Metrics)}
+	c.graph = newGraph(deps.Clock, c.enqueue)
 	c.writer = newWriter(deps.Metadata, deps.Clock, cfg.DryRun, c.metrics)
 	if cfg.DryRun {
 		c.deps.Recorder = &record.FakeRecorder{} // discards events
@@ -78,14 +78,14 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("garbage collector: %w", err)
 	}
-	c.owners = newOwners(deps.Metadata, deps.Clock, c.graph, c.types)
-	c.sweeper = newSweeper(deps.Metadata, deps.Clock, c.graph, c.types, c.memories.finishing)
-	deps.Metrics.MustRegister(newState(c))
+	c.owners = newOwnerReader(deps.Metadata, deps.Clock, c.graph, c.types)
+	c.sweeper = newSweeper(deps.Metadata, deps.Clock, c.graph, c.types, c.state.finishing)
+	deps.Metrics.MustRegister(newGauges(c))
 	return c, nil
 }
 
-// wake adds the keys that a change of the graph concerns to the queues.
-func (c *Controller) wake(w wakes) {
+// enqueue adds the keys that a change of the graph concerns to the queues.
+func (c *Controller) enqueue(w queueKeys) {
 	if !c.inTerm.Load() {
 		return
 	}
@@ -100,7 +100,7 @@ func (c *Controller) wake(w wakes) {
 // resync adds all keys with possible work to the queues.
 func (c *Controller) resync() {
 	if c.inTerm.Load() {
-		c.wake(c.graph.all())
+		c.enqueue(c.graph.all())
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *Controller) resync() {
 func (c *Controller) Run(ctx context.Context) error {
 	c.owners.reset()
 	c.sweeper.prune(0)
-	c.memories.reset()
+	c.state.reset()
 	var loops sync.WaitGroup
 	c.ownerLoop.Start(ctx, &loops, nil)
 	c.objectLoop.Start(ctx, &loops, nil)
@@ -141,8 +141,8 @@ func (c *Controller) maintain(ctx context.Context) {
 
 func (c *Controller) prune() {
 	c.owners.prune()
-	c.sweeper.prune(listFresh)
-	c.memories.prune(c.graph.sees, c.graph.doubts, c.deps.Clock.Now())
+	c.sweeper.prune(listValidFor)
+	c.state.prune(c.graph.sees, c.graph.mayBeGarbage, c.deps.Clock.Now())
 }
 
 // Healthy returns an error while a sync is stuck.

@@ -111,8 +111,8 @@ func TestWriteWithoutSlotIsBusy(t *testing.T) {
 		begun := time.Now()
 		o := object{namespace: "a", name: "late", uid: uid(5000)}
 		_, err := w.send(t.Context(), apiType{}, o, o.uid, requestDelete, always, func(context.Context) error { return nil })
-		if took := time.Since(begun); !errors.Is(err, errBusy) || !errors.Is(err, context.Canceled) || took != turnPatience {
-			t.Errorf("after %v: %v, want to be told after %v that others are in line", took, err, turnPatience)
+		if took := time.Since(begun); !errors.Is(err, errBusy) || !errors.Is(err, context.Canceled) || took != slotTimeout {
+			t.Errorf("after %v: %v, want to be told after %v that others are in line", took, err, slotTimeout)
 		}
 		cancel()
 		synctest.Wait()
@@ -131,7 +131,7 @@ func TestConflictWithoutChangeIsRejection(t *testing.T) {
 		return nil, notFound(name)
 	}
 	s.remove = func(int) error { return conflictOn("d") }
-	if got := s.look(t, key); got.RequeueAfter != minRejectedPause || len(s.sent()) != 1 {
+	if got := s.look(t, key); got.RequeueAfter != minRejectedBackoff || len(s.sent()) != 1 {
 		t.Errorf("%d deletes were sent, and it is looked at again in %v", len(s.sent()), got.RequeueAfter)
 	}
 	if got := s.counts(); got[string(causeRejected)] != 1 {
@@ -179,7 +179,7 @@ func TestRejectionsOfOwnersAreLoggedOnce(t *testing.T) {
 		s.clock.Step(time.Minute)
 	}
 	for range 3 { // another cause in between
-		s.memories.note(key, func(m *ownerMemory) { m.cause = causeReferences })
+		s.state.updateOwner(key, func(m *ownerRecord) { m.cause = causeReferences })
 		s.clock.Step(time.Minute)
 		if _, err := s.reconcileOwner(ctx, key); err != nil {
 			t.Fatal(err)
@@ -201,7 +201,7 @@ func TestNameOfAnotherPathIsRejected(t *testing.T) {
 	ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 	for range 5 {
 		got, err := s.reconcileObject(ctx, keyOf(uid(2)))
-		if err != nil || got.RequeueAfter < minRejectedPause {
+		if err != nil || got.RequeueAfter < minRejectedBackoff {
 			t.Fatalf("looked at again after %v, %v", got.RequeueAfter, err)
 		}
 		s.clock.Step(got.RequeueAfter)

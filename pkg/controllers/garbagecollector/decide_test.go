@@ -35,7 +35,7 @@ func TestDecide(t *testing.T) {
 		{"it is to wait by default", foreground, of(absent), false, decision{action: remove, policy: inFront}},
 		{"it is to be orphaned by default, but its owner waits for all below", orphaning, of(waitingForDependents), true, decision{action: remove, policy: inFront}},
 		{"it is to be orphaned by default, and nothing is below", orphaning, of(waitingForDependents), false, decision{action: remove, policy: letting}},
-		{"others hold it", held, of(absent), false, decision{action: remove, policy: background}},
+		{"others hold it", otherFinalizer, of(absent), false, decision{action: remove, policy: background}},
 		{"one lives, one is gone", 0, of(solid, absent), false, decision{action: release, refs: []int{1}}},
 		{"one lives, one waits", 0, of(waitingForDependents, solid), true, decision{action: release, refs: []int{0}}},
 		{"one lives, the others do not", 0, of(absent, solid, waitingForDependents), true, decision{action: release, refs: []int{0, 2}}},
@@ -45,13 +45,13 @@ func TestDecide(t *testing.T) {
 		{"one lives, one unknown", 0, of(solid, unknown), true, decision{action: keep}},
 		{"one lives, one unknown, one waits", 0, of(solid, unknown, waitingForDependents), true, decision{action: release, refs: []int{2}}},
 		{"it is being deleted", terminating, of(absent), true, decision{action: keep}},
-		{"and others hold it", terminating | held, of(absent), true, decision{action: keep}},
+		{"and others hold it", terminating | otherFinalizer, of(absent), true, decision{action: keep}},
 		{"it waits for its dependents", terminating | foreground, of(absent), true, decision{action: finish}},
 		{"it makes orphans", terminating | orphaning, of(solid), false, decision{action: finish}},
 		{"and has no owners", terminating | orphaning, nil, false, decision{action: finish}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := decide(seen|tt.marks, tt.owners, tt.owns)
+			got := decide(observed|tt.marks, tt.owners, tt.owns)
 			if !gocmp.Equal(got, tt.want, gocmp.AllowUnexported(decision{})) {
 				t.Errorf("action is %+v, want %+v", got, tt.want)
 			}
@@ -66,7 +66,7 @@ func TestSolidOwnersKeepObjects(t *testing.T) {
 		for _, owners := range [][]ownerState{owners, owners[:3], owners[:2], owners[:1], nil} {
 			for m := range marks(1 << 5) {
 				for _, owns := range []bool{false, true} {
-					checkDecision(t, seen|m&facts, owners, owns)
+					checkDecision(t, observed|m&facts, owners, owns)
 				}
 			}
 		}
@@ -100,7 +100,7 @@ func checkDecision(t *testing.T, m marks, owners []ownerState, owns bool) {
 func TestDecideIgnoresOrderOfOwners(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 13))
 	for range 2000 {
-		m, owns := seen|marks(r.IntN(32))&facts, r.IntN(2) == 0
+		m, owns := observed|marks(r.IntN(32))&facts, r.IntN(2) == 0
 		var owners []ownerState
 		for range r.IntN(5) {
 			owners = append(owners, ownerState(r.IntN(4)))

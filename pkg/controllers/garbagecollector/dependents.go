@@ -7,7 +7,7 @@ import (
 )
 
 func (g *graph) uidOf(n *node) types.UID {
-	if n.marks.has(odd) {
+	if n.marks.has(nonUUID) {
 		return g.texts[n.uid]
 	}
 	return types.UID(n.uid.String())
@@ -15,8 +15,8 @@ func (g *graph) uidOf(n *node) types.UID {
 
 func (g *graph) objectOfNode(n *node) object {
 	o := object{
-		resource: n.feed.typ.GroupResource, namespace: n.space.Value(), name: n.name,
-		uid: g.uidOf(n), version: versionOf(n.version), marks: n.marks & (seen | facts),
+		resource: n.feed.typ.GroupResource, namespace: n.namespace.Value(), name: n.name,
+		uid: g.uidOf(n), version: versionOf(n.version), marks: n.marks & (observed | facts),
 	}
 	o.refs = g.refsOfNode(n)
 	return o
@@ -44,7 +44,7 @@ func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
-	if n == nil || !n.marks.has(seen) {
+	if n == nil || !n.marks.has(observed) {
 		return dependents{}, false
 	}
 	d.owner = g.objectOfNode(n)
@@ -72,10 +72,10 @@ func (g *graph) isBlocking(e *edge) bool {
 	return e.blocking && e.owner != e.dependent && g.isReachable(e)
 }
 
-// ringBlockers returns the blockers of an owner that are in a ring with the owner. All direct and indirect blockers
+// cycleBlockers returns the blockers of an owner that are in a cycle with the owner. All direct and indirect blockers
 // of the owner have to wait for their own dependents, and the UID of the owner has to be the lowest. Otherwise
 // another object has to go first.
-func (g *graph) ringBlockers(key id) (blockers []object) {
+func (g *graph) cycleBlockers(key id) (blockers []object) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
@@ -130,7 +130,7 @@ func (g *graph) referring(key id) []object {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
-	if n == nil || !n.marks.has(seen) {
+	if n == nil || !n.marks.has(observed) {
 		return nil
 	}
 	var all []object
@@ -143,24 +143,24 @@ func (g *graph) referring(key id) []object {
 }
 
 // all returns the keys that a term starts with.
-func (g *graph) all() wakes {
+func (g *graph) all() queueKeys {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	var w wakes
+	var w queueKeys
 	for _, n := range g.nodes {
-		if n.marks.has(seen) {
-			g.wakeSuspect(n, &w)
+		if n.marks.has(observed) {
+			g.enqueueCandidate(n, &w)
 		}
 	}
 	return w
 }
 
-// owns reports whether other objects refer to an object.
-func (g *graph) owns(key id) bool {
+// isOwner reports whether other objects refer to an object.
+func (g *graph) isOwner(key id) bool {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
-	return n != nil && (n.marks.has(seen) && g.ownsOthers(n) || !n.marks.has(seen) && n.dependents != nil)
+	return n != nil && (n.marks.has(observed) && g.hasDependents(n) || !n.marks.has(observed) && n.dependents != nil)
 }
 
 // groupOf returns the group of an object in the fair queue of a loop: its namespace, or its type if the object is
@@ -169,10 +169,10 @@ func (g *graph) groupOf(key id) string {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
-	if n == nil || !n.marks.has(seen) {
+	if n == nil || !n.marks.has(observed) {
 		return ""
 	}
-	if namespace := n.space.Value(); namespace != "" {
+	if namespace := n.namespace.Value(); namespace != "" {
 		return namespace
 	}
 	return "/" + n.feed.typ.GroupResource.String()
@@ -182,5 +182,5 @@ func (g *graph) sees(key id) bool {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
-	return n != nil && n.marks.has(seen)
+	return n != nil && n.marks.has(observed)
 }

@@ -3,14 +3,14 @@
 // Watches of all types feed a graph of objects and owner references. A change adds the keys of dependents and
 // terminating owners to two queues.
 //
-//   - reconcileObject reads doubtful owners live, judges and decides, and sends one DELETE or patch.
+//   - reconcileObject reads owners live that may be absent, classifies them, and sends one DELETE or patch.
 //   - reconcileOwner waits for blocking dependents, or sweeps all types for orphans, and removes the finalizer.
 //
 // Invariants:
 //
-//   - The graph is a suspicion. Absence takes a live read and a second fact; see judge.
+//   - The graph selects candidates. Absence takes a live read and a second fact; see classifyOwner.
 //   - A DELETE carries the UID and the resourceVersion of the decision. A patch tests UID and content.
-//   - An owner that leaves orphans goes after a sweep without dependents. A blind type blocks the owner.
+//   - An owner that leaves orphans goes after a sweep without dependents. An unlisted type blocks the owner.
 //   - A type without responses backs off and delays no other type.
 //
 // kube-controller-manager v1.37 accepts any 404, orphans only dependents in its graph, and keeps rings of waiting

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// liveFor is the time for which a live read of an owner is valid for later decisions.
-	liveFor = 10 * time.Second
+	// readValidFor is the time for which a live read of an owner is valid for later decisions.
+	readValidFor = 10 * time.Second
 	// objectFor is the time for which a live read of an object is valid if its API may ignore preconditions.
 	objectFor = time.Second
-	// settled is the minimum time between two confirming reads. A watch without the owner confirms a read
+	// confirmAfter is the minimum time between two confirming reads. A watch without the owner confirms a read
 	// after the same time.
-	settled = 2 * time.Second
-	// syncPatience is the time for which dependents wait for the first list of the owner's type.
-	syncPatience = 10 * time.Second
+	confirmAfter = 2 * time.Second
+	// ownerListTimeout is the time for which dependents wait for the first list of the owner's type.
+	ownerListTimeout = 10 * time.Second
 	// Back-off after failed reads of an owner or of a type.
-	minPause = time.Second
-	maxPause = time.Minute
+	minBackoff = time.Second
+	maxBackoff = time.Minute
 	// An owner whose deletion no watch reports is read every 5 to 6 minutes.
-	pollEvery  = 5 * time.Minute
-	pollJitter = time.Minute
+	pollInterval = 5 * time.Minute
+	pollJitter   = time.Minute
 )
 
 // ownerState is the state of the owner that a reference names. Upstream's terms are solid, dangling and
@@ -82,7 +82,7 @@ type liveRead struct {
 	waiting        bool      // the object that was found waits for its dependents
 	sent, received time.Time
 	failures       int // consecutive reads without proof
-	// earlier and later are the times of two missing results, at least settled apart, without a found result
+	// earlier and later are the times of two missing results, at least confirmAfter apart, without a found result
 	// between them or since. A zero time means no such result.
 	earlier, later time.Time
 }
@@ -98,7 +98,7 @@ func (l liveRead) next(result readResult, m metav1.Object, sent, received time.T
 		next.uid, next.waiting = m.GetUID(), marksOf(m).waiting()
 	case missing:
 		next.earlier, next.later = l.earlier, l.later
-		if l.later.IsZero() || sent.Sub(l.later) >= settled {
+		if l.later.IsZero() || sent.Sub(l.later) >= confirmAfter {
 			next.earlier, next.later = l.later, sent
 		}
 	default:
@@ -108,7 +108,7 @@ func (l liveRead) next(result readResult, m metav1.Object, sent, received time.T
 }
 
 // sentSince drops results that were sent before a reference was first seen. The writer of the reference had
-// seen the owner, so an earlier read may concern an earlier object of the same name.
+// observed the owner, so an earlier read may concern an earlier object of the same name.
 func (l liveRead) sentSince(seen time.Time) liveRead {
 	if l.later.Before(seen) {
 		l.later = time.Time{}
@@ -124,103 +124,105 @@ func (l liveRead) sentSince(seen time.Time) liveRead {
 
 // evidence is the knowledge about the owner that one reference names.
 type evidence struct {
-	suspicion           // from the graph
-	uid       types.UID // in the reference
-	problem   problem   // the reason why the owner cannot be read
+	ownerObservation           // from the graph
+	uid              types.UID // in the reference
+	problem          problem   // the reason why the owner cannot be read
 	// kindRemoved: a discovery after the deletion of the owner was complete for its group, without its kind.
 	kindRemoved bool
 	syncing     time.Duration // time for which the owner's type waits for its first list; 0 after that
 	current     time.Duration // age of an up-to-date watch of the owner's type; 0 if unusable as proof
 	live        liveRead
-	begun       time.Time // begin of the sync
+	syncBegun   time.Time // begin of the sync
 }
 
-// judgment is the state of one owner, and the next step if the state is unknown or may change without an event.
-type judgment struct {
+// classification is the state of one owner, and the next step if the state is unknown or may change without an event.
+type classification struct {
 	state ownerState
 	read  bool          // a live read is necessary
 	after time.Duration // 0: no recheck
 	cause string        // why the state is unknown; a label of metrics
 }
 
-// judge returns the state of an owner. A watch that shows the owner is enough to keep a dependent. Absence takes
-// a live read and a second, independent fact.
-func judge(e evidence, now time.Time) judgment {
-	e.live = e.live.sentSince(e.since)
+// classifyOwner returns the state of an owner. A watch that shows the owner is enough to keep a dependent. Absence
+// takes a live read and a second, independent fact.
+func classifyOwner(e evidence, now time.Time) classification {
+	e.live = e.live.sentSince(e.refSeen)
 	age := now.Sub(e.live.received)
 	switch {
-	case e.doubt == none:
-		return judgment{state: solid}
+	case e.status == refValid:
+		return classification{state: solid}
 	case e.uid == "": // accepted by other servers; every object would differ
-		return judgment{cause: string(unparsable)}
-	case e.problem == unserved && !e.gone.IsZero() && e.kindRemoved, e.problem == impossible:
-		return judgment{state: absent}
+		return classification{cause: string(unparsable)}
+	case e.problem == unserved && !e.deletedAt.IsZero() && e.kindRemoved, e.problem == impossible:
+		return classification{state: absent}
 	case e.problem != fine:
-		return judgment{cause: string(e.problem)} // discovery requeues the dependent
-	case e.doubt == unseen && e.gone.IsZero() && e.syncing > 0 && e.syncing < syncPatience:
-		return judgment{after: syncPatience - e.syncing, cause: "syncing"}
-	case e.live.failures > 0 && age < pauseAfter(e.live.failures):
-		return judgment{after: pauseAfter(e.live.failures) - age, cause: string(e.live.result)}
+		return classification{cause: string(e.problem)} // discovery requeues the dependent
+	case e.status == refVirtual && e.deletedAt.IsZero() && e.syncing > 0 && e.syncing < ownerListTimeout:
+		return classification{after: ownerListTimeout - e.syncing, cause: "syncing"}
+	case e.live.failures > 0 && age < backoffAfter(e.live.failures):
+		return classification{after: backoffAfter(e.live.failures) - age, cause: string(e.live.result)}
 	case e.live.result == unread, e.live.failures > 0:
-		return judgment{read: true}
-	case e.unwatched() && e.live.result == found && e.live.uid == e.uid && !e.live.waiting && !e.live.sent.Before(e.departed) && age < pollEvery:
-		return judgment{state: solid, after: pollEvery - age}
-	case age > liveFor && (e.live.waiting || e.live.sent.Before(e.begun)):
-		// A read of this sync stays valid: hundreds of owners may take longer than liveFor.
-		return judgment{read: true}
+		return classification{read: true}
+	case e.unwatched() && e.live.result == found && e.live.uid == e.uid && !e.live.waiting && !e.live.sent.Before(e.anyDeletedAt) && age < pollInterval:
+		return classification{state: solid, after: pollInterval - age}
+	case age > readValidFor && (e.live.waiting || e.live.sent.Before(e.syncBegun)):
+		// A read of this sync stays valid: hundreds of owners may take longer than readValidFor.
+		return classification{read: true}
 	case e.live.result == missing:
 		return confirmAbsence(e, now)
 	case e.live.uid != e.uid:
-		return judgment{state: absent}
-	case (e.live.waiting || e.doubt == leaving || !e.departed.IsZero()) && e.live.sent.Before(e.begun):
+		return classification{state: absent}
+	case (e.live.waiting || e.status == refWaiting || !e.anyDeletedAt.IsZero()) && e.live.sent.Before(e.syncBegun):
 		// The user may turn a foreground deletion into orphaning, so each sync reads a waiting owner. An owner
 		// that was found may have gone since if a watch has reported its deletion.
-		return judgment{read: true}
+		return classification{read: true}
 	case e.live.waiting:
-		return judgment{state: waitingForDependents}
-	case e.doubt == unseen && e.current > 0 && e.gone.IsZero():
+		return classification{state: waitingForDependents}
+	case e.status == refVirtual && e.current > 0 && e.deletedAt.IsZero():
 		// Either the event is late, or the owner has gone since the read and no event will come.
-		return judgment{state: solid, after: min(max(e.unseenFor(now), liveFor), pollEvery)}
-	case e.doubt == unseen:
-		return judgment{state: solid, after: pollEvery}
+		return classification{state: solid, after: min(max(e.unseenFor(now), readValidFor), pollInterval)}
+	case e.status == refVirtual:
+		return classification{state: solid, after: pollInterval}
 	}
-	return judgment{state: solid}
+	return classification{state: solid}
 }
 
 // unwatched reports whether no watch would report the deletion of the owner. Late deletion of its dependents is then
 // acceptable.
-func (e evidence) unwatched() bool { return e.doubt == unseen && e.gone.IsZero() && e.current == 0 }
+func (e evidence) unwatched() bool {
+	return e.status == refVirtual && e.deletedAt.IsZero() && e.current == 0
+}
 
 // unseenFor returns the time for which the watch would have shown the owner if the owner existed.
 func (e evidence) unseenFor(now time.Time) time.Duration {
-	if e.doubt == leaving { // the watch does show the owner
+	if e.status == refWaiting { // the watch does show the owner
 		return 0
 	}
-	return min(e.current, now.Sub(e.since))
+	return min(e.current, now.Sub(e.refSeen))
 }
 
 // confirmAbsence looks for a second fact after a named 404.
-func confirmAbsence(e evidence, now time.Time) judgment {
+func confirmAbsence(e evidence, now time.Time) classification {
 	lacking := e.unseenFor(now)
 	switch {
-	case !e.gone.IsZero(): // the watch reported the deletion
-		return judgment{state: absent}
-	case lacking >= settled:
-		return judgment{state: absent}
+	case !e.deletedAt.IsZero(): // the watch reported the deletion
+		return classification{state: absent}
+	case lacking >= confirmAfter:
+		return classification{state: absent}
 	case !e.live.earlier.IsZero():
-		return judgment{state: absent}
+		return classification{state: absent}
 	}
 	first := e.live.later
 	if first.IsZero() { // sent before the reference was seen
 		first = e.live.sent
 	}
-	wait := min(settled-lacking, first.Add(settled).Sub(now))
+	wait := min(confirmAfter-lacking, first.Add(confirmAfter).Sub(now))
 	if wait <= 0 {
-		return judgment{read: true}
+		return classification{read: true}
 	}
-	return judgment{after: wait, cause: "unconfirmed"}
+	return classification{after: wait, cause: "unconfirmed"}
 }
 
-func pauseAfter(failures int) time.Duration {
-	return min(minPause<<min(failures-1, 10), maxPause)
+func backoffAfter(failures int) time.Duration {
+	return min(minBackoff<<min(failures-1, 10), maxBackoff)
 }

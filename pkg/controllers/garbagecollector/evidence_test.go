@@ -73,64 +73,64 @@ func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		t    evidence
-		want judgment
+		want classification
 	}{
-		{"the feed shows the owner", evidence{}, judgment{state: solid}},
-		{"whatever answers say", evidence{live: missed(0, time.Hour), current: time.Hour}, judgment{state: solid}},
+		{"the feed shows the owner", evidence{}, classification{state: solid}},
+		{"whatever answers say", evidence{live: missed(0, time.Hour), current: time.Hour}, classification{state: solid}},
 
-		{"unseen, and nobody has asked", evidence{suspicion: suspicion{doubt: unseen}, current: time.Hour}, judgment{read: true}},
-		{"deleted, as its feed told, and nobody has asked", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, current: time.Hour}, judgment{read: true}},
-		{"waiting, as its feed shows, and nobody has asked", evidence{suspicion: suspicion{doubt: leaving}, current: time.Hour}, judgment{read: true}},
-		{"another name, and nobody has asked", evidence{suspicion: suspicion{doubt: mismatched}, current: time.Hour}, judgment{read: true}},
+		{"unseen, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refVirtual}, current: time.Hour}, classification{read: true}},
+		{"deleted, as its feed told, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, current: time.Hour}, classification{read: true}},
+		{"waiting, as its feed shows, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refWaiting}, current: time.Hour}, classification{read: true}},
+		{"another name, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refMismatched}, current: time.Hour}, classification{read: true}},
 
-		{"found", evidence{suspicion: suspicion{doubt: mismatched}, live: foundOne(1, false)}, judgment{state: solid}},
-		{"found, and no feed will tell of its deletion", evidence{suspicion: suspicion{doubt: unseen}, live: foundOne(1, false)}, judgment{state: solid, after: 5 * time.Minute}},
-		{"found although its feed told of its deletion", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, live: foundOne(1, false)}, judgment{state: solid, after: 5 * time.Minute}},
-		{"found waiting", evidence{suspicion: suspicion{doubt: leaving}, live: foundOne(1, true)}, judgment{state: waitingForDependents}},
-		{"no longer waiting, whatever the feed shows", evidence{suspicion: suspicion{doubt: leaving}, live: foundOne(1, false)}, judgment{state: solid}},
-		{"found another under its name", evidence{suspicion: suspicion{doubt: unseen}, live: foundOne(2, false)}, judgment{state: absent}},
-		{"found another that waits", evidence{suspicion: suspicion{doubt: unseen}, live: foundOne(2, true)}, judgment{state: absent}},
-		{"found too long ago", evidence{suspicion: suspicion{doubt: unseen}, current: time.Second, live: liveRead{result: found, uid: uid(1), sent: ago(liveFor + 1), received: ago(liveFor + 1)}}, judgment{read: true}},
-		{"another found too long ago", evidence{suspicion: suspicion{doubt: unseen}, live: liveRead{result: found, uid: uid(2), sent: ago(liveFor + 1), received: ago(liveFor + 1)}}, judgment{read: true}},
-		{"another found ten seconds ago", evidence{suspicion: suspicion{doubt: unseen}, live: liveRead{result: found, uid: uid(2), sent: ago(liveFor), received: ago(liveFor)}}, judgment{state: absent}},
+		{"found", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: foundOne(1, false)}, classification{state: solid}},
+		{"found, and no feed will tell of its deletion", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(1, false)}, classification{state: solid, after: 5 * time.Minute}},
+		{"found although its feed told of its deletion", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: foundOne(1, false)}, classification{state: solid, after: 5 * time.Minute}},
+		{"found waiting", evidence{ownerObservation: ownerObservation{status: refWaiting}, live: foundOne(1, true)}, classification{state: waitingForDependents}},
+		{"no longer waiting, whatever the feed shows", evidence{ownerObservation: ownerObservation{status: refWaiting}, live: foundOne(1, false)}, classification{state: solid}},
+		{"found another under its name", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(2, false)}, classification{state: absent}},
+		{"found another that waits", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(2, true)}, classification{state: absent}},
+		{"found too long ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, current: time.Second, live: liveRead{result: found, uid: uid(1), sent: ago(readValidFor + 1), received: ago(readValidFor + 1)}}, classification{read: true}},
+		{"another found too long ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: liveRead{result: found, uid: uid(2), sent: ago(readValidFor + 1), received: ago(readValidFor + 1)}}, classification{read: true}},
+		{"another found ten seconds ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: liveRead{result: found, uid: uid(2), sent: ago(readValidFor), received: ago(readValidFor)}}, classification{state: absent}},
 
-		{"missing, alone", evidence{suspicion: suspicion{doubt: unseen}, live: missed(0, 0)}, judgment{after: 2 * time.Second, cause: "unconfirmed"}},
-		{"missing, and its feed told of the deletion", evidence{suspicion: suspicion{doubt: unseen, gone: now}, live: missed(0, 0)}, judgment{state: absent}},
-		{"missing, and its feed lacks it, too", evidence{suspicion: suspicion{doubt: unseen}, live: missed(0, 0), current: 2 * time.Second}, judgment{state: absent}},
-		{"missing where it is said to be, and its feed shows it elsewhere", evidence{suspicion: suspicion{doubt: mismatched}, live: missed(0, 0), current: 2 * time.Second}, judgment{state: absent}},
-		{"missing, and its feed has only just been filled", evidence{suspicion: suspicion{doubt: unseen}, live: missed(0, 0), current: 2*time.Second - 1}, judgment{after: 1, cause: "unconfirmed"}},
-		{"missing twice", evidence{suspicion: suspicion{doubt: unseen}, live: missed(0, 2*time.Second)}, judgment{state: absent}},
-		{"missing twice in too short a time", evidence{suspicion: suspicion{doubt: unseen}, live: missed(0, 2*time.Second-1)}, judgment{after: 1, cause: "unconfirmed"}},
-		{"missing a while ago, alone: not asked again too early", evidence{suspicion: suspicion{doubt: unseen}, live: missed(1500*time.Millisecond, 1500*time.Millisecond)}, judgment{after: 500 * time.Millisecond, cause: "unconfirmed"}},
-		{"and asked again then", evidence{suspicion: suspicion{doubt: unseen}, live: missed(2*time.Second, 2*time.Second)}, judgment{read: true}},
-		{"missing too long ago, and deleted, as its feed told", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, live: missed(liveFor+1, time.Hour)}, judgment{read: true}},
-		{"missing too long ago, and its feed lacks it", evidence{suspicion: suspicion{doubt: unseen}, current: time.Hour, live: missed(liveFor+1, time.Hour)}, judgment{read: true}},
+		{"missing, alone", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0)}, classification{after: 2 * time.Second, cause: "unconfirmed"}},
+		{"missing, and its feed told of the deletion", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: now}, live: missed(0, 0)}, classification{state: absent}},
+		{"missing, and its feed lacks it, too", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0), current: 2 * time.Second}, classification{state: absent}},
+		{"missing where it is said to be, and its feed shows it elsewhere", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: missed(0, 0), current: 2 * time.Second}, classification{state: absent}},
+		{"missing, and its feed has only just been filled", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0), current: 2*time.Second - 1}, classification{after: 1, cause: "unconfirmed"}},
+		{"missing twice", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 2*time.Second)}, classification{state: absent}},
+		{"missing twice in too short a time", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 2*time.Second-1)}, classification{after: 1, cause: "unconfirmed"}},
+		{"missing a while ago, alone: not asked again too early", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(1500*time.Millisecond, 1500*time.Millisecond)}, classification{after: 500 * time.Millisecond, cause: "unconfirmed"}},
+		{"and asked again then", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(2*time.Second, 2*time.Second)}, classification{read: true}},
+		{"missing too long ago, and deleted, as its feed told", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: missed(readValidFor+1, time.Hour)}, classification{read: true}},
+		{"missing too long ago, and its feed lacks it", evidence{ownerObservation: ownerObservation{status: refVirtual}, current: time.Hour, live: missed(readValidFor+1, time.Hour)}, classification{read: true}},
 
-		{"404 of a server that does not know the type", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, current: time.Hour, live: failed(unnamed404, 1, 0)}, judgment{after: time.Second, cause: "unnamed_404"}},
-		{"for hours", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, current: time.Hour, live: failed(unnamed404, 100, 0)}, judgment{after: time.Minute, cause: "unnamed_404"}},
-		{"403", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, current: time.Hour, live: failed(refused, 2, 0)}, judgment{after: 2 * time.Second, cause: "refused"}},
-		{"no answer", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, current: time.Hour, live: failed(unavailable, 3, 0)}, judgment{after: 4 * time.Second, cause: "unable"}},
-		{"no answer, and the pause is over", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, live: failed(unavailable, 3, 4*time.Second)}, judgment{read: true}},
-		{"no answer, and another dependent asks in the pause", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, live: failed(unavailable, 3, 3*time.Second)}, judgment{after: time.Second, cause: "unable"}},
+		{"404 of a server that does not know the type", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, current: time.Hour, live: failed(unnamed404, 1, 0)}, classification{after: time.Second, cause: "unnamed_404"}},
+		{"for hours", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, current: time.Hour, live: failed(unnamed404, 100, 0)}, classification{after: time.Minute, cause: "unnamed_404"}},
+		{"403", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, current: time.Hour, live: failed(refused, 2, 0)}, classification{after: 2 * time.Second, cause: "refused"}},
+		{"no answer", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, current: time.Hour, live: failed(unavailable, 3, 0)}, classification{after: 4 * time.Second, cause: "unable"}},
+		{"no answer, and the pause is over", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: failed(unavailable, 3, 4*time.Second)}, classification{read: true}},
+		{"no answer, and another dependent asks in the pause", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: failed(unavailable, 3, 3*time.Second)}, classification{after: time.Second, cause: "unable"}},
 
-		{"its type is still being listed", evidence{suspicion: suspicion{doubt: unseen}, syncing: time.Second}, judgment{after: 9 * time.Second, cause: "syncing"}},
-		{"and takes too long", evidence{suspicion: suspicion{doubt: unseen}, syncing: 10 * time.Second}, judgment{read: true}},
-		{"but it was seen before", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, syncing: time.Second}, judgment{read: true}},
-		{"or is seen elsewhere", evidence{suspicion: suspicion{doubt: mismatched}, syncing: time.Second}, judgment{read: true}},
+		{"its type is still being listed", evidence{ownerObservation: ownerObservation{status: refVirtual}, syncing: time.Second}, classification{after: 9 * time.Second, cause: "syncing"}},
+		{"and takes too long", evidence{ownerObservation: ownerObservation{status: refVirtual}, syncing: 10 * time.Second}, classification{read: true}},
+		{"but it was seen before", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, syncing: time.Second}, classification{read: true}},
+		{"or is seen elsewhere", evidence{ownerObservation: ownerObservation{status: refMismatched}, syncing: time.Second}, classification{read: true}},
 
-		{"an unknown kind", evidence{suspicion: suspicion{doubt: unseen}, problem: unserved, live: missed(0, time.Hour)}, judgment{cause: "unknown_kind"}},
-		{"an unknown kind whose removal discovery shows, of an owner that was never seen", evidence{suspicion: suspicion{doubt: unseen}, problem: unserved, kindRemoved: true}, judgment{cause: "unknown_kind"}},
-		{"an owner deleted before its kind", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, problem: unserved, kindRemoved: true}, judgment{state: absent}},
-		{"an owner deleted, and discovery is older", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, problem: unserved}, judgment{cause: "unknown_kind"}},
-		{"an owner deleted, and its group cannot be discovered", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, problem: undiscovered, kindRemoved: true}, judgment{cause: "undiscovered"}},
-		{"an owner in some namespace, of what is in none", evidence{suspicion: suspicion{doubt: mismatched}, problem: outOfReach, live: missed(0, time.Hour)}, judgment{cause: "scope"}},
-		{"a version that cannot be read", evidence{suspicion: suspicion{doubt: unseen}, problem: unparsable}, judgment{cause: "unparsable_version"}},
-		{"a version that is not served", evidence{suspicion: suspicion{doubt: unseen}, problem: otherVersion}, judgment{cause: "unserved_version"}},
-		{"a kind of two types", evidence{suspicion: suspicion{doubt: unseen, gone: ago(time.Hour)}, problem: ambiguous, kindRemoved: true}, judgment{cause: "ambiguous_kind"}},
+		{"an unknown kind", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: unserved, live: missed(0, time.Hour)}, classification{cause: "unknown_kind"}},
+		{"an unknown kind whose removal discovery shows, of an owner that was never seen", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: unserved, kindRemoved: true}, classification{cause: "unknown_kind"}},
+		{"an owner deleted before its kind", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: unserved, kindRemoved: true}, classification{state: absent}},
+		{"an owner deleted, and discovery is older", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: unserved}, classification{cause: "unknown_kind"}},
+		{"an owner deleted, and its group cannot be discovered", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: undiscovered, kindRemoved: true}, classification{cause: "undiscovered"}},
+		{"an owner in some namespace, of what is in none", evidence{ownerObservation: ownerObservation{status: refMismatched}, problem: outOfReach, live: missed(0, time.Hour)}, classification{cause: "scope"}},
+		{"a version that cannot be read", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: unparsable}, classification{cause: "unparsable_version"}},
+		{"a version that is not served", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: otherVersion}, classification{cause: "unserved_version"}},
+		{"a kind of two types", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: ambiguous, kindRemoved: true}, classification{cause: "ambiguous_kind"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.t.uid, tt.t.begun = uid(1), now
-			if got := judge(tt.t, now); got != tt.want {
+			tt.t.uid, tt.t.syncBegun = uid(1), now
+			if got := classifyOwner(tt.t, now); got != tt.want {
 				t.Errorf("ruling is %+v, want %+v", got, tt.want)
 			}
 		})
@@ -163,27 +163,27 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 			live.failures = 1 + r.IntN(3)
 		}
 		tm := evidence{
-			suspicion: suspicion{doubt: doubt(r.IntN(5)), since: now.Add(-3 * span())}, uid: uid(1), begun: now.Add(-span()), live: live, kindRemoved: r.IntN(2) == 0,
+			ownerObservation: ownerObservation{status: refStatus(r.IntN(5)), refSeen: now.Add(-3 * span())}, uid: uid(1), syncBegun: now.Add(-span()), live: live, kindRemoved: r.IntN(2) == 0,
 			problem: []problem{fine, fine, fine, unparsable, outOfReach, undiscovered, unserved, otherVersion, ambiguous}[r.IntN(9)],
 		}
 		if r.IntN(2) == 0 {
-			tm.gone = now.Add(-span())
+			tm.deletedAt = now.Add(-span())
 		}
 		if r.IntN(2) == 0 {
 			tm.current = span()
 		} else {
 			tm.syncing = span()
 		}
-		got := judge(tm, now)
-		recent := (now.Sub(live.received) <= liveFor || !live.waiting && !live.sent.Before(tm.begun)) && !live.sent.Before(tm.since)
-		lacking := tm.doubt != leaving && tm.current >= 2*time.Second && now.Sub(tm.since) >= 2*time.Second
-		twice := !live.earlier.Before(tm.since) && live.sent.Sub(live.earlier) >= 2*time.Second && !live.earlier.IsZero()
-		proof := says == found && recent && live.uid != uid(1) || says == missing && recent && (!tm.gone.IsZero() || lacking || twice)
-		removed := tm.problem == unserved && tm.kindRemoved && !tm.gone.IsZero()
+		got := classifyOwner(tm, now)
+		recent := (now.Sub(live.received) <= readValidFor || !live.waiting && !live.sent.Before(tm.syncBegun)) && !live.sent.Before(tm.refSeen)
+		lacking := tm.status != refWaiting && tm.current >= 2*time.Second && now.Sub(tm.refSeen) >= 2*time.Second
+		twice := !live.earlier.Before(tm.refSeen) && live.sent.Sub(live.earlier) >= 2*time.Second && !live.earlier.IsZero()
+		proof := says == found && recent && live.uid != uid(1) || says == missing && recent && (!tm.deletedAt.IsZero() || lacking || twice)
+		removed := tm.problem == unserved && tm.kindRemoved && !tm.deletedAt.IsZero()
 		switch {
-		case got.state == absent && (tm.doubt == none || !removed && (tm.problem != fine || !proof)):
+		case got.state == absent && (tm.status == refValid || !removed && (tm.problem != fine || !proof)):
 			t.Fatalf("%+v is ruled absent: %+v", tm, got)
-		case got.state == waitingForDependents && !(says == found && recent && live.waiting && live.uid == uid(1) && !live.sent.Before(tm.begun)):
+		case got.state == waitingForDependents && !(says == found && recent && live.waiting && live.uid == uid(1) && !live.sent.Before(tm.syncBegun)):
 			t.Fatalf("%+v is ruled waiting: %+v", tm, got)
 		case got.state == unknown && !got.read && got.after <= 0 && tm.problem == fine:
 			t.Fatalf("%+v is unknown, and nobody will look again: %+v", tm, got)
@@ -242,27 +242,27 @@ func TestReadsBeforeTheReferenceProveNothing(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tt := range []struct {
 		name  string
-		doubt doubt
+		doubt refStatus
 		since time.Duration // ago
 		heard time.Duration
 		live  liveRead
-		want  judgment
+		want  classification
 	}{
-		{"a namesake was found before", unseen, 100 * ms, time.Hour, of(found, 2, 200*ms), judgment{read: true}},
-		{"and is found now", unseen, 100 * ms, time.Hour, of(found, 2, 50*ms), judgment{state: absent}},
-		{"found waiting before", leaving, 100 * ms, time.Hour, of(found, 1, 200*ms), judgment{read: true}},
-		{"missing before", unseen, 100 * ms, time.Hour, of(missing, 0, 200*ms), judgment{read: true}},
-		{"missing, and the feed has had no time to show it", unseen, 100 * ms, time.Hour, of(missing, 0, 50*ms), judgment{after: 1900 * ms, cause: "unconfirmed"}},
-		{"missing, and the feed had all but enough", unseen, 2*time.Second - 1, time.Hour, of(missing, 0, 0), judgment{after: 1, cause: "unconfirmed"}},
-		{"missing, and the feed had enough", unseen, 2 * time.Second, time.Hour, of(missing, 0, 0), judgment{state: absent}},
-		{"missing, and its feed shows it waiting", leaving, time.Hour, time.Hour, of(missing, 0, 0), judgment{after: 2 * time.Second, cause: "unconfirmed"}},
-		{"missing an hour before and once since", unseen, time.Minute, 0, of(missing, 0, time.Hour, 0), judgment{after: 2 * time.Second, cause: "unconfirmed"}},
-		{"missing an hour before and twice since", unseen, time.Minute, 0, of(missing, 0, time.Hour, 3*time.Second, 0), judgment{state: absent}},
-		{"missing many times, but only since a second", unseen, time.Second, 0, of(missing, 0, 3*time.Second, 1500*ms, 900*ms, 0), judgment{after: 1100 * ms, cause: "unconfirmed"}},
-		{"a pause after failures lasts for all", unseen, 100 * ms, 0, of(unavailable, 0, 200*ms), judgment{after: 800 * ms, cause: "unable"}},
+		{"a namesake was found before", refVirtual, 100 * ms, time.Hour, of(found, 2, 200*ms), classification{read: true}},
+		{"and is found now", refVirtual, 100 * ms, time.Hour, of(found, 2, 50*ms), classification{state: absent}},
+		{"found waiting before", refWaiting, 100 * ms, time.Hour, of(found, 1, 200*ms), classification{read: true}},
+		{"missing before", refVirtual, 100 * ms, time.Hour, of(missing, 0, 200*ms), classification{read: true}},
+		{"missing, and the feed has had no time to show it", refVirtual, 100 * ms, time.Hour, of(missing, 0, 50*ms), classification{after: 1900 * ms, cause: "unconfirmed"}},
+		{"missing, and the feed had all but enough", refVirtual, 2*time.Second - 1, time.Hour, of(missing, 0, 0), classification{after: 1, cause: "unconfirmed"}},
+		{"missing, and the feed had enough", refVirtual, 2 * time.Second, time.Hour, of(missing, 0, 0), classification{state: absent}},
+		{"missing, and its feed shows it waiting", refWaiting, time.Hour, time.Hour, of(missing, 0, 0), classification{after: 2 * time.Second, cause: "unconfirmed"}},
+		{"missing an hour before and once since", refVirtual, time.Minute, 0, of(missing, 0, time.Hour, 0), classification{after: 2 * time.Second, cause: "unconfirmed"}},
+		{"missing an hour before and twice since", refVirtual, time.Minute, 0, of(missing, 0, time.Hour, 3*time.Second, 0), classification{state: absent}},
+		{"missing many times, but only since a second", refVirtual, time.Second, 0, of(missing, 0, 3*time.Second, 1500*ms, 900*ms, 0), classification{after: 1100 * ms, cause: "unconfirmed"}},
+		{"a pause after failures lasts for all", refVirtual, 100 * ms, 0, of(unavailable, 0, 200*ms), classification{after: 800 * ms, cause: "unable"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := judge(evidence{suspicion: suspicion{doubt: tt.doubt, since: ago(tt.since)}, uid: uid(1), current: tt.heard, live: tt.live, begun: ago(tt.since)}, now)
+			got := classifyOwner(evidence{ownerObservation: ownerObservation{status: tt.doubt, refSeen: ago(tt.since)}, uid: uid(1), current: tt.heard, live: tt.live, syncBegun: ago(tt.since)}, now)
 			if got != tt.want {
 				t.Errorf("ruling is %+v, want %+v", got, tt.want)
 			}
@@ -277,16 +277,16 @@ func TestWaitingOwnersAreReadInEachSync(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		look, now time.Duration
-		want      judgment
+		want      classification
 	}{
-		{"the look that asked", 0, 3 * time.Second, judgment{state: waitingForDependents}},
-		{"one that began before", -time.Second, 3 * time.Second, judgment{state: waitingForDependents}},
-		{"one that began while the answer was on its way", 1, 3 * time.Second, judgment{read: true}},
-		{"its request had to wait a little", 0, 3*time.Second + liveFor, judgment{state: waitingForDependents}},
-		{"and longer", 0, 3*time.Second + liveFor + 1, judgment{read: true}},
+		{"the look that asked", 0, 3 * time.Second, classification{state: waitingForDependents}},
+		{"one that began before", -time.Second, 3 * time.Second, classification{state: waitingForDependents}},
+		{"one that began while the answer was on its way", 1, 3 * time.Second, classification{read: true}},
+		{"its request had to wait a little", 0, 3*time.Second + readValidFor, classification{state: waitingForDependents}},
+		{"and longer", 0, 3*time.Second + readValidFor + 1, classification{read: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := judge(evidence{suspicion: suspicion{doubt: leaving}, uid: uid(1), live: live, begun: began.Add(tt.look)}, began.Add(tt.now))
+			got := classifyOwner(evidence{ownerObservation: ownerObservation{status: refWaiting}, uid: uid(1), live: live, syncBegun: began.Add(tt.look)}, began.Add(tt.now))
 			if got != tt.want {
 				t.Errorf("ruling is %+v, want %+v", got, tt.want)
 			}
@@ -309,13 +309,13 @@ func TestSlowOrFailingReadsProveAbsence(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now, live, asks := began, liveRead{}, 0
-			tm := evidence{suspicion: suspicion{doubt: unseen, since: began}, uid: uid(1), begun: began}
+			tm := evidence{ownerObservation: ownerObservation{status: refVirtual, refSeen: began}, uid: uid(1), syncBegun: began}
 			if tt.gone {
-				tm.gone = began
+				tm.deletedAt = began
 			}
 			for range 100 {
 				tm.live = live
-				switch r := judge(tm, now); {
+				switch r := classifyOwner(tm, now); {
 				case r.state == absent && asks <= tt.most:
 					return
 				case r.state == absent:
@@ -337,28 +337,28 @@ func TestSlowOrFailingReadsProveAbsence(t *testing.T) {
 	}
 }
 
-// An owner without a watch is read again after pollEvery, independent of the number of syncs.
+// An owner without a watch is read again after pollInterval, independent of the number of syncs.
 func TestOwnersWithoutWatchArePolled(t *testing.T) {
 	answered := liveRead{result: found, uid: uid(1), sent: began, received: began}
-	base := evidence{suspicion: suspicion{doubt: unseen, since: began.Add(-time.Minute)}, uid: uid(1), live: answered}
+	base := evidence{ownerObservation: ownerObservation{status: refVirtual, refSeen: began.Add(-time.Minute)}, uid: uid(1), live: answered}
 	for _, tt := range []struct {
 		name string
 		edit func(*evidence)
 		age  time.Duration
-		want judgment
+		want classification
 	}{
-		{"before its turn", func(*evidence) {}, time.Minute, judgment{state: solid, after: pollEvery - time.Minute}},
-		{"when its turn has come", func(*evidence) {}, pollEvery, judgment{read: true}},
-		{"a feed tells of its deletion", func(t *evidence) { t.gone = began.Add(time.Second) }, time.Minute, judgment{read: true}},
-		{"a feed could witness, and does not show it", func(t *evidence) { t.current = time.Second }, time.Minute, judgment{read: true}},
-		{"another object has its name", func(t *evidence) { t.uid = uid(2) }, time.Minute, judgment{read: true}},
-		{"it was leaving", func(t *evidence) { t.live.waiting = true }, time.Minute, judgment{read: true}},
-		{"the reference is newer than the answer", func(t *evidence) { t.since = began.Add(time.Second) }, time.Minute, judgment{read: true}},
+		{"before its turn", func(*evidence) {}, time.Minute, classification{state: solid, after: pollInterval - time.Minute}},
+		{"when its turn has come", func(*evidence) {}, pollInterval, classification{read: true}},
+		{"a feed tells of its deletion", func(t *evidence) { t.deletedAt = began.Add(time.Second) }, time.Minute, classification{read: true}},
+		{"a feed could witness, and does not show it", func(t *evidence) { t.current = time.Second }, time.Minute, classification{read: true}},
+		{"another object has its name", func(t *evidence) { t.uid = uid(2) }, time.Minute, classification{read: true}},
+		{"it was leaving", func(t *evidence) { t.live.waiting = true }, time.Minute, classification{read: true}},
+		{"the reference is newer than the answer", func(t *evidence) { t.refSeen = began.Add(time.Second) }, time.Minute, classification{read: true}},
 	} {
 		said := base
-		said.begun = began.Add(tt.age)
+		said.syncBegun = began.Add(tt.age)
 		tt.edit(&said)
-		if got := judge(said, began.Add(tt.age)); got != tt.want {
+		if got := classifyOwner(said, began.Add(tt.age)); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}

@@ -41,13 +41,13 @@ func (g *graph) feed(typ objectType) *feed {
 
 // dropFeed drops a type with its objects. The source of the feed must have stopped. A forgotten object may still exist.
 func (g *graph) dropFeed(f *feed) {
-	g.changeAndWake(func(w *wakes) {
+	g.changeAndEnqueue(func(w *queueKeys) {
 		g.removeObjects(f, w, func(*node) bool { return true })
 		delete(g.feeds, f.typ.GroupResource)
 	})
 }
 
-func (g *graph) removeObjects(f *feed, w *wakes, selected func(*node) bool) {
+func (g *graph) removeObjects(f *feed, w *queueKeys, selected func(*node) bool) {
 	if f.count == 0 {
 		return
 	}
@@ -81,7 +81,7 @@ func (f *feed) Add(obj any) error {
 	if !ok {
 		return notAnObject(obj)
 	}
-	f.graph.changeAndWake(func(w *wakes) { f.graph.storeObject(f, m, false, w) })
+	f.graph.changeAndEnqueue(func(w *queueKeys) { f.graph.storeObject(f, m, false, w) })
 	f.notifyChanged()
 	return nil
 }
@@ -92,7 +92,7 @@ func (f *feed) Update(obj any) error { return f.Add(obj) }
 // Changed is the update handler of informers. Informers report an object that was deleted and created again as an
 // update.
 func (f *feed) Changed(old, new metav1.Object) {
-	f.graph.changeAndWake(func(w *wakes) {
+	f.graph.changeAndEnqueue(func(w *queueKeys) {
 		if old.GetUID() != new.GetUID() {
 			f.removeDeleted(old, false, w)
 		}
@@ -111,7 +111,7 @@ func (f *feed) Delete(obj any) error {
 	if !ok {
 		return notAnObject(obj)
 	}
-	f.graph.changeAndWake(func(w *wakes) { f.removeDeleted(m, event, w) })
+	f.graph.changeAndEnqueue(func(w *queueKeys) { f.removeDeleted(m, event, w) })
 	f.notifyChanged()
 	return nil
 }
@@ -122,7 +122,7 @@ func (f *feed) notifyChanged() {
 	}
 }
 
-func (f *feed) removeDeleted(m metav1.Object, event bool, w *wakes) {
+func (f *feed) removeDeleted(m metav1.Object, event bool, w *queueKeys) {
 	g := f.graph
 	key, _ := idOf(m.GetUID())
 	n := g.nodes[key]
@@ -132,8 +132,8 @@ func (f *feed) removeDeleted(m metav1.Object, event bool, w *wakes) {
 	switch {
 	case n.feed != nil:
 		g.removeObject(n, w)
-	case event: // of an object that was created and deleted between two sights
-		g.wakeDependents(n, w)
+	case event: // of an object that was created and deleted between two lists
+		g.enqueueDependents(n, w)
 	}
 	if event {
 		g.recordDeletion(n, f, numberOf(m.GetResourceVersion()))
@@ -154,9 +154,9 @@ func (f *feed) Replace(list []any, _ string) error {
 	}
 	g := f.graph
 	for _, obj := range list {
-		g.changeAndWake(func(w *wakes) { g.storeObject(f, obj.(metav1.Object), true, w) })
+		g.changeAndEnqueue(func(w *queueKeys) { g.storeObject(f, obj.(metav1.Object), true, w) })
 	}
-	g.changeAndWake(func(w *wakes) {
+	g.changeAndEnqueue(func(w *queueKeys) {
 		for key := range listed {
 			if n := g.nodes[key]; n == nil || n.feed != f {
 				delete(listed, key) // another type has the object

@@ -57,7 +57,7 @@ func TestFeedIsTheStoreOfAReflector(t *testing.T) {
 	events.Delete(partial(newThing("a", "o", uid(1)).at("11")))
 	reached(2)
 	for _, dependent := range []int{2, 3} {
-		if _, against, _, _ := w.graph.look(keyOf(uid(dependent))); len(against) != 1 || against[0].doubt != unseen || against[0].gone.IsZero() {
+		if _, against, _, _ := w.graph.observe(keyOf(uid(dependent))); len(against) != 1 || against[0].status != refVirtual || against[0].deletedAt.IsZero() {
 			t.Errorf("against the owner of %d there is %v, want that its deletion was told", dependent, against)
 		}
 	}
@@ -86,7 +86,7 @@ func TestListsWithOtherValuesAreRejected(t *testing.T) {
 }
 
 func TestFeedsRunConcurrently(t *testing.T) {
-	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(wakes) {})
+	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(queueKeys) {})
 	var all sync.WaitGroup
 	for n, typ := range []objectType{configMaps, replicaSets, nodesType} {
 		f := g.feed(typ)
@@ -112,9 +112,9 @@ func TestFeedsRunConcurrently(t *testing.T) {
 		all.Go(func() {
 			for i := range 2000 {
 				key := keyOf(uid(i % (3 * population)))
-				g.look(key)
+				g.observe(key)
 				g.dependentsOf(key, 3)
-				g.ringBlockers(key)
+				g.cycleBlockers(key)
 				g.referring(key)
 				if i%100 == 0 {
 					g.all()
@@ -139,7 +139,7 @@ func TestListThatLosesAnObjectRemovesOthers(t *testing.T) {
 		return far.Replace([]any{newThing("a", "stale", uid(7)), newThing("a", "x", uid(1)), y(50)}, "5")
 	})
 	taken := false
-	w.graph.wake = func(wakes) { // in the middle of the list
+	w.graph.enqueue = func(queueKeys) { // in the middle of the list
 		if !taken {
 			taken = true
 			_ = near.Add(newThing("a", "x", uid(1)))
@@ -148,7 +148,7 @@ func TestListThatLosesAnObjectRemovesOthers(t *testing.T) {
 	if err := far.Replace([]any{newThing("a", "x", uid(1)), y(51)}, "9"); err != nil || !taken {
 		t.Fatal(err, taken)
 	}
-	if _, _, _, ok := w.graph.look(keyOf(uid(7))); ok {
+	if _, _, _, ok := w.graph.observe(keyOf(uid(7))); ok {
 		t.Error("an object that the list lacks is still seen")
 	}
 }

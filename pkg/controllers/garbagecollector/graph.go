@@ -22,20 +22,20 @@ import (
 //
 // The graph sends no requests and proves nothing. See evidence.go for proof.
 type graph struct {
-	clock clock.PassiveClock
-	began time.Time
-	wake  func(wakes) // called without the lock, by the goroutines of feeds
+	clock   clock.PassiveClock
+	began   time.Time
+	enqueue func(queueKeys) // called without the lock, by the goroutines of feeds
 
-	lock   sync.Mutex
-	nodes  map[id]*node
-	feeds  map[schema.GroupResource]*feed
-	texts  map[id]types.UID    // UIDs that are no UUIDs
-	gone   map[*node]departure // deletion events of referenced objects
-	denied map[*node]time.Time // time of the live read that did not find an object of the graph
+	lock       sync.Mutex
+	nodes      map[id]*node
+	feeds      map[schema.GroupResource]*feed
+	texts      map[id]types.UID        // UIDs that are no UUIDs
+	deletions  map[*node]deletionEvent // deletion events of referenced objects
+	notFoundAt map[*node]time.Time     // time of the live read that did not find an object of the graph
 }
 
-// departure is a deletion event.
-type departure struct {
+// deletionEvent is a deletion event.
+type deletionEvent struct {
 	at      time.Time
 	typ     objectType
 	version uint64 // 0 if the version is not a number
@@ -46,7 +46,7 @@ type node struct {
 	uid        id
 	version    uint64                // 0 if the version is not a number
 	name       string                // of a virtual node: as in the first reference
-	space      unique.Handle[string] // namespace
+	namespace  unique.Handle[string] // namespace
 	feed       *feed                 // nil for virtual nodes
 	marks      marks
 	refs       *edge // first owner reference, in written order
@@ -70,43 +70,43 @@ type writtenKind struct{ apiVersion, kind string }
 // clusterScope is the namespace of cluster-scoped objects and of virtual nodes.
 var clusterScope = unique.Make("")
 
-// wakes are objects for which a change of the graph may require a request.
-type wakes struct {
+// queueKeys are objects for which a change of the graph may require a request.
+type queueKeys struct {
 	objects []id // with references to owners that may be absent or waiting
 	owners  []id // in deletion, with a finalizer of the collector
 }
 
-func (w *wakes) addObject(n *node) { w.objects = append(w.objects, n.uid) }
-func (w *wakes) addOwner(n *node)  { w.owners = append(w.owners, n.uid) }
+func (w *queueKeys) addObject(n *node) { w.objects = append(w.objects, n.uid) }
+func (w *queueKeys) addOwner(n *node)  { w.owners = append(w.owners, n.uid) }
 
-func newGraph(c clock.PassiveClock, wake func(wakes)) *graph {
+func newGraph(c clock.PassiveClock, wake func(queueKeys)) *graph {
 	return &graph{
-		clock: c, began: c.Now(), wake: wake, nodes: map[id]*node{}, feeds: map[schema.GroupResource]*feed{},
-		texts: map[id]types.UID{}, gone: map[*node]departure{}, denied: map[*node]time.Time{},
+		clock: c, began: c.Now(), enqueue: wake, nodes: map[id]*node{}, feeds: map[schema.GroupResource]*feed{},
+		texts: map[id]types.UID{}, deletions: map[*node]deletionEvent{}, notFoundAt: map[*node]time.Time{},
 	}
 }
 
-// changeAndWake runs a change with the lock and then reports the objects that the change has woken, without the lock.
-func (g *graph) changeAndWake(do func(*wakes)) {
-	var w wakes
+// changeAndEnqueue runs a change with the lock and then enqueues the keys, without the lock.
+func (g *graph) changeAndEnqueue(do func(*queueKeys)) {
+	var w queueKeys
 	g.lock.Lock()
 	do(&w)
 	g.lock.Unlock()
 	if len(w.objects)+len(w.owners) > 0 {
-		g.wake(w)
+		g.enqueue(w)
 	}
 }
 
 // storeObject stores an object from an event or a list. Objects from live reads are not stored, because their order
 // with events is unknown. An event does not replace a newer version. A list does: after a restore of etcd, versions
 // are lower than before. The lock is held, as in all functions below.
-func (g *graph) storeObject(f *feed, m metav1.Object, listed bool, w *wakes) {
+func (g *graph) storeObject(f *feed, m metav1.Object, listed bool, w *queueKeys) {
 	if m.GetUID() == "" {
 		return // computed by an aggregated API server; no reference can name the object
 	}
 	n := g.nodeOf(m.GetUID(), m.GetName())
 	was := n.marks
-	moved := was.has(seen) && n.feed != f
+	moved := was.has(observed) && n.feed != f
 	if moved {
 		// OpenShift serves each namespace as a project, too. The local type wins.
 		if n.feed.typ.local || !f.typ.local {
@@ -114,10 +114,10 @@ func (g *graph) storeObject(f *feed, m metav1.Object, listed bool, w *wakes) {
 		}
 		n.feed.count--
 	}
-	delete(g.denied, n)
-	added := moved || !was.has(seen)
+	delete(g.notFoundAt, n)
+	added := moved || !was.has(observed)
 	version := numberOf(m.GetResourceVersion())
-	switch d, deleted := g.gone[n]; {
+	switch d, deleted := g.deletions[n]; {
 	case !f.typ.local || version == 0 || listed:
 	case deleted && d.typ == f.typ && version <= d.version:
 		return
@@ -125,50 +125,50 @@ func (g *graph) storeObject(f *feed, m metav1.Object, listed bool, w *wakes) {
 		return
 	}
 	if added {
-		n.feed, n.space = f, unique.Make(m.GetNamespace())
+		n.feed, n.namespace = f, unique.Make(m.GetNamespace())
 		f.count++
-		delete(g.gone, n)
+		delete(g.deletions, n)
 	}
 	n.name = m.GetName() // also if equal, to share the text with an informer's cache
 	n.version = version
-	n.marks = was&odd | seen | marksOf(m)
+	n.marks = was&nonUUID | observed | marksOf(m)
 	changed := !g.sameRefs(n, m.GetOwnerReferences())
 	if changed {
-		g.wakeOwners(n, w) // the earlier owners
+		g.enqueueOwners(n, w) // the earlier owners
 		g.replaceRefs(n, m.GetOwnerReferences())
 	}
 	if added {
-		g.wakeMismatched(n, w)
+		g.enqueueMismatched(n, w)
 	}
 	if added || changed || was&facts != n.marks&facts {
-		g.wakeOwners(n, w)
-		g.wakeSuspect(n, w)
+		g.enqueueOwners(n, w)
+		g.enqueueCandidate(n, w)
 	}
-	if n.marks.waiting() && !(was.has(seen) && was.waiting()) {
-		g.wakeDependents(n, w)
+	if n.marks.waiting() && !(was.has(observed) && was.waiting()) {
+		g.enqueueDependents(n, w)
 	}
 }
 
 // removeObject turns the node of an object into a virtual node, or removes the node.
-func (g *graph) removeObject(n *node, w *wakes) {
-	g.wakeOwners(n, w)
-	g.wakeDependents(n, w)
+func (g *graph) removeObject(n *node, w *queueKeys) {
+	g.enqueueOwners(n, w)
+	g.enqueueDependents(n, w)
 	g.replaceRefs(n, nil)
 	n.feed.count--
-	n.feed, n.space, n.version = nil, clusterScope, 0
-	n.marks &= odd
+	n.feed, n.namespace, n.version = nil, clusterScope, 0
+	n.marks &= nonUUID
 	g.dropUnreferenced(n)
 }
 
-// deny removes an object that a live read did not find. Dependents need evidence from after this moment, so that the
-// same response does not count twice.
-func (g *graph) deny(key id) {
-	g.changeAndWake(func(w *wakes) {
+// removeNotFound removes an object that a live read did not find. Dependents need evidence from after this moment,
+// so that the same response does not count twice.
+func (g *graph) removeNotFound(key id) {
+	g.changeAndEnqueue(func(w *queueKeys) {
 		n := g.nodes[key]
-		if n == nil || !n.marks.has(seen) || !n.feed.typ.local { // an aggregated API server may read from a cache
+		if n == nil || !n.marks.has(observed) || !n.feed.typ.local { // an aggregated API server may read from a cache
 			return
 		}
-		g.denied[n] = g.clock.Now()
+		g.notFoundAt[n] = g.clock.Now()
 		g.removeObject(n, w)
 	})
 }
@@ -176,18 +176,18 @@ func (g *graph) deny(key id) {
 // recordDeletion records a deletion event of an object that the graph has removed. An event from an aggregated API
 // server does not replace an event of the local type.
 func (g *graph) recordDeletion(n *node, f *feed, version uint64) {
-	if g.gone[n].typ.local && !f.typ.local {
+	if g.deletions[n].typ.local && !f.typ.local {
 		return
 	}
-	g.gone[n] = departure{g.clock.Now(), f.typ, version}
+	g.deletions[n] = deletionEvent{g.clock.Now(), f.typ, version}
 	g.dropUnreferenced(n)
 }
 
-// goneAs returns the time of the deletion event of an owner, from the feed of the kind that the reference names. It
+// deletedAt returns the time of the deletion event of an owner, from the feed of the kind that the reference names. It
 // returns zero without such an event. Aggregated API servers do not count: UIDs there may be equal to UIDs of other
 // objects.
-func (g *graph) goneAs(n *node, kind writtenKind) time.Time {
-	d, ok := g.gone[n]
+func (g *graph) deletedAt(n *node, kind writtenKind) time.Time {
+	d, ok := g.deletions[n]
 	if group, parsed := groupOf(kind.apiVersion); !ok || !parsed || !d.typ.local || group != d.typ.Group || kind.kind != d.typ.kind {
 		return time.Time{}
 	}
@@ -199,10 +199,10 @@ func (g *graph) nodeOf(uid types.UID, name string) *node {
 	key, exact := idOf(uid)
 	n := g.nodes[key]
 	if n == nil {
-		n = &node{uid: key, name: name, space: clusterScope}
+		n = &node{uid: key, name: name, namespace: clusterScope}
 		g.nodes[key] = n
 		if !exact {
-			n.marks = odd
+			n.marks = nonUUID
 			g.texts[key] = uid
 		}
 	}
@@ -211,36 +211,36 @@ func (g *graph) nodeOf(uid types.UID, name string) *node {
 
 // dropUnreferenced drops a virtual node without dependents.
 func (g *graph) dropUnreferenced(n *node) {
-	if n.marks.has(seen) || n.dependents != nil {
+	if n.marks.has(observed) || n.dependents != nil {
 		return
 	}
 	delete(g.nodes, n.uid)
 	delete(g.texts, n.uid)
-	delete(g.gone, n)
-	delete(g.denied, n)
+	delete(g.deletions, n)
+	delete(g.notFoundAt, n)
 }
 
-// wakeMismatched wakes the dependents of a new object whose references do not match the object.
-func (g *graph) wakeMismatched(n *node, w *wakes) {
+// enqueueMismatched queueKeys the dependents of a new object whose references do not match the object.
+func (g *graph) enqueueMismatched(n *node, w *queueKeys) {
 	for e := n.dependents; e != nil; e = e.after {
-		if d := g.doubtAbout(e); d == mismatched || d == elsewhere {
+		if d := g.edgeStatus(e); d == refMismatched || d == refOtherNamespace {
 			w.addObject(e.dependent)
 		}
 	}
 }
 
-// wakeSuspect wakes an object if a request may be needed.
-func (g *graph) wakeSuspect(n *node, w *wakes) {
+// enqueueCandidate queueKeys an object if a request may be needed.
+func (g *graph) enqueueCandidate(n *node, w *queueKeys) {
 	switch {
 	case n.marks.finishing():
 		w.addOwner(n)
-	case g.isSuspect(n):
+	case g.isCandidate(n):
 		w.addObject(n)
 	}
 }
 
-// wakeOwners wakes the owners of an object that wait for dependents.
-func (g *graph) wakeOwners(n *node, w *wakes) {
+// enqueueOwners queueKeys the owners of an object that wait for dependents.
+func (g *graph) enqueueOwners(n *node, w *queueKeys) {
 	for e := n.refs; e != nil; e = e.next {
 		if e.owner.marks.finishing() {
 			w.addOwner(e.owner)
@@ -248,17 +248,17 @@ func (g *graph) wakeOwners(n *node, w *wakes) {
 	}
 }
 
-func (g *graph) wakeDependents(n *node, w *wakes) {
+func (g *graph) enqueueDependents(n *node, w *queueKeys) {
 	for e := n.dependents; e != nil; e = e.after {
 		w.addObject(e.dependent)
 	}
 }
 
-// collect wakes the dependents of an owner.
-func (g *graph) collect(key id) {
-	g.changeAndWake(func(w *wakes) {
+// collect queueKeys the dependents of an owner.
+func (g *graph) requeueDependents(key id) {
+	g.changeAndEnqueue(func(w *queueKeys) {
 		if n := g.nodes[key]; n != nil {
-			g.wakeDependents(n, w)
+			g.enqueueDependents(n, w)
 		}
 	})
 }
@@ -318,9 +318,9 @@ func (g *graph) unlinkRef(e *edge) {
 	g.dropUnreferenced(e.owner)
 }
 
-// isCalled reports whether an object has the kind and name of a reference. The version may differ: all versions of a
-// group serve the same object.
-func (g *graph) isCalled(n *node, kind writtenKind, name string) bool {
+// hasKindAndName reports whether an object has the kind and name of a reference. The version may differ: all
+// versions of a group serve the same object.
+func (g *graph) hasKindAndName(n *node, kind writtenKind, name string) bool {
 	group, ok := groupOf(kind.apiVersion)
 	return ok && group == n.feed.typ.Group && kind.kind == n.feed.typ.kind && name == n.name
 }
@@ -328,7 +328,7 @@ func (g *graph) isCalled(n *node, kind writtenKind, name string) bool {
 // isReachable reports whether the dependent may refer to objects in the namespace of the owner, which must not be
 // virtual.
 func (g *graph) isReachable(e *edge) bool {
-	return e.owner.space == clusterScope || e.owner.space == e.dependent.space
+	return e.owner.namespace == clusterScope || e.owner.namespace == e.dependent.namespace
 }
 
 // groupOf returns the API group of an apiVersion.
@@ -346,105 +346,105 @@ func (g *graph) writtenRef(e *edge) reference {
 	return reference{apiVersion: kind.apiVersion, kind: kind.kind, name: e.name, uid: g.uidOf(e.owner), blocking: e.blocking}
 }
 
-// doubt is the reason for which the owner of a reference may be absent or waiting.
-type doubt uint8
+// status is the reason for which the owner of a reference may be absent or waiting.
+type refStatus uint8
 
 const (
-	none       doubt = iota // the graph shows the owner, in no foreground deletion
-	unseen                  // the owner is virtual
-	mismatched              // the object with this UID has another name or kind
-	elsewhere               // the object with this UID is in another namespace
-	leaving                 // the owner waits for the deletion of its dependents
+	refValid          refStatus = iota // the graph shows the owner, in no foreground deletion
+	refVirtual                         // the owner is virtual
+	refMismatched                      // the object with this UID has another name or kind
+	refOtherNamespace                  // the object with this UID is in another namespace
+	refWaiting                         // the owner waits for the deletion of its dependents
 )
 
-func (g *graph) doubtAbout(e *edge) doubt {
-	return g.doubtOf(e.owner, e.dependent.space.Value(), e.kind.Value(), e.name)
+func (g *graph) edgeStatus(e *edge) refStatus {
+	return g.statusOf(e.owner, e.dependent.namespace.Value(), e.kind.Value(), e.name)
 }
 
-// doubtOf returns the doubt about a reference from a namespace. The owner is nil if the graph has no node.
-func (g *graph) doubtOf(owner *node, namespace string, kind writtenKind, name string) doubt {
+// statusOf returns the status of a reference from a namespace. The owner is nil if the graph has no node.
+func (g *graph) statusOf(owner *node, namespace string, kind writtenKind, name string) refStatus {
 	switch {
-	case owner == nil || !owner.marks.has(seen):
-		return unseen
-	case owner.space != clusterScope && owner.space.Value() != namespace:
-		return elsewhere
-	case !g.isCalled(owner, kind, name):
-		return mismatched
+	case owner == nil || !owner.marks.has(observed):
+		return refVirtual
+	case owner.namespace != clusterScope && owner.namespace.Value() != namespace:
+		return refOtherNamespace
+	case !g.hasKindAndName(owner, kind, name):
+		return refMismatched
 	case owner.marks.waiting():
-		return leaving
+		return refWaiting
 	}
-	return none
+	return refValid
 }
 
-// doubts reports whether there is a doubt about an owner of an object.
-func (g *graph) doubts(key id) bool {
+// mayBeGarbage reports whether an owner of an object may be absent or waiting.
+func (g *graph) mayBeGarbage(key id) bool {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
-	return n != nil && g.isSuspect(n)
+	return n != nil && g.isCandidate(n)
 }
 
-func (g *graph) isSuspect(n *node) bool {
-	if !n.marks.has(seen) || n.marks.has(terminating) {
+func (g *graph) isCandidate(n *node) bool {
+	if !n.marks.has(observed) || n.marks.has(terminating) {
 		return false
 	}
 	for e := n.refs; e != nil; e = e.next {
-		if g.doubtAbout(e) != none {
+		if g.edgeStatus(e) != refValid {
 			return true
 		}
 	}
 	return false
 }
 
-// suspicion is the state of the owner of a reference in the graph.
-type suspicion struct {
-	doubt    doubt
-	gone     time.Time // deletion event from the feed of the owner's kind; zero without
-	departed time.Time // deletion event from any feed, which is no evidence; zero without
-	since    time.Time // first sight of the reference; the writer of the reference had seen the owner before
+// ownerObservation is the state of the owner of a reference in the graph.
+type ownerObservation struct {
+	status       refStatus
+	deletedAt    time.Time // deletion event from the feed of the owner's kind; zero without
+	anyDeletedAt time.Time // deletion event from any feed, which is no evidence; zero without
+	refSeen      time.Time // first sight of the reference; the writer of the reference had seen the owner before
 }
 
-// look returns an object, the suspicion about each reference, and whether the object has dependents. It returns false
+// observe returns an object, the observation of each owner, and whether the object has dependents. It returns false
 // for a virtual node.
-func (g *graph) look(key id) (o object, against []suspicion, owns, ok bool) {
+func (g *graph) observe(key id) (o object, against []ownerObservation, owns, ok bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
-	if n == nil || !n.marks.has(seen) {
+	if n == nil || !n.marks.has(observed) {
 		return object{}, nil, false, false
 	}
 	o = g.objectOfNode(n)
-	return o, g.suspicionsOf(o), g.ownsOthers(n), true
+	return o, g.observations(o), g.hasDependents(n), true
 }
 
-// against returns the suspicions about the references of an object from a live read.
-func (g *graph) against(o object) []suspicion {
+// observeOwners returns the observations of the owners of an object from a live read.
+func (g *graph) observeOwners(o object) []ownerObservation {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	return g.suspicionsOf(o)
+	return g.observations(o)
 }
 
-func (g *graph) suspicionsOf(o object) []suspicion {
+func (g *graph) observations(o object) []ownerObservation {
 	since := o.read
 	if since.IsZero() {
 		since = g.clock.Now()
 	}
-	if n := g.nodes[keyed(o)]; n != nil && n.refs != nil && slices.Equal(g.refsOfNode(n), o.refs) {
+	if n := g.nodes[o.key()]; n != nil && n.refs != nil && slices.Equal(g.refsOfNode(n), o.refs) {
 		since = timing.Earlier(since, g.began.Add(n.refs.since))
 	}
-	against := make([]suspicion, 0, len(o.refs))
+	against := make([]ownerObservation, 0, len(o.refs))
 	for _, r := range o.refs {
 		key, _ := idOf(r.uid)
 		n, kind := g.nodes[key], writtenKind{r.apiVersion, r.kind}
-		against = append(against, suspicion{
-			doubt: g.doubtOf(n, o.namespace, kind, r.name), gone: g.goneAs(n, kind), departed: g.gone[n].at, since: timing.Later(since, g.denied[n]),
+		against = append(against, ownerObservation{
+			status: g.statusOf(n, o.namespace, kind, r.name), deletedAt: g.deletedAt(n, kind), anyDeletedAt: g.deletions[n].at, refSeen: timing.Later(since, g.notFoundAt[n]),
 		})
 	}
 	return against
 }
 
-// ownsOthers reports whether an object has dependents other than itself.
-func (g *graph) ownsOthers(n *node) bool {
+// hasDependents reports whether an object has dependents other than itself.
+func (g *graph) hasDependents(n *node) bool {
 	for e := n.dependents; e != nil; e = e.after {
 		if e.dependent != n && g.isReachable(e) {
 			return true

@@ -76,12 +76,12 @@ type world struct {
 	t     *testing.T
 	graph *graph
 	clock *clocktesting.FakePassiveClock
-	woken wakes
+	woken queueKeys
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
-	w.graph = newGraph(w.clock, func(more wakes) {
+	w.graph = newGraph(w.clock, func(more queueKeys) {
 		w.woken.objects = append(w.woken.objects, more.objects...)
 		w.woken.owners = append(w.woken.owners, more.owners...)
 	})
@@ -96,7 +96,7 @@ func (w *world) feed(typ objectType) *feed {
 // do runs a change and returns the woken objects, sorted.
 func (w *world) do(change func() error) (objects, owners []types.UID) {
 	w.t.Helper()
-	w.woken = wakes{}
+	w.woken = queueKeys{}
 	if err := change(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -111,15 +111,15 @@ func (w *world) do(change func() error) (objects, owners []types.UID) {
 	return slices.Compact(objects), slices.Compact(owners)
 }
 
-// doubts returns the doubts about the references of an object. It returns nil for a virtual node.
-func (w *world) doubts(u types.UID) []doubt {
-	_, against, _, ok := w.graph.look(keyOf(u))
+// mayBeGarbage returns the doubts about the references of an object. It returns nil for a virtual node.
+func (w *world) doubts(u types.UID) []refStatus {
+	_, against, _, ok := w.graph.observe(keyOf(u))
 	if !ok {
 		return nil
 	}
-	doubts := []doubt{}
+	doubts := []refStatus{}
 	for _, s := range against {
-		doubts = append(doubts, s.doubt)
+		doubts = append(doubts, s.status)
 	}
 	return doubts
 }
@@ -130,25 +130,25 @@ func TestDoubt(t *testing.T) {
 		name  string
 		owner *thing // a ReplicaSet; may be nil
 		child *thing
-		want  doubt
+		want  refStatus
 	}{
-		{"an owner that is seen", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), none},
-		{"in another version of its group", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1beta2", "ReplicaSet", "o", uid(owner))), none},
-		{"in another group", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("extensions/v1beta1", "ReplicaSet", "o", uid(owner))), mismatched},
-		{"of another kind", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "Deployment", "o", uid(owner))), mismatched},
-		{"under another name", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "p", uid(owner))), mismatched},
-		{"with another UID", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(other))), unseen},
-		{"in another namespace", newThing("b", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), elsewhere},
-		{"in a namespace, of what is in none", newThing("b", "o", uid(owner)), newThing("", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), elsewhere},
-		{"in no namespace", newThing("", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), none},
-		{"a version that cannot be read", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1/x", "ReplicaSet", "o", uid(owner))), mismatched},
-		{"an owner that nobody has seen", nil, newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), unseen},
-		{"a UID that is no UUID", nil, newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", "mine")), unseen},
-		{"an owner that is being deleted in the background", newThing("a", "o", uid(owner)).finalizedBy("x/y").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), none},
-		{"one that makes orphans", newThing("a", "o", uid(owner)).finalizedBy("orphan").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), none},
-		{"one that waits for its dependents", newThing("a", "o", uid(owner)).finalizedBy("foregroundDeletion").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), leaving},
-		{"one that would wait, were it deleted", newThing("a", "o", uid(owner)).finalizedBy("foregroundDeletion"), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), none},
-		{"itself", nil, newThing("a", "c", uid(3)).owned(ref("v1", "ConfigMap", "c", uid(3))), none},
+		{"an owner that is seen", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
+		{"in another version of its group", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1beta2", "ReplicaSet", "o", uid(owner))), refValid},
+		{"in another group", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("extensions/v1beta1", "ReplicaSet", "o", uid(owner))), refMismatched},
+		{"of another kind", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "Deployment", "o", uid(owner))), refMismatched},
+		{"under another name", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "p", uid(owner))), refMismatched},
+		{"with another UID", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(other))), refVirtual},
+		{"in another namespace", newThing("b", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refOtherNamespace},
+		{"in a namespace, of what is in none", newThing("b", "o", uid(owner)), newThing("", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refOtherNamespace},
+		{"in no namespace", newThing("", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
+		{"a version that cannot be read", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1/x", "ReplicaSet", "o", uid(owner))), refMismatched},
+		{"an owner that nobody has seen", nil, newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refVirtual},
+		{"a UID that is no UUID", nil, newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", "mine")), refVirtual},
+		{"an owner that is being deleted in the background", newThing("a", "o", uid(owner)).finalizedBy("x/y").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
+		{"one that makes orphans", newThing("a", "o", uid(owner)).finalizedBy("orphan").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
+		{"one that waits for its dependents", newThing("a", "o", uid(owner)).finalizedBy("foregroundDeletion").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refWaiting},
+		{"one that would wait, were it deleted", newThing("a", "o", uid(owner)).finalizedBy("foregroundDeletion"), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
+		{"itself", nil, newThing("a", "c", uid(3)).owned(ref("v1", "ConfigMap", "c", uid(3))), refValid},
 	} {
 		for _, ownerFirst := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, owner first %v", tt.name, ownerFirst), func(t *testing.T) {
@@ -166,13 +166,13 @@ func TestDoubt(t *testing.T) {
 					objects, _ := w.do(step)
 					woken = append(woken, objects...)
 				}
-				if got := w.doubts(uid(3)); !slices.Equal(got, []doubt{tt.want}) {
+				if got := w.doubts(uid(3)); !slices.Equal(got, []refStatus{tt.want}) {
 					t.Errorf("doubts are %v, want %v", got, tt.want)
 				}
-				if tt.want != none && !slices.Contains(woken, uid(3)) {
+				if tt.want != refValid && !slices.Contains(woken, uid(3)) {
 					t.Error("there is a doubt, and no object was woken")
 				}
-				o, _, _, _ := w.graph.look(keyOf(uid(3)))
+				o, _, _, _ := w.graph.observe(keyOf(uid(3)))
 				if want := referenceOf(tt.child.OwnerReferences[0]); !slices.Equal(o.refs, []reference{want}) {
 					t.Errorf("references are %v, want what is written: %v", o.refs, want)
 				}
@@ -215,10 +215,10 @@ func TestDeletionEventsAreKept(t *testing.T) {
 			if !slices.Equal(objects, []types.UID{uid(3)}) {
 				t.Errorf("woken are %v, want the dependent", objects)
 			}
-			_, against, _, _ := w.graph.look(keyOf(uid(3)))
-			want := suspicion{doubt: unseen, since: w.clock.Now()}
+			_, against, _, _ := w.graph.observe(keyOf(uid(3)))
+			want := ownerObservation{status: refVirtual, refSeen: w.clock.Now()}
 			if tt.told {
-				want.gone, want.departed = w.clock.Now(), w.clock.Now()
+				want.deletedAt, want.anyDeletedAt = w.clock.Now(), w.clock.Now()
 			}
 			if len(against) != 1 || against[0] != want {
 				t.Errorf("against its owner there is %v, want %v", against, want)
@@ -239,11 +239,11 @@ func TestLocalTypeWinsOverAggregatedType(t *testing.T) {
 			w.do(func() error {
 				return w.feed(configMaps).Add(newThing("a", "c", uid(3)).owned(ref("v1", "Namespace", "shop", uid(1))))
 			})
-			if got := w.doubts(uid(3)); !slices.Equal(got, []doubt{none}) {
+			if got := w.doubts(uid(3)); !slices.Equal(got, []refStatus{refValid}) {
 				t.Errorf("doubts are %v, want none", got)
 			}
 			w.do(func() error { return w.feed(projects).Delete(newThing("", "shop", uid(1))) })
-			if got := w.doubts(uid(3)); !slices.Equal(got, []doubt{none}) {
+			if got := w.doubts(uid(3)); !slices.Equal(got, []refStatus{refValid}) {
 				t.Errorf("the project was deleted, the namespace not: doubts are %v, want none", got)
 			}
 			if a, b := w.feed(namespaces).objectCount(), w.feed(projects).objectCount(); a != 1 || b != 0 {
@@ -305,28 +305,28 @@ func (m model) clone() model {
 	return c
 }
 
-func (m model) doubt(from *thing, r metav1.OwnerReference) doubt {
+func (m model) doubt(from *thing, r metav1.OwnerReference) refStatus {
 	owner, ok := m.objects[r.UID]
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
 	switch {
 	case !ok:
-		return unseen
+		return refVirtual
 	case owner.obj.Namespace != "" && owner.obj.Namespace != from.Namespace:
-		return elsewhere
+		return refOtherNamespace
 	case err != nil || gv.Group != owner.typ.Group || r.Kind != owner.typ.kind || r.Name != owner.obj.Name:
-		return mismatched
+		return refMismatched
 	case owner.obj.DeletionTimestamp != nil && slices.Contains(owner.obj.Finalizers, "foregroundDeletion"):
-		return leaving
+		return refWaiting
 	}
-	return none
+	return refValid
 }
 
-func (m model) doubts(u types.UID) []doubt {
+func (m model) doubts(u types.UID) []refStatus {
 	o, ok := m.objects[u]
 	if !ok {
 		return nil
 	}
-	doubts := []doubt{}
+	doubts := []refStatus{}
 	for _, r := range o.obj.OwnerReferences {
 		doubts = append(doubts, m.doubt(o.obj, r))
 	}
@@ -502,15 +502,15 @@ func checkStep(t *testing.T, w *world, before, now model, objects, owners []type
 		if got, want := d.owner, snapshotOf(now.objects[u]); !gocmp.Equal(got, want, gocmp.AllowUnexported(object{}, reference{})) {
 			t.Fatalf("%s: %s is %+v, want %+v", what, u, got, want)
 		}
-		_, against, _, _ := w.graph.look(keyOf(u))
-		if live := w.graph.against(objectOf(now.objects[u].typ.GroupResource, o)); !slices.Equal(live, against) {
+		_, against, _, _ := w.graph.observe(keyOf(u))
+		if live := w.graph.observeOwners(objectOf(now.objects[u].typ.GroupResource, o)); !slices.Equal(live, against) {
 			t.Fatalf("%s: against the references of %s there is %v, and %v once it is read live", what, u, against, live)
 		}
 		for i, s := range against {
 			typ := now.gone[o.OwnerReferences[i].UID]
 			told := typ.kind == o.OwnerReferences[i].Kind && typ.kind != ""
-			if told == s.gone.IsZero() {
-				t.Fatalf("%s: deletion of the owner %s of %s told: %v, want %v", what, o.OwnerReferences[i].UID, u, !s.gone.IsZero(), told)
+			if told == s.deletedAt.IsZero() {
+				t.Fatalf("%s: deletion of the owner %s of %s told: %v, want %v", what, o.OwnerReferences[i].UID, u, !s.deletedAt.IsZero(), told)
 			}
 		}
 		if newDoubt(before.doubts(u), doubts) && o.DeletionTimestamp == nil && !slices.Contains(objects, u) {
@@ -525,9 +525,9 @@ func checkStep(t *testing.T, w *world, before, now model, objects, owners []type
 }
 
 // newDoubt reports whether a reference has a doubt for the first time.
-func newDoubt(before, now []doubt) bool {
+func newDoubt(before, now []refStatus) bool {
 	for i, d := range now {
-		if d != none && (i >= len(before) || before[i] != d) {
+		if d != refValid && (i >= len(before) || before[i] != d) {
 			return true
 		}
 	}
@@ -561,8 +561,8 @@ func checkTidy(t *testing.T, w *world, now model, what string) {
 	if objects != len(now.objects) || objects+absent != len(nodes) || edges != refs {
 		t.Fatalf("%s: %d objects, %d absent, %d references, want %d, %d, %d", what, objects, absent, edges, len(now.objects), len(nodes)-len(now.objects), refs)
 	}
-	if len(g.gone) != len(now.gone) {
-		t.Fatalf("%s: %d deletions, want %d", what, len(g.gone), len(now.gone))
+	if len(g.deletions) != len(now.gone) {
+		t.Fatalf("%s: %d deletions, want %d", what, len(g.deletions), len(now.gone))
 	}
 }
 
@@ -626,7 +626,7 @@ func TestUIDs(t *testing.T) {
 	w.do(func() error {
 		return w.feed(configMaps).Add(newThing("a", "c", "odd").owned(ref("v1", "Node", "n", "odder")))
 	})
-	o, _, _, ok := w.graph.look(keyOf("odd"))
+	o, _, _, ok := w.graph.observe(keyOf("odd"))
 	if !ok || o.uid != "odd" || o.refs[0].uid != "odder" {
 		t.Errorf("the object is %+v, want the UIDs as they are written", o)
 	}
@@ -649,7 +649,7 @@ func (g *graph) size() (objects, absent, refs int) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	for _, n := range g.nodes {
-		if n.marks.has(seen) {
+		if n.marks.has(observed) {
 			objects++
 		} else {
 			absent++

@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 }
 
 // state collects the gauges.
-type state struct {
+type gauges struct {
 	*Controller
 	blocked    *prometheus.Desc
 	types      *prometheus.Desc
@@ -45,11 +45,11 @@ type state struct {
 	standstill *prometheus.Desc
 }
 
-func newState(c *Controller) *state {
+func newGauges(c *Controller) *gauges {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("garbagecollector_"+name, help, labels, nil)
 	}
-	return &state{
+	return &gauges{
 		Controller: c,
 		blocked:    desc("blocked_objects", "Owners whose deletion is blocked, and objects that are kept because the state of an owner is unknown or a request was rejected, by cause.", "cause"),
 		types:      desc("types", "Types, by the state of their watch.", "state"),
@@ -61,25 +61,25 @@ func newState(c *Controller) *state {
 
 // causes are the values of the label of garbagecollector_blocked_objects.
 var causes = [...]string{
-	string(causeFinalizers), string(causeDependents), string(causeNotRemoved), string(causeUnseenType), string(causeReferences),
+	string(causeFinalizers), string(causeDependents), string(causeNotRemoved), string(causeUnlistedType), string(causeReferences),
 	string(causeRejected), string(causeFailed), string(causeBusy),
 	string(unparsable), string(outOfReach), string(undiscovered), string(unserved), string(otherVersion), string(ambiguous), string(unusable),
 	"syncing", string(refused), string(unnamed404), string(unavailable), "unconfirmed", "slow",
 }
 
 // Describe implements prometheus.Collector.
-func (s *state) Describe(ch chan<- *prometheus.Desc) {
+func (s *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{s.blocked, s.types, s.failing, s.objects, s.standstill} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (s *state) Collect(ch chan<- prometheus.Metric) {
+func (s *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	count, standstill := s.memories.counts(s.deps.Clock.Now())
+	count, standstill := s.state.counts(s.deps.Clock.Now())
 	gauge(s.standstill, standstill.Seconds())
 	for _, cause := range causes {
 		gauge(s.blocked, float64(count[cause]), cause)

@@ -53,16 +53,16 @@ type reference struct {
 type marks uint16
 
 const (
-	seen        marks = 1 << iota // not virtual
-	terminating                   // has a deletionTimestamp
-	foreground                    // has the finalizer foregroundDeletion
-	orphaning                     // has the finalizer orphan
-	held                          // has other finalizers
-	odd                           // has a UID that is no UUID
+	observed       marks = 1 << iota // not virtual
+	terminating                      // has a deletionTimestamp
+	foreground                       // has the finalizer foregroundDeletion
+	orphaning                        // has the finalizer orphan
+	otherFinalizer                   // has other finalizers
+	nonUUID                          // has a UID that is no UUID
 )
 
 // facts are the marks from the metadata of an object.
-const facts = terminating | foreground | orphaning | held
+const facts = terminating | foreground | orphaning | otherFinalizer
 
 func (m marks) has(all marks) bool { return m&all == all }
 
@@ -85,7 +85,7 @@ func marksOf(m metav1.Object) marks {
 		case metav1.FinalizerOrphanDependents:
 			of |= orphaning
 		default:
-			of |= held
+			of |= otherFinalizer
 		}
 	}
 	return of
@@ -95,7 +95,7 @@ func marksOf(m metav1.Object) marks {
 func objectOf(resource schema.GroupResource, m metav1.Object) object {
 	o := object{
 		resource: resource, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUID(), version: m.GetResourceVersion(),
-		marks: seen | marksOf(m), live: &metav1.ObjectMeta{
+		marks: observed | marksOf(m), live: &metav1.ObjectMeta{
 			CreationTimestamp: m.GetCreationTimestamp(), Finalizers: m.GetFinalizers(), OwnerReferences: m.GetOwnerReferences(),
 		},
 	}
@@ -115,8 +115,8 @@ func blocking(ref metav1.OwnerReference) bool {
 	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
 }
 
-// sameFor reports whether a decision about an object is valid for a later state of the object.
-func (o object) sameFor(other object) bool {
+// sameMetadata reports whether a decision about an object is valid for a later state of the object.
+func (o object) sameMetadata(other object) bool {
 	return o.uid == other.uid && o.marks&facts == other.marks&facts && slices.Equal(o.refs, other.refs)
 }
 
@@ -136,8 +136,8 @@ func versionOf(number uint64) string {
 	return strconv.FormatUint(number, 10)
 }
 
-// keyed returns the key of an object in the graph.
-func keyed(o object) id {
+// key returns the key of an object in the graph.
+func (o object) key() id {
 	key, _ := idOf(o.uid)
 	return key
 }

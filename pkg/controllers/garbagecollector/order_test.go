@@ -36,7 +36,7 @@ func TestOlderEventsAreIgnored(t *testing.T) {
 			f := w.feed(tt.typ)
 			w.do(func() error { return f.Add(tt.before) })
 			w.do(func() error { return tt.change(f) })
-			if o, _, _, ok := w.graph.look(keyOf(uid(2))); !ok || len(o.refs) != tt.refs {
+			if o, _, _, ok := w.graph.observe(keyOf(uid(2))); !ok || len(o.refs) != tt.refs {
 				t.Errorf("it is seen: %v, with references %v, want %d", ok, o.refs, tt.refs)
 			}
 		})
@@ -85,7 +85,7 @@ func TestListAfterARestoreCounts(t *testing.T) {
 	w.do(func() error {
 		return f.Replace([]any{newThing("a", "o", uid(1)).at("300"), newThing("a", "p", uid(2)).at("301")}, "310")
 	})
-	if o, _, _, ok := w.graph.look(keyOf(uid(1))); !ok || o.marks.has(terminating) || o.version != "300" {
+	if o, _, _, ok := w.graph.observe(keyOf(uid(1))); !ok || o.marks.has(terminating) || o.version != "300" {
 		t.Errorf("what is not being deleted any more is %+v, seen %v", o, ok)
 	}
 	if !w.graph.sees(keyOf(uid(2))) {
@@ -120,10 +120,10 @@ func TestFirstSightOfReferences(t *testing.T) {
 				})
 			}
 			w.clock.SetTime(began.Add(time.Minute))
-			_, against, _, _ := w.graph.look(keyOf(uid(9)))
+			_, against, _, _ := w.graph.observe(keyOf(uid(9)))
 			var got []time.Duration
 			for _, s := range against {
-				got = append(got, s.since.Sub(began))
+				got = append(got, s.refSeen.Sub(began))
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("references are seen since %v, want %v", got, tt.want)
@@ -137,12 +137,12 @@ func TestFirstSightOfReferences(t *testing.T) {
 		live := objectOf(configMaps.GroupResource, newThing("a", "d", uid(9)).owned(one, two))
 		live.read = began.Add(time.Second)
 		w.clock.SetTime(began.Add(time.Minute))
-		if got := w.graph.against(live); got[0].since != live.read || got[1].since != live.read {
-			t.Errorf("references are seen since %v and %v, want %v, when they were read", got[0].since, got[1].since, live.read)
+		if got := w.graph.observeOwners(live); got[0].refSeen != live.read || got[1].refSeen != live.read {
+			t.Errorf("references are seen since %v and %v, want %v, when they were read", got[0].refSeen, got[1].refSeen, live.read)
 		}
 		live.refs = live.refs[:1]
-		if got := w.graph.against(live); got[0].since != began {
-			t.Errorf("the reference is seen since %v, want %v, as in the graph", got[0].since, began)
+		if got := w.graph.observeOwners(live); got[0].refSeen != began {
+			t.Errorf("the reference is seen since %v, want %v, as in the graph", got[0].refSeen, began)
 		}
 	})
 }
@@ -186,7 +186,7 @@ func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 			w := newWorld(t)
 			_ = w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref))
 			tt.tell(w)
-			if _, against, _, _ := w.graph.look(keyOf(uid(2))); against[0].gone.IsZero() == tt.told {
+			if _, against, _, _ := w.graph.observe(keyOf(uid(2))); against[0].deletedAt.IsZero() == tt.told {
 				t.Errorf("against its owner there is %+v; that it was deleted is known: want %v", against, tt.told)
 			}
 		})
@@ -211,8 +211,8 @@ func TestOwnsOthers(t *testing.T) {
 			w := newWorld(t)
 			w.do(func() error { return w.feed(configMaps).Add(tt.owner) })
 			w.do(func() error { return w.feed(configMaps).Add(tt.obj) })
-			if _, _, owns, _ := w.graph.look(keyOf(uid(1))); owns != tt.want || w.graph.owns(keyOf(uid(1))) != tt.want {
-				t.Errorf("it owns others: %v and %v, want %v", owns, w.graph.owns(keyOf(uid(1))), tt.want)
+			if _, _, owns, _ := w.graph.observe(keyOf(uid(1))); owns != tt.want || w.graph.isOwner(keyOf(uid(1))) != tt.want {
+				t.Errorf("it owns others: %v and %v, want %v", owns, w.graph.isOwner(keyOf(uid(1))), tt.want)
 			}
 			if got := w.graph.referring(keyOf(uid(1))); slices.ContainsFunc(got, func(o object) bool { return o.uid == uid(2) }) != tt.want {
 				t.Errorf("%v refer to it, the other among them: want %v", got, tt.want)
@@ -227,7 +227,7 @@ func TestFirstAggregatedTypeKeepsObject(t *testing.T) {
 	for _, typ := range []objectType{widgets, gadgets} {
 		w.do(func() error { return w.feed(typ).Add(newThing("a", "o", uid(1))) })
 	}
-	if o, _, _, _ := w.graph.look(keyOf(uid(1))); o.resource != widgets.GroupResource {
+	if o, _, _, _ := w.graph.observe(keyOf(uid(1))); o.resource != widgets.GroupResource {
 		t.Errorf("it counts as one of %v, want the type that showed it first", o.resource)
 	}
 }
@@ -243,7 +243,7 @@ func TestNumericVersions(t *testing.T) {
 func TestWaitingMarks(t *testing.T) {
 	for m, want := range map[marks]bool{
 		terminating | foreground: true, foreground: false, terminating | orphaning: false,
-		terminating | foreground | held: true, terminating | foreground | orphaning: false, // the finalizer orphan wins
+		terminating | foreground | otherFinalizer: true, terminating | foreground | orphaning: false, // the finalizer orphan wins
 	} {
 		if got := m.waiting(); got != want {
 			t.Errorf("marks %b: it waits: %v, want %v", m, got, want)
@@ -252,19 +252,19 @@ func TestWaitingMarks(t *testing.T) {
 }
 
 func TestAggregatedFeedsAreNoEvidence(t *testing.T) {
-	s := standing{current, began}
+	s := feedState{current, began}
 	now := began.Add(time.Hour)
-	if got := (target{local: true}).heardFor(s, now); got != time.Hour {
+	if got := (target{local: true}).watchedFor(s, now); got != time.Hour {
 		t.Errorf("the API server's own is a witness for %v, want an hour", got)
 	}
-	if got := (target{}).heardFor(s, now); got != 0 {
+	if got := (target{}).watchedFor(s, now); got != 0 {
 		t.Errorf("another server's is one for %v, want not at all", got)
 	}
 }
 
 func TestReferenceWithoutUIDIsUnknown(t *testing.T) {
 	live := liveRead{}.next(found, newThing("a", "o", uid(1)), began, began)
-	if got, want := judge(evidence{suspicion: suspicion{doubt: unseen}, live: live}, began), (judgment{cause: "unparsable_version"}); got != want {
+	if got, want := classifyOwner(evidence{ownerObservation: ownerObservation{status: refVirtual}, live: live}, began), (classification{cause: "unparsable_version"}); got != want {
 		t.Errorf("judgment is %+v, want %+v", got, want)
 	}
 }
@@ -287,11 +287,11 @@ func TestObjectNotFoundIsRemoved(t *testing.T) {
 			w.do(func() error {
 				return w.feed(tt.typ).Add(newThing("a", "d", uid(2)).at("5").owned(blockingRef("apps/v1", "ReplicaSet", "o", uid(1))))
 			})
-			_, owners := w.do(func() error { w.graph.deny(keyOf(uid(2))); return nil })
+			_, owners := w.do(func() error { w.graph.removeNotFound(keyOf(uid(2))); return nil })
 			if got := w.graph.sees(keyOf(uid(2))); got != tt.seen || got == slices.Contains(owners, uid(1)) {
 				t.Errorf("seen: %v, queued owners %v", got, owners)
 			}
-			if len(w.graph.denied) > 0 {
+			if len(w.graph.notFoundAt) > 0 {
 				t.Error("an object without dependents is remembered")
 			}
 		})
@@ -306,9 +306,9 @@ func TestRemovedOwnersNeedLaterEvidence(t *testing.T) {
 		return w.feed(replicaSets).Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))))
 	})
 	w.clock.SetTime(began.Add(time.Hour))
-	w.do(func() error { w.graph.deny(keyOf(uid(1))); return nil })
-	_, against, _, _ := w.graph.look(keyOf(uid(2)))
-	if got := against[0]; got.doubt != unseen || !got.since.Equal(began.Add(time.Hour)) {
+	w.do(func() error { w.graph.removeNotFound(keyOf(uid(1))); return nil })
+	_, against, _, _ := w.graph.observe(keyOf(uid(2)))
+	if got := against[0]; got.status != refVirtual || !got.refSeen.Equal(began.Add(time.Hour)) {
 		t.Errorf("the graph has %+v, want evidence from after the denial", got)
 	}
 }

@@ -25,13 +25,13 @@ const (
 	ownerReads = 8
 	// keepReads is the time for which a live read is kept: longer than the longest back-off, or consecutive
 	// failures would not add up. A read of an owner without a watch is kept for keepPolls.
-	keepReads = 2 * maxPause
-	keepPolls = pollEvery + 2*pollJitter
+	keepReads = 2 * maxBackoff
+	keepPolls = pollInterval + 2*pollJitter
 )
 
 // owners finds the states of the owners of an object. It reads owners live where the graph is not enough, and
 // shares the reads between all dependents.
-type owners struct {
+type ownerReader struct {
 	client metadata.Interface
 	clock  clock.PassiveClock
 	graph  *graph
@@ -43,28 +43,28 @@ type owners struct {
 	reads map[target]liveRead
 }
 
-func newOwners(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes) *owners {
-	return &owners{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil), reads: map[target]liveRead{}}
+func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes) *ownerReader {
+	return &ownerReader{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil), reads: map[target]liveRead{}}
 }
 
 // ownerView is the state of the owners of one object at one moment.
 type ownerView struct {
-	begun  time.Time // of the sync
-	owners []ownerEvidence
-	states []ownerState
-	reads  []int         // positions of the references whose owners have to be read
-	after  time.Duration // time until the next recheck; 0: no recheck
-	cause  string        // why the first unknown owner is unknown
+	syncBegun time.Time // of the sync
+	owners    []ownerEvidence
+	states    []ownerState
+	reads     []int         // positions of the references whose owners have to be read
+	after     time.Duration // time until the next recheck; 0: no recheck
+	cause     string        // why the first unknown owner is unknown
 }
 
 type ownerEvidence struct {
 	evidence
-	judgment
+	classification
 	at target
 }
 
 // read reads owners until no further read can change the view. Its error is errBusy or the end of the term.
-func (o *owners) read(ctx context.Context, dependent object, suspicions []suspicion) (ownerView, error) {
+func (o *ownerReader) read(ctx context.Context, dependent object, suspicions []ownerObservation) (ownerView, error) {
 	begun := o.clock.Now()
 	for range tries {
 		v := o.view(dependent, suspicions, begun)
@@ -85,35 +85,35 @@ func (o *owners) read(ctx context.Context, dependent object, suspicions []suspic
 	}
 	v := o.view(dependent, suspicions, begun)
 	if len(v.reads) > 0 { // reads are outdated as soon as they return
-		v.after, v.cause = minPause, "slow"
+		v.after, v.cause = minBackoff, "slow"
 	}
 	return v, nil
 }
 
-// view judges the owners of an object by the reads so far.
-func (o *owners) view(dependent object, suspicions []suspicion, begun time.Time) ownerView {
-	v := ownerView{begun: begun, owners: make([]ownerEvidence, len(dependent.refs)), states: make([]ownerState, len(dependent.refs))}
+// view classifies the owners of an object by the reads so far.
+func (o *ownerReader) view(dependent object, suspicions []ownerObservation, begun time.Time) ownerView {
+	v := ownerView{syncBegun: begun, owners: make([]ownerEvidence, len(dependent.refs)), states: make([]ownerState, len(dependent.refs))}
 	now, known := o.clock.Now(), o.types.catalogue()
 	for n, r := range dependent.refs {
 		e := &v.owners[n]
-		e.evidence = evidence{suspicion: suspicions[n], uid: r.uid, begun: begun}
-		if e.doubt != none {
+		e.evidence = evidence{ownerObservation: suspicions[n], uid: r.uid, syncBegun: begun}
+		if e.status != refValid {
 			if e.at, e.problem = known.resolve(r, dependent.namespace); e.problem == fine {
 				s := o.types.state(e.at.GroupResource())
-				e.live, e.syncing, e.current = o.latest(e.at), s.listingFor(now), e.at.heardFor(s.standing, now)
+				e.live, e.syncing, e.current = o.latest(e.at), s.listingFor(now), e.at.watchedFor(s.feedState, now)
 			} else {
-				e.kindRemoved = !e.gone.IsZero() && known.lacksKind(r, e.gone)
+				e.kindRemoved = !e.deletedAt.IsZero() && known.lacksKind(r, e.deletedAt)
 			}
 		}
-		e.judgment = judge(e.evidence, now)
-		if e.judgment.read {
-			if pause := o.limit.pause(e.at.GroupVersionResource, 0); pause > 0 {
-				e.judgment = judgment{after: pause, cause: string(unavailable)}
+		e.classification = classifyOwner(e.evidence, now)
+		if e.classification.read {
+			if pause := o.limit.backoffOf(e.at.GroupVersionResource, 0); pause > 0 {
+				e.classification = classification{after: pause, cause: string(unavailable)}
 			} else {
 				v.reads = append(v.reads, n)
 			}
 		}
-		if e.after > maxPause { // a poll
+		if e.after > maxBackoff { // a poll
 			e.after += rand.N(pollJitter)
 		}
 		v.states[n] = e.state
@@ -123,12 +123,12 @@ func (o *owners) view(dependent object, suspicions []suspicion, begun time.Time)
 }
 
 // holds reports whether a decision would be the same now. Reads grow old and events come while a request waits.
-func (o *owners) holds(dependent object, was ownerView) bool {
-	now := o.view(dependent, o.graph.against(dependent), was.begun)
+func (o *ownerReader) holds(dependent object, was ownerView) bool {
+	now := o.view(dependent, o.graph.observeOwners(dependent), was.syncBegun)
 	return len(now.reads) == 0 && slices.Equal(now.states, was.states)
 }
 
-func (o *owners) latest(at target) liveRead {
+func (o *ownerReader) latest(at target) liveRead {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	return o.reads[at]
@@ -136,7 +136,7 @@ func (o *owners) latest(at target) liveRead {
 
 // readOwner reads an owner, unless another sync has since the previous read. Failures are part of the record. The
 // error is errBusy or the end of the term.
-func (o *owners) readOwner(ctx context.Context, at target, previous liveRead) error {
+func (o *ownerReader) readOwner(ctx context.Context, at target, previous liveRead) error {
 	if o.latest(at).sent.After(previous.sent) {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (o *owners) readOwner(ctx context.Context, at target, previous liveRead) er
 }
 
 // get reads an owner and records the result. It returns an error only if the API did not respond.
-func (o *owners) get(ctx context.Context, at target) error {
+func (o *ownerReader) get(ctx context.Context, at target) error {
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	sent := o.clock.Now()
@@ -173,14 +173,14 @@ func (o *owners) get(ctx context.Context, at target) error {
 }
 
 // reset forgets all reads at the beginning of a term.
-func (o *owners) reset() {
+func (o *ownerReader) reset() {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	clear(o.reads)
 	o.limit.backoff.GC()
 }
 
-func (o *owners) prune() {
+func (o *ownerReader) prune() {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	for at, live := range o.reads {

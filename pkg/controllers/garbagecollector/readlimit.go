@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// hangs is the duration from which a failed read counts against its type.
-	hangs = 2 * time.Second
-	// turnPatience is the maximum wait for a turn to send a request. A sync that sends nothing for longer would
+	// slowRead is the duration from which a failed read counts against its type.
+	slowRead = 2 * time.Second
+	// slotTimeout is the maximum wait for a slot to send a request. A sync that sends nothing for longer would
 	// count as stuck, so it ends with errBusy.
-	turnPatience = 30 * time.Second
+	slotTimeout = 30 * time.Second
 )
 
 var (
@@ -31,8 +31,8 @@ var (
 	errBusy = fmt.Errorf("too many requests are waiting: %w", context.Canceled)
 )
 
-// readLimiter bounds the reads in flight, per type and in all. A type whose reads hang backs off from minPause to
-// maxPause. After each pause a single read probes the type.
+// readLimiter bounds the reads in flight, per type and in all. A type whose reads hang backs off from minBackoff to
+// maxBackoff. After each back-off a single read probes the type.
 type readLimiter struct {
 	clock   clock.PassiveClock
 	perType int
@@ -40,33 +40,33 @@ type readLimiter struct {
 	backoff *flowcontrol.Backoff
 
 	lock  sync.Mutex
-	turns map[schema.GroupVersionResource]chan struct{}
+	slots map[schema.GroupVersionResource]chan struct{}
 }
 
 func newReadLimiter(clk clock.Clock, perType int, all chan struct{}) *readLimiter {
-	return &readLimiter{clock: clk, perType: perType, all: all, backoff: newBackoff(clk), turns: map[schema.GroupVersionResource]chan struct{}{}}
+	return &readLimiter{clock: clk, perType: perType, all: all, backoff: newBackoff(clk), slots: map[schema.GroupVersionResource]chan struct{}{}}
 }
 
 func newBackoff(clk clock.Clock) *flowcontrol.Backoff {
-	b := flowcontrol.NewBackOff(minPause, maxPause)
+	b := flowcontrol.NewBackOff(minBackoff, maxBackoff)
 	b.Clock = clk
 	return b
 }
 
-// do calls read when a turn is free. Its error is that of read, errPaused, errBusy, or the end of the term.
+// do calls read when a slot is free. Its error is that of read, errPaused, errBusy, or the end of the term.
 func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, read func(context.Context) error) error {
-	turns := l.turnsOf(t)
-	if err := enter(ctx, turns); err != nil {
+	turns := l.slotsOf(t)
+	if err := acquireSlot(ctx, turns); err != nil {
 		return err
 	}
 	defer func() { <-turns }()
 	if l.all != nil {
-		if err := enter(ctx, l.all); err != nil {
+		if err := acquireSlot(ctx, l.all); err != nil {
 			return err
 		}
 		defer func() { <-l.all }()
 	}
-	if l.pause(t, 1) > 0 {
+	if l.backoffOf(t, 1) > 0 {
 		return errPaused
 	}
 	ctx, cancel := withinTerm(ctx)
@@ -80,7 +80,7 @@ func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, rea
 	case ctx.Err() != nil && err != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, context.Canceled):
-	case errors.Is(err, context.DeadlineExceeded), conversion.IsWebhookFailure(err), err != nil && l.clock.Since(begun) >= hangs:
+	case errors.Is(err, context.DeadlineExceeded), conversion.IsWebhookFailure(err), err != nil && l.clock.Since(begun) >= slowRead:
 		if !l.backoff.IsInBackOffSinceUpdate(t.String(), l.clock.Now()) { // concurrent reads count once
 			l.backoff.Next(t.String(), l.clock.Now())
 		}
@@ -90,25 +90,25 @@ func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, rea
 	return err
 }
 
-// pause returns a time after which a type may be read again, or 0 if it may be read now. own is the number of turns
+// backoffOf returns a time after which a type may be read again, or 0 if it may be read now. own is the number of slots
 // that the caller holds.
-func (l *readLimiter) pause(t schema.GroupVersionResource, own int) time.Duration {
+func (l *readLimiter) backoffOf(t schema.GroupVersionResource, own int) time.Duration {
 	switch backoff := l.backoff.Get(t.String()); {
 	case l.backoff.IsInBackOffSinceUpdate(t.String(), l.clock.Now()):
 		return backoff
-	case backoff > 0 && len(l.turnsOf(t)) > own: // another caller probes the type
-		return hangs
+	case backoff > 0 && len(l.slotsOf(t)) > own: // another caller probes the type
+		return slowRead
 	}
 	return 0
 }
 
-func (l *readLimiter) turnsOf(t schema.GroupVersionResource) chan struct{} {
+func (l *readLimiter) slotsOf(t schema.GroupVersionResource) chan struct{} {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if l.turns[t] == nil {
-		l.turns[t] = make(chan struct{}, l.perType)
+	if l.slots[t] == nil {
+		l.slots[t] = make(chan struct{}, l.perType)
 	}
-	return l.turns[t]
+	return l.slots[t]
 }
 
 // withinTerm returns a context for a read that also ends with the term.
@@ -127,9 +127,9 @@ func withinTerm(ctx context.Context) (context.Context, context.CancelFunc) {
 	return within, func() { cancel(context.Canceled) }
 }
 
-// enter sends to a channel, unless the term ends before or turnPatience is over.
-func enter(ctx context.Context, turns chan struct{}) error {
-	patience, cancel := context.WithTimeout(ctx, turnPatience)
+// acquireSlot sends to a channel, unless the term ends before or slotTimeout is over.
+func acquireSlot(ctx context.Context, turns chan struct{}) error {
+	patience, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	select {
 	case turns <- struct{}{}:
@@ -140,7 +140,7 @@ func enter(ctx context.Context, turns chan struct{}) error {
 	return waitError(ctx)
 }
 
-// waitError returns the reason why a wait for a turn has ended.
+// waitError returns the reason why a wait for a slot has ended.
 func waitError(ctx context.Context) error {
 	switch {
 	case controller.Draining(ctx):

@@ -56,7 +56,7 @@ func TestReadLimiterBacksOff(t *testing.T) {
 				if !errors.Is(err, r.err) {
 					t.Fatalf("read %d: %v, want %v", n, err, r.err)
 				}
-				if got := l.pause(typ, 0); got != r.pause {
+				if got := l.backoffOf(typ, 0); got != r.pause {
 					t.Errorf("pause after read %d is %v, want %v", n, got, r.pause)
 				}
 				if r.pause > 0 && !errors.Is(l.do(t.Context(), typ, func(context.Context) error { return nil }), errPaused) {
@@ -130,13 +130,13 @@ func silentFor(ctx context.Context, d time.Duration) error {
 func (s *shell) on(do func(ctx context.Context, verb, resource, namespace, name string) (*thing, error)) {
 	c, client := s.Controller, apiCalls{do: do}
 	c.deps.Clock, c.deps.Metadata = clock.RealClock{}, client
-	c.graph.clock, c.graph.began, c.graph.wake = c.deps.Clock, time.Now(), c.wake
+	c.graph.clock, c.graph.began, c.graph.enqueue = c.deps.Clock, time.Now(), c.enqueue
 	c.types.deps.Clock = c.deps.Clock
 	for _, k := range c.types.types {
-		k.standing = standing{current, time.Now().Add(-time.Hour)}
+		k.feedState = feedState{current, time.Now().Add(-time.Hour)}
 	}
 	s.discover(time.Now())
-	c.owners, c.sweeper = newOwners(client, c.deps.Clock, c.graph, c.types), newSweeper(client, c.deps.Clock, c.graph, c.types, c.memories.finishing)
+	c.owners, c.sweeper = newOwnerReader(client, c.deps.Clock, c.graph, c.types), newSweeper(client, c.deps.Clock, c.graph, c.types, c.state.finishing)
 	c.writer = newWriter(client, c.deps.Clock, false, c.metrics)
 	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: 20, Drain: time.Minute, Clock: c.deps.Clock}
 	c.objectLoop = controller.NewLoop(loop, prometheus.NewRegistry(), c.reconcileObject).GroupBy(c.graph.groupOf)
@@ -165,7 +165,7 @@ func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
 			}
 			return nil, notFound(name)
 		})
-		s.types.types[widgetsType.GroupResource].standing = standing{listing, time.Now().Add(-time.Hour)}
+		s.types.types[widgetsType.GroupResource].feedState = feedState{listing, time.Now().Add(-time.Hour)}
 		for n := range 400 {
 			owner := ref("example.com/v1", "Widget", fmt.Sprint("w", n), uid(1000+n))
 			check(t, s.feed.Add(newThing(fmt.Sprint("n", n%5), fmt.Sprint("d", n), uid(2000+n)).at("1").owned(owner)))
@@ -293,10 +293,10 @@ func TestPausedTypeHasNoOlderDependents(t *testing.T) {
 		}})
 		for n, want := range []int{1, 0, 0} { // the last sweep finds the type paused
 			fails = n > 0
-			time.Sleep(listFresh / 2)
-			found, blind, err := s.sweep(t.Context(), typeCalled("pods"), object{namespace: "a", uid: uid(1)}, time.Now())
-			if check(t, err); len(found) != want || len(blind) != 1-want {
-				t.Errorf("sweep %d: found %v, blind %v", n, found, blind)
+			time.Sleep(listValidFor / 2)
+			found, unlisted, err := s.sweep(t.Context(), typeCalled("pods"), object{namespace: "a", uid: uid(1)}, time.Now())
+			if check(t, err); len(found) != want || len(unlisted) != 1-want {
+				t.Errorf("sweep %d: found %v, unlisted %v", n, found, unlisted)
 			}
 		}
 	})
@@ -313,15 +313,15 @@ func TestHangingListsDelayNoOtherType(t *testing.T) {
 			sent.Add(1)
 			return nil, silentFor(ctx, time.Minute)
 		}})
-		sweep := func(name, namespace string) ([]blindType, error) {
-			_, blind, err := s.sweep(t.Context(), typeCalled(name), object{namespace: namespace, uid: uid(1)}, time.Now())
-			return blind, err
+		sweep := func(name, namespace string) ([]unlistedType, error) {
+			_, unlisted, err := s.sweep(t.Context(), typeCalled(name), object{namespace: namespace, uid: uid(1)}, time.Now())
+			return unlisted, err
 		}
 		quick := func(when string) {
 			t.Helper()
 			begun := time.Now()
-			if blind, err := sweep("quick", "elsewhere"); err != nil || len(blind) > 0 || time.Since(begun) > 0 {
-				t.Errorf("%s, after %v: %v, %v", when, time.Since(begun), blind, err)
+			if unlisted, err := sweep("quick", "elsewhere"); err != nil || len(unlisted) > 0 || time.Since(begun) > 0 {
+				t.Errorf("%s, after %v: %v, %v", when, time.Since(begun), unlisted, err)
 			}
 		}
 		var busy atomic.Int32
@@ -334,28 +334,28 @@ func TestHangingListsDelayNoOtherType(t *testing.T) {
 		}
 		synctest.Wait()
 		quick("at once")
-		time.Sleep(turnPatience)
+		time.Sleep(slotTimeout)
 		synctest.Wait()
 		quick("while lists hang")
 		if sent.Load() != listsOfType || busy.Load() != 24-listsOfType {
 			t.Errorf("%d lists in flight and %d busy sweeps", sent.Load(), busy.Load())
 		}
-		time.Sleep(time.Minute - turnPatience)
+		time.Sleep(time.Minute - slotTimeout)
 		synctest.Wait()
 		before := sent.Load()
 		for n := range 24 {
-			if blind, err := sweep("hanging", fmt.Sprint("n", n)); err != nil || len(blind) != 1 {
-				t.Errorf("%v, %v, want one blind type", blind, err)
+			if unlisted, err := sweep("hanging", fmt.Sprint("n", n)); err != nil || len(unlisted) != 1 {
+				t.Errorf("%v, %v, want one unlisted type", unlisted, err)
 			}
 		}
 		if sent.Load() != before {
 			t.Errorf("%d lists were sent in the pause", sent.Load()-before)
 		}
-		time.Sleep(minPause)
+		time.Sleep(minBackoff)
 		go func() { _, _ = sweep("hanging", "a") }()
 		synctest.Wait()
-		if blind, err := sweep("hanging", "b"); sent.Load() != before+1 || err != nil || len(blind) != 1 {
-			t.Errorf("%v, %v: %d lists probe the type, want one", blind, err, sent.Load()-before)
+		if unlisted, err := sweep("hanging", "b"); sent.Load() != before+1 || err != nil || len(unlisted) != 1 {
+			t.Errorf("%v, %v: %d lists probe the type, want one", unlisted, err, sent.Load()-before)
 		}
 		time.Sleep(2 * time.Minute)
 	})
@@ -401,28 +401,28 @@ func TestFailedListDelaysNoOtherNamespace(t *testing.T) {
 			}
 			return nil, nil
 		}})
-		sweep := func(namespace string) (blind []blindType, err error) {
+		sweep := func(namespace string) (unlisted []unlistedType, err error) {
 			err = controller.Contain(func() error { // as the loop does
-				_, blind, err = s.sweep(t.Context(), typeCalled("pods"), object{namespace: namespace, uid: uid(1)}, time.Now())
+				_, unlisted, err = s.sweep(t.Context(), typeCalled("pods"), object{namespace: namespace, uid: uid(1)}, time.Now())
 				return err
 			})
-			return blind, err
+			return unlisted, err
 		}
 		for range 3 {
 			for _, failing := range []string{"refused", "panics"} {
-				if blind, err := sweep(failing); err == nil && len(blind) != 1 {
-					t.Errorf("%q: %v", failing, blind)
+				if unlisted, err := sweep(failing); err == nil && len(unlisted) != 1 {
+					t.Errorf("%q: %v", failing, unlisted)
 				}
-				if blind, err := sweep("fine"); err != nil || len(blind) > 0 {
-					t.Errorf("after %q: %v, %v", failing, blind, err)
+				if unlisted, err := sweep("fine"); err != nil || len(unlisted) > 0 {
+					t.Errorf("after %q: %v, %v", failing, unlisted, err)
 				}
-				time.Sleep(listFresh)
+				time.Sleep(listValidFor)
 			}
 		}
 	})
 }
 
-// A type that cannot be listed blocks no foreground deletion for longer than listPatience.
+// A type that cannot be listed blocks no foreground deletion for longer than dependentListTimeout.
 func TestHangingTypeBlocksNoForegroundDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShell(t)
@@ -441,7 +441,7 @@ func TestHangingTypeBlocksNoForegroundDeletion(t *testing.T) {
 			}
 			return nil, nil
 		})
-		s.types.types[widgetsType.GroupResource].standing = standing{listing, time.Now().Add(-time.Hour)}
+		s.types.types[widgetsType.GroupResource].feedState = feedState{listing, time.Now().Add(-time.Hour)}
 		var lines []string
 		var lock sync.Mutex
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), funcr.New(func(_, args string) {
@@ -483,9 +483,9 @@ func TestFailedListsHaveOneText(t *testing.T) {
 		return nil, &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/?continue=x", Err: fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:6443: connection reset by peer", port)}
 	}})
 	for range 3 { // a reset connection, a timeout, a pause
-		_, blind, err := s.sweep(t.Context(), typeCalled("broken"), object{namespace: "a", uid: uid(1)}, time.Now())
-		if check(t, err); len(blind) != 1 || blind[0].reason != "API server did not respond" {
-			t.Errorf("reasons are %q", blind)
+		_, unlisted, err := s.sweep(t.Context(), typeCalled("broken"), object{namespace: "a", uid: uid(1)}, time.Now())
+		if check(t, err); len(unlisted) != 1 || unlisted[0].reason != "API server did not respond" {
+			t.Errorf("reasons are %q", unlisted)
 		}
 	}
 	if port != 40002 {
@@ -510,14 +510,14 @@ func TestForegroundWaitsForFirstLists(t *testing.T) {
 			}
 			return nil, nil
 		})
-		s.types.types[widgetsType.GroupResource].standing = standing{listing, time.Now()}
+		s.types.types[widgetsType.GroupResource].feedState = feedState{listing, time.Now()}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- s.Run(ctx) }()
 		begun := time.Now()
 		check(t, s.feed.Add(newThing("a", "o", uid(1)).at("3").finalizedBy("foregroundDeletion").deleted()))
 		<-finalized
-		if took := time.Since(begun); took < listPatience || took > listPatience+2*time.Second {
+		if took := time.Since(begun); took < dependentListTimeout || took > dependentListTimeout+2*time.Second {
 			t.Errorf("the owner went after %v", took)
 		}
 		cancel()
@@ -547,7 +547,7 @@ func TestHangingTypeIsProbedByOneRead(t *testing.T) {
 						defer cancel()
 						return silentFor(ctx, time.Hour)
 					})
-					time.Sleep(max(l.pause(typ, 0), time.Second))
+					time.Sleep(max(l.backoffOf(typ, 0), time.Second))
 				}
 			})
 		}

@@ -9,12 +9,12 @@ import (
 
 // reconcileObject deletes an object without solid owners, or removes its references to absent owners.
 func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Result, error) {
-	o, suspicions, owns, ok := c.graph.look(key)
+	o, suspicions, owns, ok := c.graph.observe(key)
 	if !ok {
-		c.memories.setObject(key, objectMemory{})
+		c.state.setObject(key, objectRecord{})
 		return controller.Result{}, nil
 	}
-	if m := c.memories.object(key); m.version != "" && m.version == o.version && m.retryAt.After(c.deps.Clock.Now()) {
+	if m := c.state.object(key); m.version != "" && m.version == o.version && m.retryAt.After(c.deps.Clock.Now()) {
 		return controller.Result{RequeueAfter: m.retryAt.Sub(c.deps.Clock.Now())}, nil
 	}
 	t := c.types.state(o.resource)
@@ -50,19 +50,19 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 			return controller.Result{RequeueAfter: after}, nil
 		}
 		o = *changed
-		suspicions, owns = c.graph.against(o), c.graph.owns(key)
+		suspicions, owns = c.graph.observeOwners(o), c.graph.isOwner(key)
 	}
-	return controller.Result{RequeueAfter: minPause}, nil // the object keeps changing
+	return controller.Result{RequeueAfter: minBackoff}, nil // the object keeps changing
 }
 
 // act sends the request of a decision. If the decision no longer holds, it returns the current object.
 func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView, d decision) (changed *object, after time.Duration, err error) {
-	if pause := c.memories.object(keyed(o)).pause(d.action, c.deps.Clock.Now()); pause > 0 {
+	if pause := c.state.object(o.key()).backoff(d.action, c.deps.Clock.Now()); pause > 0 {
 		return nil, pause, nil
 	}
 	if c.needsRead(at, o, d) {
 		now, err := c.readAgain(ctx, at, o)
-		if now == nil || !now.sameFor(o) {
+		if now == nil || !now.sameMetadata(o) {
 			return now, 0, err
 		}
 		o = *now
@@ -73,7 +73,7 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 		return &o, 0, nil
 	case conflict, invalid:
 		now, readErr := c.readAgain(ctx, at, o)
-		if now == nil || result == conflict && now.version != o.version || !now.sameFor(o) {
+		if now == nil || result == conflict && now.version != o.version || !now.sameMetadata(o) {
 			return now, 0, readErr
 		}
 		return nil, c.recordRejection(ctx, o, d, err), nil // the object has not changed
@@ -84,7 +84,7 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 	}
 	c.recordDone(o, v, d, result)
 	if result == gone {
-		c.graph.deny(keyed(o))
+		c.graph.removeNotFound(o.key())
 	}
 	return nil, 0, nil
 }
@@ -109,7 +109,7 @@ func (c *Controller) readAgain(ctx context.Context, at apiType, was object) (*ob
 	case err != nil:
 		return nil, err
 	case now == nil || now.uid != was.uid:
-		c.graph.deny(keyed(was))
+		c.graph.removeNotFound(was.key())
 		return nil, nil
 	}
 	now.read = c.deps.Clock.Now()

@@ -91,10 +91,10 @@ func TestRejectedDeletionBacksOff(t *testing.T) {
 	for range 20 {
 		s.clock.Step(s.look(t, key).RequeueAfter)
 	}
-	if got := s.look(t, key); got.RequeueAfter != maxRejectedPause {
-		t.Errorf("in the end the pause is %v, want %v", got.RequeueAfter, maxRejectedPause)
+	if got := s.look(t, key); got.RequeueAfter != maxRejectedBackoff {
+		t.Errorf("in the end the pause is %v, want %v", got.RequeueAfter, maxRejectedBackoff)
 	}
-	s.clock.Step(maxRejectedPause)
+	s.clock.Step(maxRejectedBackoff)
 	s.remove = func(int) error { return nil }
 	s.look(t, key)
 	if got := s.counts(); len(got) > 0 {
@@ -116,7 +116,7 @@ func TestRejectionDoesNotDelayChangedObject(t *testing.T) {
 	again := s.look(t, key).RequeueAfter // new references need evidence from after the change
 	s.clock.Step(again)
 	s.look(t, key)
-	if got := s.sentRequests("patch"); len(got) != 1 || again > settled {
+	if got := s.sentRequests("patch"); len(got) != 1 || again > confirmAfter {
 		t.Errorf("after %v sent was %q, want the reference to o taken away", again, got)
 	}
 }
@@ -168,7 +168,7 @@ func TestFailedDeletionIsAnError(t *testing.T) {
 		if !strings.HasPrefix(got.Error(), `delete configmaps "a/d": `) {
 			t.Errorf("the log is told %q, want the namespace, too", got)
 		}
-		if got := s.memories.object(key).failure; !strings.Contains(got, outcome.EventMessage(err)) {
+		if got := s.state.object(key).failure; !strings.Contains(got, outcome.EventMessage(err)) {
 			t.Errorf("who asks what holds its owner is told %q, want %q", got, outcome.EventMessage(err))
 		}
 	}
@@ -214,7 +214,7 @@ func TestAggregatedObjectIsReadBeforeDelete(t *testing.T) {
 			}
 			return nil, notFound(name)
 		}
-		s.whileItWaits(t, keyOf(uid(2)), func() { s.clock.Step(liveFor + 1) })
+		s.whileItWaits(t, keyOf(uid(2)), func() { s.clock.Step(readValidFor + 1) })
 		if got := s.sent(); len(got) > 0 {
 			t.Errorf("deletes are %v, want none", got)
 		}
@@ -241,7 +241,7 @@ func TestReadAgain(t *testing.T) {
 			s := newShell(t)
 			key := s.dependent(t)
 			s.get = func(string, int) (*thing, error) { return tt.found, tt.err }
-			was, _, _, _ := s.graph.look(key)
+			was, _, _, _ := s.graph.observe(key)
 			now, err := s.readAgain(t.Context(), s.types.state(was.resource).apiType, was)
 			if (now != nil) != tt.there || (err != nil) != tt.fails || s.graph.sees(key) != (tt.there || tt.fails) {
 				t.Errorf("read %v, %v; in the graph %v", now, err, s.graph.sees(key))
@@ -259,7 +259,7 @@ func TestNoRequestsForUnservedTypes(t *testing.T) {
 	f := s.serve(t, replicaSets, "v1")
 	check(t, f.Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))))
 	check(t, f.Add(newThing("a", "e", uid(3)).finalizedBy("foregroundDeletion").deleted()))
-	s.types.types[replicaSets.GroupResource].standing = standing{away, began}
+	s.types.types[replicaSets.GroupResource].feedState = feedState{away, began}
 	s.clock.Step(time.Minute)
 	s.look(t, keyOf(uid(2)))
 	s.finish(t, keyOf(uid(3)))
@@ -330,17 +330,17 @@ func TestDeletionEventOfAggregatedAPICausesRead(t *testing.T) {
 	owner := newThing("a", "w", uid(9))
 	s.get = func(string, int) (*thing, error) { return owner, nil }
 	key := s.dependent(t, ref("example.com/v1", "Widget", "w", uid(9)))
-	if got := s.look(t, key); got.RequeueAfter < pollEvery { // its own event has come first
+	if got := s.look(t, key); got.RequeueAfter < pollInterval { // its own event has come first
 		t.Fatalf("it is looked at again in %v, want with the next poll", got.RequeueAfter)
 	}
 	s.clock.Step(time.Second)
 	check(t, errors.Join(f.Add(owner), f.Delete(owner)))
 	s.get = func(name string, _ int) (*thing, error) { return nil, notFound(name) }
 	begun := s.clock.Now()
-	for len(s.sent()) == 0 && s.clock.Since(begun) < pollEvery {
+	for len(s.sent()) == 0 && s.clock.Since(begun) < pollInterval {
 		s.clock.Step(s.look(t, key).RequeueAfter)
 	}
-	if took := s.clock.Since(begun); took > 2*settled {
+	if took := s.clock.Since(begun); took > 2*confirmAfter {
 		t.Errorf("it was deleted after %v", took)
 	}
 }
@@ -413,10 +413,10 @@ func TestDecisionIsCheckedBeforeTheRequest(t *testing.T) {
 				return waits(), nil
 			}
 			return owner().finalizedBy("orphan").deleted(), nil
-		}, func(s *shell) { s.clock.Step(liveFor + 1) }, 0},
-		{"the owner still waits, as a new answer says", waits(), func(int) (*thing, error) { return waits(), nil }, func(s *shell) { s.clock.Step(liveFor + 1) }, 1},
+		}, func(s *shell) { s.clock.Step(readValidFor + 1) }, 0},
+		{"the owner still waits, as a new answer says", waits(), func(int) (*thing, error) { return waits(), nil }, func(s *shell) { s.clock.Step(readValidFor + 1) }, 1},
 		{"the feed shows an owner that lives", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { _ = s.feed.Add(owner()) }, 0},
-		{"the owner is still not there", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { s.clock.Step(liveFor + 1) }, 1},
+		{"the owner is still not there", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { s.clock.Step(readValidFor + 1) }, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -487,14 +487,14 @@ func TestReadBeforeTheDeletionDelaysNothing(t *testing.T) {
 		{"it waits for its dependents", func(t *testing.T, s *shell) { check(t, s.feed.Add(waits())) }, func() (*thing, error) { return waits(), nil }},
 		{"it is gone, as an event says", func(t *testing.T, s *shell) { check(t, s.feed.Delete(owner().at("4"))) }, func() (*thing, error) { return nil, notFound("o") }},
 		{"it is gone, and the first list lacks it", func(_ *testing.T, s *shell) {
-			s.types.types[configMaps.GroupResource].standing = standing{current, s.clock.Now().Add(-notifyDelay)}
+			s.types.types[configMaps.GroupResource].feedState = feedState{current, s.clock.Now().Add(-notifyDelay)}
 		}, func() (*thing, error) { return nil, notFound("o") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShell(t)
 			check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(ref("v1", "ConfigMap", "o", uid(1)))))
 			s.clock.Step(time.Minute)
-			s.types.types[configMaps.GroupResource].standing = standing{listing, began}
+			s.types.types[configMaps.GroupResource].feedState = feedState{listing, began}
 			s.get = func(string, int) (*thing, error) { return owner(), nil }
 			look := func() time.Duration {
 				result, err := s.reconcileObject(t.Context(), keyOf(uid(2)))
@@ -502,8 +502,8 @@ func TestReadBeforeTheDeletionDelaysNothing(t *testing.T) {
 				return result.RequeueAfter
 			}
 			look()
-			s.clock.Step(liveFor / 2)
-			s.types.types[configMaps.GroupResource].standing = standing{current, began}
+			s.clock.Step(readValidFor / 2)
+			s.types.types[configMaps.GroupResource].feedState = feedState{current, began}
 			tt.happens(t, s)
 			s.get = func(string, int) (*thing, error) { return tt.then() }
 			waited := time.Duration(0)

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// ringPatience is the time without progress after which an owner looks for a ring.
-	ringPatience = time.Second
-	// listPatience is the time for which a foreground deletion waits for the first list of a type. A missed
+	// cycleDelay is the time without progress after which an owner looks for a cycle.
+	cycleDelay = time.Second
+	// dependentListTimeout is the time for which a foreground deletion waits for the first list of a type. A missed
 	// dependent is deleted later.
-	listPatience = 30 * time.Second
+	dependentListTimeout = 30 * time.Second
 	// A blocked owner is rechecked after as long as it has waited, within these bounds, in case of a lost event.
 	minRecheck = 30 * time.Second
 	maxRecheck = 5 * time.Minute
-	// blindRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed.
-	blindRecheck = 5 * time.Second
+	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed.
+	unlistedRecheck = 5 * time.Second
 	// minDiscovery is the first recheck of an owner that waits for discovery.
 	minDiscovery = 20 * time.Millisecond
 	// writesAtOnce bounds the concurrent patches of the dependents of one owner.
@@ -39,14 +39,14 @@ const (
 type cause string
 
 const (
-	causeFinalizers cause = "finalizer"   // finalizers of other controllers block dependents
-	causeDependents cause = "dependents"  // all blocking dependents wait for dependents of their own
-	causeNotRemoved cause = "not_removed" // dependents are not being deleted yet
-	causeUnseenType cause = "unseen_type" // a type cannot be listed
-	causeReferences cause = "references"  // dependents still refer to an owner that leaves orphans
-	causeRejected   cause = "rejected"    // a policy or a missing permission rejects a request
-	causeFailed     cause = "failed"      // a request fails
-	causeBusy       cause = "busy"        // a request waits for its turn
+	causeFinalizers   cause = "finalizer"   // finalizers of other controllers block dependents
+	causeDependents   cause = "dependents"  // all blocking dependents wait for dependents of their own
+	causeNotRemoved   cause = "not_removed" // dependents are not being deleted yet
+	causeUnlistedType cause = "unseen_type" // a type cannot be listed
+	causeReferences   cause = "references"  // dependents still refer to an owner that leaves orphans
+	causeRejected     cause = "rejected"    // a policy or a missing permission rejects a request
+	causeFailed       cause = "failed"      // a request fails
+	causeBusy         cause = "busy"        // a request waits for a slot
 )
 
 // blockage describes the obstacle to the deletion of an owner. The cause is empty if the owner is not blocked.
@@ -54,7 +54,7 @@ type blockage struct {
 	cause   cause
 	count   int      // dependents
 	some    []object // the first of those
-	types   []blindType
+	types   []unlistedType
 	failure string        // of the last request
 	after   time.Duration // time until the next recheck
 }
@@ -63,15 +63,15 @@ type blockage struct {
 func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Result, error) {
 	d, ok := c.graph.dependentsOf(key, maxNamed)
 	if !ok || !d.owner.marks.finishing() {
-		c.memories.forgetOwner(key)
+		c.state.forgetOwner(key)
 		return controller.Result{}, nil
 	}
-	m := c.memories.owner(key, d.owner.marks.has(orphaning), c.deps.Clock.Now())
+	m := c.state.owner(key, d.owner.marks.has(orphaning), c.deps.Clock.Now())
 	b, err := c.finishOwner(ctx, key, d, m)
 	return c.recordBlockage(ctx, key, d.owner, b, err)
 }
 
-func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ownerMemory) (blockage, error) {
+func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ownerRecord) (blockage, error) {
 	now := c.deps.Clock.Now()
 	waited := now.Sub(m.since)
 
@@ -83,7 +83,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 	// 2. The types have to be known: for orphans, by a discovery that was sent after the deletion.
 	at := c.types.state(d.owner.resource)
 	var since time.Time
-	var listing []blindType
+	var listing []unlistedType
 	if m.orphaning {
 		since = m.since
 	} else {
@@ -91,10 +91,10 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 	}
 	switch {
 	case !c.types.discoveredSince(since):
-		discovery := []blindType{{"any type", "discovery is not complete"}}
-		return blockage{cause: causeUnseenType, types: discovery, after: min(max(waited, minDiscovery), minPause)}, nil
+		discovery := []unlistedType{{"any type", "discovery is not complete"}}
+		return blockage{cause: causeUnlistedType, types: discovery, after: min(max(waited, minDiscovery), minBackoff)}, nil
 	case len(listing) > 0:
-		return blockage{cause: causeUnseenType, types: listing, after: ringPatience}, nil
+		return blockage{cause: causeUnlistedType, types: listing, after: cycleDelay}, nil
 	case !at.isServed():
 		return blockage{}, nil // discovery requeues the owner
 	}
@@ -105,7 +105,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 	case err != nil || live == nil || !live.marks.finishing():
 		return blockage{}, err
 	case live.marks.has(orphaning) != m.orphaning:
-		return blockage{after: minPause}, nil // the event is late
+		return blockage{after: minBackoff}, nil // the event is late
 	}
 
 	// 4. Orphans lose their references.
@@ -123,30 +123,30 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 	}
 	err = c.rewrite(ctx, *live, live.uid, requestFinalize, func(o object) []operation { return finalizerPatch(o, finalizer) })
 	if err == nil {
-		c.memories.forgetOwner(key)
+		c.state.forgetOwner(key)
 	}
 	return blockage{}, err
 }
 
-// awaitDependents returns the blockage of an owner with blocking dependents, and breaks a ring of owners that wait for
+// awaitDependents returns the blockage of an owner with blocking dependents, and breaks a cycle of owners that wait for
 // each other.
-func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, m ownerMemory, now time.Time) (blockage, error) {
-	waited, still := now.Sub(m.since), now.Sub(timing.Later(m.since, m.moved))
+func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, m ownerRecord, now time.Time) (blockage, error) {
+	waited, still := now.Sub(m.since), now.Sub(timing.Later(m.since, m.blockersChanged))
 	b := blockage{cause: causeDependents, count: d.blocking, some: d.some, after: recheck(waited)}
 	switch {
 	case d.idle > 0:
 		b.cause = causeNotRemoved
-		if now.Sub(m.collected) >= minRecheck { // in case of a lost event
-			c.memories.note(key, func(m *ownerMemory) { m.collected = now })
-			c.graph.collect(key)
+		if now.Sub(m.requeued) >= minRecheck { // in case of a lost event
+			c.state.updateOwner(key, func(m *ownerRecord) { m.requeued = now })
+			c.graph.requeueDependents(key)
 		}
 	case d.blocking > d.waiting:
 		b.cause = causeFinalizers
-	case still < ringPatience:
-		b.after = ringPatience - still
+	case still < cycleDelay:
+		b.after = cycleDelay - still
 	default:
-		b.after = min(max(waited, ringPatience), maxRecheck)
-		return b, forEach(ctx, c.graph.ringBlockers(key), func(ctx context.Context, blocker object) error {
+		b.after = min(max(waited, cycleDelay), maxRecheck)
+		return b, forEach(ctx, c.graph.cycleBlockers(key), func(ctx context.Context, blocker object) error {
 			return c.rewrite(ctx, blocker, d.owner.uid, requestUnblock, func(o object) []operation {
 				refs := positions(o, func(r reference) bool { return r.uid == d.owner.uid && r.blocking })
 				if len(refs) == 0 || !o.marks.waiting() {
@@ -160,11 +160,11 @@ func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, 
 }
 
 // listingTypes returns the types that may have dependents of an owner and have waited for their first list for less
-// than listPatience.
-func (c *Controller) listingTypes(owner apiType, now time.Time) (all []blindType) {
+// than dependentListTimeout.
+func (c *Controller) listingTypes(owner apiType, now time.Time) (all []unlistedType) {
 	for _, t := range c.types.allStates() {
-		if listing := t.listingFor(now); t.watched && t.mayDependOn(owner) && listing > 0 && listing < listPatience {
-			all = append(all, blindType{t.GroupResource().String(), "the objects are being listed"})
+		if listing := t.listingFor(now); t.watched && t.mayDependOn(owner) && listing > 0 && listing < dependentListTimeout {
+			all = append(all, unlistedType{t.GroupResource().String(), "the objects are being listed"})
 		}
 	}
 	return all
@@ -172,13 +172,13 @@ func (c *Controller) listingTypes(owner apiType, now time.Time) (all []blindType
 
 // orphanDependents removes the references to an owner from all dependents. A zero blockage means that a sweep of all
 // types since the deletion and since the last patch has found no dependent.
-func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, owner object, m ownerMemory) (blockage, error) {
+func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, owner object, m ownerRecord) (blockage, error) {
 	waited := c.deps.Clock.Since(m.since)
-	b := blockage{after: min(max(waited/8, ringPatience), minRecheck)}
+	b := blockage{after: min(max(waited/8, cycleDelay), minRecheck)}
 	since, orphaned := m.since, map[types.UID]bool{}
 	for range 2 {
 		// The dependents in the graph come first: while their patches are rejected, no type is listed.
-		all, shown, blind := c.sweeper.candidates(key, at)
+		all, shown, unserved := c.sweeper.candidates(key, at)
 		shown = slices.DeleteFunc(shown, func(o object) bool { return orphaned[o.uid] }) // events may be late
 		if len(shown) > 0 {
 			if err := c.orphan(ctx, shown, owner, orphaned); err != nil {
@@ -187,8 +187,8 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 			}
 			since = c.deps.Clock.Now()
 		}
-		found, blind, err := c.sweepTypes(ctx, key, all, blind, owner, since)
-		switch b.types = blind; {
+		found, unlisted, err := c.sweepTypes(ctx, key, all, unserved, owner, since)
+		switch b.types = unlisted; {
 		case err != nil:
 			return b, err
 		case len(found) > 0:
@@ -197,8 +197,8 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 				return b, err
 			}
 			since = c.deps.Clock.Now()
-		case len(blind) > 0:
-			b.cause, b.after = causeUnseenType, min(max(waited/2, blindRecheck), minRecheck)
+		case len(unlisted) > 0:
+			b.cause, b.after = causeUnlistedType, min(max(waited/2, unlistedRecheck), minRecheck)
 			return b, nil
 		case !slices.ContainsFunc(c.graph.referring(key), func(o object) bool { return !orphaned[o.uid] }):
 			return blockage{}, nil
@@ -208,29 +208,29 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 	return b, nil
 }
 
-// sweepTypes sweeps all types that may have dependents of an owner. While a type is blind, only the types are swept
+// sweepTypes sweeps all types that may have dependents of an owner. While a type is unlisted, only the types are swept
 // whose last list has failed.
-func (c *Controller) sweepTypes(ctx context.Context, key id, all []apiType, blind []blindType, owner object, since time.Time) ([]object, []blindType, error) {
+func (c *Controller) sweepTypes(ctx context.Context, key id, all []apiType, unserved []unlistedType, owner object, since time.Time) ([]object, []unlistedType, error) {
 	var last map[string]bool
-	c.memories.note(key, func(m *ownerMemory) { last = m.blind })
+	c.state.updateOwner(key, func(m *ownerRecord) { last = m.unlisted })
 	if len(last) > 0 {
 		failed := slices.DeleteFunc(slices.Clone(all), func(t apiType) bool { return !last[t.GroupResource().String()] })
 		_, unlisted, err := c.sweeper.sweep(ctx, failed, owner, since)
-		if err != nil || len(blind)+len(unlisted) > 0 {
-			return nil, append(blind, unlisted...), err
+		if err != nil || len(unserved)+len(unlisted) > 0 {
+			return nil, append(unserved, unlisted...), err
 		}
 	}
 	found, unlisted, err := c.sweeper.sweep(ctx, all, owner, since)
 	if err != nil {
 		return nil, nil, err
 	}
-	blind = append(blind, unlisted...)
+	unlisted = append(unserved, unlisted...)
 	last = map[string]bool{}
-	for _, t := range blind {
+	for _, t := range unlisted {
 		last[t.resource] = true
 	}
-	c.memories.note(key, func(m *ownerMemory) { m.blind = last })
-	return found, blind, nil
+	c.state.updateOwner(key, func(m *ownerRecord) { m.unlisted = last })
+	return found, unlisted, nil
 }
 
 // orphan removes the references to an owner from dependents.
@@ -323,5 +323,5 @@ func forEach(ctx context.Context, all []object, do func(context.Context, object)
 	return rejection
 }
 
-// recheck returns the time until the next look at an owner that has waited for the given time.
+// recheck returns the time until the next sync of an owner that has waited for the given time.
 func recheck(waited time.Duration) time.Duration { return min(max(waited, minRecheck), maxRecheck) }

@@ -67,7 +67,7 @@ func TestOwnersWaitForDiscovery(t *testing.T) {
 			s.discover(time.Time{})
 			key := s.owner(t, finalizer)
 			for range 10 {
-				if got := s.finish(t, key); got.RequeueAfter <= 0 || got.RequeueAfter > minPause {
+				if got := s.finish(t, key); got.RequeueAfter <= 0 || got.RequeueAfter > minBackoff {
 					t.Errorf("looked at again after %v, want soon", got.RequeueAfter)
 				}
 				s.clock.Step(time.Minute)
@@ -75,8 +75,8 @@ func TestOwnersWaitForDiscovery(t *testing.T) {
 			if got := s.sentRequests("patch"); len(got) > 0 {
 				t.Errorf("sent was %q, want nothing", got)
 			}
-			if got := s.counts(); got[string(causeUnseenType)] != 1 {
-				t.Errorf("held are %v, want one for %s", got, causeUnseenType)
+			if got := s.counts(); got[string(causeUnlistedType)] != 1 {
+				t.Errorf("held are %v, want one for %s", got, causeUnlistedType)
 			}
 			if got := s.newEvents(); len(got) == 0 || !strings.Contains(got[0], "any type") {
 				t.Errorf("events are %q, want one that says why", got)
@@ -128,10 +128,10 @@ func TestOrphansOfDefinedTypeAwaitDiscovery(t *testing.T) {
 	if got := s.sentRequests("patch"); len(got) > 0 {
 		t.Errorf("sent was %q: orphans of the type would be lost", got)
 	}
-	if got := s.counts(); got[string(causeUnseenType)] != 1 {
-		t.Errorf("held are %v, want one for %s", got, causeUnseenType)
+	if got := s.counts(); got[string(causeUnlistedType)] != 1 {
+		t.Errorf("held are %v, want one for %s", got, causeUnlistedType)
 	}
-	s.clock.Step(discoveryPatience) // the definition was not accepted
+	s.clock.Step(definitionLag) // the definition was not accepted
 	s.finish(t, key)
 	if got := s.sentRequests("patch"); len(got) != 1 {
 		t.Errorf("sent was %q, want the finalizer taken away", got)
@@ -162,7 +162,7 @@ func (s *shell) orphans(t *testing.T) id {
 
 // ready makes discovery newer than the deletion of an owner.
 func (s *shell) ready(key id) {
-	s.memories.owner(key, true, s.clock.Now())
+	s.state.owner(key, true, s.clock.Now())
 	s.clock.Step(time.Second)
 	s.discover(s.clock.Now())
 }
@@ -279,17 +279,17 @@ func TestSmallTypesAreListedOnceForAllNamespaces(t *testing.T) {
 					check(t, s.feed.Add(newThing("a", fmt.Sprint("d", n), uid(100+n))))
 				}
 				k := s.types.types[configMaps.GroupResource]
-				k.standing = standing{tt.phase, time.Now()}
+				k.feedState = feedState{tt.phase, time.Now()}
 				begun := time.Now()
 				for n := range each {
-					s.memories.owner(keyOf(uid(n)), true, begun)
+					s.state.owner(keyOf(uid(n)), true, begun)
 				}
 				var all sync.WaitGroup
 				for n, namespace := range []string{"a", "b", "c"} {
 					all.Go(func() {
 						for range 20 {
-							_, blind, err := s.sweeper.sweep(t.Context(), []apiType{k.apiType}, object{namespace: namespace, uid: uid(n)}, begun)
-							if check(t, err); len(blind) == 0 {
+							_, unlisted, err := s.sweeper.sweep(t.Context(), []apiType{k.apiType}, object{namespace: namespace, uid: uid(n)}, begun)
+							if check(t, err); len(unlisted) == 0 {
 								return
 							}
 							time.Sleep(time.Second + time.Duration(n)*100*time.Millisecond)
@@ -402,7 +402,7 @@ func TestFailuresAreNoProgress(t *testing.T) {
 		s.clock.Step(time.Hour)
 		step.b.cause = causeDependents
 		_, _ = s.recordBlockage(t.Context(), key, object{}, step.b, nil)
-		if moved := s.memories.owners[key].moved.Equal(s.clock.Now()); moved != step.moved {
+		if moved := s.state.owners[key].blockersChanged.Equal(s.clock.Now()); moved != step.moved {
 			t.Errorf("%s: moved %t, want %t", step.name, moved, step.moved)
 		}
 	}
@@ -641,7 +641,7 @@ func TestStatusWritesCauseNoSweep(t *testing.T) {
 			}
 			s.get = func(string, int) (*thing, error) {
 				o := newThing("a", "o", uid(1)).at(fmt.Sprint(version)).finalizedBy("orphan").deleted().owned(ref("v1", "ConfigMap", "p", uid(10+owner)))
-				s.clock.Step(listFresh)
+				s.clock.Step(listValidFor)
 				version, owner = version+tt.perGet, owner+tt.ownerships
 				return o, nil
 			}
@@ -681,10 +681,10 @@ func TestRingIsSearchedWithoutProgress(t *testing.T) {
 		s.clock.Step(100 * time.Millisecond)
 		check(t, s.feed.Delete(gone))
 	}
-	if got := s.finish(t, key); got.RequeueAfter <= 0 || got.RequeueAfter > ringPatience || len(s.sentRequests("patch")) > 0 {
+	if got := s.finish(t, key); got.RequeueAfter <= 0 || got.RequeueAfter > cycleDelay || len(s.sentRequests("patch")) > 0 {
 		t.Errorf("sent were %d patches while dependents go, and it is looked at again after %v", len(s.sentRequests("patch")), got.RequeueAfter)
 	}
-	s.clock.Step(ringPatience)
+	s.clock.Step(cycleDelay)
 	if s.finish(t, key); len(s.sentRequests("patch configmaps p")) != 1 {
 		t.Errorf("sent were %d patches, want the ring broken", len(s.sentRequests("patch")))
 	}

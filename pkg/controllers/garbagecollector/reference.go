@@ -64,9 +64,9 @@ type target struct {
 	local           bool
 }
 
-// heardFor returns the time for which the feed of the owner's type has been evidence. It returns 0 for aggregated API
+// watchedFor returns the time for which the feed of the owner's type has been evidence. It returns 0 for aggregated API
 // servers: reads and lists may come from the same stale cache.
-func (t target) heardFor(s standing, now time.Time) time.Duration {
+func (t target) watchedFor(s feedState, now time.Time) time.Duration {
 	if !t.local {
 		return 0
 	}

@@ -53,14 +53,14 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, b
 	}
 	var waited time.Duration
 	var report, log bool
-	m, known := c.memories.note(key, func(m *ownerMemory) {
+	m, known := c.state.updateOwner(key, func(m *ownerRecord) {
 		m.cause, waited = b.cause, now.Sub(m.since)
 		if b.cause == "" || b.cause == causeBusy {
 			return
 		}
 		holders := b.count + len(b.types)
-		if m.moved.IsZero() || m.holders != holders && (b.failure == "" || holders > 0) {
-			m.holders, m.moved = holders, now
+		if m.blockersChanged.IsZero() || m.blockers != holders && (b.failure == "" || holders > 0) {
+			m.blockers, m.blockersChanged = holders, now
 		}
 		log, m.logged = b.cause == causeRejected && !m.logged, m.logged || b.cause == causeRejected
 		pause := reportAgain
@@ -125,7 +125,7 @@ func (c *Controller) reportBlockage(ctx context.Context, owner object, orphans b
 // describeBlocker returns the reason why a dependent still exists. It reads a terminating dependent, because the graph
 // does not hold finalizers.
 func (c *Controller) describeBlocker(ctx context.Context, o object) string {
-	name, key := fmt.Sprintf("%s %q", o.resource, o.qualifiedName()), keyed(o)
+	name, key := fmt.Sprintf("%s %q", o.resource, o.qualifiedName()), o.key()
 	if o.marks.has(terminating) {
 		if now, err := c.readAgain(ctx, c.types.state(o.resource).apiType, o); err == nil && now != nil {
 			if finalizers := otherFinalizers(now.live.Finalizers); len(finalizers) > 0 {
@@ -137,13 +137,13 @@ func (c *Controller) describeBlocker(ctx context.Context, o object) string {
 		}
 		return name + " is being deleted"
 	}
-	v := c.owners.view(o, c.graph.against(o), c.deps.Clock.Now())
+	v := c.owners.view(o, c.graph.observeOwners(o), c.deps.Clock.Now())
 	for n, e := range v.owners {
 		if r := o.refs[n]; e.state == unknown && cmp.Or(e.cause, string(e.live.result)) != "" {
 			return fmt.Sprintf("%s is kept, because the state of its owner %s %s %q is unknown (%s)", name, r.apiVersion, r.kind, r.name, cmp.Or(e.cause, string(e.live.result)))
 		}
 	}
-	if failure := c.memories.object(key).failure; failure != "" {
+	if failure := c.state.object(key).failure; failure != "" {
 		return fmt.Sprintf("%s cannot be deleted: %s", name, failure)
 	}
 	return name + " is not deleted yet"
@@ -155,8 +155,8 @@ func otherFinalizers(all []string) []string {
 	})
 }
 
-func describeTypes(types []blindType) string {
-	types = slices.SortedFunc(slices.Values(types), func(a, b blindType) int { return strings.Compare(a.resource, b.resource) })
+func describeTypes(types []unlistedType) string {
+	types = slices.SortedFunc(slices.Values(types), func(a, b unlistedType) int { return strings.Compare(a.resource, b.resource) })
 	var names []string
 	for _, t := range types[:min(len(types), maxNamed)] {
 		names = append(names, t.resource)
@@ -172,26 +172,26 @@ func (o object) qualifiedName() string { return strings.TrimPrefix(o.namespace+"
 
 // recordDecision records why an object is kept without a solid owner.
 func (c *Controller) recordDecision(key id, o object, d decision, v ownerView) {
-	m := c.memories.object(key)
+	m := c.state.object(key)
 	switch d.action {
 	case await:
 		m.cause = v.cause
 	case remove, release:
 		m.cause = ""
 	default:
-		m = objectMemory{invalidNamespaces: m.invalidNamespaces}
+		m = objectRecord{invalidNamespaces: m.invalidNamespaces}
 	}
-	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.doubt == elsewhere || e.problem == outOfReach })
+	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
 	if n >= 0 && !m.invalidNamespaces {
 		c.deps.Recorder.Event(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, invalidNamespace(o.refs[n], o.namespace))
 	}
 	m.invalidNamespaces = n >= 0
-	c.memories.setObject(key, m)
+	c.state.setObject(key, m)
 }
 
 // recordFailure records why a sync of an object has failed. The loop paces the retries.
 func (c *Controller) recordFailure(key id, err error) {
-	m := c.memories.object(key)
+	m := c.state.object(key)
 	switch {
 	case errors.Is(err, errBusy):
 		m.cause = string(causeBusy)
@@ -199,14 +199,14 @@ func (c *Controller) recordFailure(key id, err error) {
 	default:
 		m.failure, m.rejected, m.rejections, m.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
 	}
-	c.memories.setObject(key, m)
+	c.state.setObject(key, m)
 }
 
-// recordRejection returns the pause after a rejected request. The first rejection of each object is logged.
+// recordRejection returns the back-off after a rejected request. The first rejection of each object is logged.
 func (c *Controller) recordRejection(ctx context.Context, o object, d decision, err error) time.Duration {
 	now := c.deps.Clock.Now()
-	m := c.memories.object(keyed(o)).rejection(d.action, o.version, err.Error(), c.memories.rejections, now)
-	c.memories.setObject(keyed(o), m)
+	m := c.state.object(o.key()).rejection(d.action, o.version, err.Error(), c.state.rejections, now)
+	c.state.setObject(o.key(), m)
 	if d.action == remove && m.rejections == lastingRejections && errors.Is(err, errDryRun) {
 		c.metrics.lasting.Inc()
 	}
@@ -215,12 +215,12 @@ func (c *Controller) recordRejection(ctx context.Context, o object, d decision, 
 		logger = logger.V(2)
 	}
 	logger.Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", m.rejections)
-	return m.pause(d.action, now)
+	return m.backoff(d.action, now)
 }
 
 // recordDone counts a completed request.
 func (c *Controller) recordDone(o object, v ownerView, d decision, result requestResult) {
-	c.memories.setObject(keyed(o), objectMemory{})
+	c.state.setObject(o.key(), objectRecord{})
 	switch {
 	case result != done:
 		return
@@ -231,7 +231,7 @@ func (c *Controller) recordDone(o object, v ownerView, d decision, result reques
 	c.metrics.removed.WithLabelValues(string(d.policy)).Inc()
 	var ownerGone time.Time
 	for _, e := range v.owners {
-		ownerGone = timing.Later(ownerGone, e.gone)
+		ownerGone = timing.Later(ownerGone, e.deletedAt)
 	}
 	if !ownerGone.IsZero() {
 		c.metrics.latency.Observe(c.deps.Clock.Since(ownerGone).Seconds())

@@ -134,7 +134,7 @@ func TestInvalidPatch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShell(t)
-			o, _, _, _ := s.graph.look(s.dependent(t, ref("v1", "ConfigMap", "o", uid(1))))
+			o, _, _, _ := s.graph.observe(s.dependent(t, ref("v1", "ConfigMap", "o", uid(1))))
 			s.get = func(string, int) (*thing, error) { return tt.now(), nil }
 			s.patch = func(_ string, nth int) error {
 				if nth == 1 {

@@ -56,7 +56,7 @@ func TestRingBlockers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []types.UID
 			w, _ := waitingGraph(t, tt.blockers)
-			for _, o := range w.graph.ringBlockers(keyOf(uid(tt.of))) {
+			for _, o := range w.graph.cycleBlockers(keyOf(uid(tt.of))) {
 				got = append(got, o.uid)
 			}
 			slices.Sort(got)
@@ -73,11 +73,11 @@ func TestRingWaitsForOtherBlockers(t *testing.T) {
 	w.do(func() error {
 		return f.Add(newThing("a", "3", uid(3)).owned(blockingRef("v1", "ConfigMap", "2", uid(2))))
 	})
-	if got := w.graph.ringBlockers(keyOf(uid(1))); got != nil {
+	if got := w.graph.cycleBlockers(keyOf(uid(1))); got != nil {
 		t.Errorf("blockers are %v, want none while a dependent has to be deleted", got)
 	}
 	w.do(func() error { return f.Add(newThing("a", "3", uid(3)).owned(ref("v1", "ConfigMap", "2", uid(2)))) })
-	if got := w.graph.ringBlockers(keyOf(uid(1))); len(got) != 1 {
+	if got := w.graph.cycleBlockers(keyOf(uid(1))); len(got) != 1 {
 		t.Errorf("blockers are %v, want one", got)
 	}
 }
@@ -109,7 +109,7 @@ func TestEveryRingIsBroken(t *testing.T) {
 			}
 			w, _ := waitingGraph(t, left)
 			for owner := range left {
-				for _, blocker := range w.graph.ringBlockers(keyOf(uid(owner))) {
+				for _, blocker := range w.graph.cycleBlockers(keyOf(uid(owner))) {
 					left[owner] = slices.DeleteFunc(left[owner], func(d int) bool { return uid(d) == blocker.uid })
 					progress = true
 				}

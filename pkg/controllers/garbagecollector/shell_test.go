@@ -92,15 +92,15 @@ func newShell(t *testing.T) *shell {
 		s.patched[p.GetName()] = s.patched[p.GetName()] || err == nil
 		return nil, err
 	})
-	g := newGraph(s.clock, func(wakes) {})
+	g := newGraph(s.clock, func(queueKeys) {})
 	known := &knownTypes{deps: typesDeps{Graph: g, Clock: s.clock}, defined: map[string]time.Time{}, types: map[schema.GroupResource]*knownType{}, latest: newCatalogue(began, nil)}
 	m := newMetrics(prometheus.NewRegistry())
-	remembered := newMemories()
+	remembered := newTermState()
 	recorder := record.NewFakeRecorder(100)
 	s.events = recorder.Events
 	s.Controller = &Controller{
 		deps: Deps{Metadata: client, Clock: s.clock, Recorder: recorder}, graph: g, types: known,
-		owners: newOwners(client, s.clock, g, known), sweeper: newSweeper(client, s.clock, g, known, remembered.finishing), memories: remembered,
+		owners: newOwnerReader(client, s.clock, g, known), sweeper: newSweeper(client, s.clock, g, known, remembered.finishing), state: remembered,
 		writer: newWriter(client, s.clock, false, m), metrics: m,
 	}
 	s.feed = s.serve(t, configMaps, "v1")
@@ -114,7 +114,7 @@ func (s *shell) serve(t *testing.T, typ objectType, version string) *feed {
 	api := apiType{
 		GroupVersionResource: typ.WithVersion(version), kind: typ.kind, namespaced: typ != nodesType, versions: []string{version}, local: typ.local, watched: true,
 	}
-	s.types.types[typ.GroupResource] = &knownType{typeState: typeState{apiType: api, standing: standing{current, began}, feed: f}}
+	s.types.types[typ.GroupResource] = &knownType{typeState: typeState{apiType: api, feedState: feedState{current, began}, feed: f}}
 	s.discover(s.types.latest.sent)
 	return f
 }
@@ -151,6 +151,6 @@ func notFound(name string) error {
 
 // counts returns the number of blocked owners and objects by cause.
 func (s *shell) counts() map[string]int {
-	causes, _ := s.memories.counts(s.clock.Now())
+	causes, _ := s.state.counts(s.clock.Now())
 	return causes
 }

@@ -117,7 +117,7 @@ type collector struct {
 	feeds   map[schema.GroupResource]*feed
 	read    map[schema.GroupResource]int // of each stream
 	types   *knownTypes
-	judges  *owners
+	judges  *ownerReader
 	objects map[id]bool // queued
 	owners  map[id]bool // queued
 	faults  bool
@@ -142,7 +142,7 @@ func (c *collector) start() {
 	c.objects, c.owners = map[id]bool{}, map[id]bool{}
 	c.graph = newGraph(c.clock, c.queue)
 	c.types = &knownTypes{types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
-	c.judges = newOwners(apiCalls{do: c.readLive}, c.clock, c.graph, c.types)
+	c.judges = newOwnerReader(apiCalls{do: c.readLive}, c.clock, c.graph, c.types)
 	for _, typ := range simulated {
 		c.feeds[typ.GroupResource] = c.graph.feed(typ)
 		c.relist(typ.GroupResource, false)
@@ -150,7 +150,7 @@ func (c *collector) start() {
 	c.queue(c.graph.all())
 }
 
-func (c *collector) queue(w wakes) {
+func (c *collector) queue(w queueKeys) {
 	for _, key := range w.objects {
 		c.objects[key] = true
 	}
@@ -170,7 +170,7 @@ func (c *collector) relist(of schema.GroupResource, late bool) {
 	if !late {
 		c.read[of] = len(c.streams[of])
 	}
-	c.types.types[of] = &knownType{typeState: typeState{standing: standing{current, c.clock.Now()}}}
+	c.types.types[of] = &knownType{typeState: typeState{feedState: feedState{current, c.clock.Now()}}}
 	if err := c.feeds[of].Replace(list, fmt.Sprint(c.version)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func (c *collector) readLive(_ context.Context, _, resource, namespace, name str
 // doObject works off one object.
 func (c *collector) doObject(key id) {
 	delete(c.objects, key)
-	o, against, owns, ok := c.graph.look(key)
+	o, against, owns, ok := c.graph.observe(key)
 	if !ok {
 		return
 	}
@@ -249,7 +249,7 @@ func (c *collector) doObject(key id) {
 			return
 		}
 		if now == nil {
-			c.graph.deny(key)
+			c.graph.removeNotFound(key)
 			return
 		}
 		if c.meddles && c.r.IntN(3) == 0 {
@@ -268,7 +268,7 @@ func (c *collector) doObject(key id) {
 			return
 		}
 		o = objectOf(now.typ.GroupResource, now.obj)
-		against, owns = c.graph.against(o), c.graph.owns(key)
+		against, owns = c.graph.observeOwners(o), c.graph.isOwner(key)
 	}
 }
 
@@ -375,9 +375,9 @@ func (c *collector) doOwner(key id) {
 	case d.blocking > 0:
 		c.owners[key] = true
 		if d.idle > 0 {
-			c.graph.collect(key)
+			c.graph.requeueDependents(key)
 		}
-		for _, blocker := range c.graph.ringBlockers(key) {
+		for _, blocker := range c.graph.cycleBlockers(key) {
 			if o := c.storage.objects[blocker.uid]; o != nil {
 				c.note("unblock %s for %s", o.obj.Name, now.obj.Name)
 				c.update(blocker.uid, func(t *thing) {
@@ -428,7 +428,7 @@ func (c *collector) finalizeOwner(now *thing, live object) {
 			reach := now.Namespace == "" || now.Namespace == o.Namespace
 			// As in kube-controller-manager, the graph decides about a foreground deletion: a dependent whose event is
 			// late goes after its owner.
-			shown, _, _, _ := c.graph.look(keyOf(u))
+			shown, _, _, _ := c.graph.observe(keyOf(u))
 			late := !slices.Equal(shown.refs, objectOf(schema.GroupResource{}, o).refs)
 			if r.UID == now.UID && (finalizer == "orphan" || blocking(r) && u != now.UID && !late) && reach {
 				c.fail("%s is let go (%s), and %s still refers to it", now.Name, finalizer, o.Name)

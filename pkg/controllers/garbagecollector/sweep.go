@@ -24,26 +24,26 @@ const (
 	pageSize    = 500
 	// pageTimeout is the time within which kube-apiserver v1.37 ends a list request.
 	pageTimeout = time.Minute
-	// listFresh is the time for which a list serves other owners.
-	listFresh = time.Second
+	// listValidFor is the time for which a list serves other owners.
+	listValidFor = time.Second
 )
 
 // sweeper lists the dependents of owners that leave orphans. Lists are shared by all such owners.
 type sweeper struct {
-	client metadata.Interface
-	clock  clock.PassiveClock
-	graph  *graph
-	types  *knownTypes
-	owners func() map[id]bool // owners whose dependents each list collects
-	limit  *readLimiter
-	wide   *readLimiter // of lists of all namespaces
+	client        metadata.Interface
+	clock         clock.PassiveClock
+	graph         *graph
+	types         *knownTypes
+	owners        func() map[id]bool // owners whose dependents each list collects
+	limit         *readLimiter
+	allNamespaces *readLimiter // of lists of all namespaces
 
 	lock  sync.Mutex
-	lists map[place]dependentList
+	lists map[listScope]dependentList
 }
 
-// place is a type in a namespace, or in all namespaces if namespace is empty.
-type place struct {
+// listScope is a type in a namespace, or in all namespaces if namespace is empty.
+type listScope struct {
 	schema.GroupVersionResource
 	namespace string
 }
@@ -57,17 +57,17 @@ type dependentList struct {
 func newSweeper(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes, owners func() map[id]bool) *sweeper {
 	all := make(chan struct{}, listsInAll)
 	return &sweeper{
-		client: client, clock: clk, graph: g, types: known, owners: owners, lists: map[place]dependentList{},
-		limit: newReadLimiter(clk, listsOfType, all), wide: newReadLimiter(clk, 1, all),
+		client: client, clock: clk, graph: g, types: known, owners: owners, lists: map[listScope]dependentList{},
+		limit: newReadLimiter(clk, listsOfType, all), allNamespaces: newReadLimiter(clk, 1, all),
 	}
 }
 
-// blindType is a type whose objects are not known, and the reason.
-type blindType struct{ resource, reason string }
+// unlistedType is a type whose objects are not known, and the reason.
+type unlistedType struct{ resource, reason string }
 
 // candidates returns the types that may have dependents of an owner, the dependents in the graph, and the types that
 // cannot be listed.
-func (s *sweeper) candidates(key id, owner apiType) (types []apiType, dependents []object, blind []blindType) {
+func (s *sweeper) candidates(key id, owner apiType) (types []apiType, dependents []object, unlisted []unlistedType) {
 	unserved := map[schema.GroupResource]bool{}
 	for _, d := range s.graph.referring(key) {
 		if s.types.state(d.resource).isServed() {
@@ -81,19 +81,19 @@ func (s *sweeper) candidates(key id, owner apiType) (types []apiType, dependents
 		case !t.watched || !t.mayDependOn(owner):
 		case t.isServed():
 			types = append(types, t.apiType)
-		case unserved[r], t.isBlind(): // otherwise the graph has shown all objects of the type
-			blind = append(blind, blindType{r.String(), "the API server does not serve the type"})
+		case unserved[r], t.isUnlisted(): // otherwise the graph has shown all objects of the type
+			unlisted = append(unlisted, unlistedType{r.String(), "the API server does not serve the type"})
 		}
 	}
 	for _, group := range s.types.unknownGroups() {
-		blind = append(blind, blindType{"*." + group, "discovery of the group fails"})
+		unlisted = append(unlisted, unlistedType{"*." + group, "discovery of the group fails"})
 	}
-	return types, dependents, blind
+	return types, dependents, unlisted
 }
 
 // sweep lists types and returns the dependents of an owner, by lists that were sent since a moment, and the types
 // that could not be listed. The error is errBusy or the end of the term.
-func (s *sweeper) sweep(ctx context.Context, types []apiType, owner object, since time.Time) (dependents []object, blind []blindType, err error) {
+func (s *sweeper) sweep(ctx context.Context, types []apiType, owner object, since time.Time) (dependents []object, unlisted []unlistedType, err error) {
 	found, failed := make([][]object, len(types)), make([]error, len(types))
 	var group controller.Group
 	group.SetLimit(listsInAll)
@@ -111,23 +111,23 @@ func (s *sweeper) sweep(ctx context.Context, types []apiType, owner object, sinc
 		case failed[n] != nil && (ctx.Err() != nil || errors.Is(failed[n], context.Canceled)):
 			return nil, nil, fmt.Errorf("list %v: %w", t.GroupResource(), failed[n])
 		case failed[n] != nil:
-			blind = append(blind, blindType{t.GroupResource().String(), outcome.EventMessage(failed[n])})
+			unlisted = append(unlisted, unlistedType{t.GroupResource().String(), outcome.EventMessage(failed[n])})
 		}
 		dependents = append(dependents, found[n]...)
 	}
-	return dependents, blind, nil
+	return dependents, unlisted, nil
 }
 
 // list returns the objects of a type that refer to an owner. All namespaces of a small type are listed at once, but not
 // while such lists hang.
 func (s *sweeper) list(ctx context.Context, t apiType, owner object, since time.Time) ([]object, error) {
-	key, at := keyed(owner), place{t.GroupVersionResource, owner.namespace}
+	key, at := owner.key(), listScope{t.GroupVersionResource, owner.namespace}
 	if !t.namespaced {
 		at.namespace = ""
 	}
-	if at.namespace != "" && s.small(t) {
-		list, err := s.listAt(ctx, s.wide, place{at.GroupVersionResource, ""}, key, since)
-		if err == nil || s.wide.pause(at.GroupVersionResource, 0) == 0 {
+	if at.namespace != "" && s.fitsOnePage(t) {
+		list, err := s.listAt(ctx, s.allNamespaces, listScope{at.GroupVersionResource, ""}, key, since)
+		if err == nil || s.allNamespaces.backoffOf(at.GroupVersionResource, 0) == 0 {
 			elsewhere := func(o object) bool { return o.namespace != owner.namespace }
 			return slices.DeleteFunc(slices.Clone(list.dependents[key]), elsewhere), err
 		}
@@ -136,12 +136,12 @@ func (s *sweeper) list(ctx context.Context, t apiType, owner object, since time.
 	return list.dependents[key], err
 }
 
-// listAt returns a list that was sent since a moment and collected the dependents of an owner. Another owner may have
+// listAt returns a list that was sent since a moment and requeued the dependents of an owner. Another owner may have
 // sent it.
-func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at place, owner id, since time.Time) (list dependentList, err error) {
+func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at listScope, owner id, since time.Time) (list dependentList, err error) {
 	shared := func() bool {
 		list = s.latest(at)
-		return !list.sent.Before(since) && list.owners[owner] && s.clock.Since(list.received) < listFresh
+		return !list.sent.Before(since) && list.owners[owner] && s.clock.Since(list.received) < listValidFor
 	}
 	if shared() {
 		return list, nil
@@ -151,7 +151,7 @@ func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at place, owne
 			return nil
 		}
 		timeout := pageTimeout
-		if limit == s.wide {
+		if limit == s.allNamespaces {
 			timeout = readTimeout
 		}
 		list, err = s.read(ctx, at, owner, timeout)
@@ -163,20 +163,20 @@ func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at place, owne
 	return list, nil
 }
 
-// small reports whether all objects of a type fit into one page.
-func (s *sweeper) small(t apiType) bool {
+// fitsOnePage reports whether all objects of a type fit into one page.
+func (s *sweeper) fitsOnePage(t apiType) bool {
 	state := s.types.state(t.GroupResource())
-	return state.phase == current && state.objectCount() <= pageSize && s.wide.pause(t.GroupVersionResource, 0) == 0
+	return state.phase == current && state.objectCount() <= pageSize && s.allNamespaces.backoffOf(t.GroupVersionResource, 0) == 0
 }
 
-func (s *sweeper) latest(at place) dependentList {
+func (s *sweeper) latest(at listScope) dependentList {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return s.lists[at]
 }
 
 // read lists a place from storage, not from a watch cache, and keeps the dependents of all owners.
-func (s *sweeper) read(ctx context.Context, at place, owner id, pageTimeout time.Duration) (dependentList, error) {
+func (s *sweeper) read(ctx context.Context, at listScope, owner id, pageTimeout time.Duration) (dependentList, error) {
 	list := dependentList{sent: s.clock.Now(), owners: s.owners(), dependents: map[id][]object{}}
 	list.owners[owner] = true
 	options := metav1.ListOptions{Limit: pageSize}
@@ -198,7 +198,7 @@ func (s *sweeper) read(ctx context.Context, at place, owner id, pageTimeout time
 }
 
 // add appends an object to the dependents of each of its owners, once.
-func (l dependentList) add(at place, m *metav1.PartialObjectMetadata) {
+func (l dependentList) add(at listScope, m *metav1.PartialObjectMetadata) {
 	added := map[id]bool{}
 	for _, ref := range m.OwnerReferences {
 		if key, _ := idOf(ref.UID); l.owners[key] && !added[key] {
@@ -208,7 +208,7 @@ func (l dependentList) add(at place, m *metav1.PartialObjectMetadata) {
 	}
 }
 
-func (s *sweeper) page(ctx context.Context, at place, options metav1.ListOptions, timeout time.Duration) (*metav1.PartialObjectMetadataList, error) {
+func (s *sweeper) page(ctx context.Context, at listScope, options metav1.ListOptions, timeout time.Duration) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return s.client.Resource(at.GroupVersionResource).Namespace(at.namespace).List(ctx, options)
@@ -224,5 +224,5 @@ func (s *sweeper) prune(age time.Duration) {
 		}
 	}
 	s.limit.backoff.GC()
-	s.wide.backoff.GC()
+	s.allNamespaces.backoff.GC()
 }

@@ -28,16 +28,16 @@ const (
 	// removalDelay is the shortest time between two discoveries without a type after which the type is dropped. Until
 	// then its feed delivers the last deletion events.
 	removalDelay = 2 * time.Second
-	// discoveryPatience is the longest lag of discovery behind a CustomResourceDefinition. A definition without
+	// definitionLag is the longest lag of discovery behind a CustomResourceDefinition. A definition without
 	// accepted names, or without served versions, is never discovered.
-	discoveryPatience = time.Minute
+	definitionLag = time.Minute
 	// notifyDelay collects changes into one call of typesDeps.Changed.
 	notifyDelay = 250 * time.Millisecond
-	// startPatience is the longest wait for the informers of other controllers, and headStart the time that those
+	// informerTimeout is the longest wait for the informers of other controllers, and headStart the time that those
 	// controllers have for their first requests. Discovery and the first lists of all types would delay these
 	// requests.
-	startPatience = 2 * time.Second
-	headStart     = 100 * time.Millisecond
+	informerTimeout = 2 * time.Second
+	headStart       = 100 * time.Millisecond
 )
 
 var (
@@ -61,14 +61,14 @@ const (
 	away    phase = "away"    // the latest discovery lacks the type
 )
 
-// standing is the phase of a feed, with its start.
-type standing struct {
+// feedState is the phase of a feed, with its start.
+type feedState struct {
 	phase phase
 	since time.Time
 }
 
 // currentFor returns the time for which the feed has been current, or 0.
-func (s standing) currentFor(now time.Time) time.Duration {
+func (s feedState) currentFor(now time.Time) time.Duration {
 	if s.phase != current {
 		return 0
 	}
@@ -76,7 +76,7 @@ func (s standing) currentFor(now time.Time) time.Duration {
 }
 
 // listingFor returns the time for which the feed has been listing, at least 1 ns, or 0.
-func (s standing) listingFor(now time.Time) time.Duration {
+func (s feedState) listingFor(now time.Time) time.Duration {
 	if s.phase != listing {
 		return 0
 	}
@@ -86,9 +86,9 @@ func (s standing) listingFor(now time.Time) time.Duration {
 // typeState is a snapshot of a type.
 type typeState struct {
 	apiType
-	standing       // zero if the type is not watched
-	err      error // latest error of the feed since the latest list
-	feed     *feed // nil if the type is not watched
+	feedState       // zero if the type is not watched
+	err       error // latest error of the feed since the latest list
+	feed      *feed // nil if the type is not watched
 }
 
 // objectCount returns the number of objects of the type in the graph.
@@ -99,8 +99,8 @@ func (s typeState) objectCount() int {
 	return s.feed.objectCount()
 }
 
-// isBlind reports whether the graph may lack objects of the type.
-func (s typeState) isBlind() bool { return s.watched && s.phase != current }
+// isUnlisted reports whether the graph may lack objects of the type.
+func (s typeState) isUnlisted() bool { return s.watched && s.phase != current }
 
 // isServed reports whether requests for objects of the type can succeed.
 func (s typeState) isServed() bool { return s.phase != "" && s.phase != away }
@@ -144,7 +144,7 @@ type knownTypes struct {
 	lock    sync.Mutex
 	types   map[schema.GroupResource]*knownType
 	latest  catalogue
-	defined map[string]time.Time // names of CustomResourceDefinitions, with the time of their first sight
+	defined map[string]time.Time // names of CustomResourceDefinitions, with the time of their first event
 	event   time.Time            // latest event of a CustomResourceDefinition or APIService
 	awaited time.Time            // a caller waits for a discovery that is sent later
 }
@@ -181,7 +181,7 @@ func (t *knownTypes) runDiscovery(ctx context.Context) {
 }
 
 func (t *knownTypes) awaitInformers(ctx context.Context) {
-	timeout := t.deps.Clock.After(startPatience)
+	timeout := t.deps.Clock.After(informerTimeout)
 	for _, synced := range t.informers {
 		select {
 		case <-synced:
@@ -220,7 +220,7 @@ func sendSignal(c chan struct{}) {
 	}
 }
 
-// state returns the state of a type. It is zero for an unknown type.
+// gauges returns the state of a type. It is zero for an unknown type.
 func (t *knownTypes) state(r schema.GroupResource) typeState {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -261,7 +261,7 @@ func (t *knownTypes) unknownGroups() []string {
 	}
 	for name, since := range t.defined { // another API server may serve the type already
 		r := schema.ParseGroupResource(name)
-		if t.types[r] == nil && !t.ignored[r] && t.deps.Clock.Since(since) < discoveryPatience {
+		if t.types[r] == nil && !t.ignored[r] && t.deps.Clock.Since(since) < definitionLag {
 			groups[r.Group] = true
 		}
 	}
@@ -346,13 +346,13 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 		switch {
 		case !k.watched && k.feed != nil:
 			drop = append(drop, &knownType{source: k.source, typeState: typeState{feed: k.feed}})
-			k.standing, k.feed, k.source, k.err = standing{}, nil, nil, nil
+			k.feedState, k.feed, k.source, k.err = feedState{}, nil, nil, nil
 		case k.watched:
 			k.feed = t.deps.Graph.feed(k.objectType())
 			if k.source == nil || moved || k.phase == away {
 				start = append(start, k)
 				if k.phase != listing { // before compile, which leaves out types that are away
-					k.standing = standing{listing, now}
+					k.feedState = feedState{listing, now}
 				}
 			}
 		}
@@ -363,7 +363,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 		}
 		patience := removalDelay
 		if _, ok := t.defined[r.String()]; ok {
-			patience = discoveryPatience // this API server may not serve the definition yet
+			patience = definitionLag // this API server may not serve the definition yet
 		}
 		switch {
 		case k.cached:
@@ -371,7 +371,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 		case !k.watched:
 			delete(t.types, r)
 		case k.phase != away:
-			k.standing, k.err = standing{away, now}, nil
+			k.feedState, k.err = feedState{away, now}, nil
 			settled = false
 		case now.Sub(k.since) < patience:
 			settled = false
@@ -434,7 +434,7 @@ func (t *knownTypes) startFeed(ctx context.Context, k *knownType) bool {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	if k.phase != listing {
-		k.standing = standing{listing, t.deps.Clock.Now()}
+		k.feedState = feedState{listing, t.deps.Clock.Now()}
 	}
 	if r := k.GroupResource(); r == crds || r == apiServices {
 		k.feed.changed = t.definitionChanged
@@ -466,7 +466,7 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 	t.lock.Lock()
 	was, waited := k.phase, k.listingFor(now)
 	if was != away && was != p {
-		k.standing = standing{p, now}
+		k.feedState = feedState{p, now}
 	}
 	switch {
 	case p == current:
@@ -474,7 +474,7 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 	case err != nil && was != away: // a watch that ends without an error repairs nothing
 		k.err = err
 	}
-	log := err != nil && !k.logged && waited >= syncPatience
+	log := err != nil && !k.logged && waited >= ownerListTimeout
 	k.logged = k.logged || log
 	resource := k.GroupResource().String()
 	t.lock.Unlock()
@@ -497,8 +497,8 @@ func (t *knownTypes) observeInformer(of caches.Cached) caches.Handler[metav1.Obj
 		return caches.Handler[metav1.Object]{}
 	}
 	k := &knownType{cached: true, typeState: typeState{
-		apiType:  apiType{GroupVersionResource: of.Resource, kind: of.Kind, watched: true, local: true},
-		standing: standing{listing, t.deps.Clock.Now()},
+		apiType:   apiType{GroupVersionResource: of.Resource, kind: of.Kind, watched: true, local: true},
+		feedState: feedState{listing, t.deps.Clock.Now()},
 	}}
 	f := t.deps.Graph.feed(k.objectType())
 	k.feed = f

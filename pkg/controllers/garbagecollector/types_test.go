@@ -104,7 +104,7 @@ func (w *apiWorld) build(t *testing.T, clk clock.WithTicker) {
 	if _, err := w.caches.Nodes(); err != nil {
 		t.Fatal(err)
 	}
-	w.graph = newGraph(clk, func(wakes) {})
+	w.graph = newGraph(clk, func(queueKeys) {})
 	var err error
 	w.knownTypes, err = newTypes(typesDeps{
 		Graph: w.graph, Caches: w.caches, Clock: clk, Ignored: defaultIgnored,
@@ -142,7 +142,7 @@ func (w *apiWorld) has(t *testing.T, u types.UID, want bool) {
 	t.Helper()
 	fakeapi.Eventually(t, func() error {
 		key, _ := idOf(u)
-		if _, _, _, ok := w.graph.look(key); ok != want {
+		if _, _, _, ok := w.graph.observe(key); ok != want {
 			return fmt.Errorf("object %s is in the graph: %v, want %v", u, ok, want)
 		}
 		return nil
@@ -226,11 +226,11 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 	key, _ := idOf(owned)
 	ref := reference{apiVersion: widgetsV1, kind: "Widget", name: "a", uid: a}
 	fakeapi.Eventually(t, func() error {
-		_, against, _, _ := w.graph.look(key)
+		_, against, _, _ := w.graph.observe(key)
 		switch {
-		case len(against) != 1 || against[0].gone.IsZero():
+		case len(against) != 1 || against[0].deletedAt.IsZero():
 			return fmt.Errorf("the graph was not told that the owner was deleted: %+v", against)
-		case !w.catalogue().lacksKind(ref, against[0].gone):
+		case !w.catalogue().lacksKind(ref, against[0].deletedAt):
 			return errors.New("no discovery has shown since that the kind is gone")
 		case w.changes.Load() == before:
 			return errors.New("the change was not reported")
@@ -266,7 +266,7 @@ func TestDeletionEventsAfterTheDefinitionIsGone(t *testing.T) {
 	w.api.RemoveType(widgetsV1, "widgets")
 	w.is(t, widgetType, "")
 	key, _ := idOf(owned)
-	if _, against, _, _ := w.graph.look(key); len(against) != 1 || !against[0].gone.IsZero() {
+	if _, against, _, _ := w.graph.observe(key); len(against) != 1 || !against[0].deletedAt.IsZero() {
 		t.Errorf("the graph has a deletion event that was never sent: %+v", against)
 	}
 
@@ -292,7 +292,7 @@ func TestDeletionEventsAfterTheDefinitionIsGone(t *testing.T) {
 	})
 	w.api.Remove(widgetsV1, "widgets", "ns", "b")
 	w.has(t, b, false)
-	if _, against, _, _ := w.graph.look(keyOf(ofB)); len(against) != 1 || against[0].gone.IsZero() {
+	if _, against, _, _ := w.graph.observe(keyOf(ofB)); len(against) != 1 || against[0].deletedAt.IsZero() {
 		t.Errorf("the graph lacks the deletion event: %+v", against)
 	}
 }
@@ -362,12 +362,12 @@ func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 	w.is(t, secretsType, current)
 	broken, hanging := schema.GroupResource{Group: "example.com", Resource: "broken"}, schema.GroupResource{Group: "example.com", Resource: "hanging"}
 	fakeapi.Eventually(t, func() error {
-		if s := w.state(broken); s.err == nil || !s.isBlind() || s.listingFor(time.Now()) == 0 {
+		if s := w.state(broken); s.err == nil || !s.isUnlisted() || s.listingFor(time.Now()) == 0 {
 			return fmt.Errorf("the broken type is %+v", s)
 		}
 		return nil
 	})
-	if s := w.state(hanging); !s.isBlind() {
+	if s := w.state(hanging); !s.isUnlisted() {
 		t.Errorf("the type that does not answer is %+v", s)
 	}
 	w.api.BreakType(widgetsV1, "broken", 0)
@@ -464,7 +464,7 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 		kept    time.Duration
 	}{
 		{"without a definition", false, removalDelay},
-		{"with a definition", true, discoveryPatience},
+		{"with a definition", true, definitionLag},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			clk := clocktesting.NewFakeClock(now)
@@ -491,7 +491,7 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 			}()
 			phases(true, 0, listing, true)
 			phases(false, time.Second, away, false)
-			if s := w.state(widgetType); !s.isBlind() || s.isServed() {
+			if s := w.state(widgetType); !s.isUnlisted() || s.isServed() {
 				t.Errorf("owners may go without the type: %+v", s)
 			}
 			phases(false, tt.kept-1, away, false)
@@ -559,7 +559,7 @@ func TestUnlistedTypesAreDropped(t *testing.T) {
 func TestErrorsLastUntilTheNextList(t *testing.T) {
 	w := newAPIWorld(t)
 	w.build(t, clock.RealClock{})
-	k := &knownType{typeState: typeState{standing: standing{listing, began}}}
+	k := &knownType{typeState: typeState{feedState: feedState{listing, began}}}
 	broken := errors.New("broken")
 	for n, step := range []struct {
 		to   phase
@@ -570,7 +570,7 @@ func TestErrorsLastUntilTheNextList(t *testing.T) {
 			t.Errorf("step %d: phase %s, error %v", n, k.phase, k.err)
 		}
 	}
-	k.standing, k.err = standing{away, began}, nil
+	k.feedState, k.err = feedState{away, began}, nil
 	if w.setPhase(t.Context(), k, current, nil); k.phase != away {
 		t.Errorf("a type that discovery lacks is %s", k.phase)
 	}
@@ -723,21 +723,21 @@ func TestUnknownGroups(t *testing.T) {
 	if got := types.unknownGroups(); !slices.Equal(got, []string{"defined.example.com", "never-seen.example.com", "stores.example.com"}) {
 		t.Errorf("groups %v", got)
 	}
-	clk.Step(discoveryPatience)
+	clk.Step(definitionLag)
 	if got := types.unknownGroups(); !slices.Equal(got, []string{"never-seen.example.com", "stores.example.com"}) {
-		t.Errorf("after %v, groups %v", discoveryPatience, got)
+		t.Errorf("after %v, groups %v", definitionLag, got)
 	}
 }
 
 func TestOnlyCurrentFeedsAreEvidence(t *testing.T) {
 	now := began.Add(time.Minute)
 	for p, want := range map[phase][2]time.Duration{listing: {0, time.Minute}, current: {time.Minute, 0}, away: {0, 0}} {
-		s := standing{p, began}
+		s := feedState{p, began}
 		if got := [2]time.Duration{s.currentFor(now), s.listingFor(now)}; got != want {
 			t.Errorf("%s: current and listing for %v, want %v", p, got, want)
 		}
 	}
-	if got := (standing{listing, now}).listingFor(now); got <= 0 {
+	if got := (feedState{listing, now}).listingFor(now); got <= 0 {
 		t.Error("a feed that has just started is not listing")
 	}
 }

@@ -86,7 +86,7 @@ func (w *writer) send(ctx context.Context, at apiType, o object, account types.U
 	if err := checkName(o.name); err != nil {
 		return rejected, named(fmt.Errorf("%w: %w", errRejected, err))
 	}
-	slot := w.slots.Acquire(ctx, cache.NewObjectName(o.namespace, string(account)), w.clock.Now().Add(turnPatience))
+	slot := w.slots.Acquire(ctx, cache.NewObjectName(o.namespace, string(account)), w.clock.Now().Add(slotTimeout))
 	if slot == nil {
 		return failed, named(waitError(ctx))
 	}
