@@ -27,7 +27,7 @@ func TestNameOfAnotherPathIsNotRead(t *testing.T) {
 		t.Errorf("requests are %q, and %d deletes were sent, want no request for the owner", got, len(s.sent()))
 	}
 	at := s.types.state(configMaps.GroupResource).apiType
-	if _, err := s.writer.read(t.Context(), at, object{name: "../secrets/s"}); err == nil || len(s.sentRequests("get configmaps")) > 0 {
+	if _, err := s.readAgain(t.Context(), at, object{name: "../secrets/s"}); err == nil || len(s.sentRequests("get configmaps")) > 0 {
 		t.Errorf("an object was read that is called like a path: %v", err)
 	}
 }
@@ -44,6 +44,7 @@ func TestSlowReadsOfManyOwnersTakeOneSync(t *testing.T) {
 		{"two owners that wait", 2, 300 * time.Millisecond, true},
 		{"thousands of owners", 3000, time.Millisecond, false},
 		{"a hundred owners at one read per second", 100, time.Second, false},
+		{"a hundred waiting owners at one read per second", 100, time.Second, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShell(t)
@@ -79,13 +80,13 @@ func TestSlowNamespaceLeavesSlotsToOthers(t *testing.T) {
 		slow := func(context.Context) error { time.Sleep(10 * time.Second); return nil }
 		for n := range 400 {
 			o := object{namespace: "slow", name: fmt.Sprint("d", n), uid: uid(n)}
-			go func() { _, _ = w.send(t.Context(), apiType{}, o, uid(n%3), requestOrphan, always, slow) }()
+			go func() { _, _ = w.send(t.Context(), apiType{}, o, uid(n%3), requestOrphan, nil, slow) }()
 		}
 		synctest.Wait()
 		begun := time.Now()
 		for n := range 10 {
 			o := object{namespace: "other", name: fmt.Sprint("d", n), uid: uid(1000 + n)}
-			if got, err := w.send(t.Context(), apiType{}, o, o.uid, requestDelete, always, func(context.Context) error { return nil }); got != done || err != nil {
+			if got, err := w.send(t.Context(), apiType{}, o, o.uid, requestDelete, nil, func(context.Context) error { return nil }); got != done || err != nil {
 				t.Fatalf("outcome %s, %v", got, err)
 			}
 		}
@@ -104,13 +105,13 @@ func TestWriteWithoutSlotIsBusy(t *testing.T) {
 		for n := range allWrites {
 			o := object{namespace: "a", name: fmt.Sprint("d", n), uid: uid(n)}
 			go func() {
-				_, _ = w.send(ctx, apiType{}, o, o.uid, requestDelete, always, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+				_, _ = w.send(ctx, apiType{}, o, o.uid, requestDelete, nil, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 			}()
 		}
 		time.Sleep(5 * time.Second)
 		begun := time.Now()
 		o := object{namespace: "a", name: "late", uid: uid(5000)}
-		_, err := w.send(t.Context(), apiType{}, o, o.uid, requestDelete, always, func(context.Context) error { return nil })
+		_, err := w.send(t.Context(), apiType{}, o, o.uid, requestDelete, nil, func(context.Context) error { return nil })
 		if took := time.Since(begun); !errors.Is(err, errBusy) || !errors.Is(err, context.Canceled) || took != slotTimeout {
 			t.Errorf("after %v: %v, want to be told after %v that others are in line", took, err, slotTimeout)
 		}

@@ -1,6 +1,222 @@
 package garbagecollector
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/pkg/outcome"
+)
+
+const (
+	// readValidFor is the time for which a live read of an owner is valid for later decisions.
+	readValidFor = 10 * time.Second
+	// confirmAfter is the minimum time between two confirming reads. A watch without the owner confirms a read
+	// after the same time.
+	confirmAfter = 2 * time.Second
+	// ownerListTimeout is the time for which dependents wait for the first list of the owner's type.
+	ownerListTimeout = 10 * time.Second
+	// Back-off after failed reads of an owner or of a type.
+	minBackoff = time.Second
+	maxBackoff = time.Minute
+	// An owner whose deletion no watch reports is read every 5 to 6 minutes.
+	pollInterval = 5 * time.Minute
+	pollJitter   = time.Minute
+)
+
+// ownerState is the state of the owner that a reference names. Upstream's terms are solid, dangling and
+// waitingForDependentsDeletion.
+type ownerState uint8
+
+const (
+	unknown              ownerState = iota
+	solid                           // the owner exists: its dependents stay
+	waitingForDependents            // the owner waits for the deletion of its dependents
+	absent                          // the owner does not exist, and a UID is never assigned twice
+)
+
+// readResult classifies the response to a live read of an owner. The last three are labels of metrics.
+type readResult string
+
+const (
+	unread      readResult = ""
+	found       readResult = "found"
+	missing     readResult = "missing"     // a 404 that names the object
+	unnamed404  readResult = "unnamed_404" // a 404 of a server that may not know the type
+	refused     readResult = "refused"
+	unavailable readResult = "unable" // other errors, timeouts and objects without UID
+)
+
+// classifyRead ignores m if err is not nil.
+func classifyRead(m metav1.Object, err error, name string) readResult {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil && m.GetUID() == "":
+		return unavailable
+	case err == nil:
+		return found
+	case !errors.As(err, &status):
+		return unavailable
+	}
+	switch code := status.Status().Code; {
+	case outcome.IsNotFound(err, name):
+		return missing
+	case code == http.StatusNotFound || apierrors.IsNotFound(err):
+		return unnamed404
+	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusMethodNotAllowed, code == http.StatusNotAcceptable:
+		return refused
+	}
+	return unavailable
+}
+
+// liveRead is the latest live read of an owner by name. References with any UID share the read.
+type liveRead struct {
+	result         readResult
+	uid            types.UID // of the object that was found
+	waiting        bool      // the object that was found waits for its dependents
+	sent, received time.Time
+	failures       int // consecutive reads without proof
+	// earlier and later are the times of two missing results, at least confirmAfter apart, without a found result
+	// between them or since. A zero time means no such result.
+	earlier, later time.Time
+}
+
+// next returns the record after a further read. A read that was sent before the latest one changes nothing.
+func (l liveRead) next(result readResult, m metav1.Object, sent, received time.Time) liveRead {
+	if sent.Before(l.sent) {
+		return l
+	}
+	next := liveRead{result: result, sent: sent, received: received}
+	switch result {
+	case found:
+		next.uid, next.waiting = m.GetUID(), marksOf(m).waiting()
+	case missing:
+		next.earlier, next.later = l.earlier, l.later
+		if l.later.IsZero() || sent.Sub(l.later) >= confirmAfter {
+			next.earlier, next.later = l.later, sent
+		}
+	default:
+		next.earlier, next.later, next.failures = l.earlier, l.later, l.failures+1
+	}
+	return next
+}
+
+// sentSince drops results that were sent before a reference was first seen. The writer of the reference had
+// observed the owner, so an earlier read may concern an earlier object of the same name.
+func (l liveRead) sentSince(seen time.Time) liveRead {
+	if l.later.Before(seen) {
+		l.later = time.Time{}
+	}
+	if l.earlier.Before(seen) {
+		l.earlier = time.Time{}
+	}
+	if l.failures == 0 && l.sent.Before(seen) {
+		return liveRead{}
+	}
+	return l
+}
+
+// evidence is the knowledge about the owner that one reference names.
+type evidence struct {
+	ownerObservation           // from the graph
+	uid              types.UID // in the reference
+	problem          problem   // the reason why the owner cannot be read
+	discovered       time.Time // time of the latest discovery
+	// syncing is the time for which the owner's type waits for its first list, or 0 after that.
+	syncing time.Duration
+	// watched is the age of a current watch of the owner's type, or 0 for aggregated API servers: their reads and
+	// lists may come from the same stale cache.
+	watched   time.Duration
+	live      liveRead
+	syncBegun time.Time
+}
+
+// classification is the state of one owner, and the next step if the state is unknown or may change without an event.
+type classification struct {
+	state ownerState
+	read  bool          // a live read is necessary
+	after time.Duration // 0: no recheck
+	cause string        // why the state is unknown; a label of metrics
+}
+
+// classifyOwner returns the state of an owner. A watch that shows the owner is enough to keep a dependent. Absence
+// takes a live read and a second, independent fact.
+func classifyOwner(e evidence, now time.Time) classification {
+	e.live = e.live.sentSince(e.refSeen)
+	age, backoff := now.Sub(e.live.received), min(minBackoff<<min(max(e.live.failures-1, 0), 10), maxBackoff)
+	// unwatched: no watch would report the deletion of the owner. Late deletion of its dependents is then acceptable.
+	unwatched := e.status == refVirtual && e.deletedAt.IsZero() && e.watched == 0
+	switch {
+	case e.status == refValid:
+		return classification{state: solid}
+	case e.uid == "": // accepted by other servers; every object would differ
+		return classification{cause: string(unparsable)}
+	case e.problem == impossible,
+		e.problem == unserved && !e.deletedAt.IsZero() && e.discovered.After(e.deletedAt): // complete for the group
+		return classification{state: absent}
+	case e.problem != fine:
+		return classification{cause: string(e.problem)} // discovery requeues the dependent
+	case e.status == refVirtual && e.deletedAt.IsZero() && e.syncing > 0 && e.syncing < ownerListTimeout:
+		return classification{after: ownerListTimeout - e.syncing, cause: "syncing"}
+	case e.live.failures > 0 && age < backoff:
+		return classification{after: backoff - age, cause: string(e.live.result)}
+	case e.live.result == unread, e.live.failures > 0:
+		return classification{read: true}
+	case unwatched && e.live.result == found && e.live.uid == e.uid && !e.live.waiting && !e.live.sent.Before(e.anyDeletedAt) && age < pollInterval:
+		return classification{state: solid, after: pollInterval - age}
+	case age > readValidFor && e.live.sent.Before(e.syncBegun):
+		// A read of this sync stays valid: hundreds of owners may take longer than readValidFor.
+		return classification{read: true}
+	case e.live.result == missing:
+		return confirmAbsence(e, now)
+	case e.live.uid != e.uid:
+		return classification{state: absent}
+	case (e.live.waiting || e.status == refWaiting || !e.anyDeletedAt.IsZero()) && e.live.sent.Before(e.syncBegun):
+		// The user may turn a foreground deletion into orphaning, so each sync reads a waiting owner. An owner
+		// that was found may have gone since if a watch has reported its deletion.
+		return classification{read: true}
+	case e.live.waiting:
+		return classification{state: waitingForDependents}
+	case e.status == refVirtual && e.watched > 0 && e.deletedAt.IsZero():
+		// Either the event is late, or the owner has gone since the read and no event will come.
+		return classification{state: solid, after: min(max(e.unseenFor(now), readValidFor), pollInterval)}
+	case e.status == refVirtual:
+		return classification{state: solid, after: pollInterval}
+	}
+	return classification{state: solid}
+}
+
+// unseenFor returns the time for which the watch would have shown the owner if the owner existed.
+func (e evidence) unseenFor(now time.Time) time.Duration {
+	if e.status == refWaiting { // the watch does show the owner
+		return 0
+	}
+	return min(e.watched, now.Sub(e.refSeen))
+}
+
+// confirmAbsence looks for a second fact after a named 404.
+func confirmAbsence(e evidence, now time.Time) classification {
+	lacking := e.unseenFor(now)
+	switch {
+	case !e.deletedAt.IsZero(): // the watch reported the deletion
+		return classification{state: absent}
+	case lacking >= confirmAfter, !e.live.earlier.IsZero():
+		return classification{state: absent}
+	}
+	first := e.live.later
+	if first.IsZero() { // sent before the reference was seen
+		first = e.live.sent
+	}
+	wait := min(confirmAfter-lacking, first.Add(confirmAfter).Sub(now))
+	if wait <= 0 {
+		return classification{read: true}
+	}
+	return classification{after: wait, cause: "unconfirmed"}
+}
 
 // action is the change that a decision about an object demands.
 type action string

@@ -1,33 +1,6 @@
 package garbagecollector
 
-import (
-	"bytes"
-
-	"k8s.io/apimachinery/pkg/types"
-)
-
-func (g *graph) uidOf(n *node) types.UID {
-	if n.marks.has(nonUUID) {
-		return g.texts[n.uid]
-	}
-	return types.UID(n.uid.String())
-}
-
-func (g *graph) objectOfNode(n *node) object {
-	o := object{
-		resource: n.feed.typ.GroupResource, namespace: n.namespace.Value(), name: n.name,
-		uid: g.uidOf(n), version: versionOf(n.version), marks: n.marks & (observed | facts),
-	}
-	o.refs = g.refsOfNode(n)
-	return o
-}
-
-func (g *graph) refsOfNode(n *node) (all []reference) {
-	for e := n.refs; e != nil; e = e.next {
-		all = append(all, g.writtenRef(e))
-	}
-	return all
-}
+import "bytes"
 
 // dependents are the objects that refer to an owner.
 type dependents struct {
@@ -153,14 +126,6 @@ func (g *graph) all() queueKeys {
 		}
 	}
 	return w
-}
-
-// isOwner reports whether other objects refer to an object.
-func (g *graph) isOwner(key id) bool {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	n := g.nodes[key]
-	return n != nil && (n.marks.has(observed) && g.hasDependents(n) || !n.marks.has(observed) && n.dependents != nil)
 }
 
 // groupOf returns the group of an object in the fair queue of a loop: its namespace, or its type if the object is

@@ -15,6 +15,12 @@ type objectType struct {
 	local bool // not served by an aggregated API server
 }
 
+// isKind reports whether the type has the kind of a reference. All versions of a group serve the same objects.
+func (t objectType) isKind(k writtenKind) bool {
+	gv, err := schema.ParseGroupVersion(k.apiVersion)
+	return err == nil && gv.Version != "" && gv.Group == t.Group && k.kind == t.kind
+}
+
 // feed stores the objects of one type in the graph. It is the store of a reflector or the handler of an informer, and
 // is called by one goroutine at a time.
 type feed struct {
@@ -81,7 +87,7 @@ func (f *feed) Add(obj any) error {
 	if !ok {
 		return notAnObject(obj)
 	}
-	f.graph.changeAndEnqueue(func(w *queueKeys) { f.graph.storeObject(f, m, false, w) })
+	f.graph.changeAndEnqueue(func(w *queueKeys) { f.graph.storeObject(f, m, w) })
 	f.notifyChanged()
 	return nil
 }
@@ -96,7 +102,7 @@ func (f *feed) Changed(old, new metav1.Object) {
 		if old.GetUID() != new.GetUID() {
 			f.removeDeleted(old, false, w)
 		}
-		f.graph.storeObject(f, new, false, w)
+		f.graph.storeObject(f, new, w)
 	})
 }
 
@@ -135,8 +141,9 @@ func (f *feed) removeDeleted(m metav1.Object, event bool, w *queueKeys) {
 	case event: // of an object that was created and deleted between two lists
 		g.enqueueDependents(n, w)
 	}
-	if event {
-		g.recordDeletion(n, f, numberOf(m.GetResourceVersion()))
+	if event && (f.typ.local || !g.deletions[n].typ.local) {
+		g.deletions[n] = deletionEvent{g.clock.Now(), f.typ}
+		g.dropUnreferenced(n)
 	}
 }
 
@@ -154,7 +161,7 @@ func (f *feed) Replace(list []any, _ string) error {
 	}
 	g := f.graph
 	for _, obj := range list {
-		g.changeAndEnqueue(func(w *queueKeys) { g.storeObject(f, obj.(metav1.Object), true, w) })
+		g.changeAndEnqueue(func(w *queueKeys) { g.storeObject(f, obj.(metav1.Object), w) })
 	}
 	g.changeAndEnqueue(func(w *queueKeys) {
 		for key := range listed {

@@ -57,7 +57,7 @@ func TestFeedIsTheStoreOfAReflector(t *testing.T) {
 	events.Delete(partial(newThing("a", "o", uid(1)).at("11")))
 	reached(2)
 	for _, dependent := range []int{2, 3} {
-		if _, against, _, _ := w.graph.observe(keyOf(uid(dependent))); len(against) != 1 || against[0].status != refVirtual || against[0].deletedAt.IsZero() {
+		if _, against, _ := w.graph.observe(keyOf(uid(dependent))); len(against) != 1 || against[0].status != refVirtual || against[0].deletedAt.IsZero() {
 			t.Errorf("against the owner of %d there is %v, want that its deletion was told", dependent, against)
 		}
 	}
@@ -148,7 +148,7 @@ func TestListThatLosesAnObjectRemovesOthers(t *testing.T) {
 	if err := far.Replace([]any{newThing("a", "x", uid(1)), y(51)}, "9"); err != nil || !taken {
 		t.Fatal(err, taken)
 	}
-	if _, _, _, ok := w.graph.observe(keyOf(uid(7))); ok {
+	if _, _, ok := w.graph.observe(keyOf(uid(7))); ok {
 		t.Error("an object that the list lacks is still seen")
 	}
 }

@@ -2,7 +2,6 @@ package garbagecollector
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"time"
 	"unique"
@@ -20,7 +19,7 @@ import (
 // held for microseconds, except during walks over all nodes, over the dependents of an owner, or over the references
 // of an object: 30 ms for 100,000.
 //
-// The graph sends no requests and proves nothing. See evidence.go for proof.
+// The graph sends no requests and proves nothing. See decide.go for proof.
 type graph struct {
 	clock   clock.PassiveClock
 	began   time.Time
@@ -34,11 +33,10 @@ type graph struct {
 	notFoundAt map[*node]time.Time     // time of the live read that did not find an object of the graph
 }
 
-// deletionEvent is a deletion event.
+// deletionEvent is a deletion event from a feed.
 type deletionEvent struct {
-	at      time.Time
-	typ     objectType
-	version uint64 // 0 if the version is not a number
+	at  time.Time
+	typ objectType
 }
 
 // node is an object. Large clusters have hundreds of thousands, so a test checks the size.
@@ -98,16 +96,15 @@ func (g *graph) changeAndEnqueue(do func(*queueKeys)) {
 }
 
 // storeObject stores an object from an event or a list. Objects from live reads are not stored, because their order
-// with events is unknown. An event does not replace a newer version. A list does: after a restore of etcd, versions
-// are lower than before. The lock is held, as in all functions below.
-func (g *graph) storeObject(f *feed, m metav1.Object, listed bool, w *queueKeys) {
+// with events is unknown. The lock is held, as in all functions below.
+func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 	if m.GetUID() == "" {
 		return // computed by an aggregated API server; no reference can name the object
 	}
 	n := g.nodeOf(m.GetUID(), m.GetName())
 	was := n.marks
-	moved := was.has(observed) && n.feed != f
-	if moved {
+	added := n.feed != f
+	if added && was.has(observed) {
 		// OpenShift serves each namespace as a project, too. The local type wins.
 		if n.feed.typ.local || !f.typ.local {
 			return
@@ -115,22 +112,13 @@ func (g *graph) storeObject(f *feed, m metav1.Object, listed bool, w *queueKeys)
 		n.feed.count--
 	}
 	delete(g.notFoundAt, n)
-	added := moved || !was.has(observed)
-	version := numberOf(m.GetResourceVersion())
-	switch d, deleted := g.deletions[n]; {
-	case !f.typ.local || version == 0 || listed:
-	case deleted && d.typ == f.typ && version <= d.version:
-		return
-	case !added && version < n.version:
-		return
-	}
 	if added {
 		n.feed, n.namespace = f, unique.Make(m.GetNamespace())
 		f.count++
 		delete(g.deletions, n)
 	}
 	n.name = m.GetName() // also if equal, to share the text with an informer's cache
-	n.version = version
+	n.version = numberOf(m.GetResourceVersion())
 	n.marks = was&nonUUID | observed | marksOf(m)
 	changed := !g.sameRefs(n, m.GetOwnerReferences())
 	if changed {
@@ -171,27 +159,6 @@ func (g *graph) removeNotFound(key id) {
 		g.notFoundAt[n] = g.clock.Now()
 		g.removeObject(n, w)
 	})
-}
-
-// recordDeletion records a deletion event of an object that the graph has removed. An event from an aggregated API
-// server does not replace an event of the local type.
-func (g *graph) recordDeletion(n *node, f *feed, version uint64) {
-	if g.deletions[n].typ.local && !f.typ.local {
-		return
-	}
-	g.deletions[n] = deletionEvent{g.clock.Now(), f.typ, version}
-	g.dropUnreferenced(n)
-}
-
-// deletedAt returns the time of the deletion event of an owner, from the feed of the kind that the reference names. It
-// returns zero without such an event. Aggregated API servers do not count: UIDs there may be equal to UIDs of other
-// objects.
-func (g *graph) deletedAt(n *node, kind writtenKind) time.Time {
-	d, ok := g.deletions[n]
-	if group, parsed := groupOf(kind.apiVersion); !ok || !parsed || !d.typ.local || group != d.typ.Group || kind.kind != d.typ.kind {
-		return time.Time{}
-	}
-	return d.at
 }
 
 // nodeOf returns the node of a UID. It adds a virtual node if there is none.
@@ -318,11 +285,26 @@ func (g *graph) unlinkRef(e *edge) {
 	g.dropUnreferenced(e.owner)
 }
 
-// hasKindAndName reports whether an object has the kind and name of a reference. The version may differ: all
-// versions of a group serve the same object.
-func (g *graph) hasKindAndName(n *node, kind writtenKind, name string) bool {
-	group, ok := groupOf(kind.apiVersion)
-	return ok && group == n.feed.typ.Group && kind.kind == n.feed.typ.kind && name == n.name
+func (g *graph) uidOf(n *node) types.UID {
+	if n.marks.has(nonUUID) {
+		return g.texts[n.uid]
+	}
+	return types.UID(n.uid.String())
+}
+
+func (g *graph) objectOfNode(n *node) object {
+	return object{
+		resource: n.feed.typ.GroupResource, namespace: n.namespace.Value(), name: n.name, refs: g.refsOfNode(n),
+		uid: g.uidOf(n), version: versionOf(n.version), marks: n.marks & (observed | facts),
+	}
+}
+
+func (g *graph) refsOfNode(n *node) (all []reference) {
+	for e := n.refs; e != nil; e = e.next {
+		kind := e.kind.Value()
+		all = append(all, reference{apiVersion: kind.apiVersion, kind: kind.kind, name: e.name, uid: g.uidOf(e.owner), blocking: e.blocking})
+	}
+	return all
 }
 
 // isReachable reports whether the dependent may refer to objects in the namespace of the owner, which must not be
@@ -331,22 +313,7 @@ func (g *graph) isReachable(e *edge) bool {
 	return e.owner.namespace == clusterScope || e.owner.namespace == e.dependent.namespace
 }
 
-// groupOf returns the API group of an apiVersion.
-func groupOf(apiVersion string) (group string, ok bool) {
-	switch group, version, grouped := strings.Cut(apiVersion, "/"); {
-	case !grouped:
-		return "", apiVersion != ""
-	default:
-		return group, group != "" && version != "" && !strings.Contains(version, "/")
-	}
-}
-
-func (g *graph) writtenRef(e *edge) reference {
-	kind := e.kind.Value()
-	return reference{apiVersion: kind.apiVersion, kind: kind.kind, name: e.name, uid: g.uidOf(e.owner), blocking: e.blocking}
-}
-
-// status is the reason for which the owner of a reference may be absent or waiting.
+// refStatus is the reason for which the owner of a reference may be absent or waiting.
 type refStatus uint8
 
 const (
@@ -368,7 +335,7 @@ func (g *graph) statusOf(owner *node, namespace string, kind writtenKind, name s
 		return refVirtual
 	case owner.namespace != clusterScope && owner.namespace.Value() != namespace:
 		return refOtherNamespace
-	case !g.hasKindAndName(owner, kind, name):
+	case name != owner.name || !owner.feed.typ.isKind(kind):
 		return refMismatched
 	case owner.marks.waiting():
 		return refWaiting
@@ -404,17 +371,16 @@ type ownerObservation struct {
 	refSeen      time.Time // first sight of the reference; the writer of the reference had seen the owner before
 }
 
-// observe returns an object, the observation of each owner, and whether the object has dependents. It returns false
-// for a virtual node.
-func (g *graph) observe(key id) (o object, against []ownerObservation, owns, ok bool) {
+// observe returns an object and the observation of each owner. It returns false for a virtual node.
+func (g *graph) observe(key id) (o object, owners []ownerObservation, ok bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
 	if n == nil || !n.marks.has(observed) {
-		return object{}, nil, false, false
+		return object{}, nil, false
 	}
 	o = g.objectOfNode(n)
-	return o, g.observations(o), g.hasDependents(n), true
+	return o, g.observations(o), true
 }
 
 // observeOwners returns the observations of the owners of an object from a live read.
@@ -432,19 +398,31 @@ func (g *graph) observations(o object) []ownerObservation {
 	if n := g.nodes[o.key()]; n != nil && n.refs != nil && slices.Equal(g.refsOfNode(n), o.refs) {
 		since = timing.Earlier(since, g.began.Add(n.refs.since))
 	}
-	against := make([]ownerObservation, 0, len(o.refs))
+	all := make([]ownerObservation, 0, len(o.refs))
 	for _, r := range o.refs {
 		key, _ := idOf(r.uid)
 		n, kind := g.nodes[key], writtenKind{r.apiVersion, r.kind}
-		against = append(against, ownerObservation{
-			status: g.statusOf(n, o.namespace, kind, r.name), deletedAt: g.deletedAt(n, kind), anyDeletedAt: g.deletions[n].at, refSeen: timing.Later(since, g.notFoundAt[n]),
-		})
+		owner := ownerObservation{status: g.statusOf(n, o.namespace, kind, r.name), refSeen: timing.Later(since, g.notFoundAt[n])}
+		if d, ok := g.deletions[n]; ok {
+			owner.anyDeletedAt = d.at
+			// Aggregated API servers do not count: UIDs there may be equal to UIDs of other objects.
+			if d.typ.local && d.typ.isKind(kind) {
+				owner.deletedAt = d.at
+			}
+		}
+		all = append(all, owner)
 	}
-	return against
+	return all
 }
 
-// hasDependents reports whether an object has dependents other than itself.
-func (g *graph) hasDependents(n *node) bool {
+// isOwner reports whether other objects refer to an object.
+func (g *graph) isOwner(key id) bool {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	n := g.nodes[key]
+	if n == nil {
+		return false
+	}
 	for e := n.dependents; e != nil; e = e.after {
 		if e.dependent != n && g.isReachable(e) {
 			return true

@@ -64,7 +64,7 @@ var causes = [...]string{
 	string(causeFinalizers), string(causeDependents), string(causeNotRemoved), string(causeUnlistedType), string(causeReferences),
 	string(causeRejected), string(causeFailed), string(causeBusy),
 	string(unparsable), string(outOfReach), string(undiscovered), string(unserved), string(otherVersion), string(ambiguous), string(unusable),
-	"syncing", string(refused), string(unnamed404), string(unavailable), "unconfirmed", "slow",
+	"syncing", string(refused), string(unnamed404), string(unavailable), "unconfirmed",
 }
 
 // Describe implements prometheus.Collector.

@@ -9,90 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A list may be newer than the stream, so that older events follow.
-func TestOlderEventsAreIgnored(t *testing.T) {
-	owner := ref("apps/v1", "ReplicaSet", "o", uid(1))
-	with := func(version string) *thing { return newThing("a", "d", uid(2)).at(version).owned(owner) }
-	bare := func(version string) *thing { return newThing("a", "d", uid(2)).at(version) }
-	add := func(o *thing) func(*feed) error { return func(f *feed) error { return f.Add(o) } }
-	for _, tt := range []struct {
-		name   string
-		typ    objectType
-		before *thing
-		change func(*feed) error
-		refs   int
-	}{
-		{"a newer event counts", configMaps, with("12"), add(bare("13")), 0},
-		{"the same again", configMaps, with("12"), add(with("12")), 1},
-		{"an older event does not", configMaps, with("12"), add(bare("11")), 1},
-		{"numbers are compared as such", configMaps, with("9"), add(bare("10")), 0},
-		{"an older list does: it is of what there is since a restore", configMaps, with("12"), func(f *feed) error { return f.Replace([]any{bare("11")}, "11") }, 0},
-		{"versions of another server are its own business", widgets, with("12"), add(bare("11")), 0},
-		{"what is no number cannot be compared", configMaps, with("12"), add(bare("b")), 0},
-		{"nor with what is none", configMaps, with("b"), add(bare("11")), 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			f := w.feed(tt.typ)
-			w.do(func() error { return f.Add(tt.before) })
-			w.do(func() error { return tt.change(f) })
-			if o, _, _, ok := w.graph.observe(keyOf(uid(2))); !ok || len(o.refs) != tt.refs {
-				t.Errorf("it is seen: %v, with references %v, want %d", ok, o.refs, tt.refs)
-			}
-		})
-	}
-}
-
-func TestLateEventDoesNotRestoreDeletedOwner(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		typ     objectType
-		version string
-		seen    bool
-	}{
-		{"how it was before", configMaps, "12", false},
-		{"the last of it", configMaps, "13", false},
-		{"a later version: the API server was restored from a backup", configMaps, "14", true},
-		{"no number", configMaps, "b", true},
-		{"of another server, which may give a UID twice", widgets, "12", true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			f := w.feed(tt.typ)
-			w.do(func() error {
-				return w.feed(replicaSets).Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))))
-			})
-			w.do(func() error { return f.Add(newThing("a", "o", uid(1)).at("11")) })
-			w.do(func() error { return f.Delete(newThing("a", "o", uid(1)).at("13")) })
-			w.do(func() error { return f.Add(newThing("a", "o", uid(1)).at(tt.version)) })
-			if got := w.graph.sees(keyOf(uid(1))); got != tt.seen {
-				t.Errorf("it is seen: %v, want %v", got, tt.seen)
-			}
-		})
-	}
-}
-
-// After a restore of etcd, lists have lower versions.
-func TestListAfterARestoreCounts(t *testing.T) {
-	w := newWorld(t)
-	f := w.feed(configMaps)
-	w.do(func() error { return f.Add(newThing("a", "o", uid(1)).at("500").finalizedBy("orphan").deleted()) })
-	w.do(func() error {
-		return w.feed(replicaSets).Add(newThing("a", "d", uid(3)).owned(ref("v1", "ConfigMap", "p", uid(2))))
-	})
-	w.do(func() error { return f.Add(newThing("a", "p", uid(2)).at("400")) })
-	w.do(func() error { return f.Delete(newThing("a", "p", uid(2)).at("450")) })
-	w.do(func() error {
-		return f.Replace([]any{newThing("a", "o", uid(1)).at("300"), newThing("a", "p", uid(2)).at("301")}, "310")
-	})
-	if o, _, _, ok := w.graph.observe(keyOf(uid(1))); !ok || o.marks.has(terminating) || o.version != "300" {
-		t.Errorf("what is not being deleted any more is %+v, seen %v", o, ok)
-	}
-	if !w.graph.sees(keyOf(uid(2))) {
-		t.Error("what is there again is not seen")
-	}
-}
-
 func TestFirstSightOfReferences(t *testing.T) {
 	one, two := ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "p", uid(2))
 	renamed, blocks := one, one
@@ -120,7 +36,7 @@ func TestFirstSightOfReferences(t *testing.T) {
 				})
 			}
 			w.clock.SetTime(began.Add(time.Minute))
-			_, against, _, _ := w.graph.observe(keyOf(uid(9)))
+			_, against, _ := w.graph.observe(keyOf(uid(9)))
 			var got []time.Duration
 			for _, s := range against {
 				got = append(got, s.refSeen.Sub(began))
@@ -186,7 +102,7 @@ func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 			w := newWorld(t)
 			_ = w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref))
 			tt.tell(w)
-			if _, against, _, _ := w.graph.observe(keyOf(uid(2))); against[0].deletedAt.IsZero() == tt.told {
+			if _, against, _ := w.graph.observe(keyOf(uid(2))); against[0].deletedAt.IsZero() == tt.told {
 				t.Errorf("against its owner there is %+v; that it was deleted is known: want %v", against, tt.told)
 			}
 		})
@@ -211,8 +127,8 @@ func TestOwnsOthers(t *testing.T) {
 			w := newWorld(t)
 			w.do(func() error { return w.feed(configMaps).Add(tt.owner) })
 			w.do(func() error { return w.feed(configMaps).Add(tt.obj) })
-			if _, _, owns, _ := w.graph.observe(keyOf(uid(1))); owns != tt.want || w.graph.isOwner(keyOf(uid(1))) != tt.want {
-				t.Errorf("it owns others: %v and %v, want %v", owns, w.graph.isOwner(keyOf(uid(1))), tt.want)
+			if got := w.graph.isOwner(keyOf(uid(1))); got != tt.want {
+				t.Errorf("owner: %v, want %v", got, tt.want)
 			}
 			if got := w.graph.referring(keyOf(uid(1))); slices.ContainsFunc(got, func(o object) bool { return o.uid == uid(2) }) != tt.want {
 				t.Errorf("%v refer to it, the other among them: want %v", got, tt.want)
@@ -227,7 +143,7 @@ func TestFirstAggregatedTypeKeepsObject(t *testing.T) {
 	for _, typ := range []objectType{widgets, gadgets} {
 		w.do(func() error { return w.feed(typ).Add(newThing("a", "o", uid(1))) })
 	}
-	if o, _, _, _ := w.graph.observe(keyOf(uid(1))); o.resource != widgets.GroupResource {
+	if o, _, _ := w.graph.observe(keyOf(uid(1))); o.resource != widgets.GroupResource {
 		t.Errorf("it counts as one of %v, want the type that showed it first", o.resource)
 	}
 }
@@ -248,17 +164,6 @@ func TestWaitingMarks(t *testing.T) {
 		if got := m.waiting(); got != want {
 			t.Errorf("marks %b: it waits: %v, want %v", m, got, want)
 		}
-	}
-}
-
-func TestAggregatedFeedsAreNoEvidence(t *testing.T) {
-	s := feedState{current, began}
-	now := began.Add(time.Hour)
-	if got := (target{local: true}).watchedFor(s, now); got != time.Hour {
-		t.Errorf("the API server's own is a witness for %v, want an hour", got)
-	}
-	if got := (target{}).watchedFor(s, now); got != 0 {
-		t.Errorf("another server's is one for %v, want not at all", got)
 	}
 }
 
@@ -307,7 +212,7 @@ func TestRemovedOwnersNeedLaterEvidence(t *testing.T) {
 	})
 	w.clock.SetTime(began.Add(time.Hour))
 	w.do(func() error { w.graph.removeNotFound(keyOf(uid(1))); return nil })
-	_, against, _, _ := w.graph.observe(keyOf(uid(2)))
+	_, against, _ := w.graph.observe(keyOf(uid(2)))
 	if got := against[0]; got.status != refVirtual || !got.refSeen.Equal(began.Add(time.Hour)) {
 		t.Errorf("the graph has %+v, want evidence from after the denial", got)
 	}

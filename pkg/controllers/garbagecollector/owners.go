@@ -49,7 +49,8 @@ func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known 
 
 // ownerView is the state of the owners of one object at one moment.
 type ownerView struct {
-	syncBegun time.Time // of the sync
+	syncBegun time.Time
+	at        time.Time
 	owners    []ownerEvidence
 	states    []ownerState
 	reads     []int         // positions of the references whose owners have to be read
@@ -64,11 +65,10 @@ type ownerEvidence struct {
 }
 
 // read reads owners until no further read can change the view. Its error is errBusy or the end of the term.
-func (o *ownerReader) read(ctx context.Context, dependent object, suspicions []ownerObservation) (ownerView, error) {
-	begun := o.clock.Now()
+func (o *ownerReader) read(ctx context.Context, dependent object, observed []ownerObservation) (v ownerView, err error) {
+	syncBegun := o.clock.Now()
 	for range tries {
-		v := o.view(dependent, suspicions, begun)
-		if len(v.reads) == 0 {
+		if v = o.view(dependent, observed, syncBegun); len(v.reads) == 0 {
 			return v, nil
 		}
 		var group controller.Group
@@ -83,26 +83,25 @@ func (o *ownerReader) read(ctx context.Context, dependent object, suspicions []o
 			return ownerView{}, err
 		}
 	}
-	v := o.view(dependent, suspicions, begun)
-	if len(v.reads) > 0 { // reads are outdated as soon as they return
-		v.after, v.cause = minBackoff, "slow"
-	}
+	v.after = minBackoff
 	return v, nil
 }
 
 // view classifies the owners of an object by the reads so far.
-func (o *ownerReader) view(dependent object, suspicions []ownerObservation, begun time.Time) ownerView {
-	v := ownerView{syncBegun: begun, owners: make([]ownerEvidence, len(dependent.refs)), states: make([]ownerState, len(dependent.refs))}
-	now, known := o.clock.Now(), o.types.catalogue()
+func (o *ownerReader) view(dependent object, observed []ownerObservation, syncBegun time.Time) ownerView {
+	now, known, n := o.clock.Now(), o.types.catalogue(), len(dependent.refs)
+	v := ownerView{syncBegun: syncBegun, at: now, owners: make([]ownerEvidence, n), states: make([]ownerState, n)}
 	for n, r := range dependent.refs {
 		e := &v.owners[n]
-		e.evidence = evidence{ownerObservation: suspicions[n], uid: r.uid, syncBegun: begun}
+		e.evidence = evidence{ownerObservation: observed[n], uid: r.uid, syncBegun: syncBegun, discovered: known.sent}
 		if e.status != refValid {
-			if e.at, e.problem = known.resolve(r, dependent.namespace); e.problem == fine {
-				s := o.types.state(e.at.GroupResource())
-				e.live, e.syncing, e.current = o.latest(e.at), s.listingFor(now), e.at.watchedFor(s.feedState, now)
-			} else {
-				e.kindRemoved = !e.deletedAt.IsZero() && known.lacksKind(r, e.deletedAt)
+			e.at, e.problem = known.resolve(r, dependent.namespace)
+		}
+		if e.status != refValid && e.problem == fine {
+			s := o.types.state(e.at.GroupResource())
+			e.live, e.syncing = o.latest(e.at), s.listingFor(now)
+			if e.at.local {
+				e.watched = s.currentFor(now)
 			}
 		}
 		e.classification = classifyOwner(e.evidence, now)
@@ -122,8 +121,12 @@ func (o *ownerReader) view(dependent object, suspicions []ownerObservation, begu
 	return v
 }
 
-// holds reports whether a decision would be the same now. Reads grow old and events come while a request waits.
+// holds reports whether a decision would be the same now. Reads grow old and events come while a request waits. The user
+// may turn a foreground deletion into orphaning meanwhile.
 func (o *ownerReader) holds(dependent object, was ownerView) bool {
+	if o.clock.Since(was.at) > readValidFor && slices.Contains(was.states, waitingForDependents) {
+		return false
+	}
 	now := o.view(dependent, o.graph.observeOwners(dependent), was.syncBegun)
 	return len(now.reads) == 0 && slices.Equal(now.states, was.states)
 }
@@ -140,8 +143,25 @@ func (o *ownerReader) readOwner(ctx context.Context, at target, previous liveRea
 	if o.latest(at).sent.After(previous.sent) {
 		return nil
 	}
+	// All syncs of a term end together, so a sync may wait for the read of another sync.
 	_, err, _ := o.shared.Do(fmt.Sprint(at.GroupVersionResource, "/", at.namespace, "/", at.name), func() (any, error) {
-		return nil, o.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error { return o.get(ctx, at) })
+		return nil, o.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error {
+			limited, cancel := context.WithTimeout(ctx, readTimeout)
+			defer cancel()
+			sent := o.clock.Now()
+			owner, err := o.client.Resource(at.GroupVersionResource).Namespace(at.namespace).Get(limited, at.name, metav1.GetOptions{})
+			if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+				return cmp.Or(err, ctx.Err())
+			}
+			result := classifyRead(owner, err, at.name)
+			o.lock.Lock()
+			defer o.lock.Unlock()
+			o.reads[at] = o.reads[at].next(result, owner, sent, o.clock.Now())
+			if result != unavailable {
+				return nil // the API responded
+			}
+			return err
+		})
 	})
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("get %v %q: %w", at.GroupResource(), at.name, err)
@@ -149,35 +169,12 @@ func (o *ownerReader) readOwner(ctx context.Context, at target, previous liveRea
 	return nil
 }
 
-// get reads an owner and records the result. It returns an error only if the API did not respond.
-func (o *ownerReader) get(ctx context.Context, at target) error {
-	limited, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	sent := o.clock.Now()
-	m, err := o.client.Resource(at.GroupVersionResource).Namespace(at.namespace).Get(limited, at.name, metav1.GetOptions{})
-	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
-		return cmp.Or(err, ctx.Err())
-	}
-	var owner metav1.Object
-	if err == nil {
-		owner = m
-	}
-	result := classifyRead(owner, err, at.name)
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	o.reads[at] = o.reads[at].next(result, owner, sent, o.clock.Now())
-	if result != unavailable {
-		return nil
-	}
-	return err
-}
-
 // reset forgets all reads at the beginning of a term.
 func (o *ownerReader) reset() {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	clear(o.reads)
-	o.limit.backoff.GC()
+	o.limit.prune()
 }
 
 func (o *ownerReader) prune() {
@@ -188,5 +185,5 @@ func (o *ownerReader) prune() {
 			delete(o.reads, at)
 		}
 	}
-	o.limit.backoff.GC()
+	o.limit.prune()
 }

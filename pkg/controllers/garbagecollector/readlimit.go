@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -53,26 +54,36 @@ func newBackoff(clk clock.Clock) *flowcontrol.Backoff {
 	return b
 }
 
-// do calls read when a slot is free. Its error is that of read, errPaused, errBusy, or the end of the term.
+// do calls read when a slot is free, with a context that also ends with the term. Its error is that of read, errPaused,
+// errBusy, or the end of the term.
 func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, read func(context.Context) error) error {
-	turns := l.slotsOf(t)
-	if err := acquireSlot(ctx, turns); err != nil {
-		return err
-	}
-	defer func() { <-turns }()
-	if l.all != nil {
-		if err := acquireSlot(ctx, l.all); err != nil {
-			return err
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(context.Canceled)
+	go func() {
+		select {
+		case <-controller.TermDone(ctx):
+			cancel(controller.ErrDraining)
+		case <-ctx.Done():
 		}
-		defer func() { <-l.all }()
+	}()
+	waiting, stop := context.WithTimeoutCause(ctx, slotTimeout, errBusy)
+	defer stop()
+	for _, slots := range []chan struct{}{l.slotsOf(t), l.all} {
+		if slots == nil {
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-waiting.Done():
+			return context.Cause(waiting)
+		}
 	}
-	if l.backoffOf(t, 1) > 0 {
+	switch {
+	case controller.Draining(ctx):
+		return controller.ErrDraining
+	case l.backoffOf(t, 1) > 0:
 		return errPaused
-	}
-	ctx, cancel := withinTerm(ctx)
-	defer cancel()
-	if ctx.Err() != nil {
-		return waitError(ctx)
 	}
 	begun := l.clock.Now()
 	err := read(ctx)
@@ -111,42 +122,10 @@ func (l *readLimiter) slotsOf(t schema.GroupVersionResource) chan struct{} {
 	return l.slots[t]
 }
 
-// withinTerm returns a context for a read that also ends with the term.
-func withinTerm(ctx context.Context) (context.Context, context.CancelFunc) {
-	within, cancel := context.WithCancelCause(ctx)
-	if controller.Draining(ctx) {
-		cancel(controller.ErrDraining)
-	}
-	go func() {
-		select {
-		case <-controller.TermDone(ctx):
-			cancel(controller.ErrDraining)
-		case <-within.Done():
-		}
-	}()
-	return within, func() { cancel(context.Canceled) }
-}
-
-// acquireSlot sends to a channel, unless the term ends before or slotTimeout is over.
-func acquireSlot(ctx context.Context, turns chan struct{}) error {
-	patience, cancel := context.WithTimeout(ctx, slotTimeout)
-	defer cancel()
-	select {
-	case turns <- struct{}{}:
-		return nil
-	case <-controller.TermDone(ctx):
-	case <-patience.Done():
-	}
-	return waitError(ctx)
-}
-
-// waitError returns the reason why a wait for a slot has ended.
-func waitError(ctx context.Context) error {
-	switch {
-	case controller.Draining(ctx):
-		return controller.ErrDraining
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	}
-	return errBusy
+// prune forgets types without reads.
+func (l *readLimiter) prune() {
+	l.backoff.GC()
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	maps.DeleteFunc(l.slots, func(_ schema.GroupVersionResource, slots chan struct{}) bool { return len(slots) == 0 })
 }

@@ -2,14 +2,24 @@ package garbagecollector
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // reconcileObject deletes an object without solid owners, or removes its references to absent owners.
 func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Result, error) {
-	o, suspicions, owns, ok := c.graph.observe(key)
+	o, observed, ok := c.graph.observe(key)
 	if !ok {
 		c.state.setObject(key, objectRecord{})
 		return controller.Result{}, nil
@@ -26,13 +36,13 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		var v ownerView
 		if !o.marks.has(terminating) {
 			var err error
-			if v, err = c.owners.read(ctx, o, suspicions); err != nil {
+			if v, err = c.owners.read(ctx, o, observed); err != nil {
 				c.recordFailure(key, err)
 				return controller.Result{}, err
 			}
 		}
 		// 2. Decide.
-		d := decide(o.marks, v.states, owns)
+		d := decide(o.marks, v.states, c.graph.isOwner(key))
 		c.recordDecision(key, o, d, v)
 		if d.action == finish {
 			c.ownerLoop.Add(key)
@@ -50,26 +60,35 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 			return controller.Result{RequeueAfter: after}, nil
 		}
 		o = *changed
-		suspicions, owns = c.graph.observeOwners(o), c.graph.isOwner(key)
+		observed = c.graph.observeOwners(o)
 	}
 	return controller.Result{RequeueAfter: minBackoff}, nil // the object keeps changing
 }
 
 // act sends the request of a decision. If the decision no longer holds, it returns the current object.
 func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView, d decision) (changed *object, after time.Duration, err error) {
-	if pause := c.state.object(o.key()).backoff(d.action, c.deps.Clock.Now()); pause > 0 {
-		return nil, pause, nil
+	if backoff := c.state.object(o.key()).backoff(d.action, c.deps.Clock.Now()); backoff > 0 {
+		return nil, backoff, nil
 	}
-	if c.needsRead(at, o, d) {
+	if d.action == remove && o.live == nil && (!at.local || o.version == "") { // the API may ignore preconditions
 		now, err := c.readAgain(ctx, at, o)
 		if now == nil || !now.sameMetadata(o) {
 			return now, 0, err
 		}
 		o = *now
 	}
-	result, err := c.writer.sendDecision(ctx, at, o, d, func() bool { return !c.outdated(at, o) && c.owners.holds(o, v) })
+	stillValid := func() bool {
+		return (at.local || c.deps.Clock.Since(o.read) <= readValidFor) && c.owners.holds(o, v)
+	}
+	var result requestResult
+	if d.action == remove {
+		result, err = c.writer.delete(ctx, at, o, d.policy, stillValid)
+	} else {
+		result, err = c.writer.patch(ctx, at, o, o.uid, refPatch(o, d.refs, removed), requestRelease, stillValid)
+	}
 	switch result {
 	case outdated:
+		o.live, o.read = nil, time.Time{}
 		return &o, 0, nil
 	case conflict, invalid:
 		now, readErr := c.readAgain(ctx, at, o)
@@ -81,37 +100,98 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 		return nil, c.recordRejection(ctx, o, d, err), nil
 	case failed:
 		return nil, 0, err
-	}
-	c.recordDone(o, v, d, result)
-	if result == gone {
+	case gone:
 		c.graph.removeNotFound(o.key())
+	case done:
+		c.countDone(v, d)
 	}
+	c.state.setObject(o.key(), objectRecord{})
 	return nil, 0, nil
-}
-
-// needsRead reports whether an object has to be read before a request is sent.
-func (c *Controller) needsRead(at apiType, o object, d decision) bool {
-	if o.live != nil {
-		return c.outdated(at, o)
-	}
-	return d.action == remove && needsLive(o, at.local)
-}
-
-// outdated reports whether a live read is too old for an API that may ignore preconditions.
-func (c *Controller) outdated(at apiType, o object) bool {
-	return !at.local && c.deps.Clock.Since(o.read) > objectFor
 }
 
 // readAgain reads an object. It returns nil, and removes the object from the graph, if the object is gone.
 func (c *Controller) readAgain(ctx context.Context, at apiType, was object) (*object, error) {
-	now, err := c.writer.read(ctx, at, was)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err := errName
+	var m *metav1.PartialObjectMetadata
+	if len(content.IsPathSegmentName(was.name)) == 0 {
+		m, err = c.deps.Metadata.Resource(at.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
+	}
 	switch {
-	case err != nil:
-		return nil, err
-	case now == nil || now.uid != was.uid:
+	case err == nil && m.UID == "":
+		err = errors.New("object has no UID")
+	case err == nil && m.UID == was.uid:
+		now := objectOf(at.GroupResource(), m)
+		now.read = c.deps.Clock.Now()
+		return &now, nil
+	case err == nil, classifyRead(nil, err, was.name) == missing:
 		c.graph.removeNotFound(was.key())
 		return nil, nil
 	}
-	now.read = c.deps.Clock.Now()
-	return now, nil
+	return nil, fmt.Errorf("get %v %q: %w", at.GroupResource(), was.qualifiedName(), err)
+}
+
+// recordDecision records why an object is kept without a solid owner.
+func (c *Controller) recordDecision(key id, o object, d decision, v ownerView) {
+	m := c.state.object(key)
+	switch d.action {
+	case await:
+		m.cause = v.cause
+	case remove, release:
+		m.cause = ""
+	default:
+		m = objectRecord{invalidNamespaces: m.invalidNamespaces}
+	}
+	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
+	if n >= 0 && !m.invalidNamespaces {
+		c.deps.Recorder.Event(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, invalidNamespace(o.refs[n], o.namespace))
+	}
+	m.invalidNamespaces = n >= 0
+	c.state.setObject(key, m)
+}
+
+// recordFailure records why a sync of an object has failed. The loop paces the retries.
+func (c *Controller) recordFailure(key id, err error) {
+	m := c.state.object(key)
+	switch {
+	case errors.Is(err, errBusy):
+		m.cause = string(causeBusy)
+	case errors.Is(err, context.Canceled): // the end of the term
+	default:
+		m.failure, m.rejected, m.rejections, m.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
+	}
+	c.state.setObject(key, m)
+}
+
+// recordRejection returns the back-off after a rejected request. The first rejection of each object is logged.
+func (c *Controller) recordRejection(ctx context.Context, o object, d decision, err error) time.Duration {
+	now := c.deps.Clock.Now()
+	m := c.state.object(o.key()).rejection(d.action, o.version, err.Error(), c.state.rejections, now)
+	c.state.setObject(o.key(), m)
+	if d.action == remove && m.rejections == lastingRejections && errors.Is(err, errDryRun) {
+		c.metrics.lasting.Inc()
+	}
+	logger := klog.FromContext(ctx)
+	if m.rejections > 1 {
+		logger = logger.V(2)
+	}
+	logger.Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", m.rejections)
+	return m.backoff(d.action, now)
+}
+
+// countDone counts a completed request.
+func (c *Controller) countDone(v ownerView, d decision) {
+	if d.action == release {
+		c.metrics.released.Inc()
+		return
+	}
+	c.metrics.removed.WithLabelValues(string(d.policy)).Inc()
+	var ownerGone time.Time
+	for _, e := range v.owners {
+		ownerGone = timing.Later(ownerGone, e.deletedAt)
+	}
+	if !ownerGone.IsZero() {
+		c.metrics.latency.Observe(c.deps.Clock.Since(ownerGone).Seconds())
+	}
 }

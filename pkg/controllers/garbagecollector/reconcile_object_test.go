@@ -241,7 +241,7 @@ func TestReadAgain(t *testing.T) {
 			s := newShell(t)
 			key := s.dependent(t)
 			s.get = func(string, int) (*thing, error) { return tt.found, tt.err }
-			was, _, _, _ := s.graph.observe(key)
+			was, _, _ := s.graph.observe(key)
 			now, err := s.readAgain(t.Context(), s.types.state(was.resource).apiType, was)
 			if (now != nil) != tt.there || (err != nil) != tt.fails || s.graph.sees(key) != (tt.there || tt.fails) {
 				t.Errorf("read %v, %v; in the graph %v", now, err, s.graph.sees(key))

@@ -269,7 +269,7 @@ func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, p
 		if len(ops) == 0 {
 			return nil
 		}
-		result, err := c.writer.patch(ctx, at, o, account, ops, purpose, always)
+		result, err := c.writer.patch(ctx, at, o, account, ops, purpose, nil)
 		if result != conflict && result != invalid && (err != nil || len(ops) < fullPatch) {
 			return err
 		}

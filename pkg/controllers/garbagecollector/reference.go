@@ -64,15 +64,6 @@ type target struct {
 	local           bool
 }
 
-// watchedFor returns the time for which the feed of the owner's type has been evidence. It returns 0 for aggregated API
-// servers: reads and lists may come from the same stale cache.
-func (t target) watchedFor(s feedState, now time.Time) time.Duration {
-	if !t.local {
-		return 0
-	}
-	return s.currentFor(now)
-}
-
 // resolve returns the place of the owner of a reference. The namespace is that of the dependent.
 func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 	gv, err := schema.ParseGroupVersion(r.apiVersion)
@@ -110,13 +101,6 @@ func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 		return target{}, unusable
 	}
 	return at, fine
-}
-
-// lacksKind reports whether a discovery that was sent after a moment has the whole group, without the kind of the
-// reference.
-func (c catalogue) lacksKind(r reference, after time.Time) bool {
-	_, p := c.resolve(r, "any")
-	return p == unserved && c.sent.After(after)
 }
 
 // invalidNamespace returns the text of the event OwnerRefInvalidNamespace of kube-controller-manager v1.37.

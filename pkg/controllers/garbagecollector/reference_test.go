@@ -73,25 +73,6 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestRemovedKinds(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		r     reference
-		after time.Time
-		want  bool
-	}{
-		{"asked for after the deletion", reference{apiVersion: "gone.example.com/v1", kind: "Gone"}, began.Add(-time.Second), true},
-		{"asked for before", reference{apiVersion: "gone.example.com/v1", kind: "Gone"}, began.Add(time.Second), false},
-		{"at the same moment", reference{apiVersion: "gone.example.com/v1", kind: "Gone"}, began, false},
-		{"of a group that could not be discovered", reference{apiVersion: "down.example.com/v1", kind: "Gone"}, began.Add(-time.Second), false},
-		{"a kind that is served", reference{apiVersion: "v1", kind: "ConfigMap"}, began.Add(-time.Second), false},
-	} {
-		if got := discovered.lacksKind(tt.r, tt.after); got != tt.want {
-			t.Errorf("%s: lacking is %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
-
 func TestInvalidNamespaceText(t *testing.T) {
 	got := invalidNamespace(reference{apiVersion: "v1", kind: "ConfigMap", name: "o", uid: "u"}, "shop")
 	if want := `ownerRef [v1/ConfigMap, namespace: shop, name: o, uid: u] does not exist in namespace "shop"`; got != want {

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
@@ -169,74 +168,6 @@ func describeTypes(types []unlistedType) string {
 
 // qualifiedName returns the name as users write it.
 func (o object) qualifiedName() string { return strings.TrimPrefix(o.namespace+"/"+o.name, "/") }
-
-// recordDecision records why an object is kept without a solid owner.
-func (c *Controller) recordDecision(key id, o object, d decision, v ownerView) {
-	m := c.state.object(key)
-	switch d.action {
-	case await:
-		m.cause = v.cause
-	case remove, release:
-		m.cause = ""
-	default:
-		m = objectRecord{invalidNamespaces: m.invalidNamespaces}
-	}
-	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
-	if n >= 0 && !m.invalidNamespaces {
-		c.deps.Recorder.Event(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, invalidNamespace(o.refs[n], o.namespace))
-	}
-	m.invalidNamespaces = n >= 0
-	c.state.setObject(key, m)
-}
-
-// recordFailure records why a sync of an object has failed. The loop paces the retries.
-func (c *Controller) recordFailure(key id, err error) {
-	m := c.state.object(key)
-	switch {
-	case errors.Is(err, errBusy):
-		m.cause = string(causeBusy)
-	case errors.Is(err, context.Canceled): // the end of the term
-	default:
-		m.failure, m.rejected, m.rejections, m.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
-	}
-	c.state.setObject(key, m)
-}
-
-// recordRejection returns the back-off after a rejected request. The first rejection of each object is logged.
-func (c *Controller) recordRejection(ctx context.Context, o object, d decision, err error) time.Duration {
-	now := c.deps.Clock.Now()
-	m := c.state.object(o.key()).rejection(d.action, o.version, err.Error(), c.state.rejections, now)
-	c.state.setObject(o.key(), m)
-	if d.action == remove && m.rejections == lastingRejections && errors.Is(err, errDryRun) {
-		c.metrics.lasting.Inc()
-	}
-	logger := klog.FromContext(ctx)
-	if m.rejections > 1 {
-		logger = logger.V(2)
-	}
-	logger.Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", m.rejections)
-	return m.backoff(d.action, now)
-}
-
-// recordDone counts a completed request.
-func (c *Controller) recordDone(o object, v ownerView, d decision, result requestResult) {
-	c.state.setObject(o.key(), objectRecord{})
-	switch {
-	case result != done:
-		return
-	case d.action == release:
-		c.metrics.released.Inc()
-		return
-	}
-	c.metrics.removed.WithLabelValues(string(d.policy)).Inc()
-	var ownerGone time.Time
-	for _, e := range v.owners {
-		ownerGone = timing.Later(ownerGone, e.deletedAt)
-	}
-	if !ownerGone.IsZero() {
-		c.metrics.latency.Observe(c.deps.Clock.Since(ownerGone).Seconds())
-	}
-}
 
 func (c *Controller) referenceTo(o object) *corev1.ObjectReference {
 	t := c.types.state(o.resource)

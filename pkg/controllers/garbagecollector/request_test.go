@@ -62,32 +62,6 @@ func TestPatchesHaveAtMostTenThousandOperations(t *testing.T) {
 	}
 }
 
-func TestRemovalCarriesWhatWasSeen(t *testing.T) {
-	o := object{uid: "u", version: "7"}
-	got := removal(o, metav1.DeletePropagationForeground)
-	if p := got.Preconditions; *p.UID != "u" || *p.ResourceVersion != "7" || *got.PropagationPolicy != "Foreground" || got.GracePeriodSeconds != nil {
-		t.Errorf("options are %v, want the UID, the version, the policy, and the grace of the object itself", got)
-	}
-	if p := removal(object{uid: "u"}, metav1.DeletePropagationForeground).Preconditions; *p.UID != "u" || p.ResourceVersion != nil {
-		t.Errorf("preconditions of what has no version are %v, want the UID", p)
-	}
-	for _, tt := range []struct {
-		name  string
-		o     object
-		local bool
-		want  bool
-	}{
-		{"of the API server's own", o, true, false},
-		{"of another server, which may not keep to preconditions", o, false, true},
-		{"of another server, read live", object{uid: "u", version: "7", live: &metav1.ObjectMeta{}}, false, false},
-		{"without a version that is a number", object{uid: "u"}, true, true},
-	} {
-		if got := needsLive(tt.o, tt.local); got != tt.want {
-			t.Errorf("%s: to be read first: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
-
 func TestOutcome(t *testing.T) {
 	things := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	for _, tt := range []struct {
@@ -134,7 +108,7 @@ func TestInvalidPatch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShell(t)
-			o, _, _, _ := s.graph.observe(s.dependent(t, ref("v1", "ConfigMap", "o", uid(1))))
+			o, _, _ := s.graph.observe(s.dependent(t, ref("v1", "ConfigMap", "o", uid(1))))
 			s.get = func(string, int) (*thing, error) { return tt.now(), nil }
 			s.patch = func(_ string, nth int) error {
 				if nth == 1 {

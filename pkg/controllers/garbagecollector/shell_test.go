@@ -13,10 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"minikcm/pkg/controller"
 )
 
 // shell is a controller without watches and loops. A test adds objects to the graph, and functions return the responses
@@ -92,19 +96,22 @@ func newShell(t *testing.T) *shell {
 		s.patched[p.GetName()] = s.patched[p.GetName()] || err == nil
 		return nil, err
 	})
-	g := newGraph(s.clock, func(queueKeys) {})
-	known := &knownTypes{deps: typesDeps{Graph: g, Clock: s.clock}, defined: map[string]time.Time{}, types: map[schema.GroupResource]*knownType{}, latest: newCatalogue(began, nil)}
-	m := newMetrics(prometheus.NewRegistry())
-	remembered := newTermState()
-	recorder := record.NewFakeRecorder(100)
-	s.events = recorder.Events
-	s.Controller = &Controller{
-		deps: Deps{Metadata: client, Clock: s.clock, Recorder: recorder}, graph: g, types: known,
-		owners: newOwnerReader(client, s.clock, g, known), sweeper: newSweeper(client, s.clock, g, known, remembered.finishing), state: remembered,
-		writer: newWriter(client, s.clock, false, m), metrics: m,
-	}
+	s.Controller = newTestController(client, s.clock, func(queueKeys) {})
+	s.events = s.deps.Recorder.(*record.FakeRecorder).Events
 	s.feed = s.serve(t, configMaps, "v1")
 	return s
+}
+
+// newTestController returns a controller without types, whose loops drop all keys.
+func newTestController(client metadata.Interface, clk clock.WithTicker, enqueue func(queueKeys)) *Controller {
+	g, state, m := newGraph(clk, enqueue), newTermState(), newMetrics(prometheus.NewRegistry())
+	known := &knownTypes{deps: typesDeps{Graph: g, Clock: clk}, defined: map[string]time.Time{}, types: map[schema.GroupResource]*knownType{}, latest: newCatalogue(began, nil)}
+	loop := controller.NewLoop[id](controller.LoopConfig{Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
+	return &Controller{
+		deps: Deps{Metadata: client, Clock: clk, Recorder: record.NewFakeRecorder(100)}, graph: g, types: known, objectLoop: loop, ownerLoop: loop,
+		owners: newOwnerReader(client, clk, g, known), sweeper: newSweeper(client, clk, g, known, state.finishing), state: state,
+		writer: newWriter(client, clk, false, m), metrics: m,
+	}
 }
 
 // serve adds a type whose watch is current.

@@ -1,28 +1,34 @@
 package garbagecollector
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"slices"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // storage is an API server as far as deletion goes: finalizers, policies, preconditions, one stream of events per type.
 type storage struct {
 	t       *testing.T
+	lock    sync.Mutex // of requests
 	version int
 	serial  int
 	objects map[types.UID]*stored
@@ -108,44 +114,47 @@ func (s *storage) owner(from *thing, r metav1.OwnerReference) *thing {
 	return o.obj
 }
 
-// collector runs the graph and the decisions of the controller one step at a time.
+// collector calls the reconcile functions of a controller one at a time, on keys in random order.
 type collector struct {
 	*storage
+	*Controller
 	r       *rand.Rand
 	clock   *clocktesting.FakeClock
-	graph   *graph
 	feeds   map[schema.GroupResource]*feed
-	read    map[schema.GroupResource]int // of each stream
-	types   *knownTypes
-	judges  *ownerReader
-	objects map[id]bool // queued
-	owners  map[id]bool // queued
+	read    map[schema.GroupResource]int // events of each type that the graph has
+	objects map[id]bool                  // queued
+	owners  map[id]bool                  // queued
 	faults  bool
-	meddles bool // other clients write between a decision and its request
+	changes bool // other clients write between a decision and its request
 
-	names int           // so many: the fewer there are, the sooner one is taken again
-	pace  time.Duration // the longest pause between two steps
+	names int           // number of object names; few names are reused soon
+	pace  time.Duration // longest time between two steps
 }
 
 var simulated = []objectType{configMaps, replicaSets, nodesType}
 
-var simulatedCatalogue = newCatalogue(began, nil,
-	apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, kind: "ConfigMap", namespaced: true, versions: []string{"v1"}, local: true},
-	apiType{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, kind: "ReplicaSet", namespaced: true, versions: []string{"v1"}, local: true},
-	apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, kind: "Node", versions: []string{"v1"}, local: true},
-)
+var simulatedKinds = map[string]apiType{
+	"configmaps":  simulatedKind(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true),
+	"replicasets": simulatedKind(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, "ReplicaSet", true),
+	"nodes":       simulatedKind(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "Node", false),
+}
+
+func simulatedKind(r schema.GroupVersionResource, kind string, namespaced bool) apiType {
+	return apiType{GroupVersionResource: r, kind: kind, namespaced: namespaced, versions: []string{r.Version}, local: true, watched: true}
+}
+
+var simulatedCatalogue = newCatalogue(began, nil, slices.Collect(maps.Values(simulatedKinds))...)
 
 // start replaces the process.
 func (c *collector) start() {
 	c.note("a new process")
 	c.feeds, c.read = map[schema.GroupResource]*feed{}, map[schema.GroupResource]int{}
 	c.objects, c.owners = map[id]bool{}, map[id]bool{}
-	c.graph = newGraph(c.clock, c.queue)
-	c.types = &knownTypes{types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
-	c.judges = newOwnerReader(apiCalls{do: c.readLive}, c.clock, c.graph, c.types)
+	c.Controller = newTestController(storageClient{collector: c}, c.clock, c.queue)
+	c.types.latest = simulatedCatalogue
 	for _, typ := range simulated {
 		c.feeds[typ.GroupResource] = c.graph.feed(typ)
-		c.relist(typ.GroupResource, false)
+		c.relist(typ.GroupResource)
 	}
 	c.queue(c.graph.all())
 }
@@ -159,18 +168,17 @@ func (c *collector) queue(w queueKeys) {
 	}
 }
 
-// relist replaces the objects of a type by a list. late: older events follow.
-func (c *collector) relist(of schema.GroupResource, late bool) {
+// relist replaces the objects of a type by a list.
+func (c *collector) relist(of schema.GroupResource) {
 	var list []any
 	for _, u := range c.sorted() {
 		if o := c.storage.objects[u]; o.typ.GroupResource == of {
 			list = append(list, copyOf(o.obj))
 		}
 	}
-	if !late {
-		c.read[of] = len(c.streams[of])
-	}
-	c.types.types[of] = &knownType{typeState: typeState{feedState: feedState{current, c.clock.Now()}}}
+	c.read[of] = len(c.streams[of])
+	kind := simulatedKinds[of.Resource]
+	c.types.types[of] = &knownType{typeState: typeState{apiType: kind, feedState: feedState{current, c.clock.Now()}, feed: c.feeds[of]}}
 	if err := c.feeds[of].Replace(list, fmt.Sprint(c.version)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -203,105 +211,149 @@ func (c *collector) deliver(of schema.GroupResource) bool {
 	return true
 }
 
-// readLive is a live read. Time and name decide whether the read fails, because owners are read concurrently.
-func (c *collector) readLive(_ context.Context, _, resource, namespace, name string) (*thing, error) {
-	of := schema.GroupResource{Resource: resource}
-	chance := fnv.New64a()
-	fmt.Fprint(chance, resource, namespace, name)
-	if r := rand.New(rand.NewPCG(uint64(c.clock.Now().UnixNano()), chance.Sum64())); c.faults && r.IntN(4) == 0 {
-		return nil, []error{
-			apierrors.NewGenericServerResponse(http.StatusNotFound, "get", of, name, "404 page not found", 0, true),
+// storageClient sends the requests of a collector to storage. Concurrent requests have no order, so time, verb and name
+// decide about faults.
+type storageClient struct {
+	metadata.Interface
+	metadata.ResourceInterface
+	*collector
+	resource, namespace string
+}
+
+func (c storageClient) Resource(r schema.GroupVersionResource) metadata.Getter {
+	c.resource = r.Resource
+	return c
+}
+
+func (c storageClient) Namespace(namespace string) metadata.ResourceInterface {
+	c.namespace = namespace
+	return c
+}
+
+func (c storageClient) chance(verb, name string) *rand.Rand {
+	hash := fnv.New64a()
+	fmt.Fprint(hash, verb, c.resource, c.namespace, name)
+	return rand.New(rand.NewPCG(uint64(c.clock.Now().UnixNano()), hash.Sum64()))
+}
+
+// fault returns the error of a quarter of all requests while there are faults.
+func (c storageClient) fault(verb, name string) error {
+	if r := c.chance(verb, name); c.faults && r.IntN(4) == 0 {
+		of := schema.GroupResource{Resource: c.resource}
+		return []error{
+			apierrors.NewGenericServerResponse(http.StatusNotFound, verb, of, name, "404 page not found", 0, true),
 			apierrors.NewForbidden(of, name, nil), apierrors.NewInternalError(errors.New("of a test")),
 		}[r.IntN(3)]
 	}
+	return nil
+}
+
+func (c storageClient) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	o, err := c.object(name)
+	return o, cmp.Or(c.fault("get", name), err)
+}
+
+func (c storageClient) object(name string) (*metav1.PartialObjectMetadata, error) {
 	for _, o := range c.storage.objects {
-		if o.typ.Resource == resource && o.obj.Name == name && o.obj.Namespace == namespace {
-			return o.obj, nil
+		if o.typ.Resource == c.resource && o.obj.Name == name && o.obj.Namespace == c.namespace {
+			return o.obj.PartialObjectMetadata.DeepCopy(), nil
 		}
 	}
-	return nil, apierrors.NewNotFound(of, name)
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: c.resource}, name)
 }
 
-// doObject works off one object.
-func (c *collector) doObject(key id) {
+func (c storageClient) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	list := &metav1.PartialObjectMetadataList{}
+	for _, o := range c.storage.objects {
+		if o.typ.Resource == c.resource && (c.namespace == "" || o.obj.Namespace == c.namespace) {
+			list.Items = append(list.Items, *o.obj.PartialObjectMetadata.DeepCopy())
+		}
+	}
+	return list, c.fault("list", c.namespace)
+}
+
+// target returns the object of a write, perhaps after a change by another client.
+func (c storageClient) target(verb, name string) (*metav1.PartialObjectMetadata, error) {
+	if err := c.fault(verb, name); err != nil {
+		return nil, err
+	}
+	if o, err := c.object(name); err == nil && c.changes && c.chance("change", name).IntN(3) == 0 {
+		c.changeMeanwhile(o.UID)
+	}
+	return c.object(name)
+}
+
+func (c storageClient) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	o, err := c.target("delete", name)
+	if err != nil {
+		return err
+	}
+	if p := options.Preconditions; p.UID == nil || p.ResourceVersion == nil {
+		c.fail("%s is deleted by name", name)
+	} else if *p.UID != o.UID || *p.ResourceVersion != o.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: c.resource}, name, errors.New("precondition failed"))
+	}
+	c.checkRemoval(c.storage.objects[o.UID].obj)
+	c.storage.delete(o.UID, *options.PropagationPolicy)
+	return nil
+}
+
+func (c storageClient) Patch(_ context.Context, name string, _ types.PatchType, body []byte, _ metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	o, err := c.target("patch", name)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := jsonpatch.DecodePatch(body)
+	if err != nil {
+		return nil, err
+	}
+	was, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	patched, err := patch.Apply(was)
+	if err != nil { // a failed test
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: c.resource}, name, nil)
+	}
+	var now metav1.PartialObjectMetadata
+	if err := json.Unmarshal(patched, &now); err != nil {
+		return nil, err
+	}
+	c.checkPatch(&thing{*o}, &thing{now})
+	c.note("patch %s: owners %v, finalizers %v", name, ownersOf(&thing{now}), now.Finalizers)
+	c.update(o.UID, func(t *thing) { t.OwnerReferences, t.Finalizers = now.OwnerReferences, now.Finalizers })
+	return &now, nil
+}
+
+// reconcile calls the reconcile function of an object and of an owner that is being deleted.
+func (c *collector) reconcile(ctx context.Context, key id) {
 	delete(c.objects, key)
-	o, against, owns, ok := c.graph.observe(key)
-	if !ok {
-		return
+	result, err := c.reconcileObject(ctx, key)
+	if o, _, _ := c.graph.observe(key); o.marks.finishing() {
+		c.owners[key] = true
 	}
-	for {
-		o.read = c.clock.Now()
-		v, err := c.judges.read(c.t.Context(), o, against)
-		if err != nil {
-			c.fail("judge the owners of %s: %v", o.name, err)
-		}
-		if v.after > 0 {
-			c.objects[key] = true
-		}
-		d := decide(o.marks, v.states, owns)
-		now := c.storage.objects[o.uid]
-		switch d.action {
-		case finish:
-			c.owners[key] = true
-			return
-		case remove, release:
-		default:
-			return
-		}
-		if now == nil {
-			c.graph.removeNotFound(key)
-			return
-		}
-		if c.meddles && c.r.IntN(3) == 0 {
-			c.meddle(o.uid)
-		}
-		if now = c.storage.objects[o.uid]; now == nil {
-			return
-		}
-		switch {
-		case d.action == release && c.applies(refPatch(o, d.refs, removed), now.obj):
-			c.releaseRefs(now.obj, o, d.refs)
-			return
-		case d.action == remove && c.meets(removal(o, d.policy).Preconditions, now.obj):
-			c.checkRemoval(now.obj)
-			c.storage.delete(o.uid, d.policy)
-			return
-		}
-		o = objectOf(now.typ.GroupResource, now.obj)
-		against, owns = c.graph.observeOwners(o), c.graph.isOwner(key)
-	}
+	c.objects[key] = c.objects[key] || err != nil || result.RequeueAfter > 0
 }
 
-// applies reports whether all tests of a JSON patch of references succeed.
-func (c *collector) applies(ops []operation, now *thing) bool {
-	for _, op := range ops {
-		var n int
-		var field string
-		_, _ = fmt.Sscanf(strings.ReplaceAll(op.Path, "/", " "), " metadata ownerReferences %d %s", &n, &field)
-		switch {
-		case op.Op != "test":
-		case op.Path == "/metadata/uid":
-			if op.Value != now.UID {
-				return false
-			}
-		case n >= len(now.OwnerReferences):
-			return false
-		default:
-			r := now.OwnerReferences[n]
-			if op.Value != map[string]any{"uid": r.UID, "name": r.Name, "kind": r.Kind, "apiVersion": r.APIVersion}[field] {
-				return false
-			}
-		}
-	}
-	return true
+func (c *collector) reconcileDeleted(ctx context.Context, key id) {
+	delete(c.owners, key)
+	// The types are discovered all the time.
+	c.types.latest.sent = c.clock.Now()
+	c.clock.SetTime(c.clock.Now().Add(1))
+	result, err := c.reconcileOwner(ctx, key)
+	c.owners[key] = c.owners[key] || err != nil || result.RequeueAfter > 0
 }
 
-func (c *collector) meets(p *metav1.Preconditions, now *thing) bool {
-	return *p.UID == now.UID && p.ResourceVersion != nil && *p.ResourceVersion == now.ResourceVersion
-}
-
-// meddle changes an object as other clients do.
-func (c *collector) meddle(u types.UID) {
+// changeMeanwhile changes an object as other clients do.
+func (c *collector) changeMeanwhile(u types.UID) {
 	if o := c.storage.objects[u].obj; o.DeletionTimestamp == nil && c.r.IntN(3) == 0 {
 		refs := c.someOwners(c.sorted(), o)
 		c.note("meanwhile, new owners of %s: %v", o.Name, refs)
@@ -314,20 +366,6 @@ func (c *collector) meddle(u types.UID) {
 	}
 	c.note("meanwhile, a status of %s", c.storage.objects[u].obj.Name)
 	c.update(u, func(*thing) {})
-}
-
-func (c *collector) releaseRefs(now *thing, o object, refs []int) {
-	for _, n := range refs {
-		if owner := c.owner(now, metav1.OwnerReference{Kind: o.refs[n].kind, Name: o.refs[n].name, UID: o.refs[n].uid}); owner != nil && !marksOf(owner).finishing() {
-			c.fail("%s loses its reference to %s, who lives", now.Name, owner.Name)
-		}
-	}
-	c.note("release %s from %v", now.Name, refs)
-	c.update(now.UID, func(t *thing) {
-		t.OwnerReferences = slices.DeleteFunc(t.OwnerReferences, func(r metav1.OwnerReference) bool {
-			return slices.ContainsFunc(refs, func(n int) bool { return o.refs[n] == referenceOf(r) })
-		})
-	})
 }
 
 // checkRemoval: nothing is deleted that has an owner, as its references are written, that lives.
@@ -346,99 +384,38 @@ func (c *collector) checkRemoval(o *thing) {
 	}
 }
 
-// doOwner works off one owner that is being deleted, in the order of finishOwner.
-func (c *collector) doOwner(key id) {
-	delete(c.owners, key)
-	d, ok := c.graph.dependentsOf(key, 3)
-	if !ok {
-		return
-	}
-	now := c.storage.objects[d.owner.uid]
-	if now == nil {
-		return
-	}
-	live := objectOf(now.typ.GroupResource, now.obj)
-	switch {
-	case !live.marks.finishing():
-	case c.faults && c.r.IntN(4) == 0: // a type cannot be listed
-		c.owners[key] = true
-	case live.marks.has(orphaning):
-		found := c.referring(live.uid)
-		for _, dependent := range found {
-			c.loseOwner(dependent.uid, live.uid)
-		}
-		if len(found) > 0 {
-			c.owners[key] = true
-			return
-		}
-		c.finalizeOwner(now.obj, live)
-	case d.blocking > 0:
-		c.owners[key] = true
-		if d.idle > 0 {
-			c.graph.requeueDependents(key)
-		}
-		for _, blocker := range c.graph.cycleBlockers(key) {
-			if o := c.storage.objects[blocker.uid]; o != nil {
-				c.note("unblock %s for %s", o.obj.Name, now.obj.Name)
-				c.update(blocker.uid, func(t *thing) {
-					for i, r := range t.OwnerReferences {
-						if r.UID == live.uid {
-							t.OwnerReferences[i].BlockOwnerDeletion = new(false)
-						}
-					}
-				})
-			}
-		}
-	default:
-		c.finalizeOwner(now.obj, live)
-	}
-}
-
-// referring returns the dependents of an owner in storage.
-func (c *collector) referring(owner types.UID) (all []object) {
-	at := c.storage.objects[owner].obj.Namespace
-	for _, u := range c.sorted() {
-		o := c.storage.objects[u]
-		if (at == "" || at == o.obj.Namespace) && slices.ContainsFunc(o.obj.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner }) {
-			all = append(all, objectOf(o.typ.GroupResource, o.obj))
-		}
-	}
-	return all
-}
-
-func (c *collector) loseOwner(dependent, owner types.UID) {
-	if o := c.storage.objects[dependent]; o != nil && slices.ContainsFunc(o.obj.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner }) {
-		c.note("orphan %s", o.obj.Name)
-		c.update(dependent, func(t *thing) {
-			t.OwnerReferences = slices.DeleteFunc(t.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner })
-		})
-	}
-}
-
-// finalizeOwner checks what must hold when an owner is let go.
-func (c *collector) finalizeOwner(now *thing, live object) {
+// checkPatch checks that an object loses no reference to a live owner, and that an owner goes after its dependents.
+func (c *collector) checkPatch(was, now *thing) {
 	c.t.Helper()
-	finalizer := "foregroundDeletion"
-	if live.marks.has(orphaning) {
-		finalizer = "orphan"
+	for _, r := range was.OwnerReferences {
+		kept := slices.ContainsFunc(now.OwnerReferences, func(other metav1.OwnerReference) bool { return referenceOf(r).named() == referenceOf(other).named() })
+		if owner := c.owner(was, r); !kept && owner != nil && !marksOf(owner).finishing() {
+			c.fail("%s loses its reference to %s, which is not being deleted", now.Name, owner.Name)
+		}
 	}
+	if slices.Equal(was.Finalizers, now.Finalizers) {
+		return
+	}
+	orphans := marksOf(was).has(orphaning)
 	for _, u := range c.sorted() {
 		o := c.storage.objects[u].obj
 		for _, r := range o.OwnerReferences {
-			reach := now.Namespace == "" || now.Namespace == o.Namespace
 			// As in kube-controller-manager, the graph decides about a foreground deletion: a dependent whose event is
 			// late goes after its owner.
-			shown, _, _, _ := c.graph.observe(keyOf(u))
+			shown, _, _ := c.graph.observe(keyOf(u))
 			late := !slices.Equal(shown.refs, objectOf(schema.GroupResource{}, o).refs)
-			if r.UID == now.UID && (finalizer == "orphan" || blocking(r) && u != now.UID && !late) && reach {
-				c.fail("%s is let go (%s), and %s still refers to it", now.Name, finalizer, o.Name)
+			inScope := now.Namespace == "" || now.Namespace == o.Namespace
+			if r.UID == now.UID && (orphans || blocking(r) && u != now.UID && !late) && inScope {
+				c.fail("%s loses its finalizer, and %s still refers to it", now.Name, o.Name)
 			}
 		}
 	}
-	c.note("finalize %s %s", now.Name, finalizer)
-	c.update(now.UID, func(t *thing) {
-		t.Finalizers = slices.DeleteFunc(t.Finalizers, func(f string) bool { return f == finalizer })
-	})
+}
+
+// named returns a reference without blockOwnerDeletion.
+func (r reference) named() reference {
+	r.blocking = false
+	return r
 }
 
 // act changes storage as users and other controllers do.
@@ -525,16 +502,16 @@ func (c *collector) step() {
 		c.deliver(simulated[c.r.IntN(len(simulated))].GroupResource)
 	case n < 6:
 		if key, ok := some(c.r, c.objects); ok {
-			c.doObject(key)
+			c.reconcile(c.t.Context(), key)
 		}
 	case n < 8:
 		if key, ok := some(c.r, c.owners); ok {
-			c.doOwner(key)
+			c.reconcileDeleted(c.t.Context(), key)
 		}
 	case c.r.IntN(60) == 0:
 		c.start()
 	case c.r.IntN(40) == 0:
-		c.relist(simulated[c.r.IntN(len(simulated))].GroupResource, c.r.IntN(2) == 0)
+		c.relist(simulated[c.r.IntN(len(simulated))].GroupResource)
 	case c.r.IntN(4) == 0:
 		c.faults = !c.faults
 	}
@@ -563,7 +540,7 @@ func TestSimulation(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			c := newCollector(t, seed)
-			c.meddles = true
+			c.changes = true
 			if seed%3 > 0 { // names are reused at once
 				c.names, c.pace = 2, 40*time.Millisecond
 			}
@@ -594,12 +571,12 @@ func (c *collector) settle() {
 		}
 		for range len(c.objects) {
 			if key, ok := some(c.r, c.objects); ok {
-				c.doObject(key)
+				c.reconcile(c.t.Context(), key)
 			}
 		}
 		for range len(c.owners) {
 			if key, ok := some(c.r, c.owners); ok {
-				c.doOwner(key)
+				c.reconcileDeleted(c.t.Context(), key)
 			}
 		}
 	}

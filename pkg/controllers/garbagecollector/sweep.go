@@ -223,6 +223,6 @@ func (s *sweeper) prune(age time.Duration) {
 			delete(s.lists, at)
 		}
 	}
-	s.limit.backoff.GC()
-	s.allNamespaces.backoff.GC()
+	s.limit.prune()
+	s.allNamespaces.prune()
 }

@@ -1,12 +1,16 @@
 package garbagecollector
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/controllers/internal/writelimit"
+	"minikcm/pkg/outcome"
 )
 
 const (
@@ -39,6 +44,7 @@ var (
 	// errRejected wraps errors of writes whose early repetition is useless, and of those that a dry run does not send.
 	errRejected = errors.New("rejected")
 	errDryRun   = errors.New("dry run, not sent")
+	errName     = errors.New("object name is no path segment")
 )
 
 // writer sends the writes of the collector and reads single objects.
@@ -54,12 +60,12 @@ func newWriter(client metadata.Interface, clk clock.WithTicker, dryRun bool, m *
 	return &writer{client: client, clock: clk, slots: writelimit.New(clk, quickWrites, allWrites), dryRun: dryRun, metrics: m}
 }
 
-// sendDecision sends the request of a remove or release decision. When the request can be sent, it calls stillValid.
-func (w *writer) sendDecision(ctx context.Context, at apiType, o object, d decision, stillValid func() bool) (requestResult, error) {
-	if d.action == release {
-		return w.patch(ctx, at, o, o.uid, refPatch(o, d.refs, removed), requestRelease, stillValid)
+// delete deletes an object. The preconditions guarantee the UID, references and finalizers of the decision.
+func (w *writer) delete(ctx context.Context, at apiType, o object, policy metav1.DeletionPropagation, stillValid func() bool) (requestResult, error) {
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.uid}, PropagationPolicy: &policy}
+	if o.version != "" {
+		options.Preconditions.ResourceVersion = &o.version
 	}
-	options := removal(o, d.policy)
 	return w.send(ctx, at, o, o.uid, requestDelete, stillValid, func(ctx context.Context) error {
 		return w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Delete(ctx, o.name, options)
 	})
@@ -77,21 +83,21 @@ func (w *writer) patch(ctx context.Context, at apiType, o object, account types.
 	})
 }
 
-// send is the only function that sends writes. After conflict and invalid, the caller finds out whether the object has
+// send is the only function that sends writes. A request that is not stillValid when it can be sent is outdated. After conflict and invalid, the caller finds out whether the object has
 // changed or the request was rejected.
 func (w *writer) send(ctx context.Context, at apiType, o object, account types.UID, purpose string, stillValid func() bool, write func(context.Context) error) (requestResult, error) {
 	named := func(err error) error {
 		return fmt.Errorf("%s %v %q: %w", purpose, at.GroupResource(), o.qualifiedName(), err)
 	}
-	if err := checkName(o.name); err != nil {
-		return rejected, named(fmt.Errorf("%w: %w", errRejected, err))
+	if len(content.IsPathSegmentName(o.name)) > 0 { // the request would go to another path
+		return rejected, named(fmt.Errorf("%w: %w", errRejected, errName))
 	}
 	slot := w.slots.Acquire(ctx, cache.NewObjectName(o.namespace, string(account)), w.clock.Now().Add(slotTimeout))
 	if slot == nil {
-		return failed, named(waitError(ctx))
+		return failed, named(cmp.Or(context.Cause(ctx), errBusy))
 	}
 	defer w.slots.Release(slot)
-	if !stillValid() {
+	if stillValid != nil && !stillValid() {
 		return outdated, nil
 	}
 	if w.dryRun {
@@ -120,35 +126,76 @@ func (w *writer) send(ctx context.Context, at apiType, o object, account types.U
 	return result, nil
 }
 
-// checkName rejects names that would be another path of the API.
-func checkName(name string) error {
-	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
-		return fmt.Errorf("invalid object name: %s", problems[0])
-	}
-	return nil
+// operation is one step of a JSON patch. The API server rejects a failed test with 422, and repeats a patch without a
+// version after concurrent changes.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
 }
 
-func always() bool { return true }
+func test(path string, value any) operation { return operation{"test", path, value} }
 
-// read returns the object that has the name of o now, or nil if a 404 names the object.
-func (w *writer) read(ctx context.Context, at apiType, o object) (*object, error) {
-	named := func(err error) error {
-		return fmt.Errorf("get %v %q: %w", at.GroupResource(), o.qualifiedName(), err)
+const (
+	// refsAtOnce bounds the references in one patch: kube-apiserver v1.37 accepts 10,000 operations.
+	refsAtOnce = 1000
+	fullPatch  = 1 + 5*refsAtOnce
+)
+
+// refPatch returns a patch of references. Their positions are in ascending order.
+func refPatch(o object, refs []int, change func(path string) operation) []operation {
+	ops := []operation{test("/metadata/uid", o.uid)}
+	for _, n := range slices.Backward(refs[:min(len(refs), refsAtOnce)]) {
+		r, path := o.refs[n], fmt.Sprintf("/metadata/ownerReferences/%d", n)
+		ops = append(ops, test(path+"/uid", r.uid), test(path+"/name", r.name), test(path+"/kind", r.kind), test(path+"/apiVersion", r.apiVersion), change(path))
 	}
-	if err := checkName(o.name); err != nil {
-		return nil, named(err)
+	return ops
+}
+
+func removed(path string) operation   { return operation{Op: "remove", Path: path} }
+func unblocked(path string) operation { return operation{"add", path + "/blockOwnerDeletion", false} }
+
+// finalizerPatch removes a finalizer from a live object. It returns nil if the object does not have the finalizer.
+func finalizerPatch(o object, finalizer string) []operation {
+	n := slices.Index(o.live.Finalizers, finalizer)
+	if n < 0 {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	m, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
-	switch {
-	case err == nil && m.UID == "":
-		return nil, named(errors.New("object has no UID"))
-	case err == nil:
-		now := objectOf(at.GroupResource(), m)
-		return &now, nil
-	case classifyRead(nil, err, o.name) == missing:
-		return nil, nil
+	path := fmt.Sprintf("/metadata/finalizers/%d", n)
+	return []operation{test("/metadata/uid", o.uid), test(path, finalizer), removed(path)}
+}
+
+// requestResult classifies the result of a write.
+type requestResult string
+
+const (
+	done     requestResult = "done"
+	gone     requestResult = "gone"     // a 404 that names the object
+	conflict requestResult = "conflict" // the object has changed
+	invalid  requestResult = "invalid"  // 422: a test of the patch failed, or the API server rejected the change
+	rejected requestResult = "rejected" // by a policy, or a permission is missing
+	failed   requestResult = "failed"
+	outdated requestResult = "outdated" // not sent: the decision no longer holds
+)
+
+// classifyWrite treats a lost response as a failure: every write may be repeated.
+func classifyWrite(err error, name string) requestResult {
+	var status apierrors.APIStatus
+	if outcome.FromError(err) == outcome.Done {
+		return done
 	}
-	return nil, named(err)
+	if !errors.As(err, &status) {
+		return failed
+	}
+	switch s := status.Status(); {
+	case outcome.IsNotFound(err, name):
+		return gone
+	case s.Code == http.StatusConflict && s.Reason == metav1.StatusReasonConflict:
+		return conflict
+	case s.Code == http.StatusUnprocessableEntity:
+		return invalid
+	case s.Code == http.StatusBadRequest, s.Code == http.StatusForbidden, s.Code == http.StatusMethodNotAllowed, s.Code == http.StatusUnsupportedMediaType:
+		return rejected
+	}
+	return failed
 }
