@@ -58,23 +58,3 @@ func distinct(n int) types.UID {
 	h := uint64(n+1) * 0x9e3779b97f4a7c15
 	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", h>>32, h>>16&0xffff, h&0xfff, h>>20&0xfff, h&0xffffffffffff))
 }
-
-func BenchmarkUpdateWithoutNews(b *testing.B) {
-	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(queueKeys) {})
-	fill(b, g, 1000, 10)
-	f := g.feed(configMaps)
-	obj := newThing("namespace-100", "object-of-a-common-length-000500", distinct(500)).owned(
-		blockingRef("v1", "ConfigMap", "object-of-a-common-length-000000", distinct(0)))
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = f.Update(obj)
-	}
-}
-
-func BenchmarkAll(b *testing.B) {
-	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(queueKeys) {})
-	fill(b, g, 100_000, 7)
-	for b.Loop() {
-		g.all()
-	}
-}

@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -24,9 +25,7 @@ const (
 
 	// ownerPause merges events about the dependents of one owner into one sync.
 	ownerPause = 5 * time.Millisecond
-	// resyncEvery is the interval of a walk over the graph, in case of a lost event.
-	resyncEvery = 10 * time.Minute
-	pruneEvery  = 10 * time.Second
+	pruneEvery = 10 * time.Second
 )
 
 // Deps are the dependencies of the controller.
@@ -58,10 +57,6 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if cfg.Workers < 1 {
 		return nil, fmt.Errorf("%d concurrent garbage collector syncs: at least 1 is needed", cfg.Workers)
 	}
-	ignored, err := cfg.ignored()
-	if err != nil {
-		return nil, err
-	}
 	c := &Controller{deps: deps, state: newTermState(), metrics: newMetrics(deps.Metrics)}
 	c.graph = newGraph(deps.Clock, c.enqueue)
 	c.writer = newWriter(deps.Metadata, deps.Clock, cfg.DryRun, c.metrics)
@@ -72,8 +67,9 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c.objectLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileObject).GroupBy(c.graph.groupOf)
 	loop.Queue = queueOwners
 	c.ownerLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileOwner).GroupBy(c.graph.groupOf)
+	var err error
 	c.types, err = newTypes(typesDeps{
-		Graph: c.graph, Caches: deps.Caches, Ignored: ignored, Clock: deps.Clock, Changed: c.resync, SyncError: c.metrics.syncErrors.Inc,
+		Graph: c.graph, Caches: deps.Caches, Ignored: cfg.ignored(), Clock: deps.Clock, Changed: c.resync, SyncError: c.metrics.syncErrors.Inc,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("garbage collector: %w", err)
@@ -97,7 +93,7 @@ func (c *Controller) enqueue(w queueKeys) {
 	}
 }
 
-// resync adds all keys with possible work to the queues.
+// resync adds all keys with possible work to the queues. Each discovery calls it, in case of a lost event.
 func (c *Controller) resync() {
 	if c.inTerm.Load() {
 		c.enqueue(c.graph.all())
@@ -106,8 +102,6 @@ func (c *Controller) resync() {
 
 // Run works for one term. It returns nil when ctx has ended and every sync has returned.
 func (c *Controller) Run(ctx context.Context) error {
-	c.owners.reset()
-	c.sweeper.prune(0)
 	c.state.reset()
 	var loops sync.WaitGroup
 	c.ownerLoop.Start(ctx, &loops, nil)
@@ -115,40 +109,22 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.inTerm.Store(true) // after the queues exist
 	defer c.inTerm.Store(false)
 	c.resync()
-	c.maintain(ctx)
-	loops.Wait()
-	return nil
-}
-
-// maintain prunes and resyncs until ctx ends.
-func (c *Controller) maintain(ctx context.Context) {
-	ticker := c.deps.Clock.NewTicker(pruneEvery)
-	defer ticker.Stop()
-	resynced := c.deps.Clock.Now()
+	prune := c.deps.Clock.NewTicker(pruneEvery)
+	defer prune.Stop()
 	for {
 		select {
+		case <-prune.C():
+			c.owners.prune()
+			c.sweeper.prune()
+			c.state.prune(c.graph.mayBeGarbage, c.deps.Clock.Now())
 		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
-		c.prune()
-		if c.deps.Clock.Since(resynced) >= resyncEvery {
-			resynced = c.deps.Clock.Now()
-			c.resync()
+			loops.Wait()
+			return nil
 		}
 	}
-}
-
-func (c *Controller) prune() {
-	c.owners.prune()
-	c.sweeper.prune(listValidFor)
-	c.state.prune(c.graph.sees, c.graph.mayBeGarbage, c.deps.Clock.Now())
 }
 
 // Healthy returns an error while a sync is stuck.
 func (c *Controller) Healthy() error {
-	if err := c.objectLoop.Healthy(); err != nil {
-		return err
-	}
-	return c.ownerLoop.Healthy()
+	return cmp.Or(c.objectLoop.Healthy(), c.ownerLoop.Healthy())
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -71,30 +70,6 @@ func TestSlowReadsOfManyOwnersTakeOneSync(t *testing.T) {
 
 func newTestWriter() *writer {
 	return newWriter(nil, clock.RealClock{}, false, newMetrics(prometheus.NewRegistry()))
-}
-
-// Slow admission in one namespace takes no slots from other namespaces.
-func TestSlowNamespaceLeavesSlotsToOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTestWriter()
-		slow := func(context.Context) error { time.Sleep(10 * time.Second); return nil }
-		for n := range 400 {
-			o := object{namespace: "slow", name: fmt.Sprint("d", n), uid: uid(n)}
-			go func() { _, _ = w.send(t.Context(), apiType{}, o, uid(n%3), requestOrphan, nil, slow) }()
-		}
-		synctest.Wait()
-		begun := time.Now()
-		for n := range 10 {
-			o := object{namespace: "other", name: fmt.Sprint("d", n), uid: uid(1000 + n)}
-			if got, err := w.send(t.Context(), apiType{}, o, o.uid, requestDelete, nil, func(context.Context) error { return nil }); got != done || err != nil {
-				t.Fatalf("outcome %s, %v", got, err)
-			}
-		}
-		if took := time.Since(begun); took > 2*time.Second {
-			t.Errorf("ten deletes elsewhere took %v", took)
-		}
-		time.Sleep(time.Minute)
-	})
 }
 
 // A sync that waits for long would count as stuck.
@@ -161,36 +136,6 @@ func TestConflictWithoutChangeIsRejection(t *testing.T) {
 	}
 }
 
-// The log names a rejected object once.
-func TestRejectionsOfOwnersAreLoggedOnce(t *testing.T) {
-	s := newShell(t)
-	key := s.orphans(t)
-	s.patch = func(name string, _ int) error {
-		if name == "d1" {
-			return errPolicy
-		}
-		return nil
-	}
-	var lines []string
-	ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
-	for range 3 {
-		if _, err := s.reconcileOwner(ctx, key); err != nil {
-			t.Fatal(err)
-		}
-		s.clock.Step(time.Minute)
-	}
-	for range 3 { // another cause in between
-		s.state.updateOwner(key, func(m *ownerRecord) { m.cause = causeReferences })
-		s.clock.Step(time.Minute)
-		if _, err := s.reconcileOwner(ctx, key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(lines) != 1 || !strings.Contains(lines[0], "Request was rejected") || !strings.Contains(lines[0], `\"a/d1\"`) {
-		t.Errorf("logged was %q, want one line about d1", lines)
-	}
-}
-
 // Objects of aggregated API servers may have names that are no path segment. A request would go to another path, so no
 // request is sent.
 func TestNameOfAnotherPathIsRejected(t *testing.T) {
@@ -209,17 +154,5 @@ func TestNameOfAnotherPathIsRejected(t *testing.T) {
 	}
 	if len(lines) != 1 || !strings.Contains(lines[0], "Request was rejected") || len(s.sent()) > 0 {
 		t.Errorf("logged was %q, and %d deletes were sent", lines, len(s.sent()))
-	}
-}
-
-func TestGroupOf(t *testing.T) {
-	s := newShell(t)
-	f := s.serve(t, nodesType, "v1")
-	check(t, s.feed.Add(newThing("a", "one", uid(2)).owned(ref("v1", "Node", "n", uid(4)))))
-	check(t, f.Add(newThing("", "n", uid(3))))
-	for u, want := range map[types.UID]string{uid(2): "a", uid(3): "/nodes", uid(4): ""} {
-		if got := s.graph.groupOf(keyOf(u)); got != want {
-			t.Errorf("%s is in %q, want %q", u, got, want)
-		}
 	}
 }

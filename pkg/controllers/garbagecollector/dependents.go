@@ -142,10 +142,3 @@ func (g *graph) groupOf(key id) string {
 	}
 	return "/" + n.feed.typ.GroupResource.String()
 }
-
-func (g *graph) sees(key id) bool {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	n := g.nodes[key]
-	return n != nil && n.marks.has(observed)
-}

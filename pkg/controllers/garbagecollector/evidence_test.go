@@ -199,36 +199,6 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 	}
 }
 
-func TestLiveReadNext(t *testing.T) {
-	second := func(n int) time.Time { return began.Add(time.Duration(n) * time.Second) }
-	o := newThing("a", "o", uid(1)).finalizedBy("foregroundDeletion").deleted()
-	var a liveRead
-	for _, step := range []struct {
-		says readResult
-		at   int
-		want liveRead
-	}{
-		{missing, 1, liveRead{result: missing, later: second(1)}},
-		{missing, 2, liveRead{result: missing, later: second(1)}},
-		{missing, 3, liveRead{result: missing, earlier: second(1), later: second(3)}},
-		{missing, 4, liveRead{result: missing, earlier: second(1), later: second(3)}},
-		{unavailable, 5, liveRead{result: unavailable, earlier: second(1), later: second(3), failures: 1}},
-		{unnamed404, 6, liveRead{result: unnamed404, earlier: second(1), later: second(3), failures: 2}},
-		{missing, 7, liveRead{result: missing, earlier: second(3), later: second(7)}},
-		{found, 8, liveRead{result: found, uid: uid(1), waiting: true}},
-		{missing, 9, liveRead{result: missing, later: second(9)}},
-		{refused, 10, liveRead{result: refused, later: second(9), failures: 1}},
-	} {
-		step.want.sent, step.want.received = second(step.at), second(step.at+30)
-		if a = a.next(step.says, o, second(step.at), second(step.at+30)); a != step.want {
-			t.Fatalf("after %d s the answer is %+v, want %+v", step.at, a, step.want)
-		}
-	}
-	if late := a.next(found, o, second(9), second(100)); late != a {
-		t.Errorf("one that was asked for before and came later makes it %+v, want %+v", late, a)
-	}
-}
-
 // The author of a reference had seen the owner. Reads that were sent before prove nothing.
 func TestReadsBeforeTheReferenceProveNothing(t *testing.T) {
 	now := began.Add(time.Hour)

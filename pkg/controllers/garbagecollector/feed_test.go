@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -85,6 +85,33 @@ func TestListsWithOtherValuesAreRejected(t *testing.T) {
 	}
 }
 
+const population = 7
+
+func randomThing(r *rand.Rand, typ objectType, u types.UID) *thing {
+	namespace := []string{"a", "b"}[r.IntN(2)]
+	if typ == nodesType {
+		namespace = ""
+	}
+	obj := newThing(namespace, []string{"n", "m"}[r.IntN(2)], u).at(fmt.Sprint(1 + r.IntN(100)))
+	for range r.IntN(3) {
+		kind := []metav1.OwnerReference{
+			ref("v1", "ConfigMap", "", ""), ref("apps/v1", "ReplicaSet", "", ""), ref("v1", "Node", "", ""), ref("example.com/v1/x", "Widget", "", ""),
+		}[r.IntN(4)]
+		kind.Name, kind.UID = []string{"n", "m"}[r.IntN(2)], uid(r.IntN(population+2))
+		if r.IntN(2) == 0 {
+			kind.BlockOwnerDeletion = new(true)
+		}
+		obj.OwnerReferences = append(obj.OwnerReferences, kind)
+	}
+	if r.IntN(3) == 0 {
+		obj.finalizedBy([]string{"x/y", "foregroundDeletion", "orphan"}[r.IntN(3)])
+	}
+	if r.IntN(3) == 0 {
+		obj.deleted()
+	}
+	return obj
+}
+
 func TestFeedsRunConcurrently(t *testing.T) {
 	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(queueKeys) {})
 	var all sync.WaitGroup
@@ -125,30 +152,5 @@ func TestFeedsRunConcurrently(t *testing.T) {
 	all.Wait()
 	if objects, absent, refs := g.size(); objects+absent+refs > 0 {
 		t.Errorf("%d objects, %d absent and %d references are left of nothing", objects, absent, refs)
-	}
-}
-
-func TestListThatLosesAnObjectRemovesOthers(t *testing.T) {
-	w := newWorld(t)
-	far := w.feed(objectType{schema.GroupResource{Group: "far.example.com", Resource: "things"}, "Thing", false})
-	near := w.feed(configMaps)
-	y := func(node int) *thing {
-		return newThing("a", "y", uid(2)).owned(ref("v1", "Node", "n", uid(node)))
-	}
-	w.do(func() error {
-		return far.Replace([]any{newThing("a", "stale", uid(7)), newThing("a", "x", uid(1)), y(50)}, "5")
-	})
-	taken := false
-	w.graph.enqueue = func(queueKeys) { // in the middle of the list
-		if !taken {
-			taken = true
-			_ = near.Add(newThing("a", "x", uid(1)))
-		}
-	}
-	if err := far.Replace([]any{newThing("a", "x", uid(1)), y(51)}, "9"); err != nil || !taken {
-		t.Fatal(err, taken)
-	}
-	if _, _, ok := w.graph.observe(keyOf(uid(7))); ok {
-		t.Error("an object that the list lacks is still seen")
 	}
 }

@@ -125,14 +125,11 @@ func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 		g.enqueueOwners(n, w) // the earlier owners
 		g.replaceRefs(n, m.GetOwnerReferences())
 	}
-	if added {
-		g.enqueueMismatched(n, w)
-	}
 	if added || changed || was&facts != n.marks&facts {
 		g.enqueueOwners(n, w)
 		g.enqueueCandidate(n, w)
 	}
-	if n.marks.waiting() && !(was.has(observed) && was.waiting()) {
+	if added || n.marks.waiting() && !was.waiting() {
 		g.enqueueDependents(n, w)
 	}
 }
@@ -187,15 +184,6 @@ func (g *graph) dropUnreferenced(n *node) {
 	delete(g.notFoundAt, n)
 }
 
-// enqueueMismatched queueKeys the dependents of a new object whose references do not match the object.
-func (g *graph) enqueueMismatched(n *node, w *queueKeys) {
-	for e := n.dependents; e != nil; e = e.after {
-		if d := g.edgeStatus(e); d == refMismatched || d == refOtherNamespace {
-			w.addObject(e.dependent)
-		}
-	}
-}
-
 // enqueueCandidate queueKeys an object if a request may be needed.
 func (g *graph) enqueueCandidate(n *node, w *queueKeys) {
 	switch {
@@ -221,30 +209,17 @@ func (g *graph) enqueueDependents(n *node, w *queueKeys) {
 	}
 }
 
-// collect queueKeys the dependents of an owner.
-func (g *graph) requeueDependents(key id) {
-	g.changeAndEnqueue(func(w *queueKeys) {
-		if n := g.nodes[key]; n != nil {
-			g.enqueueDependents(n, w)
-		}
-	})
-}
-
 // sameRefs reports whether a node has the given references, in the same order.
 func (g *graph) sameRefs(n *node, refs []metav1.OwnerReference) bool {
 	e := n.refs
 	for _, ref := range refs {
-		if e == nil || !e.matchesRef(ref) {
+		key, _ := idOf(ref.UID)
+		if e == nil || e.owner.uid != key || e.blocking != blocking(ref) || e.name != ref.Name || e.kind.Value() != (writtenKind{ref.APIVersion, ref.Kind}) {
 			return false
 		}
 		e = e.next
 	}
 	return e == nil
-}
-
-func (e *edge) matchesRef(ref metav1.OwnerReference) bool {
-	key, _ := idOf(ref.UID)
-	return e.owner.uid == key && e.blocking == blocking(ref) && e.name == ref.Name && e.kind.Value() == writtenKind{ref.APIVersion, ref.Kind}
 }
 
 func (g *graph) replaceRefs(n *node, refs []metav1.OwnerReference) {

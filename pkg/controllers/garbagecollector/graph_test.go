@@ -1,17 +1,12 @@
 package garbagecollector
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 	"unsafe"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,6 +60,10 @@ func ref(apiVersion, kind, name string, u types.UID) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: u}
 }
 
+func testReference(r metav1.OwnerReference) reference {
+	return reference{apiVersion: r.APIVersion, kind: r.Kind, name: r.Name, uid: r.UID, blocking: blocking(r)}
+}
+
 func blockingRef(apiVersion, kind, name string, u types.UID) metav1.OwnerReference {
 	r := ref(apiVersion, kind, name, u)
 	r.BlockOwnerDeletion = new(true)
@@ -111,20 +110,16 @@ func (w *world) do(change func() error) (objects, owners []types.UID) {
 	return slices.Compact(objects), slices.Compact(owners)
 }
 
-// mayBeGarbage returns the doubts about the references of an object. It returns nil for a virtual node.
-func (w *world) doubts(u types.UID) []refStatus {
-	_, against, ok := w.graph.observe(keyOf(u))
-	if !ok {
-		return nil
+// statuses returns the status of each reference of an object.
+func (w *world) statuses(u types.UID) (all []refStatus) {
+	_, owners, _ := w.graph.observe(keyOf(u))
+	for _, o := range owners {
+		all = append(all, o.status)
 	}
-	doubts := []refStatus{}
-	for _, s := range against {
-		doubts = append(doubts, s.status)
-	}
-	return doubts
+	return all
 }
 
-func TestDoubt(t *testing.T) {
+func TestRefStatus(t *testing.T) {
 	const owner, other = 1, 2
 	for _, tt := range []struct {
 		name  string
@@ -166,14 +161,14 @@ func TestDoubt(t *testing.T) {
 					objects, _ := w.do(step)
 					woken = append(woken, objects...)
 				}
-				if got := w.doubts(uid(3)); !slices.Equal(got, []refStatus{tt.want}) {
+				if got := w.statuses(uid(3)); !slices.Equal(got, []refStatus{tt.want}) {
 					t.Errorf("doubts are %v, want %v", got, tt.want)
 				}
 				if tt.want != refValid && !slices.Contains(woken, uid(3)) {
 					t.Error("there is a doubt, and no object was woken")
 				}
 				o, _, _ := w.graph.observe(keyOf(uid(3)))
-				if want := referenceOf(tt.child.OwnerReferences[0]); !slices.Equal(o.refs, []reference{want}) {
+				if want := testReference(tt.child.OwnerReferences[0]); !slices.Equal(o.refs, []reference{want}) {
 					t.Errorf("references are %v, want what is written: %v", o.refs, want)
 				}
 			})
@@ -239,11 +234,11 @@ func TestLocalTypeWinsOverAggregatedType(t *testing.T) {
 			w.do(func() error {
 				return w.feed(configMaps).Add(newThing("a", "c", uid(3)).owned(ref("v1", "Namespace", "shop", uid(1))))
 			})
-			if got := w.doubts(uid(3)); !slices.Equal(got, []refStatus{refValid}) {
+			if got := w.statuses(uid(3)); !slices.Equal(got, []refStatus{refValid}) {
 				t.Errorf("doubts are %v, want none", got)
 			}
 			w.do(func() error { return w.feed(projects).Delete(newThing("", "shop", uid(1))) })
-			if got := w.doubts(uid(3)); !slices.Equal(got, []refStatus{refValid}) {
+			if got := w.statuses(uid(3)); !slices.Equal(got, []refStatus{refValid}) {
 				t.Errorf("the project was deleted, the namespace not: doubts are %v, want none", got)
 			}
 			if a, b := w.feed(namespaces).objectCount(), w.feed(projects).objectCount(); a != 1 || b != 0 {
@@ -280,318 +275,6 @@ func TestWhatBlocksAnOwner(t *testing.T) {
 	}
 	if !ok || d.blocking != 4 || d.idle != 2 || d.waiting != 1 || len(names) != 3 || len(w.graph.referring(keyOf(uid(1)))) != 6 {
 		t.Errorf("dependents are %+v (%v), want 4 that block: 2 idle, 1 waiting", d, names)
-	}
-}
-
-// model is a slow and plain implementation of the graph.
-type model struct {
-	objects map[types.UID]modelled
-	gone    map[types.UID]objectType // objects with a deletion event
-}
-
-type modelled struct {
-	typ objectType
-	obj *thing
-}
-
-func (m model) clone() model {
-	c := model{map[types.UID]modelled{}, map[types.UID]objectType{}}
-	for u, o := range m.objects {
-		c.objects[u] = o
-	}
-	for u, typ := range m.gone {
-		c.gone[u] = typ
-	}
-	return c
-}
-
-func (m model) doubt(from *thing, r metav1.OwnerReference) refStatus {
-	owner, ok := m.objects[r.UID]
-	gv, err := schema.ParseGroupVersion(r.APIVersion)
-	switch {
-	case !ok:
-		return refVirtual
-	case owner.obj.Namespace != "" && owner.obj.Namespace != from.Namespace:
-		return refOtherNamespace
-	case err != nil || gv.Group != owner.typ.Group || r.Kind != owner.typ.kind || r.Name != owner.obj.Name:
-		return refMismatched
-	case owner.obj.DeletionTimestamp != nil && slices.Contains(owner.obj.Finalizers, "foregroundDeletion"):
-		return refWaiting
-	}
-	return refValid
-}
-
-func (m model) doubts(u types.UID) []refStatus {
-	o, ok := m.objects[u]
-	if !ok {
-		return nil
-	}
-	doubts := []refStatus{}
-	for _, r := range o.obj.OwnerReferences {
-		doubts = append(doubts, m.doubt(o.obj, r))
-	}
-	return doubts
-}
-
-// holding counts the references to an owner: all, blocking, idle, waiting.
-func (m model) holding(u types.UID) (counts [4]int) {
-	for _, o := range m.objects {
-		for _, r := range o.obj.OwnerReferences {
-			if r.UID != u {
-				continue
-			}
-			if owner := m.objects[u].obj; owner != nil && owner.Namespace != "" && owner.Namespace != o.obj.Namespace {
-				continue
-			}
-			counts[0]++
-			if !blocking(r) || o.obj.UID == u {
-				continue
-			}
-			counts[1]++
-			switch {
-			case o.obj.DeletionTimestamp == nil:
-				counts[2]++
-			case slices.Contains(o.obj.Finalizers, "foregroundDeletion"):
-				counts[3]++
-			}
-		}
-	}
-	return counts
-}
-
-// referred reports whether an object refers to a UID.
-func (m model) referred(u types.UID) bool {
-	for _, o := range m.objects {
-		if slices.ContainsFunc(o.obj.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == u }) {
-			return true
-		}
-	}
-	return false
-}
-
-func TestGraphEqualsModel(t *testing.T) {
-	for seed := range uint64(40) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { checkAgainstModel(t, rand.New(rand.NewPCG(seed, 13))) })
-	}
-}
-
-const population = 7
-
-func checkAgainstModel(t *testing.T, r *rand.Rand) {
-	w := newWorld(t)
-	kinds := []objectType{configMaps, replicaSets, nodesType}
-	m := model{map[types.UID]modelled{}, map[types.UID]objectType{}}
-	for step := range 120 {
-		typ := kinds[r.IntN(len(kinds))]
-		f := w.feed(typ)
-		u := uid(r.IntN(population))
-		known, exists := m.objects[u]
-		before := m.clone()
-		var objects, owners []types.UID
-		what := ""
-		switch op := r.IntN(10); {
-		case op < 6 && (!exists || known.typ == typ):
-			obj := randomThing(r, typ, u).at(fmt.Sprint(1000 + step))
-			if exists {
-				obj.Name, obj.Namespace = known.obj.Name, known.obj.Namespace
-			}
-			what = fmt.Sprintf("put %s", u)
-			objects, owners = w.do(func() error { return f.Add(obj) })
-			m.objects[u] = modelled{typ, obj}
-			delete(m.gone, u)
-		case op < 8 && exists:
-			what = fmt.Sprintf("delete %s", u)
-			event := r.IntN(2) == 0
-			var gone any = known.obj
-			if !event {
-				gone = cache.DeletedFinalStateUnknown{Obj: known.obj}
-			}
-			objects, owners = w.do(func() error { return w.feed(known.typ).Delete(gone) })
-			delete(m.objects, u)
-			if event {
-				m.gone[u] = known.typ
-			}
-		case op == 8:
-			what = "replace " + typ.Resource
-			var list []any
-			for _, u := range slices.Sorted(maps.Keys(m.objects)) {
-				o := m.objects[u]
-				if o.typ != typ {
-					continue
-				}
-				if r.IntN(2) == 0 {
-					delete(m.objects, u)
-					continue
-				}
-				list = append(list, o.obj)
-			}
-			if fresh := uid(r.IntN(population)); m.objects[fresh].obj == nil && before.objects[fresh].obj == nil {
-				obj := randomThing(r, typ, fresh).at(fmt.Sprint(1000 + step))
-				m.objects[fresh] = modelled{typ, obj}
-				delete(m.gone, fresh)
-				list = append(list, obj)
-			}
-			objects, owners = w.do(func() error { return f.Replace(list, fmt.Sprint(step)) })
-		case op == 9 && r.IntN(4) == 0:
-			what = "forget " + typ.Resource
-			objects, owners = w.do(func() error { w.graph.dropFeed(f); return nil })
-			for u, o := range m.objects {
-				if o.typ == typ {
-					delete(m.objects, u)
-				}
-			}
-		default:
-			continue
-		}
-		for u := range m.gone { // unreferenced deletions are dropped
-			if !m.referred(u) {
-				delete(m.gone, u)
-			}
-		}
-		checkStep(t, w, before, m, objects, owners, what)
-	}
-}
-
-func randomThing(r *rand.Rand, typ objectType, u types.UID) *thing {
-	namespace := []string{"a", "b"}[r.IntN(2)]
-	if typ == nodesType {
-		namespace = ""
-	}
-	obj := newThing(namespace, []string{"n", "m"}[r.IntN(2)], u).at(fmt.Sprint(1 + r.IntN(100)))
-	for range r.IntN(3) {
-		kind := []metav1.OwnerReference{
-			ref("v1", "ConfigMap", "", ""), ref("apps/v1", "ReplicaSet", "", ""), ref("v1", "Node", "", ""), ref("example.com/v1/x", "Widget", "", ""),
-		}[r.IntN(4)]
-		kind.Name, kind.UID = []string{"n", "m"}[r.IntN(2)], uid(r.IntN(population+2))
-		if r.IntN(2) == 0 {
-			kind.BlockOwnerDeletion = new(true)
-		}
-		obj.OwnerReferences = append(obj.OwnerReferences, kind)
-	}
-	if r.IntN(3) == 0 {
-		obj.finalizedBy([]string{"x/y", "foregroundDeletion", "orphan"}[r.IntN(3)])
-	}
-	if r.IntN(3) == 0 {
-		obj.deleted()
-	}
-	return obj
-}
-
-func checkStep(t *testing.T, w *world, before, now model, objects, owners []types.UID, what string) {
-	t.Helper()
-	for n := range population + 2 {
-		u := uid(n)
-		doubts := now.doubts(u)
-		if got := w.doubts(u); !slices.Equal(got, doubts) || (got == nil) != (doubts == nil) {
-			t.Fatalf("%s: doubts of %s are %v, want %v", what, u, got, doubts)
-		}
-		o := now.objects[u].obj
-		d, ok := w.graph.dependentsOf(keyOf(u), 3)
-		held := now.holding(u)
-		if got := [4]int{len(w.graph.referring(keyOf(u))), d.blocking, d.idle, d.waiting}; ok && got != held || ok != (o != nil) {
-			t.Fatalf("%s: dependents of %s are %v (%v), want %v", what, u, got, ok, held)
-		}
-		if o == nil {
-			continue
-		}
-		if got, want := d.owner, snapshotOf(now.objects[u]); !gocmp.Equal(got, want, gocmp.AllowUnexported(object{}, reference{})) {
-			t.Fatalf("%s: %s is %+v, want %+v", what, u, got, want)
-		}
-		_, against, _ := w.graph.observe(keyOf(u))
-		if live := w.graph.observeOwners(objectOf(now.objects[u].typ.GroupResource, o)); !slices.Equal(live, against) {
-			t.Fatalf("%s: against the references of %s there is %v, and %v once it is read live", what, u, against, live)
-		}
-		for i, s := range against {
-			typ := now.gone[o.OwnerReferences[i].UID]
-			told := typ.kind == o.OwnerReferences[i].Kind && typ.kind != ""
-			if told == s.deletedAt.IsZero() {
-				t.Fatalf("%s: deletion of the owner %s of %s told: %v, want %v", what, o.OwnerReferences[i].UID, u, !s.deletedAt.IsZero(), told)
-			}
-		}
-		if newDoubt(before.doubts(u), doubts) && o.DeletionTimestamp == nil && !slices.Contains(objects, u) {
-			t.Fatalf("%s: %s went from doubts %v to %v and was not woken", what, u, before.doubts(u), doubts)
-		}
-		was := before.objects[u].obj
-		if isFinishing(o) && (was == nil || !isFinishing(was) || before.holding(u) != held) && !slices.Contains(owners, u) {
-			t.Fatalf("%s: owner %s has to be looked at and was not woken", what, u)
-		}
-	}
-	checkTidy(t, w, now, what)
-}
-
-// newDoubt reports whether a reference has a doubt for the first time.
-func newDoubt(before, now []refStatus) bool {
-	for i, d := range now {
-		if d != refValid && (i >= len(before) || before[i] != d) {
-			return true
-		}
-	}
-	return false
-}
-
-func isFinishing(o *thing) bool {
-	return o.DeletionTimestamp != nil && slices.ContainsFunc(o.Finalizers, func(f string) bool { return f != "x/y" })
-}
-
-func snapshotOf(m modelled) object {
-	o := objectOf(m.typ.GroupResource, m.obj)
-	o.live = nil
-	return o
-}
-
-// checkTidy fails if the graph keeps unneeded entries.
-func checkTidy(t *testing.T, w *world, now model, what string) {
-	t.Helper()
-	g := w.graph
-	nodes := map[types.UID]bool{}
-	refs := 0
-	for u, o := range now.objects {
-		nodes[u] = true
-		for _, r := range o.obj.OwnerReferences {
-			nodes[r.UID] = true
-			refs++
-		}
-	}
-	objects, absent, edges := g.size()
-	if objects != len(now.objects) || objects+absent != len(nodes) || edges != refs {
-		t.Fatalf("%s: %d objects, %d absent, %d references, want %d, %d, %d", what, objects, absent, edges, len(now.objects), len(nodes)-len(now.objects), refs)
-	}
-	if len(g.deletions) != len(now.gone) {
-		t.Fatalf("%s: %d deletions, want %d", what, len(g.deletions), len(now.gone))
-	}
-}
-
-func TestGraphDoesNotDependOnTheOrderOfEvents(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 13))
-	for range 20 {
-		var things []modelled
-		for n := range population {
-			typ := []objectType{configMaps, replicaSets, nodesType}[r.IntN(3)]
-			things = append(things, modelled{typ, randomThing(r, typ, uid(n))})
-		}
-		var first string
-		for range 4 {
-			r.Shuffle(len(things), func(i, j int) { things[i], things[j] = things[j], things[i] })
-			w := newWorld(t)
-			for _, o := range things {
-				w.do(func() error { return w.feed(o.typ).Add(o.obj) })
-			}
-			all := w.graph.all()
-			slices.SortFunc(all.objects, func(a, b id) int { return cmp.Compare(a.String(), b.String()) })
-			slices.SortFunc(all.owners, func(a, b id) int { return strings.Compare(a.String(), b.String()) })
-			var say strings.Builder
-			fmt.Fprint(&say, all)
-			for n := range population {
-				d, _ := w.graph.dependentsOf(keyOf(uid(n)), 0)
-				fmt.Fprint(&say, w.doubts(uid(n)), d)
-			}
-			if first == "" {
-				first = say.String()
-			}
-			if say.String() != first {
-				t.Fatalf("in another order the graph says\n%s\nand not\n%s", say.String(), first)
-			}
-		}
 	}
 }
 

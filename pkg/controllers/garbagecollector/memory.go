@@ -28,13 +28,11 @@ type termState struct {
 type ownerRecord struct {
 	orphaning       bool
 	since           time.Time // first sight of this kind of deletion
-	requeued        time.Time // last time that all dependents were requeued
 	cause           cause     // of the blockage; empty: none
 	blockers        int       // dependents and types that blocked the owner at the last sync
 	blockersChanged time.Time // last change of blockers; zero before the first sync
 	reported        blockageSummary
 	reportedAt      time.Time
-	logged          bool            // a rejection was logged
 	unlisted        map[string]bool // types that the last sweep of all types could not list
 }
 
@@ -92,7 +90,7 @@ func (m *termState) owner(key id, orphaning bool, now time.Time) ownerRecord {
 	defer m.lock.Unlock()
 	memory, ok := m.owners[key]
 	if !ok || memory.orphaning != orphaning {
-		memory = ownerRecord{orphaning: orphaning, since: now, requeued: now}
+		memory = ownerRecord{orphaning: orphaning, since: now}
 		m.owners[key] = memory
 	}
 	return memory
@@ -142,12 +140,11 @@ func (m *termState) setObject(key id, memory objectRecord) {
 	}
 }
 
-// prune forgets owners that the graph does not show, and objects that are neither candidates nor in back-off.
-func (m *termState) prune(shown, doubted func(id) bool, now time.Time) {
+// prune forgets objects that are neither candidates nor in back-off.
+func (m *termState) prune(mayBeGarbage func(id) bool, now time.Time) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	maps.DeleteFunc(m.owners, func(key id, _ ownerRecord) bool { return !shown(key) })
-	maps.DeleteFunc(m.objects, func(key id, o objectRecord) bool { return !doubted(key) && !o.retryAt.After(now) })
+	maps.DeleteFunc(m.objects, func(key id, o objectRecord) bool { return !mayBeGarbage(key) && !o.retryAt.After(now) })
 }
 
 // counts returns the number of blocked owners and objects by cause, and the longest time for which the holders of an

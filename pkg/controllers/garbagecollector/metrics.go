@@ -90,7 +90,7 @@ func (s *gauges) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		phases[t.phase]++
-		objects += t.objectCount()
+		objects += t.feed.objectCount()
 		if t.err != nil {
 			gauge(s.failing, 1, t.Group, t.Resource)
 		}

@@ -38,8 +38,9 @@ type object struct {
 	marks           marks
 	refs            []reference // in written order
 
-	live *metav1.ObjectMeta // nil for objects from the graph
-	read time.Time          // time of the live read; zero means now
+	live       bool      // from a live read
+	read       time.Time // time of the live read; zero means now
+	finalizers []string  // of a live read
 }
 
 // reference is an owner reference as written.
@@ -95,20 +96,12 @@ func marksOf(m metav1.Object) marks {
 func objectOf(resource schema.GroupResource, m metav1.Object) object {
 	o := object{
 		resource: resource, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUID(), version: m.GetResourceVersion(),
-		marks: observed | marksOf(m), live: &metav1.ObjectMeta{
-			CreationTimestamp: m.GetCreationTimestamp(), Finalizers: m.GetFinalizers(), OwnerReferences: m.GetOwnerReferences(),
-		},
+		marks: observed | marksOf(m), live: true, finalizers: m.GetFinalizers(),
 	}
-	for _, ref := range m.GetOwnerReferences() {
-		o.refs = append(o.refs, referenceOf(ref))
+	for _, r := range m.GetOwnerReferences() {
+		o.refs = append(o.refs, reference{apiVersion: r.APIVersion, kind: r.Kind, name: r.Name, uid: r.UID, blocking: blocking(r)})
 	}
 	return o
-}
-
-func referenceOf(ref metav1.OwnerReference) reference {
-	return reference{
-		apiVersion: ref.APIVersion, kind: ref.Kind, name: ref.Name, uid: ref.UID, blocking: blocking(ref),
-	}
 }
 
 func blocking(ref metav1.OwnerReference) bool {

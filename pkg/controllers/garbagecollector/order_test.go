@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestFirstSightOfReferences(t *testing.T) {
@@ -109,45 +108,6 @@ func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 	}
 }
 
-// References into another namespace, or to the object itself, do not count.
-func TestOwnsOthers(t *testing.T) {
-	owner := ref("v1", "ConfigMap", "o", uid(1))
-	for _, tt := range []struct {
-		name       string
-		owner, obj *thing
-		want       bool
-	}{
-		{"a dependent", newThing("a", "o", uid(1)), newThing("a", "d", uid(2)).owned(owner), true},
-		{"in another namespace", newThing("a", "o", uid(1)), newThing("b", "d", uid(2)).owned(owner), false},
-		{"in no namespace", newThing("a", "o", uid(1)), newThing("", "d", uid(2)).owned(owner), false},
-		{"of an owner in none", newThing("", "o", uid(1)), newThing("b", "d", uid(2)).owned(owner), true},
-		{"itself", newThing("a", "o", uid(1)).owned(owner), newThing("a", "d", uid(2)), false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.do(func() error { return w.feed(configMaps).Add(tt.owner) })
-			w.do(func() error { return w.feed(configMaps).Add(tt.obj) })
-			if got := w.graph.isOwner(keyOf(uid(1))); got != tt.want {
-				t.Errorf("owner: %v, want %v", got, tt.want)
-			}
-			if got := w.graph.referring(keyOf(uid(1))); slices.ContainsFunc(got, func(o object) bool { return o.uid == uid(2) }) != tt.want {
-				t.Errorf("%v refer to it, the other among them: want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestFirstAggregatedTypeKeepsObject(t *testing.T) {
-	w := newWorld(t)
-	gadgets := objectType{schema.GroupResource{Group: "example.org", Resource: "gadgets"}, "Gadget", false}
-	for _, typ := range []objectType{widgets, gadgets} {
-		w.do(func() error { return w.feed(typ).Add(newThing("a", "o", uid(1))) })
-	}
-	if o, _, _ := w.graph.observe(keyOf(uid(1))); o.resource != widgets.GroupResource {
-		t.Errorf("it counts as one of %v, want the type that showed it first", o.resource)
-	}
-}
-
 func TestNumericVersions(t *testing.T) {
 	for version, want := range map[string]uint64{"": 0, "0": 0, "7": 7, "18446744073709551615": 1<<64 - 1, "18446744073709551616": 0, "007": 0, "+7": 0, "-7": 0, "7a": 0} {
 		if got := numberOf(version); got != want {
@@ -193,7 +153,7 @@ func TestObjectNotFoundIsRemoved(t *testing.T) {
 				return w.feed(tt.typ).Add(newThing("a", "d", uid(2)).at("5").owned(blockingRef("apps/v1", "ReplicaSet", "o", uid(1))))
 			})
 			_, owners := w.do(func() error { w.graph.removeNotFound(keyOf(uid(2))); return nil })
-			if got := w.graph.sees(keyOf(uid(2))); got != tt.seen || got == slices.Contains(owners, uid(1)) {
+			if _, _, got := w.graph.observe(keyOf(uid(2))); got != tt.seen || got == slices.Contains(owners, uid(1)) {
 				t.Errorf("seen: %v, queued owners %v", got, owners)
 			}
 			if len(w.graph.notFoundAt) > 0 {

@@ -121,8 +121,8 @@ func (o *ownerReader) view(dependent object, observed []ownerObservation, syncBe
 	return v
 }
 
-// holds reports whether a decision would be the same now. Reads grow old and events come while a request waits. The user
-// may turn a foreground deletion into orphaning meanwhile.
+// holds reports whether a decision would be the same now. Reads grow old and events come while a request waits.
+// The user may turn a foreground deletion into orphaning meanwhile.
 func (o *ownerReader) holds(dependent object, was ownerView) bool {
 	if o.clock.Since(was.at) > readValidFor && slices.Contains(was.states, waitingForDependents) {
 		return false
@@ -167,14 +167,6 @@ func (o *ownerReader) readOwner(ctx context.Context, at target, previous liveRea
 		return fmt.Errorf("get %v %q: %w", at.GroupResource(), at.name, err)
 	}
 	return nil
-}
-
-// reset forgets all reads at the beginning of a term.
-func (o *ownerReader) reset() {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	clear(o.reads)
-	o.limit.prune()
 }
 
 func (o *ownerReader) prune() {

@@ -45,13 +45,9 @@ type readLimiter struct {
 }
 
 func newReadLimiter(clk clock.Clock, perType int, all chan struct{}) *readLimiter {
-	return &readLimiter{clock: clk, perType: perType, all: all, backoff: newBackoff(clk), slots: map[schema.GroupVersionResource]chan struct{}{}}
-}
-
-func newBackoff(clk clock.Clock) *flowcontrol.Backoff {
-	b := flowcontrol.NewBackOff(minBackoff, maxBackoff)
-	b.Clock = clk
-	return b
+	l := &readLimiter{clock: clk, perType: perType, all: all, backoff: flowcontrol.NewBackOff(minBackoff, maxBackoff), slots: map[schema.GroupVersionResource]chan struct{}{}}
+	l.backoff.Clock = clk
+	return l
 }
 
 // do calls read when a slot is free, with a context that also ends with the term. Its error is that of read, errPaused,

@@ -4,22 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -230,48 +225,6 @@ func TestNoReadsAfterTheTerm(t *testing.T) {
 	})
 }
 
-// No page is requested after the end of the term.
-func TestListEndsWithTheTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pages := 0
-		s := testSweeper(paged{pages: &pages})
-		var failed error
-		loop := controller.NewLoop(controller.LoopConfig{Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(), func(ctx context.Context, _ int) (controller.Result, error) {
-			_, _, failed = s.sweep(ctx, typeCalled("a"), object{namespace: "n", uid: uid(1)}, time.Now())
-			return controller.Result{}, nil
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		loop.Start(ctx, &all, func() []int { return []int{1} })
-		time.Sleep(2500 * time.Millisecond)
-		cancel()
-		all.Wait()
-		if pages != 3 || !errors.Is(failed, controller.ErrDraining) {
-			t.Errorf("%d pages were asked for, %v", pages, failed)
-		}
-	})
-}
-
-// paged is an API with lists that never end, of a page each second.
-type paged struct {
-	metadata.Interface
-	metadata.ResourceInterface
-	pages *int
-}
-
-func (p paged) Resource(schema.GroupVersionResource) metadata.Getter { return p }
-func (p paged) Namespace(string) metadata.ResourceInterface          { return p }
-
-func (p paged) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	*p.pages++
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(time.Second):
-	}
-	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{Continue: "more"}}, nil
-}
-
 func typeCalled(name string) []apiType {
 	return []apiType{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: name}, namespaced: true}}
 }
@@ -422,77 +375,6 @@ func TestFailedListDelaysNoOtherNamespace(t *testing.T) {
 	})
 }
 
-// A type that cannot be listed blocks no foreground deletion for longer than dependentListTimeout.
-func TestHangingTypeBlocksNoForegroundDeletion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newShell(t)
-		s.serve(t, widgetsType, "v1")
-		finalized := make(chan string, 100)
-		s.on(func(ctx context.Context, verb, resource, _, name string) (*thing, error) {
-			switch {
-			case verb == "list" && resource == "widgets":
-				return nil, silentFor(ctx, time.Minute)
-			case verb == "get" && strings.HasPrefix(name, "o"):
-				var n int
-				_, _ = fmt.Sscanf(name, "o%d", &n)
-				return newThing("a", name, uid(n)).at("3").finalizedBy("foregroundDeletion").deleted(), nil
-			case verb == "patch":
-				finalized <- name
-			}
-			return nil, nil
-		})
-		s.types.types[widgetsType.GroupResource].feedState = feedState{listing, time.Now().Add(-time.Hour)}
-		var lines []string
-		var lock sync.Mutex
-		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), funcr.New(func(_, args string) {
-			lock.Lock()
-			defer lock.Unlock()
-			lines = append(lines, args)
-		}, funcr.Options{})))
-		ended := make(chan error)
-		go func() { ended <- s.Run(ctx) }()
-		for wave := range 20 {
-			begun := time.Now()
-			for n := range 5 {
-				n += 10 * wave
-				check(t, s.feed.Add(newThing("a", fmt.Sprint("o", n), uid(n)).at("3").finalizedBy("foregroundDeletion").deleted()))
-			}
-			for range 5 {
-				<-finalized
-			}
-			if took := time.Since(begun); took > 3*time.Second {
-				t.Errorf("wave %d: five owners took %v", wave, took)
-			}
-			time.Sleep(700 * time.Millisecond)
-		}
-		cancel()
-		check(t, <-ended)
-		if len(lines) > 0 {
-			t.Errorf("logged for everybody was %q", lines)
-		}
-	})
-}
-
-// The text of an event does not depend on the connection that failed.
-func TestFailedListsHaveOneText(t *testing.T) {
-	port := 40000
-	s := testSweeper(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
-		if port++; port == 40002 {
-			return nil, context.DeadlineExceeded
-		}
-		return nil, &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/?continue=x", Err: fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:6443: connection reset by peer", port)}
-	}})
-	for range 3 { // a reset connection, a timeout, a pause
-		_, unlisted, err := s.sweep(t.Context(), typeCalled("broken"), object{namespace: "a", uid: uid(1)}, time.Now())
-		if check(t, err); len(unlisted) != 1 || unlisted[0].reason != "API server did not respond" {
-			t.Errorf("reasons are %q", unlisted)
-		}
-	}
-	if port != 40002 {
-		t.Errorf("%d lists were sent, want 2", port-40000)
-	}
-}
-
 // A foreground deletion waits half a minute for the first list of a type.
 func TestForegroundWaitsForFirstLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -522,38 +404,5 @@ func TestForegroundWaitsForFirstLists(t *testing.T) {
 		}
 		cancel()
 		check(t, <-ended)
-	})
-}
-
-func TestBusyObjectIsCounted(t *testing.T) {
-	s := newShell(t)
-	s.recordFailure(keyOf(uid(2)), fmt.Errorf("delete: %w", errBusy))
-	if got := s.counts(); got[string(causeBusy)] != 1 || got[string(causeRejected)] > 0 {
-		t.Errorf("counted are %v", got)
-	}
-}
-
-func TestHangingTypeIsProbedByOneRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, typ := newReadLimiter(clock.RealClock{}, 16, nil), configMaps.WithVersion("v1")
-		var sent atomic.Int32
-		var all sync.WaitGroup
-		for range 200 {
-			all.Go(func() {
-				for begun := time.Now(); time.Since(begun) < 10*time.Minute; {
-					_ = l.do(t.Context(), typ, func(ctx context.Context) error {
-						sent.Add(1)
-						ctx, cancel := context.WithTimeout(ctx, readTimeout)
-						defer cancel()
-						return silentFor(ctx, time.Hour)
-					})
-					time.Sleep(max(l.backoffOf(typ, 0), time.Second))
-				}
-			})
-		}
-		all.Wait()
-		if n := sent.Load(); n < 8 || n > 48 { // 16 at first, then one after each pause
-			t.Errorf("%d reads were sent in ten minutes", n)
-		}
 	})
 }

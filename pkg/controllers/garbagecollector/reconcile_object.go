@@ -70,7 +70,7 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 	if backoff := c.state.object(o.key()).backoff(d.action, c.deps.Clock.Now()); backoff > 0 {
 		return nil, backoff, nil
 	}
-	if d.action == remove && o.live == nil && (!at.local || o.version == "") { // the API may ignore preconditions
+	if d.action == remove && !o.live && (!at.local || o.version == "") { // the API may ignore preconditions
 		now, err := c.readAgain(ctx, at, o)
 		if now == nil || !now.sameMetadata(o) {
 			return now, 0, err
@@ -88,7 +88,7 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 	}
 	switch result {
 	case outdated:
-		o.live, o.read = nil, time.Time{}
+		o.live, o.read = false, time.Time{}
 		return &o, 0, nil
 	case conflict, invalid:
 		now, readErr := c.readAgain(ctx, at, o)

@@ -1,7 +1,6 @@
 package garbagecollector
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,7 +17,6 @@ import (
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/writelimit"
-	"minikcm/pkg/outcome"
 )
 
 var errPolicy = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "d", errors.New("a policy keeps it"))
@@ -121,15 +119,6 @@ func TestRejectionDoesNotDelayChangedObject(t *testing.T) {
 	}
 }
 
-func TestOwnersOfTerminatingObjectsAreNotRead(t *testing.T) {
-	s := newShell(t)
-	check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").finalizedBy("x/y").deleted().owned(ref("v1", "ConfigMap", "o", uid(1)))))
-	s.clock.Step(time.Minute)
-	if got := s.look(t, keyOf(uid(2))); got.RequeueAfter != 0 || len(s.sentRequests("")) > 0 {
-		t.Errorf("sent was %q, and it is looked at again in %v", s.sentRequests(""), got.RequeueAfter)
-	}
-}
-
 // Each read of an aggregated API may take almost readTimeout.
 func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
 	s := newShell(t)
@@ -149,28 +138,6 @@ func TestObjectsOfASlowAPIAreDeleted(t *testing.T) {
 	}
 	if got := s.sentRequests("delete"); len(got) == 0 {
 		t.Errorf("sent was %q, want a delete", s.sentRequests(""))
-	}
-}
-
-// The loop paces retries after failures: each sync ends with an error, however soon an event adds the key again.
-func TestFailedDeletionIsAnError(t *testing.T) {
-	s := newShell(t)
-	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
-	for _, err := range []error{
-		apierrors.NewInternalError(errors.New("failed calling webhook")), apierrors.NewTooManyRequests("later", 1), context.DeadlineExceeded,
-		apierrors.NewGenericServerResponse(404, "delete", configMaps.GroupResource, "d", "404 page not found", 0, true),
-	} {
-		s.remove = func(int) error { return err }
-		_, got := s.reconcileObject(t.Context(), key)
-		if !errors.Is(got, err) {
-			t.Errorf("answered %q it ends with %v", err, got)
-		}
-		if !strings.HasPrefix(got.Error(), `delete configmaps "a/d": `) {
-			t.Errorf("the log is told %q, want the namespace, too", got)
-		}
-		if got := s.state.object(key).failure; !strings.Contains(got, outcome.EventMessage(err)) {
-			t.Errorf("who asks what holds its owner is told %q, want %q", got, outcome.EventMessage(err))
-		}
 	}
 }
 
@@ -221,38 +188,6 @@ func TestAggregatedObjectIsReadBeforeDelete(t *testing.T) {
 	})
 }
 
-// A read by name may find another object.
-func TestReadAgain(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		found *thing
-		err   error
-		there bool
-		fails bool
-	}{
-		{"the object", newThing("a", "d", uid(2)).at("9"), nil, true, false},
-		{"a namesake", newThing("a", "d", uid(7)), nil, false, false},
-		{"nothing", nil, notFound("d"), false, false},
-		{"404 of a server that does not know the type", nil, apierrors.NewGenericServerResponse(404, "get", configMaps.GroupResource, "d", "404 page not found", 0, true), false, true},
-		{"a refusal", nil, errPolicy, false, true},
-		{"no answer", nil, context.DeadlineExceeded, false, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newShell(t)
-			key := s.dependent(t)
-			s.get = func(string, int) (*thing, error) { return tt.found, tt.err }
-			was, _, _ := s.graph.observe(key)
-			now, err := s.readAgain(t.Context(), s.types.state(was.resource).apiType, was)
-			if (now != nil) != tt.there || (err != nil) != tt.fails || s.graph.sees(key) != (tt.there || tt.fails) {
-				t.Errorf("read %v, %v; in the graph %v", now, err, s.graph.sees(key))
-			}
-			if tt.there && (now.version != "9" || now.live == nil || !now.read.Equal(s.clock.Now())) {
-				t.Errorf("it shows %+v", now)
-			}
-		})
-	}
-}
-
 // Objects of a type that is no longer served can neither be deleted nor patched.
 func TestNoRequestsForUnservedTypes(t *testing.T) {
 	s := newShell(t)
@@ -265,61 +200,6 @@ func TestNoRequestsForUnservedTypes(t *testing.T) {
 	s.finish(t, keyOf(uid(3)))
 	if got := slices.Concat(s.sentRequests("delete"), s.sentRequests("patch"), s.sentRequests("get replicasets")); len(got) > 0 {
 		t.Errorf("sent was %q", got)
-	}
-}
-
-// A panic in a request of its own goroutine is an error of its key, and not the end of the process.
-func TestPanicIsAnErrorOfItsKey(t *testing.T) {
-	s := newShell(t)
-	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
-	s.get = func(string, int) (*thing, error) { panic("of a test") }
-	sync := func() error { _, err := s.reconcileObject(t.Context(), key); return err }
-	if err := controller.Contain(sync); err == nil || !strings.Contains(err.Error(), "of a test") {
-		t.Errorf("it ends with %v", err)
-	}
-	err := forEach(t.Context(), []object{{name: "one"}}, func(context.Context, object) error { panic("of a test") })
-	if err == nil {
-		t.Error("a panic about one of many is no error")
-	}
-	s.list = func(string) ([]*thing, error) { panic("of a test") }
-	list := func() error {
-		_, _, err := s.sweeper.sweep(t.Context(), typeCalled("configmaps"), object{namespace: "a", uid: uid(2)}, began)
-		return err
-	}
-	if controller.Contain(list) == nil {
-		t.Error("a panic of a list is no error")
-	}
-}
-
-// A corrected reference or a new type may cause no further sync of the object.
-func TestReleasedObjectIsNotCounted(t *testing.T) {
-	widget := ref("example.com/v1", "Widget", "w", uid(9))
-	for _, tt := range []struct {
-		name    string
-		happens func(*shell, *testing.T) error
-		want    int
-	}{
-		{"nothing happens", func(*shell, *testing.T) error { return nil }, 1},
-		{"its owner is seen", func(s *shell, t *testing.T) error {
-			return s.serve(t, widgetsType, "v1").Add(newThing("a", "w", uid(9)))
-		}, 0},
-		{"its reference is taken away", func(s *shell, _ *testing.T) error { return s.feed.Add(newThing("a", "d", uid(2)).at("6")) }, 0},
-		{"somebody deletes it", func(s *shell, _ *testing.T) error {
-			return s.feed.Add(newThing("a", "d", uid(2)).at("6").owned(widget).finalizedBy("x/y").deleted())
-		}, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newShell(t)
-			s.look(t, s.dependent(t, widget))
-			if got := s.counts()["unknown_kind"]; got != 1 {
-				t.Fatalf("%d are held at first, want one", got)
-			}
-			check(t, tt.happens(s, t))
-			s.prune()
-			if got := s.counts()["unknown_kind"]; got != tt.want {
-				t.Errorf("%d are held, want %d", got, tt.want)
-			}
-		})
 	}
 }
 
@@ -432,88 +312,6 @@ func TestDecisionIsCheckedBeforeTheRequest(t *testing.T) {
 					t.Errorf("%d deletes were sent, want %d", len(got), tt.sent)
 				}
 			})
-		})
-	}
-}
-
-// A delete always carries the resource version that the decision was based on.
-func TestDeletesCarryTheVersionAfterConflicts(t *testing.T) {
-	s := newShell(t)
-	owner := ref("v1", "ConfigMap", "o", uid(1))
-	_ = s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(owner))
-	s.clock.Step(time.Minute)
-	s.get = func(name string, nth int) (*thing, error) {
-		if name != "d" {
-			return nil, notFound(name)
-		}
-		d := newThing("a", "d", uid(2)).at(fmt.Sprint(5 + nth)).owned(owner)
-		if nth > 3 {
-			d.finalizedBy("x/y")
-		}
-		return d, nil
-	}
-	s.remove = func(nth int) error {
-		if nth < 5 {
-			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "d", errors.New("version"))
-		}
-		return nil
-	}
-	if _, err := s.reconcileObject(context.Background(), keyOf(uid(2))); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, options := range s.sent() {
-		switch v := options.Preconditions.ResourceVersion; {
-		case v == nil:
-			got = append(got, "")
-		default:
-			got = append(got, *v)
-		}
-	}
-	if want := []string{"5", "6", "7", "8", "9"}; !slices.Equal(got, want) {
-		t.Errorf("deletes carry the versions %q, want %q", got, want)
-	}
-}
-
-// A read found the owner before its event came. The event of its deletion follows, and no other event.
-func TestReadBeforeTheDeletionDelaysNothing(t *testing.T) {
-	owner := func() *thing { return newThing("a", "o", uid(1)).at("3") }
-	waits := func() *thing { return owner().at("4").finalizedBy("foregroundDeletion").deleted() }
-	for _, tt := range []struct {
-		name    string
-		happens func(t *testing.T, s *shell)
-		then    func() (*thing, error) // responses of the API server after that
-	}{
-		{"it waits for its dependents", func(t *testing.T, s *shell) { check(t, s.feed.Add(waits())) }, func() (*thing, error) { return waits(), nil }},
-		{"it is gone, as an event says", func(t *testing.T, s *shell) { check(t, s.feed.Delete(owner().at("4"))) }, func() (*thing, error) { return nil, notFound("o") }},
-		{"it is gone, and the first list lacks it", func(_ *testing.T, s *shell) {
-			s.types.types[configMaps.GroupResource].feedState = feedState{current, s.clock.Now().Add(-notifyDelay)}
-		}, func() (*thing, error) { return nil, notFound("o") }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newShell(t)
-			check(t, s.feed.Add(newThing("a", "d", uid(2)).at("5").owned(ref("v1", "ConfigMap", "o", uid(1)))))
-			s.clock.Step(time.Minute)
-			s.types.types[configMaps.GroupResource].feedState = feedState{listing, began}
-			s.get = func(string, int) (*thing, error) { return owner(), nil }
-			look := func() time.Duration {
-				result, err := s.reconcileObject(t.Context(), keyOf(uid(2)))
-				check(t, err)
-				return result.RequeueAfter
-			}
-			look()
-			s.clock.Step(readValidFor / 2)
-			s.types.types[configMaps.GroupResource].feedState = feedState{current, began}
-			tt.happens(t, s)
-			s.get = func(string, int) (*thing, error) { return tt.then() }
-			waited := time.Duration(0)
-			for len(s.sent()) == 0 {
-				after := look()
-				if waited += after; after == 0 && len(s.sent()) == 0 || waited > 10*time.Second {
-					t.Fatalf("the dependent is left alone, and looked at again after %v", after)
-				}
-				s.clock.Step(after)
-			}
 		})
 	}
 }

@@ -87,7 +87,11 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 	if m.orphaning {
 		since = m.since
 	} else {
-		listing = c.listingTypes(at.apiType, now)
+		for _, t := range c.types.allStates() {
+			if waited := t.listingFor(now); t.watched && t.mayDependOn(at.apiType) && waited > 0 && waited < dependentListTimeout {
+				listing = append(listing, unlistedType{t.GroupResource().String(), "the objects are being listed"})
+			}
+		}
 	}
 	switch {
 	case !c.types.discoveredSince(since):
@@ -121,11 +125,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 	if d, ok := c.graph.dependentsOf(key, 0); ok && !m.orphaning && d.blocking > 0 {
 		return blockage{after: minDiscovery}, nil
 	}
-	err = c.rewrite(ctx, *live, live.uid, requestFinalize, func(o object) []operation { return finalizerPatch(o, finalizer) })
-	if err == nil {
-		c.state.forgetOwner(key)
-	}
-	return blockage{}, err
+	return blockage{}, c.rewrite(ctx, *live, live.uid, requestFinalize, func(o object) []operation { return finalizerPatch(o, finalizer) })
 }
 
 // awaitDependents returns the blockage of an owner with blocking dependents, and breaks a cycle of owners that wait for
@@ -136,10 +136,6 @@ func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, 
 	switch {
 	case d.idle > 0:
 		b.cause = causeNotRemoved
-		if now.Sub(m.requeued) >= minRecheck { // in case of a lost event
-			c.state.updateOwner(key, func(m *ownerRecord) { m.requeued = now })
-			c.graph.requeueDependents(key)
-		}
 	case d.blocking > d.waiting:
 		b.cause = causeFinalizers
 	case still < cycleDelay:
@@ -157,17 +153,6 @@ func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, 
 		})
 	}
 	return b, nil
-}
-
-// listingTypes returns the types that may have dependents of an owner and have waited for their first list for less
-// than dependentListTimeout.
-func (c *Controller) listingTypes(owner apiType, now time.Time) (all []unlistedType) {
-	for _, t := range c.types.allStates() {
-		if listing := t.listingFor(now); t.watched && t.mayDependOn(owner) && listing > 0 && listing < dependentListTimeout {
-			all = append(all, unlistedType{t.GroupResource().String(), "the objects are being listed"})
-		}
-	}
-	return all
 }
 
 // orphanDependents removes the references to an owner from all dependents. A zero blockage means that a sweep of all
@@ -270,7 +255,7 @@ func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, p
 			return nil
 		}
 		result, err := c.writer.patch(ctx, at, o, account, ops, purpose, nil)
-		if result != conflict && result != invalid && (err != nil || len(ops) < fullPatch) {
+		if result != conflict && result != invalid {
 			return err
 		}
 		now, readErr := c.readAgain(ctx, at, o)

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -245,68 +244,6 @@ func TestRejectedOrphansBlockTheirOwner(t *testing.T) {
 	}
 }
 
-// One list of all namespaces serves owners in different namespaces if the type is small.
-func TestSmallTypesAreListedOnceForAllNamespaces(t *testing.T) {
-	all, each := "list configmaps", []string{"list configmaps a", "list configmaps b", "list configmaps c"}
-	for _, tt := range []struct {
-		name    string
-		objects int
-		phase   phase
-		fails   bool // the list of all namespaces times out
-		want    []string
-	}{
-		{"small", pageSize, current, false, []string{all}},
-		{"large", pageSize + 1, current, false, each},
-		{"size unknown", 0, listing, false, each},
-		{"list of all namespaces times out", 0, current, true, append([]string{all}, each...)},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newShell(t)
-				var lock sync.Mutex
-				var got []string
-				s.on(func(ctx context.Context, verb, resource, namespace, _ string) (*thing, error) {
-					lock.Lock()
-					got = append(got, strings.TrimSpace(verb+" "+resource+" "+namespace))
-					lock.Unlock()
-					time.Sleep(time.Millisecond)
-					if namespace == "" && tt.fails {
-						return nil, silentFor(ctx, time.Hour)
-					}
-					return nil, nil
-				})
-				for n := range tt.objects {
-					check(t, s.feed.Add(newThing("a", fmt.Sprint("d", n), uid(100+n))))
-				}
-				k := s.types.types[configMaps.GroupResource]
-				k.feedState = feedState{tt.phase, time.Now()}
-				begun := time.Now()
-				for n := range each {
-					s.state.owner(keyOf(uid(n)), true, begun)
-				}
-				var all sync.WaitGroup
-				for n, namespace := range []string{"a", "b", "c"} {
-					all.Go(func() {
-						for range 20 {
-							_, unlisted, err := s.sweeper.sweep(t.Context(), []apiType{k.apiType}, object{namespace: namespace, uid: uid(n)}, begun)
-							if check(t, err); len(unlisted) == 0 {
-								return
-							}
-							time.Sleep(time.Second + time.Duration(n)*100*time.Millisecond)
-						}
-						t.Errorf("namespace %s cannot be listed", namespace)
-					})
-				}
-				all.Wait()
-				slices.Sort(got)
-				if !slices.Equal(got, tt.want) {
-					t.Errorf("sent %q, want %q", got, tt.want)
-				}
-			})
-		})
-	}
-}
-
 // 200 owners in as many namespaces leave one orphan each, and 200 custom types may have dependents. All sweeps together
 // take at most 3 s if each request takes 5 ms.
 func TestOwnersOfManyNamespacesShareSweeps(t *testing.T) {
@@ -384,30 +321,6 @@ func TestOrphansOfOtherNamespacesKeepReferences(t *testing.T) {
 	}
 }
 
-func TestFailuresAreNoProgress(t *testing.T) {
-	s := newShell(t)
-	key := s.owner(t, "foregroundDeletion")
-	s.ready(key)
-	for _, step := range []struct {
-		name  string
-		b     blockage
-		moved bool
-	}{
-		{"five dependents", blockage{count: 5}, true},
-		{"a failed read", blockage{failure: "API server did not respond"}, false},
-		{"still five", blockage{count: 5}, false},
-		{"four and a failed delete", blockage{count: 4, failure: "API server did not respond"}, true},
-		{"none", blockage{}, true},
-	} {
-		s.clock.Step(time.Hour)
-		step.b.cause = causeDependents
-		_, _ = s.recordBlockage(t.Context(), key, object{}, step.b, nil)
-		if moved := s.state.owners[key].blockersChanged.Equal(s.clock.Now()); moved != step.moved {
-			t.Errorf("%s: moved %t, want %t", step.name, moved, step.moved)
-		}
-	}
-}
-
 func TestForEachStopsAfterConsecutiveErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -477,51 +390,6 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 	}
 }
 
-// A shared list may be older than the graph.
-func TestDependentsInTheGraphAreOrphaned(t *testing.T) {
-	s := newShell(t)
-	key := s.owner(t, "orphan")
-	check(t, s.feed.Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1)))))
-	s.ready(key)
-	s.finish(t, key)
-	if got := s.sentRequests("patch"); len(got) != 2 || !strings.HasPrefix(got[0], "patch configmaps d ") || !strings.HasPrefix(got[1], "patch configmaps o ") {
-		t.Errorf("sent was %q, want the reference taken away and then the finalizer", got)
-	}
-}
-
-// An operator that replaces each orphan by a new dependent blocks the owner for as long as that lasts, at a low rate.
-func TestNewDependentsBlockTheirOwner(t *testing.T) {
-	s := newShell(t)
-	key := s.orphans(t)
-	made, patch := 100, s.patch
-	s.patch = func(name string, nth int) error {
-		if name == "o" {
-			return nil
-		}
-		made++
-		return s.feed.Add(newThing("a", fmt.Sprint("late-", made), uid(made)).owned(ref("v1", "ConfigMap", "o", uid(1))))
-	}
-	begun := s.clock.Now()
-	for s.clock.Since(begun) < time.Hour {
-		got := s.finish(t, key)
-		if len(s.sentRequests("patch configmaps o")) > 0 || got.RequeueAfter <= 0 {
-			t.Fatalf("sent %q and looks again after %v, while dependents come", s.sentRequests("patch configmaps o"), got.RequeueAfter)
-		}
-		for n := 101; n < made; n++ { // the events of the patches
-			check(t, s.feed.Add(newThing("a", fmt.Sprint("late-", n), uid(n))))
-		}
-		s.clock.Step(got.RequeueAfter)
-	}
-	if got := s.newEvents(); len(got) == 0 || len(s.sentRequests("list")) > 400 {
-		t.Errorf("%d lists and events %q, want few lists and an event", len(s.sentRequests("list")), got)
-	}
-	s.patch = patch
-	s.finish(t, key)
-	if len(s.sentRequests("patch configmaps o")) != 1 {
-		t.Error("the owner stays after the last dependent")
-	}
-}
-
 // An event about a blocked owner is sent every ten minutes, and its text takes reads.
 func TestBlockersAreReadForTheEvent(t *testing.T) {
 	s := newShell(t)
@@ -541,22 +409,6 @@ func TestBlockersAreReadForTheEvent(t *testing.T) {
 	}
 	if got := s.sentRequests("get configmaps d"); len(got) != 1 || len(s.newEvents()) != 1 {
 		t.Errorf("the blocker was read %d times in ten minutes, want once", len(got))
-	}
-}
-
-// A dependent that is created meanwhile would be deleted with the owner.
-func TestLateDependentIsOrphaned(t *testing.T) {
-	s := newShell(t)
-	key := s.orphans(t)
-	s.patch = func(name string, nth int) error {
-		if name == "d0" && nth == 1 {
-			return s.feed.Add(newThing("a", "late", uid(9)).owned(ref("v1", "ConfigMap", "o", uid(1))))
-		}
-		return nil
-	}
-	s.finish(t, key)
-	if late, owner := s.sentRequests("patch configmaps late"), s.sentRequests("patch configmaps o"); len(late) != 1 || len(owner) != 1 {
-		t.Errorf("sent was %q, want the late one made an orphan and the owner let go", s.sentRequests("patch"))
 	}
 }
 
@@ -615,77 +467,5 @@ func TestEventNamesUnknownOwner(t *testing.T) {
 				t.Errorf("events are %q, want one about x: %s", got, tt.want)
 			}
 		})
-	}
-}
-
-// Status writes between the sweep and the patch of the finalizer cause no further sweep.
-func TestStatusWritesCauseNoSweep(t *testing.T) {
-	for _, tt := range []struct {
-		name               string
-		perGet, ownerships int // what each read changes
-		lists, patches     int
-		held               int
-	}{
-		{"while they are listed", 0, 0, 1, 2, 0},
-		{"after each read", 1, 0, 1, tries, 1},
-		{"after each read, with new owners each time", 1, 1, 1, tries, 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newShell(t)
-			key := s.owner(t, "orphan")
-			s.ready(key)
-			version, owner := 3, 0
-			s.list = func(string) ([]*thing, error) {
-				version++
-				return nil, nil
-			}
-			s.get = func(string, int) (*thing, error) {
-				o := newThing("a", "o", uid(1)).at(fmt.Sprint(version)).finalizedBy("orphan").deleted().owned(ref("v1", "ConfigMap", "p", uid(10+owner)))
-				s.clock.Step(listValidFor)
-				version, owner = version+tt.perGet, owner+tt.ownerships
-				return o, nil
-			}
-			s.patch = func(name string, _ int) error {
-				if !strings.Contains(s.requests[len(s.requests)-1], fmt.Sprintf(`"resourceVersion":"%d"`, version)) {
-					return conflictOn(name)
-				}
-				return nil
-			}
-			_, _ = s.reconcileOwner(t.Context(), key)
-			if lists, patches := s.sentRequests("list"), s.sentRequests("patch"); len(lists) != tt.lists || len(patches) != tt.patches {
-				t.Errorf("listed %d and patched %d times, want %d and %d", len(lists), len(patches), tt.lists, tt.patches)
-			}
-			if got := s.counts(); got[string(causeFailed)] != tt.held {
-				t.Errorf("held are %v, want %d for %s", got, tt.held, causeFailed)
-			}
-		})
-	}
-}
-
-// The search of a ring locks the graph. Thousands of dependents that go one after the other are no ring.
-func TestRingIsSearchedWithoutProgress(t *testing.T) {
-	s := newShell(t)
-	ring := func(name string, n int, owner string) *thing {
-		return newThing("a", name, uid(n)).at("3").finalizedBy("foregroundDeletion").deleted().owned(blockingRef("v1", "ConfigMap", owner, uid(3-n)))
-	}
-	key := s.owner(t, "foregroundDeletion")
-	check(t, s.feed.Add(ring("o", 1, "p")))
-	check(t, s.feed.Add(ring("p", 2, "o")))
-	var all []*thing
-	for n := range 50 {
-		all = append(all, newThing("a", fmt.Sprint("d", n), uid(10+n)).finalizedBy("foregroundDeletion").deleted().owned(blockingRef("v1", "ConfigMap", "o", uid(1))))
-		check(t, s.feed.Add(all[n]))
-	}
-	for _, gone := range all {
-		s.finish(t, key)
-		s.clock.Step(100 * time.Millisecond)
-		check(t, s.feed.Delete(gone))
-	}
-	if got := s.finish(t, key); got.RequeueAfter <= 0 || got.RequeueAfter > cycleDelay || len(s.sentRequests("patch")) > 0 {
-		t.Errorf("sent were %d patches while dependents go, and it is looked at again after %v", len(s.sentRequests("patch")), got.RequeueAfter)
-	}
-	s.clock.Step(cycleDelay)
-	if s.finish(t, key); len(s.sentRequests("patch configmaps p")) != 1 {
-		t.Errorf("sent were %d patches, want the ring broken", len(s.sentRequests("patch")))
 	}
 }

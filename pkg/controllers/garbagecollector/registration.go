@@ -1,7 +1,6 @@
 package garbagecollector
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -48,24 +47,16 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 func (c *Config) Validate() []error {
 	var p flagcheck.Problems
 	p.Workers("concurrent-gc-syncs", c.Workers)
-	if _, err := c.ignored(); err != nil {
-		p.Addf("garbage-collector-ignored-resources", "%v", err)
-	}
 	return p
 }
 
 // ignored returns the types that the collector ignores.
-func (c *Config) ignored() ([]schema.GroupResource, error) {
+func (c *Config) ignored() []schema.GroupResource {
 	types := slices.Clone(defaultIgnored)
-	var problems []error
 	for _, text := range c.Ignored {
-		t := schema.ParseGroupResource(text)
-		if t.Resource == "" {
-			problems = append(problems, fmt.Errorf("%q is not a resource", text))
-		}
-		types = append(types, t)
+		types = append(types, schema.ParseGroupResource(text))
 	}
-	return types, errors.Join(problems...)
+	return types
 }
 
 // Registration returns the registration of the controller. Flags are bound to cfg.
@@ -84,22 +75,13 @@ func Registration(cfg *Config) controller.Registration {
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
 			c.Drain = b.Drain
-			client, err := newMetadataClient(b.REST)
+			cfg := rest.CopyConfig(b.REST)
+			cfg.WarningHandlerWithContext = rest.NoWarnings{} // the collector also handles deprecated types
+			client, err := metadata.NewForConfig(cfg)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("metadata client: %w", err)
 			}
 			return New(c, Deps{Metadata: client, Caches: b.Caches, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics})
 		},
 	}
-}
-
-// newMetadataClient returns a client for objects of all types.
-func newMetadataClient(cfg *rest.Config) (metadata.Interface, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.WarningHandlerWithContext = rest.NoWarnings{} // the collector also handles deprecated types
-	client, err := metadata.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("metadata client: %w", err)
-	}
-	return client, nil
 }

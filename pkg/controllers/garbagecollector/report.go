@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
@@ -51,7 +50,7 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, b
 		b.cause, b.failure = cmp.Or(b.cause, causeFailed), outcome.EventMessage(err)
 	}
 	var waited time.Duration
-	var report, log bool
+	var report bool
 	m, known := c.state.updateOwner(key, func(m *ownerRecord) {
 		m.cause, waited = b.cause, now.Sub(m.since)
 		if b.cause == "" || b.cause == causeBusy {
@@ -61,7 +60,6 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, b
 		if m.blockersChanged.IsZero() || m.blockers != holders && (b.failure == "" || holders > 0) {
 			m.blockers, m.blockersChanged = holders, now
 		}
-		log, m.logged = b.cause == causeRejected && !m.logged, m.logged || b.cause == causeRejected
 		pause := reportAgain
 		summary := blockageSummary{b.cause, holders, b.failure}
 		if m.reported != summary {
@@ -72,10 +70,10 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, b
 		}
 	})
 	if !known || b.cause == "" || b.cause == causeBusy {
+		if b.cause == "" && b.after == 0 && err == nil {
+			c.state.forgetOwner(key)
+		}
 		return controller.Result{RequeueAfter: b.after}, err
-	}
-	if log {
-		klog.FromContext(ctx).Info("Request was rejected", "resource", owner.resource, "object", klog.KRef(owner.namespace, owner.name), "uid", owner.uid, "reason", b.failure)
 	}
 	if report {
 		c.reportBlockage(ctx, owner, m.orphaning, b)
@@ -127,7 +125,7 @@ func (c *Controller) describeBlocker(ctx context.Context, o object) string {
 	name, key := fmt.Sprintf("%s %q", o.resource, o.qualifiedName()), o.key()
 	if o.marks.has(terminating) {
 		if now, err := c.readAgain(ctx, c.types.state(o.resource).apiType, o); err == nil && now != nil {
-			if finalizers := otherFinalizers(now.live.Finalizers); len(finalizers) > 0 {
+			if finalizers := otherFinalizers(now.finalizers); len(finalizers) > 0 {
 				return fmt.Sprintf("%s has finalizers %s", name, strings.Join(finalizers, ", "))
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -136,11 +137,13 @@ func (s *sweeper) list(ctx context.Context, t apiType, owner object, since time.
 	return list.dependents[key], err
 }
 
-// listAt returns a list that was sent since a moment and requeued the dependents of an owner. Another owner may have
+// listAt returns a list that was sent since a moment and collected the dependents of an owner. Another owner may have
 // sent it.
 func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at listScope, owner id, since time.Time) (list dependentList, err error) {
 	shared := func() bool {
-		list = s.latest(at)
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		list = s.lists[at]
 		return !list.sent.Before(since) && list.owners[owner] && s.clock.Since(list.received) < listValidFor
 	}
 	if shared() {
@@ -166,13 +169,7 @@ func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at listScope, 
 // fitsOnePage reports whether all objects of a type fit into one page.
 func (s *sweeper) fitsOnePage(t apiType) bool {
 	state := s.types.state(t.GroupResource())
-	return state.phase == current && state.objectCount() <= pageSize && s.allNamespaces.backoffOf(t.GroupVersionResource, 0) == 0
-}
-
-func (s *sweeper) latest(at listScope) dependentList {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return s.lists[at]
+	return state.phase == current && state.feed.objectCount() <= pageSize && s.allNamespaces.backoffOf(t.GroupVersionResource, 0) == 0
 }
 
 // read lists a place from storage, not from a watch cache, and keeps the dependents of all owners.
@@ -181,7 +178,9 @@ func (s *sweeper) read(ctx context.Context, at listScope, owner id, pageTimeout 
 	list.owners[owner] = true
 	options := metav1.ListOptions{Limit: pageSize}
 	for first := true; first || options.Continue != ""; first = false {
-		page, err := s.page(ctx, at, options, pageTimeout)
+		limited, cancel := context.WithTimeout(ctx, pageTimeout)
+		page, err := s.client.Resource(at.GroupVersionResource).Namespace(at.namespace).List(limited, options)
+		cancel()
 		if err != nil {
 			return dependentList{}, err
 		}
@@ -208,21 +207,10 @@ func (l dependentList) add(at listScope, m *metav1.PartialObjectMetadata) {
 	}
 }
 
-func (s *sweeper) page(ctx context.Context, at listScope, options metav1.ListOptions, timeout time.Duration) (*metav1.PartialObjectMetadataList, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return s.client.Resource(at.GroupVersionResource).Namespace(at.namespace).List(ctx, options)
-}
-
-// prune forgets lists that are older than the given time.
-func (s *sweeper) prune(age time.Duration) {
+func (s *sweeper) prune() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	for at, list := range s.lists {
-		if s.clock.Since(list.received) >= age {
-			delete(s.lists, at)
-		}
-	}
+	maps.DeleteFunc(s.lists, func(_ listScope, list dependentList) bool { return s.clock.Since(list.received) >= listValidFor })
 	s.limit.prune()
 	s.allNamespaces.prune()
 }

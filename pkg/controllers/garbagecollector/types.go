@@ -3,9 +3,7 @@ package garbagecollector
 import (
 	"context"
 	"maps"
-	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -91,14 +89,6 @@ type typeState struct {
 	feed      *feed // nil if the type is not watched
 }
 
-// objectCount returns the number of objects of the type in the graph.
-func (s typeState) objectCount() int {
-	if s.feed == nil {
-		return 0
-	}
-	return s.feed.objectCount()
-}
-
 // isUnlisted reports whether the graph may lack objects of the type.
 func (s typeState) isUnlisted() bool { return s.watched && s.phase != current }
 
@@ -134,7 +124,6 @@ type typesDeps struct {
 type knownTypes struct {
 	deps      typesDeps
 	ignored   map[schema.GroupResource]bool
-	checked   bool // the ignored types have been checked for typing errors
 	feeds     *caches.Feeds
 	discovery discovery.Client
 	wake      chan struct{}     // holds an element if the next discovery may be due earlier
@@ -230,7 +219,7 @@ func (t *knownTypes) state(r schema.GroupResource) typeState {
 	return typeState{}
 }
 
-// allStates returns the states of all types, sorted by name.
+// allStates returns the states of all types.
 func (t *knownTypes) allStates() []typeState {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -238,9 +227,6 @@ func (t *knownTypes) allStates() []typeState {
 	for _, k := range t.types {
 		all = append(all, k.typeState)
 	}
-	slices.SortFunc(all, func(a, b typeState) int {
-		return strings.Compare(a.GroupResource().String(), b.GroupResource().String())
-	})
 	return all
 }
 
@@ -292,24 +278,7 @@ func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
 			return false // any type may be missing
 		}
 	}
-	settled = t.updateTypes(ctx, answer)
-	if answer.Complete() {
-		t.checkIgnored(ctx, answer)
-	}
-	return settled && answer.Complete()
-}
-
-// checkIgnored logs, once, the ignored types that are not served.
-func (t *knownTypes) checkIgnored(ctx context.Context, answer discovery.Result) {
-	if t.checked {
-		return
-	}
-	t.checked = true
-	for _, r := range t.deps.Ignored {
-		if !answer.Has(r) && !slices.Contains(defaultIgnored, r) {
-			klog.FromContext(ctx).Info("Ignored type is not served and may be misspelt", "controller", Name, "resource", r.String())
-		}
-	}
+	return t.updateTypes(ctx, answer) && answer.Complete()
 }
 
 // updateTypes makes the table and the feeds follow a discovery. Types of failing groups stay as before. It reports
@@ -380,8 +349,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 			delete(t.types, r)
 		}
 	}
-	// An unchanged discovery after a deletion event proves that a kind is gone.
-	changed := t.buildCatalogue(answer.Sent, failing) || now.Sub(t.event) < time.Minute
+	t.buildCatalogue(answer.Sent, failing)
 	t.lock.Unlock()
 	for _, k := range drop {
 		k.stopFeed()
@@ -390,9 +358,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 	for _, k := range start {
 		settled = t.startFeed(ctx, k) && settled
 	}
-	if changed || len(drop) > 0 || !settled {
-		sendSignal(t.changed)
-	}
+	sendSignal(t.changed) // an unchanged discovery after a deletion event proves that a kind is gone
 	return settled
 }
 
@@ -413,19 +379,15 @@ func (t *knownTypes) isLocal(r schema.GroupResource) bool {
 	return defined || scheme.Scheme.IsGroupRegistered(r.Group) || r.Group == crds.Group || r.Group == apiServices.Group
 }
 
-// buildCatalogue builds the catalogue. It reports whether the catalogue has changed. The lock is held.
-func (t *knownTypes) buildCatalogue(sent time.Time, failing map[string]bool) (changed bool) {
+// buildCatalogue builds the catalogue. The lock is held.
+func (t *knownTypes) buildCatalogue(sent time.Time, failing map[string]bool) {
 	var all []apiType
 	for _, k := range t.types {
 		if len(k.versions) > 0 && k.phase != away {
 			all = append(all, k.apiType)
 		}
 	}
-	slices.SortFunc(all, func(a, b apiType) int { return strings.Compare(a.GroupResource().String(), b.GroupResource().String()) })
-	next := newCatalogue(sent, slices.Sorted(maps.Keys(failing)), all...)
-	changed = t.latest.sent.IsZero() || !reflect.DeepEqual(next.kinds, t.latest.kinds) || !maps.Equal(next.failing, t.latest.failing)
-	t.latest = next
-	return changed
+	t.latest = newCatalogue(sent, slices.Sorted(maps.Keys(failing)), all...)
 }
 
 // startFeed starts the feed of a type, in place of an earlier one. It reports whether the feed has started.

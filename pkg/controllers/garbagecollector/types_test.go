@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -501,40 +500,6 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 	}
 }
 
-func TestFeedStartIsRetried(t *testing.T) {
-	w := newAPIWorld(t)
-	w.noWay.Store(true)
-	w.start(t)
-	fakeapi.Eventually(t, func() error {
-		if s := w.state(secretsType); s.err == nil {
-			return fmt.Errorf("secrets are %+v", s)
-		}
-		return nil
-	})
-	w.noWay.Store(false)
-	w.is(t, secretsType, current)
-	if s := w.state(secretsType); s.err != nil {
-		t.Errorf("it works, and still has the error %v", s.err)
-	}
-}
-
-func TestReturningTypesStartWhileAnotherVersionFails(t *testing.T) {
-	w := newAPIWorld(t)
-	w.define()
-	w.start(t)
-	w.is(t, widgetType, current)
-	w.undefine()
-	w.is(t, widgetType, away)
-	w.api.AddType("example.com/v3", metav1.APIResource{Name: "gadgets", Kind: "Gadget", Namespaced: true})
-	w.api.BreakDiscovery("example.com/v3", http.StatusServiceUnavailable)
-	w.api.AddType("example.com/v2", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
-	w.service("v2.example.com")
-	w.is(t, widgetType, current)
-	if s := w.state(widgetType); s.Version != "v2" {
-		t.Errorf("widgets are %+v", s)
-	}
-}
-
 // A definition is deleted after the last of its objects, also if no object was ever listed.
 func TestUnlistedTypesAreDropped(t *testing.T) {
 	w := newAPIWorld(t)
@@ -553,26 +518,6 @@ func TestUnlistedTypesAreDropped(t *testing.T) {
 	w.api.BreakType(widgetsV1, "widgets", 0)
 	w.define()
 	w.is(t, widgetType, current)
-}
-
-func TestErrorsLastUntilTheNextList(t *testing.T) {
-	w := newAPIWorld(t)
-	w.build(t, clock.RealClock{})
-	k := &knownType{typeState: typeState{feedState: feedState{listing, began}}}
-	broken := errors.New("broken")
-	for n, step := range []struct {
-		to   phase
-		err  error
-		want error
-	}{{current, nil, nil}, {listing, broken, broken}, {listing, nil, broken}, {current, nil, nil}, {listing, nil, nil}} {
-		if w.setPhase(t.Context(), k, step.to, step.err); !errors.Is(k.err, step.want) || k.phase != step.to {
-			t.Errorf("step %d: phase %s, error %v", n, k.phase, k.err)
-		}
-	}
-	k.feedState, k.err = feedState{away, began}, nil
-	if w.setPhase(t.Context(), k, current, nil); k.phase != away {
-		t.Errorf("a type that discovery lacks is %s", k.phase)
-	}
 }
 
 // An API server that has just started may lack types in its discovery.
@@ -605,52 +550,6 @@ func TestDiscoveryOfUnreadyServerIsIgnored(t *testing.T) {
 	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
 	w.api.SetReadyz(0)
 	w.is(t, widgetType, "")
-}
-
-func TestChangesAreReportedTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		k := &knownTypes{changed: make(chan struct{}, 1), deps: typesDeps{Clock: clock.RealClock{}, Changed: func() { calls++ }}}
-		ctx, cancel := context.WithCancel(t.Context())
-		go k.notifyChanges(ctx)
-		for range 200 {
-			sendSignal(k.changed)
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if calls < 7 || calls > 9 {
-			t.Errorf("%d calls for changes within two seconds", calls)
-		}
-		cancel()
-		synctest.Wait()
-	})
-}
-
-func TestExistingDefinitionsCauseNoRestarts(t *testing.T) {
-	w := newAPIWorld(t)
-	for n := range 20 {
-		name := fmt.Sprint("t", n)
-		w.api.AddType(widgetsV1, metav1.APIResource{Name: name, Kind: "T", Namespaced: true})
-		w.api.Put("apiextensions.k8s.io/v1", "customresourcedefinitions", metav1.ObjectMeta{Name: name + ".example.com"})
-	}
-	w.service("v1.example.com")
-	w.start(t)
-	paths := []string{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/apiregistration.k8s.io/v1/apiservices", "/api/v1/secrets"}
-	for n := range 20 {
-		w.is(t, schema.GroupResource{Group: "example.com", Resource: fmt.Sprint("t", n)}, current)
-		paths = append(paths, fmt.Sprint("/apis/example.com/v1/t", n))
-	}
-	total := 0
-	for _, path := range paths {
-		n := w.api.RequestCount("watch " + path)
-		if total += n; n == 0 || n > 2 {
-			t.Errorf("%s was watched %d times", path, n)
-		}
-	}
-	if total > len(paths)+2 { // a slow list may be repeated
-		t.Errorf("%d types were watched %d times", len(paths), total)
-	}
 }
 
 func TestNextDiscovery(t *testing.T) {
@@ -725,18 +624,5 @@ func TestUnknownGroups(t *testing.T) {
 	clk.Step(definitionLag)
 	if got := types.unknownGroups(); !slices.Equal(got, []string{"never-seen.example.com", "stores.example.com"}) {
 		t.Errorf("after %v, groups %v", definitionLag, got)
-	}
-}
-
-func TestOnlyCurrentFeedsAreEvidence(t *testing.T) {
-	now := began.Add(time.Minute)
-	for p, want := range map[phase][2]time.Duration{listing: {0, time.Minute}, current: {time.Minute, 0}, away: {0, 0}} {
-		s := feedState{p, began}
-		if got := [2]time.Duration{s.currentFor(now), s.listingFor(now)}; got != want {
-			t.Errorf("%s: current and listing for %v, want %v", p, got, want)
-		}
-	}
-	if got := (feedState{listing, now}).listingFor(now); got <= 0 {
-		t.Error("a feed that has just started is not listing")
 	}
 }

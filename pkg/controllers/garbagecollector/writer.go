@@ -83,8 +83,8 @@ func (w *writer) patch(ctx context.Context, at apiType, o object, account types.
 	})
 }
 
-// send is the only function that sends writes. A request that is not stillValid when it can be sent is outdated. After conflict and invalid, the caller finds out whether the object has
-// changed or the request was rejected.
+// send is the only function that sends writes. A request that is not stillValid when it can be sent is outdated.
+// After conflict and invalid, the caller finds out whether the object has changed or the request was rejected.
 func (w *writer) send(ctx context.Context, at apiType, o object, account types.UID, purpose string, stillValid func() bool, write func(context.Context) error) (requestResult, error) {
 	named := func(err error) error {
 		return fmt.Errorf("%s %v %q: %w", purpose, at.GroupResource(), o.qualifiedName(), err)
@@ -136,11 +136,8 @@ type operation struct {
 
 func test(path string, value any) operation { return operation{"test", path, value} }
 
-const (
-	// refsAtOnce bounds the references in one patch: kube-apiserver v1.37 accepts 10,000 operations.
-	refsAtOnce = 1000
-	fullPatch  = 1 + 5*refsAtOnce
-)
+// refsAtOnce bounds the references in one patch: kube-apiserver v1.37 accepts 10,000 operations.
+const refsAtOnce = 1000
 
 // refPatch returns a patch of references. Their positions are in ascending order.
 func refPatch(o object, refs []int, change func(path string) operation) []operation {
@@ -157,7 +154,7 @@ func unblocked(path string) operation { return operation{"add", path + "/blockOw
 
 // finalizerPatch removes a finalizer from a live object. It returns nil if the object does not have the finalizer.
 func finalizerPatch(o object, finalizer string) []operation {
-	n := slices.Index(o.live.Finalizers, finalizer)
+	n := slices.Index(o.finalizers, finalizer)
 	if n < 0 {
 		return nil
 	}
