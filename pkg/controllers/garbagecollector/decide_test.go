@@ -1,12 +1,19 @@
 package garbagecollector
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestDecide(t *testing.T) {
@@ -96,20 +103,278 @@ func checkDecision(t *testing.T, m marks, owners []ownerState, owns bool) {
 	}
 }
 
-// The order of references changes only their positions.
-func TestDecideIgnoresOrderOfOwners(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 13))
-	for range 2000 {
-		m, owns := observed|marks(r.IntN(32))&facts, r.IntN(2) == 0
-		var owners []ownerState
-		for range r.IntN(5) {
-			owners = append(owners, ownerState(r.IntN(4)))
+func TestClassifyRead(t *testing.T) {
+	widgets := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+	status := func(code int, reason metav1.StatusReason, details *metav1.StatusDetails) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Details: details}}
+	}
+	unexpected := func(code int) error {
+		return apierrors.NewGenericServerResponse(code, "get", widgets, "o", "404 page not found", 0, true)
+	}
+	for _, tt := range []struct {
+		name string
+		obj  metav1.Object
+		err  error
+		want readResult
+	}{
+		{"the object", newThing("a", "o", uid(1)), nil, found},
+		{"an object without UID", newThing("a", "o", ""), nil, unavailable},
+		{"not found, by name", nil, apierrors.NewNotFound(widgets, "o"), missing},
+		{"the same, wrapped", nil, fmt.Errorf("get: %w", apierrors.NewNotFound(widgets, "o")), missing},
+		{"not found, another name", nil, apierrors.NewNotFound(widgets, "p"), unnamed404},
+		{"404 in plain text, of which client-go makes a status with the name", nil, unexpected(http.StatusNotFound), unnamed404},
+		{"404 without details", nil, status(http.StatusNotFound, metav1.StatusReasonNotFound, nil), unnamed404},
+		{"404 without a reason", nil, status(http.StatusNotFound, "", &metav1.StatusDetails{Name: "o"}), unnamed404},
+		{"gone", nil, status(http.StatusGone, metav1.StatusReasonGone, &metav1.StatusDetails{Name: "o"}), unavailable},
+		{"not found with another code", nil, status(http.StatusInternalServerError, metav1.StatusReasonNotFound, &metav1.StatusDetails{Name: "o"}), unnamed404},
+		{"401", nil, apierrors.NewUnauthorized("no"), refused},
+		{"403", nil, apierrors.NewForbidden(widgets, "o", errors.New("no")), refused},
+		{"405", nil, apierrors.NewMethodNotSupported(widgets, "get"), refused},
+		{"406", nil, unexpected(http.StatusNotAcceptable), refused},
+		{"429", nil, apierrors.NewTooManyRequests("later", 1), unavailable},
+		{"500", nil, apierrors.NewInternalError(errors.New("conversion webhook failed")), unavailable},
+		{"503", nil, apierrors.NewServiceUnavailable("starting"), unavailable},
+		{"504", nil, apierrors.NewTimeoutError("slow", 1), unavailable},
+		{"200 that cannot be read", nil, errors.New("unexpected end of JSON input"), unavailable},
+		{"no answer", nil, context.DeadlineExceeded, unavailable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := classifyRead(tt.obj, tt.err, "o"); got != tt.want {
+				t.Errorf("it says %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestClassifyOwner(t *testing.T) {
+	now := began.Add(time.Hour)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	foundOne := func(n int, leaving bool) liveRead {
+		return liveRead{result: found, uid: uid(n), waiting: leaving, sent: now, received: now}
+	}
+	missed := func(asked, first time.Duration) liveRead {
+		r := liveRead{}.next(missing, nil, ago(first), ago(first))
+		return r.next(missing, nil, ago(asked), ago(asked))
+	}
+	failed := func(says readResult, n int, asked time.Duration) liveRead {
+		return liveRead{result: says, failures: n, sent: ago(asked), received: ago(asked)}
+	}
+	for _, tt := range []struct {
+		name string
+		t    evidence
+		want classification
+	}{
+		{"the feed shows the owner", evidence{}, classification{state: solid}},
+		{"whatever answers say", evidence{live: missed(0, time.Hour), watched: time.Hour}, classification{state: solid}},
+
+		{"unseen, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refVirtual}, watched: time.Hour}, classification{read: true}},
+		{"deleted, as its feed told, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour}, classification{read: true}},
+		{"waiting, as its feed shows, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refWaiting}, watched: time.Hour}, classification{read: true}},
+		{"another name, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refMismatched}, watched: time.Hour}, classification{read: true}},
+
+		{"found", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: foundOne(1, false)}, classification{state: solid}},
+		{"found, and no feed will tell of its deletion", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(1, false)}, classification{state: solid, after: 5 * time.Minute}},
+		{"found although its feed told of its deletion", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: foundOne(1, false)}, classification{state: solid, after: 5 * time.Minute}},
+		{"found waiting", evidence{ownerObservation: ownerObservation{status: refWaiting}, live: foundOne(1, true)}, classification{state: waitingForDependents}},
+		{"no longer waiting, whatever the feed shows", evidence{ownerObservation: ownerObservation{status: refWaiting}, live: foundOne(1, false)}, classification{state: solid}},
+		{"found another under its name", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(2, false)}, classification{state: absent}},
+		{"found another that waits", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(2, true)}, classification{state: absent}},
+		{"found too long ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, watched: time.Second, live: liveRead{result: found, uid: uid(1), sent: ago(readValidFor + 1), received: ago(readValidFor + 1)}}, classification{read: true}},
+		{"another found too long ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: liveRead{result: found, uid: uid(2), sent: ago(readValidFor + 1), received: ago(readValidFor + 1)}}, classification{read: true}},
+		{"another found ten seconds ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: liveRead{result: found, uid: uid(2), sent: ago(readValidFor), received: ago(readValidFor)}}, classification{state: absent}},
+
+		{"missing, alone", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0)}, classification{after: 2 * time.Second, cause: "unconfirmed"}},
+		{"missing, and its feed told of the deletion", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: now}, live: missed(0, 0)}, classification{state: absent}},
+		{"missing, and its feed lacks it, too", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0), watched: 2 * time.Second}, classification{state: absent}},
+		{"missing where it is said to be, and its feed shows it elsewhere", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: missed(0, 0), watched: 2 * time.Second}, classification{state: absent}},
+		{"missing, and its feed has only just been filled", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0), watched: 2*time.Second - 1}, classification{after: 1, cause: "unconfirmed"}},
+		{"missing twice", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 2*time.Second)}, classification{state: absent}},
+		{"missing twice in too short a time", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 2*time.Second-1)}, classification{after: 1, cause: "unconfirmed"}},
+		{"missing a while ago, alone: not asked again too early", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(1500*time.Millisecond, 1500*time.Millisecond)}, classification{after: 500 * time.Millisecond, cause: "unconfirmed"}},
+		{"and asked again then", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(2*time.Second, 2*time.Second)}, classification{read: true}},
+		{"missing too long ago, and deleted, as its feed told", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: missed(readValidFor+1, time.Hour)}, classification{read: true}},
+		{"missing too long ago, and its feed lacks it", evidence{ownerObservation: ownerObservation{status: refVirtual}, watched: time.Hour, live: missed(readValidFor+1, time.Hour)}, classification{read: true}},
+
+		{"404 of a server that does not know the type", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(unnamed404, 1, 0)}, classification{after: time.Second, cause: "unnamed_404"}},
+		{"for hours", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(unnamed404, 100, 0)}, classification{after: time.Minute, cause: "unnamed_404"}},
+		{"403", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(refused, 2, 0)}, classification{after: 2 * time.Second, cause: "refused"}},
+		{"no answer", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(unavailable, 3, 0)}, classification{after: 4 * time.Second, cause: "unable"}},
+		{"no answer, and the pause is over", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: failed(unavailable, 3, 4*time.Second)}, classification{read: true}},
+		{"no answer, and another dependent asks in the pause", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: failed(unavailable, 3, 3*time.Second)}, classification{after: time.Second, cause: "unable"}},
+
+		{"its type is still being listed", evidence{ownerObservation: ownerObservation{status: refVirtual}, syncing: time.Second}, classification{after: 9 * time.Second, cause: "syncing"}},
+		{"and takes too long", evidence{ownerObservation: ownerObservation{status: refVirtual}, syncing: 10 * time.Second}, classification{read: true}},
+		{"but it was seen before", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, syncing: time.Second}, classification{read: true}},
+		{"or is seen elsewhere", evidence{ownerObservation: ownerObservation{status: refMismatched}, syncing: time.Second}, classification{read: true}},
+
+		{"an unknown kind", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: unserved, live: missed(0, time.Hour)}, classification{cause: "unknown_kind"}},
+		{"an unknown kind whose removal discovery shows, of an owner that was never seen", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: unserved, discovered: now}, classification{cause: "unknown_kind"}},
+		{"an owner deleted before its kind", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: unserved, discovered: now}, classification{state: absent}},
+		{"an owner deleted, and discovery is older", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: unserved}, classification{cause: "unknown_kind"}},
+		{"an owner deleted, and its group cannot be discovered", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: undiscovered, discovered: now}, classification{cause: "undiscovered"}},
+		{"an owner in some namespace, of what is in none", evidence{ownerObservation: ownerObservation{status: refMismatched}, problem: outOfReach, live: missed(0, time.Hour)}, classification{cause: "scope"}},
+		{"a version that cannot be read", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: unparsable}, classification{cause: "unparsable_version"}},
+		{"a version that is not served", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: otherVersion}, classification{cause: "unserved_version"}},
+		{"a kind of two types", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: ambiguous, discovered: now}, classification{cause: "ambiguous_kind"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.t.uid, tt.t.syncBegun = uid(1), now
+			if got := classifyOwner(tt.t, now); got != tt.want {
+				t.Errorf("ruling is %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// Absence takes a named 404 or another UID, read in this sync or the last ten seconds, or a deletion before the removal
+// of the kind.
+func TestNothingIsAbsentWithoutProof(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 13))
+	now := began.Add(time.Hour)
+	span := func() time.Duration { return time.Duration(r.IntN(14000)) * time.Millisecond }
+	absences := 0
+	for range 50_000 {
+		says := []readResult{unread, found, missing, unnamed404, refused, unavailable}[r.IntN(6)]
+		live := liveRead{result: says}
+		if says != unread {
+			live.received = now.Add(-span())
+			live.sent = live.received.Add(-span() / 2)
 		}
-		shuffled := slices.Clone(owners)
-		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		a, b := decide(m, owners, owns), decide(m, shuffled, owns)
-		if a.action != b.action || a.policy != b.policy || len(a.refs) != len(b.refs) {
-			t.Fatalf("%+v for %v, and %+v for %v", a, owners, b, shuffled)
+		switch says {
+		case found:
+			live.uid, live.waiting = uid(r.IntN(2)), r.IntN(2) == 0
+		case missing:
+			live.later = live.sent.Add(-span() / 3)
+			if r.IntN(2) == 0 {
+				live.earlier = live.later.Add(-2*time.Second - span()/3)
+			}
+		case unnamed404, refused, unavailable:
+			live.failures = 1 + r.IntN(3)
+		}
+		tm := evidence{
+			ownerObservation: ownerObservation{status: refStatus(r.IntN(5)), refSeen: now.Add(-3 * span())}, uid: uid(1), syncBegun: now.Add(-span()), live: live, discovered: now.Add(-span()),
+			problem: []problem{fine, fine, fine, unparsable, outOfReach, undiscovered, unserved, otherVersion, ambiguous}[r.IntN(9)],
+		}
+		if r.IntN(2) == 0 {
+			tm.deletedAt = now.Add(-span())
+		}
+		if r.IntN(2) == 0 {
+			tm.watched = span()
+		} else {
+			tm.syncing = span()
+		}
+		got := classifyOwner(tm, now)
+		recent := (now.Sub(live.received) <= readValidFor || !live.sent.Before(tm.syncBegun)) && !live.sent.Before(tm.refSeen)
+		lacking := tm.status != refWaiting && tm.watched >= 2*time.Second && now.Sub(tm.refSeen) >= 2*time.Second
+		twice := !live.earlier.Before(tm.refSeen) && live.sent.Sub(live.earlier) >= 2*time.Second && !live.earlier.IsZero()
+		proof := says == found && recent && live.uid != uid(1) || says == missing && recent && (!tm.deletedAt.IsZero() || lacking || twice)
+		removed := tm.problem == unserved && !tm.deletedAt.IsZero() && tm.discovered.After(tm.deletedAt)
+		switch {
+		case got.state == absent && (tm.status == refValid || !removed && (tm.problem != fine || !proof)):
+			t.Fatalf("%+v is ruled absent: %+v", tm, got)
+		case got.state == waitingForDependents && !(says == found && recent && live.waiting && live.uid == uid(1) && !live.sent.Before(tm.syncBegun)):
+			t.Fatalf("%+v is ruled waiting: %+v", tm, got)
+		case got.state == unknown && !got.read && got.after <= 0 && tm.problem == fine:
+			t.Fatalf("%+v is unknown, and nobody will look again: %+v", tm, got)
+		case got.after < 0 || got.read && got.state != unknown:
+			t.Fatalf("%+v is ruled %+v", tm, got)
+		}
+		if got.state == absent {
+			absences++
+		}
+	}
+	if absences < 1000 {
+		t.Errorf("only %d absences: this proves nothing", absences)
+	}
+}
+
+// The author of a reference had seen the owner. Reads that were sent before prove nothing.
+func TestReadsBeforeTheReferenceProveNothing(t *testing.T) {
+	now := began.Add(time.Hour)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	of := func(says readResult, n int, asked ...time.Duration) (a liveRead) {
+		for _, d := range asked {
+			a = a.next(says, newThing("a", "o", uid(n)).finalizedBy("foregroundDeletion").deleted(), ago(d), ago(d))
+		}
+		return a
+	}
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name  string
+		doubt refStatus
+		since time.Duration // ago
+		heard time.Duration
+		live  liveRead
+		want  classification
+	}{
+		{"a namesake was found before", refVirtual, 100 * ms, time.Hour, of(found, 2, 200*ms), classification{read: true}},
+		{"and is found now", refVirtual, 100 * ms, time.Hour, of(found, 2, 50*ms), classification{state: absent}},
+		{"found waiting before", refWaiting, 100 * ms, time.Hour, of(found, 1, 200*ms), classification{read: true}},
+		{"missing before", refVirtual, 100 * ms, time.Hour, of(missing, 0, 200*ms), classification{read: true}},
+		{"missing, and the feed has had no time to show it", refVirtual, 100 * ms, time.Hour, of(missing, 0, 50*ms), classification{after: 1900 * ms, cause: "unconfirmed"}},
+		{"missing, and the feed had all but enough", refVirtual, 2*time.Second - 1, time.Hour, of(missing, 0, 0), classification{after: 1, cause: "unconfirmed"}},
+		{"missing, and the feed had enough", refVirtual, 2 * time.Second, time.Hour, of(missing, 0, 0), classification{state: absent}},
+		{"missing, and its feed shows it waiting", refWaiting, time.Hour, time.Hour, of(missing, 0, 0), classification{after: 2 * time.Second, cause: "unconfirmed"}},
+		{"missing an hour before and once since", refVirtual, time.Minute, 0, of(missing, 0, time.Hour, 0), classification{after: 2 * time.Second, cause: "unconfirmed"}},
+		{"missing an hour before and twice since", refVirtual, time.Minute, 0, of(missing, 0, time.Hour, 3*time.Second, 0), classification{state: absent}},
+		{"missing many times, but only since a second", refVirtual, time.Second, 0, of(missing, 0, 3*time.Second, 1500*ms, 900*ms, 0), classification{after: 1100 * ms, cause: "unconfirmed"}},
+		{"a pause after failures lasts for all", refVirtual, 100 * ms, 0, of(unavailable, 0, 200*ms), classification{after: 800 * ms, cause: "unable"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := classifyOwner(evidence{ownerObservation: ownerObservation{status: tt.doubt, refSeen: ago(tt.since)}, uid: uid(1), watched: tt.heard, live: tt.live, syncBegun: ago(tt.since)}, now)
+			if got != tt.want {
+				t.Errorf("ruling is %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// The user may turn a foreground deletion into orphaning, so each sync reads a waiting owner.
+func TestWaitingOwnersAreReadInEachSync(t *testing.T) {
+	o := newThing("a", "o", uid(1)).finalizedBy("foregroundDeletion").deleted()
+	live := liveRead{}.next(found, o, began, began.Add(3*time.Second)) // the API server is slow
+	for _, tt := range []struct {
+		name      string
+		look, now time.Duration
+		want      classification
+	}{
+		{"the look that asked", 0, 3 * time.Second, classification{state: waitingForDependents}},
+		{"one that began before", -time.Second, 3 * time.Second, classification{state: waitingForDependents}},
+		{"one that began while the answer was on its way", 1, 3 * time.Second, classification{read: true}},
+		{"its other reads take long", 0, 3*time.Second + 2*readValidFor, classification{state: waitingForDependents}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := classifyOwner(evidence{ownerObservation: ownerObservation{status: refWaiting}, uid: uid(1), live: live, syncBegun: began.Add(tt.look)}, began.Add(tt.now))
+			if got != tt.want {
+				t.Errorf("ruling is %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// An owner without a watch is read again after pollInterval, independent of the number of syncs.
+func TestOwnersWithoutWatchArePolled(t *testing.T) {
+	answered := liveRead{result: found, uid: uid(1), sent: began, received: began}
+	base := evidence{ownerObservation: ownerObservation{status: refVirtual, refSeen: began.Add(-time.Minute)}, uid: uid(1), live: answered}
+	for _, tt := range []struct {
+		name string
+		edit func(*evidence)
+		age  time.Duration
+		want classification
+	}{
+		{"before its turn", func(*evidence) {}, time.Minute, classification{state: solid, after: pollInterval - time.Minute}},
+		{"when its turn has come", func(*evidence) {}, pollInterval, classification{read: true}},
+		{"a feed tells of its deletion", func(t *evidence) { t.deletedAt = began.Add(time.Second) }, time.Minute, classification{read: true}},
+		{"a feed could witness, and does not show it", func(t *evidence) { t.watched = time.Second }, time.Minute, classification{read: true}},
+		{"another object has its name", func(t *evidence) { t.uid = uid(2) }, time.Minute, classification{read: true}},
+		{"it was leaving", func(t *evidence) { t.live.waiting = true }, time.Minute, classification{read: true}},
+		{"the reference is newer than the answer", func(t *evidence) { t.refSeen = began.Add(time.Second) }, time.Minute, classification{read: true}},
+	} {
+		said := base
+		said.syncBegun = began.Add(tt.age)
+		tt.edit(&said)
+		if got := classifyOwner(said, began.Add(tt.age)); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
 }

@@ -8,19 +8,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// objectType is a type in the graph.
-type objectType struct {
-	schema.GroupResource
-	kind  string
-	local bool // not served by an aggregated API server
-}
-
-// isKind reports whether the type has the kind of a reference. All versions of a group serve the same objects.
-func (t objectType) isKind(k writtenKind) bool {
-	gv, err := schema.ParseGroupVersion(k.apiVersion)
-	return err == nil && gv.Version != "" && gv.Group == t.Group && k.kind == t.kind
-}
-
 // feed stores the objects of one type in the graph. It is the store of a reflector or the handler of an informer, and
 // is called by one goroutine at a time.
 type feed struct {

@@ -2,7 +2,9 @@ package garbagecollector
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -10,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -176,52 +177,6 @@ func TestRefStatus(t *testing.T) {
 	}
 }
 
-func TestDeletionEventsAreKept(t *testing.T) {
-	child := func() *thing { return newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(1))) }
-	owner := func() *thing { return newThing("a", "o", uid(1)) }
-	for _, tt := range []struct {
-		name   string
-		change func(w *world, owners *feed) error
-		told   bool
-	}{
-		{"an event tells", func(_ *world, f *feed) error { return f.Delete(owner()) }, true},
-		{"a tombstone does not", func(_ *world, f *feed) error {
-			return f.Delete(cache.DeletedFinalStateUnknown{Key: "a/o", Obj: owner()})
-		}, false},
-		{"a list without it does not", func(_ *world, f *feed) error { return f.Replace(nil, "9") }, false},
-		{"a type that is no longer watched does not", func(w *world, f *feed) error { w.graph.dropFeed(f); return nil }, false},
-		{"a namesake that took its place does not", func(_ *world, f *feed) error {
-			f.Changed(owner(), newThing("a", "o", uid(7)))
-			return nil
-		}, false},
-		{"an event that came after a list without it tells", func(_ *world, f *feed) error {
-			if err := f.Replace(nil, "9"); err != nil {
-				return err
-			}
-			return f.Delete(owner())
-		}, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			owners := w.feed(replicaSets)
-			w.do(func() error { return owners.Add(owner()) })
-			w.do(func() error { return w.feed(configMaps).Add(child()) })
-			objects, _ := w.do(func() error { return tt.change(w, owners) })
-			if !slices.Equal(objects, []types.UID{uid(3)}) {
-				t.Errorf("woken are %v, want the dependent", objects)
-			}
-			_, against, _ := w.graph.observe(keyOf(uid(3)))
-			want := ownerObservation{status: refVirtual, refSeen: w.clock.Now()}
-			if tt.told {
-				want.deletedAt, want.anyDeletedAt = w.clock.Now(), w.clock.Now()
-			}
-			if len(against) != 1 || against[0] != want {
-				t.Errorf("against its owner there is %v, want %v", against, want)
-			}
-		})
-	}
-}
-
 func TestLocalTypeWinsOverAggregatedType(t *testing.T) {
 	namespaces := objectType{schema.GroupResource{Resource: "namespaces"}, "Namespace", true}
 	projects := objectType{schema.GroupResource{Group: "project.openshift.io", Resource: "projects"}, "Project", false}
@@ -245,36 +200,6 @@ func TestLocalTypeWinsOverAggregatedType(t *testing.T) {
 				t.Errorf("%d namespaces and %d projects, want one namespace", a, b)
 			}
 		})
-	}
-}
-
-func TestWhatBlocksAnOwner(t *testing.T) {
-	w := newWorld(t)
-	w.do(func() error {
-		return w.feed(replicaSets).Add(newThing("a", "o", uid(1)).finalizedBy("foregroundDeletion").deleted().
-			owned(blockingRef("apps/v1", "ReplicaSet", "o", uid(1))))
-	})
-	blocks := blockingRef("apps/v1", "ReplicaSet", "o", uid(1))
-	for n, c := range []*thing{
-		newThing("a", "idle", uid(10)).owned(blocks),
-		newThing("a", "free", uid(11)).owned(ref("apps/v1", "ReplicaSet", "o", uid(1))),
-		newThing("a", "held", uid(12)).owned(blocks).finalizedBy("x/y").deleted(),
-		newThing("a", "waits", uid(13)).owned(blocks).finalizedBy("foregroundDeletion").deleted(),
-		newThing("b", "stranger", uid(14)).owned(blocks),
-		newThing("", "nowhere", uid(15)).owned(blocks),
-		newThing("a", "misnamed", uid(16)).owned(blockingRef("apps/v1", "ReplicaSet", "x", uid(1))),
-	} {
-		if _, owners := w.do(func() error { return w.feed(configMaps).Add(c) }); !slices.Contains(owners, uid(1)) {
-			t.Errorf("dependent %d: woken owners are %v, want the one that waits", n, owners)
-		}
-	}
-	d, ok := w.graph.dependentsOf(keyOf(uid(1)), 3)
-	var names []string
-	for _, b := range d.some {
-		names = append(names, b.name)
-	}
-	if !ok || d.blocking != 4 || d.idle != 2 || d.waiting != 1 || len(names) != 3 || len(w.graph.referring(keyOf(uid(1)))) != 6 {
-		t.Errorf("dependents are %+v (%v), want 4 that block: 2 idle, 1 waiting", d, names)
 	}
 }
 
@@ -337,4 +262,225 @@ func (g *graph) size() (objects, absent, refs int) {
 		}
 	}
 	return objects, absent, refs
+}
+
+func TestFirstSightOfReferences(t *testing.T) {
+	one, two := ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "p", uid(2))
+	renamed, blocks := one, one
+	renamed.Name = "q"
+	blocks.BlockOwnerDeletion = new(true)
+	for _, tt := range []struct {
+		name string
+		refs [][]metav1.OwnerReference // one change per second
+		want []time.Duration
+	}{
+		{"a new object", [][]metav1.OwnerReference{{one}}, []time.Duration{0}},
+		{"its status is written", [][]metav1.OwnerReference{{one}, {one}}, []time.Duration{0}},
+		{"another owner adopts it", [][]metav1.OwnerReference{{one}, {two, one}}, []time.Duration{time.Second, time.Second}},
+		{"the reference blocks now", [][]metav1.OwnerReference{{one}, {blocks}}, []time.Duration{time.Second}},
+		{"it is put right", [][]metav1.OwnerReference{{renamed}, {one}}, []time.Duration{time.Second}},
+		{"it was away", [][]metav1.OwnerReference{{one}, nil, {one}}, []time.Duration{2 * time.Second}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			began := w.clock.Now()
+			for n, refs := range tt.refs {
+				w.clock.SetTime(began.Add(time.Duration(n) * time.Second))
+				w.do(func() error {
+					return w.feed(configMaps).Add(newThing("a", "d", uid(9)).at(string(rune('1' + n))).owned(refs...))
+				})
+			}
+			w.clock.SetTime(began.Add(time.Minute))
+			_, against, _ := w.graph.observe(keyOf(uid(9)))
+			var got []time.Duration
+			for _, s := range against {
+				got = append(got, s.refSeen.Sub(began))
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("references are seen since %v, want %v", got, tt.want)
+			}
+		})
+	}
+	t.Run("read live, before its event", func(t *testing.T) {
+		w := newWorld(t)
+		began := w.clock.Now()
+		w.do(func() error { return w.feed(configMaps).Add(newThing("a", "d", uid(9)).owned(one)) })
+		live := objectOf(configMaps.GroupResource, newThing("a", "d", uid(9)).owned(one, two))
+		live.read = began.Add(time.Second)
+		w.clock.SetTime(began.Add(time.Minute))
+		if got := w.graph.observeOwners(live); got[0].refSeen != live.read || got[1].refSeen != live.read {
+			t.Errorf("references are seen since %v and %v, want %v, when they were read", got[0].refSeen, got[1].refSeen, live.read)
+		}
+		live.refs = live.refs[:1]
+		if got := w.graph.observeOwners(live); got[0].refSeen != began {
+			t.Errorf("the reference is seen since %v, want %v, as in the graph", got[0].refSeen, began)
+		}
+	})
+}
+
+// An aggregated API server may show an object with the UID of another object, and a reference may name a wrong kind.
+func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
+	view := newThing("a", "o", uid(1))
+	for _, tt := range []struct {
+		name string
+		ref  metav1.OwnerReference
+		tell func(w *world)
+		told bool
+	}{
+		{"its own", ref("v1", "ConfigMap", "o", uid(1)), func(w *world) {
+			_ = w.feed(configMaps).Add(view)
+			_ = w.feed(configMaps).Delete(view)
+		}, true},
+		{"its own, under another name", ref("v1", "ConfigMap", "p", uid(1)), func(w *world) {
+			_ = w.feed(configMaps).Add(view)
+			_ = w.feed(configMaps).Delete(view)
+		}, true},
+		{"another type's", ref("apps/v1", "ReplicaSet", "o", uid(1)), func(w *world) {
+			_ = w.feed(configMaps).Add(view)
+			_ = w.feed(configMaps).Delete(view)
+		}, false},
+		{"a kind that was never served", ref("does.not/exist", "Wrong", "o", uid(1)), func(w *world) {
+			_ = w.feed(configMaps).Add(view)
+			_ = w.feed(configMaps).Delete(view)
+		}, false},
+		{"a server that may show it again", ref("example.com/v1", "Widget", "o", uid(1)), func(w *world) {
+			_ = w.feed(widgets).Add(view)
+			_ = w.feed(widgets).Delete(view)
+		}, false},
+		{"a view that is withdrawn afterwards", ref("v1", "ConfigMap", "o", uid(1)), func(w *world) {
+			_ = w.feed(configMaps).Add(view)
+			_ = w.feed(configMaps).Delete(view)
+			_ = w.feed(widgets).Delete(view)
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			_ = w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref))
+			tt.tell(w)
+			if _, against, _ := w.graph.observe(keyOf(uid(2))); against[0].deletedAt.IsZero() == tt.told {
+				t.Errorf("against its owner there is %+v; that it was deleted is known: want %v", against, tt.told)
+			}
+		})
+	}
+}
+
+func TestNumericVersions(t *testing.T) {
+	for version, want := range map[string]uint64{"": 0, "0": 0, "7": 7, "18446744073709551615": 1<<64 - 1, "18446744073709551616": 0, "007": 0, "+7": 0, "-7": 0, "7a": 0} {
+		if got := numberOf(version); got != want {
+			t.Errorf("version %q is number %d, want %d", version, got, want)
+		}
+	}
+}
+
+func TestWaitingMarks(t *testing.T) {
+	for m, want := range map[marks]bool{
+		terminating | foreground: true, foreground: false, terminating | orphaning: false,
+		terminating | foreground | otherFinalizer: true, terminating | foreground | orphaning: false, // the finalizer orphan wins
+	} {
+		if got := m.waiting(); got != want {
+			t.Errorf("marks %b: it waits: %v, want %v", m, got, want)
+		}
+	}
+}
+
+func TestReferenceWithoutUIDIsUnknown(t *testing.T) {
+	live := liveRead{}.next(found, newThing("a", "o", uid(1)), began, began)
+	if got, want := classifyOwner(evidence{ownerObservation: ownerObservation{status: refVirtual}, live: live}, began), (classification{cause: "unparsable_version"}); got != want {
+		t.Errorf("judgment is %+v, want %+v", got, want)
+	}
+}
+
+// One response must not count twice: once because the graph lacks the owner since then, and once as the response.
+func TestRemovedOwnersNeedLaterEvidence(t *testing.T) {
+	w := newWorld(t)
+	w.do(func() error { return w.feed(configMaps).Add(newThing("a", "o", uid(1))) })
+	w.do(func() error {
+		return w.feed(replicaSets).Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))))
+	})
+	w.clock.SetTime(began.Add(time.Hour))
+	w.do(func() error { w.graph.removeNotFound(keyOf(uid(1))); return nil })
+	_, against, _ := w.graph.observe(keyOf(uid(2)))
+	if got := against[0]; got.status != refVirtual || !got.refSeen.Equal(began.Add(time.Hour)) {
+		t.Errorf("the graph has %+v, want evidence from after the denial", got)
+	}
+}
+
+func TestTransformerDropsUnusedMetadata(t *testing.T) {
+	o := newThing("a", "c", uid(1)).owned(ref("v1", "Node", "n", uid(2)))
+	o.Labels, o.Annotations, o.ManagedFields = map[string]string{"a": "b"}, map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{}}
+	got, err := newWorld(t).feed(configMaps).Transformer()(&o.PartialObjectMetadata)
+	kept, ok := got.(*metav1.PartialObjectMetadata)
+	if err != nil || !ok || kept.Labels != nil || kept.Annotations != nil || kept.ManagedFields != nil || kept.UID != uid(1) || len(kept.OwnerReferences) != 1 {
+		t.Errorf("kept is %+v (%v)", got, err)
+	}
+}
+
+const population = 7
+
+func randomThing(r *rand.Rand, typ objectType, u types.UID) *thing {
+	namespace := []string{"a", "b"}[r.IntN(2)]
+	if typ == nodesType {
+		namespace = ""
+	}
+	obj := newThing(namespace, []string{"n", "m"}[r.IntN(2)], u).at(fmt.Sprint(1 + r.IntN(100)))
+	for range r.IntN(3) {
+		kind := []metav1.OwnerReference{
+			ref("v1", "ConfigMap", "", ""), ref("apps/v1", "ReplicaSet", "", ""), ref("v1", "Node", "", ""), ref("example.com/v1/x", "Widget", "", ""),
+		}[r.IntN(4)]
+		kind.Name, kind.UID = []string{"n", "m"}[r.IntN(2)], uid(r.IntN(population+2))
+		if r.IntN(2) == 0 {
+			kind.BlockOwnerDeletion = new(true)
+		}
+		obj.OwnerReferences = append(obj.OwnerReferences, kind)
+	}
+	if r.IntN(3) == 0 {
+		obj.finalizedBy([]string{"x/y", "foregroundDeletion", "orphan"}[r.IntN(3)])
+	}
+	if r.IntN(3) == 0 {
+		obj.deleted()
+	}
+	return obj
+}
+
+func TestFeedsRunConcurrently(t *testing.T) {
+	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(queueKeys) {})
+	var all sync.WaitGroup
+	for n, typ := range []objectType{configMaps, replicaSets, nodesType} {
+		f := g.feed(typ)
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(n), 13))
+			mine := func() *thing { return randomThing(r, typ, uid(r.IntN(population)*3+n)) }
+			for range 2000 {
+				var err error
+				switch o := mine(); r.IntN(6) {
+				case 0:
+					err = f.Delete(o)
+				case 1:
+					err = f.Replace([]any{o}, o.ResourceVersion)
+				default:
+					err = f.Add(o)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			_ = f.Replace(nil, "9")
+		})
+		all.Go(func() {
+			for i := range 2000 {
+				key := keyOf(uid(i % (3 * population)))
+				g.observe(key)
+				g.dependentsOf(key, 3)
+				g.cycleBlockers(key)
+				g.referring(key)
+				if i%100 == 0 {
+					g.all()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if objects, absent, refs := g.size(); objects+absent+refs > 0 {
+		t.Errorf("%d objects, %d absent and %d references are left of nothing", objects, absent, refs)
+	}
 }

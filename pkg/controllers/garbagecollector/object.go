@@ -29,6 +29,19 @@ func idOf(uid types.UID) (of id, exact bool) {
 	return of, false
 }
 
+// objectType is a type in the graph.
+type objectType struct {
+	schema.GroupResource
+	kind  string
+	local bool // not served by an aggregated API server
+}
+
+// isKind reports whether the type has the kind of a reference. All versions of a group serve the same objects.
+func (t objectType) isKind(k writtenKind) bool {
+	gv, err := schema.ParseGroupVersion(k.apiVersion)
+	return err == nil && gv.Version != "" && gv.Group == t.Group && k.kind == t.kind
+}
+
 // object is the metadata of an object, from the graph or from a live read.
 type object struct {
 	resource        schema.GroupResource

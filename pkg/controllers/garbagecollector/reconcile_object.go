@@ -102,10 +102,21 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 		return nil, 0, err
 	case gone:
 		c.graph.removeNotFound(o.key())
-	case done:
-		c.countDone(v, d)
 	}
 	c.state.setObject(o.key(), objectRecord{})
+	switch {
+	case result == done && d.action == release:
+		c.metrics.released.Inc()
+	case result == done:
+		c.metrics.removed.WithLabelValues(string(d.policy)).Inc()
+		var ownerDeleted time.Time
+		for _, e := range v.owners {
+			ownerDeleted = timing.Later(ownerDeleted, e.deletedAt)
+		}
+		if !ownerDeleted.IsZero() {
+			c.metrics.latency.Observe(c.deps.Clock.Since(ownerDeleted).Seconds())
+		}
+	}
 	return nil, 0, nil
 }
 
@@ -178,20 +189,4 @@ func (c *Controller) recordRejection(ctx context.Context, o object, d decision, 
 	}
 	logger.Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", m.rejections)
 	return m.backoff(d.action, now)
-}
-
-// countDone counts a completed request.
-func (c *Controller) countDone(v ownerView, d decision) {
-	if d.action == release {
-		c.metrics.released.Inc()
-		return
-	}
-	c.metrics.removed.WithLabelValues(string(d.policy)).Inc()
-	var ownerGone time.Time
-	for _, e := range v.owners {
-		ownerGone = timing.Later(ownerGone, e.deletedAt)
-	}
-	if !ownerGone.IsZero() {
-		c.metrics.latency.Observe(c.deps.Clock.Since(ownerGone).Seconds())
-	}
 }

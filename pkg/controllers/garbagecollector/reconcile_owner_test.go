@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -168,7 +167,7 @@ func (s *shell) ready(key id) {
 
 // While a type cannot be listed, only this type is listed again. A sweep of all types takes hundreds of requests in a
 // large cluster.
-func TestOnlyBlindTypesAreListedAgain(t *testing.T) {
+func TestOnlyUnlistedTypesAreListedAgain(t *testing.T) {
 	s := newShell(t)
 	s.serve(t, replicaSets, "v1")
 	s.serve(t, nodesType, "v1")
@@ -409,32 +408,6 @@ func TestBlockersAreReadForTheEvent(t *testing.T) {
 	}
 	if got := s.sentRequests("get configmaps d"); len(got) != 1 || len(s.newEvents()) != 1 {
 		t.Errorf("the blocker was read %d times in ten minutes, want once", len(got))
-	}
-}
-
-// Each attempt fails with another port.
-func TestEventIsNotRepeatedForAnotherPort(t *testing.T) {
-	s := newShell(t)
-	key := s.owner(t, "foregroundDeletion")
-	owner := s.get
-	d := newThing("a", "d", uid(2)).at("5").owned(blockingRef("v1", "ConfigMap", "o", uid(1)))
-	check(t, s.feed.Add(d))
-	s.get = func(name string, nth int) (*thing, error) {
-		if name == "d" {
-			return d, nil
-		}
-		return owner(name, nth)
-	}
-	s.remove = func(nth int) error {
-		return &url.Error{Op: "Delete", URL: "https://10.0.0.1:6443/", Err: fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:6443: connection reset by peer", 40000+nth)}
-	}
-	for range 5 {
-		_, _ = s.reconcileObject(t.Context(), keyOf(uid(2)))
-		s.finish(t, key)
-		s.clock.Step(reportAfter)
-	}
-	if got := s.newEvents(); len(got) != 1 || !strings.Contains(got[0], "API server did not respond") || len(s.sent()) != 5 {
-		t.Errorf("events are %q after %d requests, want one", got, len(s.sent()))
 	}
 }
 

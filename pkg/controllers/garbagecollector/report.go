@@ -146,6 +146,12 @@ func (c *Controller) describeBlocker(ctx context.Context, o object) string {
 	return name + " is not deleted yet"
 }
 
+// invalidNamespace returns the text of the event OwnerRefInvalidNamespace of kube-controller-manager v1.37.
+func invalidNamespace(r reference, namespace string) string {
+	return fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+		r.apiVersion, r.kind, namespace, r.name, r.uid, namespace)
+}
+
 func otherFinalizers(all []string) []string {
 	return slices.DeleteFunc(slices.Sorted(slices.Values(all)), func(f string) bool {
 		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents

@@ -264,14 +264,21 @@ func (c storageClient) object(name string) (*metav1.PartialObjectMetadata, error
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: c.resource}, name)
 }
 
-func (c storageClient) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+// List returns pages of three objects. The continue token is the last UID of a page.
+func (c storageClient) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	list := &metav1.PartialObjectMetadataList{}
-	for _, o := range c.storage.objects {
-		if o.typ.Resource == c.resource && (c.namespace == "" || o.obj.Namespace == c.namespace) {
-			list.Items = append(list.Items, *o.obj.PartialObjectMetadata.DeepCopy())
+	for _, u := range c.sorted() {
+		o := c.storage.objects[u]
+		if o.typ.Resource != c.resource || c.namespace != "" && o.obj.Namespace != c.namespace || string(u) <= options.Continue {
+			continue
 		}
+		if len(list.Items) == 3 {
+			list.Continue = string(list.Items[2].UID)
+			break
+		}
+		list.Items = append(list.Items, *o.obj.PartialObjectMetadata.DeepCopy())
 	}
 	return list, c.fault("list", c.namespace)
 }

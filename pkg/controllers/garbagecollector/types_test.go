@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -601,28 +600,5 @@ func TestAwaitedDiscoveryIsSent(t *testing.T) {
 	}
 	if took := time.Since(moment); took > 8*time.Second {
 		t.Errorf("the discovery took %v, as if no owner waited", took)
-	}
-}
-
-func TestUnknownGroups(t *testing.T) {
-	watchable := &knownType{typeState: typeState{apiType: apiType{watched: true}}}
-	of := func(group, resource string) schema.GroupResource {
-		return schema.GroupResource{Group: group, Resource: resource}
-	}
-	clk := clocktesting.NewFakeClock(began)
-	types := &knownTypes{
-		deps: typesDeps{Clock: clk}, ignored: map[schema.GroupResource]bool{of("ignored.example.com", "e"): true},
-		types: map[schema.GroupResource]*knownType{
-			of("stores.example.com", "a"): watchable, of("stores.example.com", "b"): {}, of("shows.example.com", "c"): {}, of("answers.example.com", "d"): watchable,
-		},
-		defined: map[string]time.Time{"d.answers.example.com": began, "e.ignored.example.com": began, "f.defined.example.com": began},
-		latest:  newCatalogue(began, []string{"never-seen.example.com", "stores.example.com", "shows.example.com", "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"}),
-	}
-	if got := types.unknownGroups(); !slices.Equal(got, []string{"defined.example.com", "never-seen.example.com", "stores.example.com"}) {
-		t.Errorf("groups %v", got)
-	}
-	clk.Step(definitionLag)
-	if got := types.unknownGroups(); !slices.Equal(got, []string{"never-seen.example.com", "stores.example.com"}) {
-		t.Errorf("after %v, groups %v", definitionLag, got)
 	}
 }

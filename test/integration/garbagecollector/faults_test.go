@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 
 	"minikcm/pkg/controllers/garbagecollector"
@@ -28,62 +25,6 @@ func proxied(t *testing.T) (*faults.Proxy, func(*rest.Config) *rest.Config) {
 		through := proxy.Config()
 		through.TLSClientConfig.CertData, through.TLSClientConfig.KeyData = own.TLSClientConfig.CertData, own.TLSClientConfig.KeyData
 		return through
-	}
-}
-
-func readsOf(o thing) faults.Match {
-	m := faults.On("get", o.typ.Resource)
-	m.Namespace, m.Name = o.GetNamespace(), o.GetName()
-	return m
-}
-
-// TestAnswersThatProveNothing: only "not found" proves that an owner is gone. The watch of the owner stands still, so
-// the collector has to read the owner.
-func TestAnswersThatProveNothing(t *testing.T) {
-	proxy, through := proxied(t)
-	c := start(t, through)
-	settled(t, cluster.Namespace(t))
-	proxy.FreezeWatches(faults.Watches(configMaps.Resource))
-	for _, tt := range []struct {
-		name  string
-		fault faults.Fault
-	}{
-		{"404 of a server that does not know the type", faults.UnknownPath()},
-		{"403", faults.Refuse(http.StatusForbidden)},
-		{"an answer that is lost", faults.DropAnswer()},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			ns := cluster.Namespace(t)
-			alive1, dead := create(t, configMaps, ns, "alive"), create(t, configMaps, ns, "dead")
-			var stay, leave []thing
-			for n := range 5 {
-				stay = append(stay, create(t, secrets, ns, fmt.Sprint("stays-", n), ownedBy(alive1)))
-			}
-			first, second := proxy.Inject(readsOf(alive1), tt.fault), proxy.Inject(readsOf(dead), tt.fault)
-			for n := range 5 {
-				leave = append(leave, create(t, secrets, ns, fmt.Sprint("leaves-", n), ownedBy(dead)))
-				stay = append(stay, create(t, secrets, ns, fmt.Sprint("stays-too-", n), ownedBy(alive1)))
-			}
-			dead.delete(t, metav1.DeletePropagationBackground)
-			controlplane.Eventually(t, soon, func(context.Context) error {
-				if first.Hits() == 0 || second.Hits() == 0 {
-					return fmt.Errorf("%d and %d questions about the owners", first.Hits(), second.Hits())
-				}
-				return nil
-			})
-			settled(t, ns)
-			alive(t, stay...)
-			alive(t, leave...)
-			if deletes := c.writes(t, controlplane.ByVerb("delete"), controlplane.ByNamespace(ns), func(e *auditv1.Event) bool { return strings.HasPrefix(e.ObjectRef.Name, "stays") }); len(deletes) > 0 {
-				t.Errorf("deleted were\n%v", deletes)
-			}
-			first.Remove()
-			second.Remove()
-			gone(t, 2*soon, leave...)
-			settled(t, ns)
-			alive(t, stay...)
-		})
 	}
 }
 

@@ -84,45 +84,6 @@ func TestIgnoredTypes(t *testing.T) {
 	}
 }
 
-// collectLeftovers collects garbage of other tests. The probe's owner never existed, the case that takes longest.
-func collectLeftovers(t *testing.T, ns string) {
-	t.Helper()
-	c := start(t, nil)
-	gone(t, soon, create(t, secrets, ns, "probe", refers(metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: "never", UID: "never"})))
-	settled(t, ns)
-	c.Stop(t)
-}
-
-func TestDryRunWritesNothing(t *testing.T) {
-	ns := cluster.Namespace(t)
-	collectLeftovers(t, ns) // the metrics count requests of all namespaces
-	c := start(t, nil, "--garbage-collector-dry-run")
-	background, foreground, orphan := create(t, rcs, ns, "background"), create(t, rcs, ns, "foreground"), create(t, rcs, ns, "orphan")
-	foreign := create(t, configMaps, cluster.Namespace(t), "foreign")
-	stay := []thing{
-		create(t, pods, ns, "of-background", ownedBy(background)), create(t, pods, ns, "of-foreground", blockedBy(foreground)),
-		create(t, pods, ns, "of-orphan", ownedBy(orphan)), create(t, pods, ns, "of-foreign", ownedBy(foreign)),
-	}
-	background.delete(t, metav1.DeletePropagationBackground)
-	foreground.delete(t, metav1.DeletePropagationForeground)
-	orphan.delete(t, metav1.DeletePropagationOrphan)
-	controlplane.Eventually(t, soon, func(context.Context) error {
-		for request, least := range map[string]float64{"delete": 3, "orphan": 1} {
-			if got := c.metric(t, "garbagecollector_dry_run_request_total", `request="`+request+`"`); got < least {
-				return fmt.Errorf("%v requests %s were counted, want at least %v", got, request, least)
-			}
-		}
-		return nil
-	})
-	alive(t, stay...)
-	if got := cluster.AuditLog(t, controlplane.ByUser(c.user), controlplane.ByNamespace(ns), controlplane.Writes); len(got) > 0 {
-		t.Errorf("the dry run wrote\n%v", got)
-	}
-	for _, o := range []thing{foreground, orphan} {
-		o.letGo(t)
-	}
-}
-
 // TestBesideTheCollectorOfKubeControllerManager requires the same result from both collectors together as from either.
 func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {
 	ns := cluster.Namespace(t)
