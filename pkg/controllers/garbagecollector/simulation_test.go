@@ -125,7 +125,8 @@ type collector struct {
 	objects map[id]bool                  // queued
 	owners  map[id]bool                  // queued
 	faults  bool
-	changes bool // other clients write between a decision and its request
+	frozen  schema.GroupResource // no event of this type is delivered
+	changes bool                 // other clients write between a decision and its request
 
 	names int           // number of object names; few names are reused soon
 	pace  time.Duration // longest time between two steps
@@ -264,7 +265,7 @@ func (c storageClient) object(name string) (*metav1.PartialObjectMetadata, error
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: c.resource}, name)
 }
 
-// List returns pages of three objects. The continue token is the last UID of a page.
+// List returns pages of one object. The continue token is the UID of the object.
 func (c storageClient) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -274,8 +275,8 @@ func (c storageClient) List(_ context.Context, options metav1.ListOptions) (*met
 		if o.typ.Resource != c.resource || c.namespace != "" && o.obj.Namespace != c.namespace || string(u) <= options.Continue {
 			continue
 		}
-		if len(list.Items) == 3 {
-			list.Continue = string(list.Items[2].UID)
+		if len(list.Items) > 0 {
+			list.Continue = string(list.Items[0].UID)
 			break
 		}
 		list.Items = append(list.Items, *o.obj.PartialObjectMetadata.DeepCopy())
@@ -508,7 +509,9 @@ func (c *collector) step() {
 	c.clock.SetTime(c.clock.Now().Add(1 + time.Duration(c.r.Int64N(int64(c.pace)))))
 	switch n := c.r.IntN(10); {
 	case n < 3:
-		c.deliver(simulated[c.r.IntN(len(simulated))].GroupResource)
+		if of := simulated[c.r.IntN(len(simulated))].GroupResource; of != c.frozen {
+			c.deliver(of)
+		}
 	case n < 6:
 		if key, ok := some(c.r, c.objects); ok {
 			c.reconcile(c.t.Context(), key)
@@ -523,6 +526,8 @@ func (c *collector) step() {
 		c.relist(simulated[c.r.IntN(len(simulated))].GroupResource)
 	case c.r.IntN(4) == 0:
 		c.faults = !c.faults
+	case c.r.IntN(10) == 0:
+		c.frozen = append(simulated, objectType{})[c.r.IntN(len(simulated)+1)].GroupResource
 	}
 }
 
