@@ -76,7 +76,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	}
 	c.owners = newOwnerReader(deps.Metadata, deps.Clock, c.graph, c.types)
 	c.sweeper = newSweeper(deps.Metadata, deps.Clock, c.graph, c.types, c.state.finishing)
-	deps.Metrics.MustRegister(newGauges(c))
+	deps.Metrics.MustRegister(gauges{c})
 	return c, nil
 }
 

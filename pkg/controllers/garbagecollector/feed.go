@@ -137,7 +137,7 @@ func (f *feed) removeDeleted(m metav1.Object, event bool, w *queueKeys) {
 // Replace implements cache.ReflectorStore. It stores a list object by object, so that events of other types do not
 // wait for the whole list.
 func (f *feed) Replace(list []any, _ string) error {
-	listed := make(map[id]bool, len(list))
+	g, listed := f.graph, make(map[id]bool, len(list))
 	for _, obj := range list {
 		m, ok := obj.(metav1.Object)
 		if !ok {
@@ -145,10 +145,7 @@ func (f *feed) Replace(list []any, _ string) error {
 		}
 		key, _ := idOf(m.GetUID())
 		listed[key] = true
-	}
-	g := f.graph
-	for _, obj := range list {
-		g.changeAndEnqueue(func(w *queueKeys) { g.storeObject(f, obj.(metav1.Object), w) })
+		g.changeAndEnqueue(func(w *queueKeys) { g.storeObject(f, m, w) })
 	}
 	g.changeAndEnqueue(func(w *queueKeys) {
 		for key := range listed {

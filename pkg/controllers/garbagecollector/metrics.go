@@ -35,30 +35,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 }
 
-// state collects the gauges.
-type gauges struct {
-	*Controller
-	blocked    *prometheus.Desc
-	types      *prometheus.Desc
-	failing    *prometheus.Desc
-	objects    *prometheus.Desc
-	standstill *prometheus.Desc
-}
-
-func newGauges(c *Controller) *gauges {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("garbagecollector_"+name, help, labels, nil)
-	}
-	return &gauges{
-		Controller: c,
-		blocked:    desc("blocked_objects", "Owners whose deletion is blocked, and objects that are kept because the state of an owner is unknown or a request was rejected, by cause.", "cause"),
-		types:      desc("types", "Types, by the state of their watch.", "state"),
-		failing:    desc("type_failing", "1 for each type whose objects cannot be listed or watched.", "group", "resource"),
-		objects:    desc("objects", "Objects in the graph."),
-		standstill: desc("longest_blocked_owner_seconds", "Longest time for which the number of dependents that block an owner has not changed; 0 if no owner is blocked."),
-	}
-}
-
 // causes are the values of the label of garbagecollector_blocked_objects.
 var causes = [...]string{
 	string(causeFinalizers), string(causeDependents), string(causeNotRemoved), string(causeUnlistedType), string(causeReferences),
@@ -67,36 +43,36 @@ var causes = [...]string{
 	"syncing", string(refused), string(unnamed404), string(unavailable), "unconfirmed",
 }
 
-// Describe implements prometheus.Collector.
-func (s *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.blocked, s.types, s.failing, s.objects, s.standstill} {
-		ch <- d
-	}
-}
+// gauges is a collector of the state of a controller.
+type gauges struct{ *Controller }
+
+// Describe implements prometheus.Collector. It sends no description, because the labels of types vary.
+func (g gauges) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (s *gauges) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+func (g gauges) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(name, help string, value float64, labels prometheus.Labels) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("garbagecollector_"+name, help, nil, labels), prometheus.GaugeValue, value)
 	}
-	count, standstill := s.state.counts(s.deps.Clock.Now())
-	gauge(s.standstill, standstill.Seconds())
+	count, standstill := g.state.counts(g.deps.Clock.Now())
+	gauge("longest_blocked_owner_seconds", "Longest time for which the number of dependents that block an owner has not changed; 0 if no owner is blocked.", standstill.Seconds(), nil)
 	for _, cause := range causes {
-		gauge(s.blocked, float64(count[cause]), cause)
+		gauge("blocked_objects", "Owners whose deletion is blocked, and objects that are kept because the state of an owner is unknown or a request was rejected, by cause.",
+			float64(count[cause]), prometheus.Labels{"cause": cause})
 	}
 	phases, objects := map[phase]int{listing: 0, current: 0, away: 0}, 0
-	for _, t := range s.Controller.types.allStates() {
+	for _, t := range g.types.allStates() {
 		if !t.watched {
 			continue
 		}
 		phases[t.phase]++
 		objects += t.feed.objectCount()
 		if t.err != nil {
-			gauge(s.failing, 1, t.Group, t.Resource)
+			gauge("type_failing", "1 for each type whose objects cannot be listed or watched.", 1, prometheus.Labels{"group": t.Group, "resource": t.Resource})
 		}
 	}
 	for p, n := range phases {
-		gauge(s.types, float64(n), string(p))
+		gauge("types", "Types, by the state of their watch.", float64(n), prometheus.Labels{"state": string(p)})
 	}
-	gauge(s.objects, float64(objects))
+	gauge("objects", "Objects in the graph.", float64(objects), nil)
 }

@@ -144,11 +144,10 @@ func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, 
 		b.after = min(max(waited, cycleDelay), maxRecheck)
 		return b, forEach(ctx, c.graph.cycleBlockers(key), func(ctx context.Context, blocker object) error {
 			return c.rewrite(ctx, blocker, d.owner.uid, requestUnblock, func(o object) []operation {
-				refs := positions(o, func(r reference) bool { return r.uid == d.owner.uid && r.blocking })
-				if len(refs) == 0 || !o.marks.waiting() {
+				if !o.marks.waiting() {
 					return nil
 				}
-				return refPatch(o, refs, unblocked)
+				return refPatch(o, refsTo(o, d.owner.uid, true), unblocked)
 			})
 		})
 	}
@@ -225,18 +224,15 @@ func (c *Controller) orphan(ctx context.Context, dependents []object, owner obje
 	}
 	return forEach(ctx, dependents, func(ctx context.Context, dependent object) error {
 		return c.rewrite(ctx, dependent, owner.uid, requestOrphan, func(o object) []operation {
-			refs := positions(o, func(r reference) bool { return r.uid == owner.uid })
-			if len(refs) == 0 {
-				return nil
-			}
-			return refPatch(o, refs, removed)
+			return refPatch(o, refsTo(o, owner.uid, false), removed)
 		})
 	})
 }
 
-func positions(o object, wanted func(reference) bool) (at []int) {
+// refsTo returns the positions of the references to an owner, or of those with blockOwnerDeletion.
+func refsTo(o object, owner types.UID, blocking bool) (at []int) {
 	for n, r := range o.refs {
-		if wanted(r) {
+		if r.uid == owner && (r.blocking || !blocking) {
 			at = append(at, n)
 		}
 	}

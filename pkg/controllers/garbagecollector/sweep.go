@@ -82,7 +82,7 @@ func (s *sweeper) candidates(key id, owner apiType) (types []apiType, dependents
 		case !t.watched || !t.mayDependOn(owner):
 		case t.isServed():
 			types = append(types, t.apiType)
-		case unserved[r], t.isUnlisted(): // otherwise the graph has shown all objects of the type
+		case unserved[r], t.phase != current: // otherwise the graph has shown all objects of the type
 			unlisted = append(unlisted, unlistedType{r.String(), "the API server does not serve the type"})
 		}
 	}

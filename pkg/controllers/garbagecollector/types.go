@@ -89,9 +89,6 @@ type typeState struct {
 	feed      *feed // nil if the type is not watched
 }
 
-// isUnlisted reports whether the graph may lack objects of the type.
-func (s typeState) isUnlisted() bool { return s.watched && s.phase != current }
-
 // isServed reports whether requests for objects of the type can succeed.
 func (s typeState) isServed() bool { return s.phase != "" && s.phase != away }
 
@@ -194,10 +191,6 @@ func (t *knownTypes) notifyChanges(ctx context.Context) {
 		if !timing.Sleep(ctx, t.deps.Clock, notifyDelay) {
 			return
 		}
-		select {
-		case <-t.changed:
-		default:
-		}
 		t.deps.Changed()
 	}
 }
@@ -209,7 +202,7 @@ func sendSignal(c chan struct{}) {
 	}
 }
 
-// gauges returns the state of a type. It is zero for an unknown type.
+// state returns the state of a type. It is zero for an unknown type.
 func (t *knownTypes) state(r schema.GroupResource) typeState {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -311,18 +304,15 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 			continue
 		}
 		k.GroupVersionResource = a.GroupVersionResource
-		k.watched = a.List && a.Watch && a.Delete && !t.ignored[r]
-		switch {
-		case !k.watched && k.feed != nil:
-			drop = append(drop, &knownType{source: k.source, typeState: typeState{feed: k.feed}})
-			k.feedState, k.feed, k.source, k.err = feedState{}, nil, nil, nil
-		case k.watched:
-			k.feed = t.deps.Graph.feed(k.objectType())
-			if k.source == nil || moved || k.phase == away {
-				start = append(start, k)
-				if k.phase != listing { // before compile, which leaves out types that are away
-					k.feedState = feedState{listing, now}
-				}
+		k.watched = k.watched || a.List && a.Watch && a.Delete && !t.ignored[r]
+		if !k.watched {
+			continue
+		}
+		k.feed = t.deps.Graph.feed(k.objectType())
+		if k.source == nil || moved || k.phase == away {
+			start = append(start, k)
+			if k.phase != listing { // before buildCatalogue, which leaves out types that are away
+				k.feedState = feedState{listing, now}
 			}
 		}
 	}

@@ -359,12 +359,12 @@ func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 	w.is(t, secretsType, current)
 	broken, hanging := schema.GroupResource{Group: "example.com", Resource: "broken"}, schema.GroupResource{Group: "example.com", Resource: "hanging"}
 	fakeapi.Eventually(t, func() error {
-		if s := w.state(broken); s.err == nil || !s.isUnlisted() || s.listingFor(time.Now()) == 0 {
+		if s := w.state(broken); s.err == nil || s.phase == current || s.listingFor(time.Now()) == 0 {
 			return fmt.Errorf("the broken type is %+v", s)
 		}
 		return nil
 	})
-	if s := w.state(hanging); !s.isUnlisted() {
+	if s := w.state(hanging); s.phase == current {
 		t.Errorf("the type that does not answer is %+v", s)
 	}
 	w.api.BreakType(widgetsV1, "broken", 0)
@@ -488,7 +488,7 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 			}()
 			phases(true, 0, listing, true)
 			phases(false, time.Second, away, false)
-			if s := w.state(widgetType); !s.isUnlisted() || s.isServed() {
+			if s := w.state(widgetType); s.phase == current || s.isServed() {
 				t.Errorf("owners may go without the type: %+v", s)
 			}
 			phases(false, tt.kept-1, away, false)

@@ -139,8 +139,11 @@ func test(path string, value any) operation { return operation{"test", path, val
 // refsAtOnce bounds the references in one patch: kube-apiserver v1.37 accepts 10,000 operations.
 const refsAtOnce = 1000
 
-// refPatch returns a patch of references. Their positions are in ascending order.
+// refPatch returns a patch of references, or nil without references. The positions are in ascending order.
 func refPatch(o object, refs []int, change func(path string) operation) []operation {
+	if len(refs) == 0 {
+		return nil
+	}
 	ops := []operation{test("/metadata/uid", o.uid)}
 	for _, n := range slices.Backward(refs[:min(len(refs), refsAtOnce)]) {
 		r, path := o.refs[n], fmt.Sprintf("/metadata/ownerReferences/%d", n)
