@@ -136,7 +136,7 @@ func TestClassifyRead(t *testing.T) {
 		{"503", nil, apierrors.NewServiceUnavailable("starting"), unavailable},
 		{"504", nil, apierrors.NewTimeoutError("slow", 1), unavailable},
 		{"200 that cannot be read", nil, errors.New("unexpected end of JSON input"), unavailable},
-		{"no answer", nil, context.DeadlineExceeded, unavailable},
+		{"no response", nil, context.DeadlineExceeded, unavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := classifyRead(tt.obj, tt.err, "o"); got != tt.want {
@@ -152,55 +152,55 @@ func TestClassifyOwner(t *testing.T) {
 	foundOne := func(n int, leaving bool) liveRead {
 		return liveRead{result: found, uid: uid(n), waiting: leaving, sent: now, received: now}
 	}
-	missed := func(asked, first time.Duration) liveRead {
+	missed := func(sent, first time.Duration) liveRead {
 		r := liveRead{}.next(missing, nil, ago(first), ago(first))
-		return r.next(missing, nil, ago(asked), ago(asked))
+		return r.next(missing, nil, ago(sent), ago(sent))
 	}
-	failed := func(says readResult, n int, asked time.Duration) liveRead {
-		return liveRead{result: says, failures: n, sent: ago(asked), received: ago(asked)}
+	failed := func(result readResult, n int, sent time.Duration) liveRead {
+		return liveRead{result: result, failures: n, sent: ago(sent), received: ago(sent)}
 	}
 	for _, tt := range []struct {
 		name string
 		t    evidence
 		want classification
 	}{
-		{"the feed shows the owner", evidence{}, classification{state: solid}},
-		{"whatever answers say", evidence{live: missed(0, time.Hour), watched: time.Hour}, classification{state: solid}},
+		{"the watch shows the owner", evidence{}, classification{state: solid}},
+		{"reads do not matter then", evidence{live: missed(0, time.Hour), watched: time.Hour}, classification{state: solid}},
 
-		{"unseen, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refVirtual}, watched: time.Hour}, classification{read: true}},
-		{"deleted, as its feed told, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour}, classification{read: true}},
-		{"waiting, as its feed shows, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refWaiting}, watched: time.Hour}, classification{read: true}},
-		{"another name, and nobody has asked", evidence{ownerObservation: ownerObservation{status: refMismatched}, watched: time.Hour}, classification{read: true}},
+		{"virtual, without a read", evidence{ownerObservation: ownerObservation{status: refVirtual}, watched: time.Hour}, classification{read: true}},
+		{"deletion event, without a read", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour}, classification{read: true}},
+		{"waiting in the graph, without a read", evidence{ownerObservation: ownerObservation{status: refWaiting}, watched: time.Hour}, classification{read: true}},
+		{"another name, without a read", evidence{ownerObservation: ownerObservation{status: refMismatched}, watched: time.Hour}, classification{read: true}},
 
 		{"found", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: foundOne(1, false)}, classification{state: solid}},
-		{"found, and no feed will tell of its deletion", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(1, false)}, classification{state: solid, after: 5 * time.Minute}},
-		{"found although its feed told of its deletion", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: foundOne(1, false)}, classification{state: solid, after: 5 * time.Minute}},
+		{"found, without a watch", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(1, false)}, classification{state: solid, after: 5 * time.Minute}},
+		{"found after a deletion event", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: foundOne(1, false)}, classification{state: solid, after: 5 * time.Minute}},
 		{"found waiting", evidence{ownerObservation: ownerObservation{status: refWaiting}, live: foundOne(1, true)}, classification{state: waitingForDependents}},
-		{"no longer waiting, whatever the feed shows", evidence{ownerObservation: ownerObservation{status: refWaiting}, live: foundOne(1, false)}, classification{state: solid}},
+		{"no longer waiting", evidence{ownerObservation: ownerObservation{status: refWaiting}, live: foundOne(1, false)}, classification{state: solid}},
 		{"found another under its name", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(2, false)}, classification{state: absent}},
 		{"found another that waits", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(2, true)}, classification{state: absent}},
 		{"found too long ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, watched: time.Second, live: liveRead{result: found, uid: uid(1), sent: ago(readValidFor + 1), received: ago(readValidFor + 1)}}, classification{read: true}},
 		{"another found too long ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: liveRead{result: found, uid: uid(2), sent: ago(readValidFor + 1), received: ago(readValidFor + 1)}}, classification{read: true}},
 		{"another found ten seconds ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: liveRead{result: found, uid: uid(2), sent: ago(readValidFor), received: ago(readValidFor)}}, classification{state: absent}},
 
-		{"missing, alone", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0)}, classification{after: 2 * time.Second, cause: "unconfirmed"}},
-		{"missing, and its feed told of the deletion", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: now}, live: missed(0, 0)}, classification{state: absent}},
-		{"missing, and its feed lacks it, too", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0), watched: 2 * time.Second}, classification{state: absent}},
-		{"missing where it is said to be, and its feed shows it elsewhere", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: missed(0, 0), watched: 2 * time.Second}, classification{state: absent}},
-		{"missing, and its feed has only just been filled", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0), watched: 2*time.Second - 1}, classification{after: 1, cause: "unconfirmed"}},
+		{"missing once", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0)}, classification{after: 2 * time.Second, cause: "unconfirmed"}},
+		{"missing, with a deletion event", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: now}, live: missed(0, 0)}, classification{state: absent}},
+		{"missing, and absent from a current watch", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0), watched: 2 * time.Second}, classification{state: absent}},
+		{"missing, and in another place in the graph", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: missed(0, 0), watched: 2 * time.Second}, classification{state: absent}},
+		{"missing, and the watch is current for too short a time", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0), watched: 2*time.Second - 1}, classification{after: 1, cause: "unconfirmed"}},
 		{"missing twice", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 2*time.Second)}, classification{state: absent}},
 		{"missing twice in too short a time", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 2*time.Second-1)}, classification{after: 1, cause: "unconfirmed"}},
-		{"missing a while ago, alone: not asked again too early", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(1500*time.Millisecond, 1500*time.Millisecond)}, classification{after: 500 * time.Millisecond, cause: "unconfirmed"}},
-		{"and asked again then", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(2*time.Second, 2*time.Second)}, classification{read: true}},
-		{"missing too long ago, and deleted, as its feed told", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: missed(readValidFor+1, time.Hour)}, classification{read: true}},
-		{"missing too long ago, and its feed lacks it", evidence{ownerObservation: ownerObservation{status: refVirtual}, watched: time.Hour, live: missed(readValidFor+1, time.Hour)}, classification{read: true}},
+		{"missing a while ago, once: no second read yet", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(1500*time.Millisecond, 1500*time.Millisecond)}, classification{after: 500 * time.Millisecond, cause: "unconfirmed"}},
+		{"missing once: second read", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(2*time.Second, 2*time.Second)}, classification{read: true}},
+		{"missing too long ago, with a deletion event", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: missed(readValidFor+1, time.Hour)}, classification{read: true}},
+		{"missing too long ago, and absent from a current watch", evidence{ownerObservation: ownerObservation{status: refVirtual}, watched: time.Hour, live: missed(readValidFor+1, time.Hour)}, classification{read: true}},
 
 		{"404 of a server that does not know the type", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(unnamed404, 1, 0)}, classification{after: time.Second, cause: "unnamed_404"}},
 		{"for hours", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(unnamed404, 100, 0)}, classification{after: time.Minute, cause: "unnamed_404"}},
 		{"403", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(refused, 2, 0)}, classification{after: 2 * time.Second, cause: "refused"}},
-		{"no answer", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(unavailable, 3, 0)}, classification{after: 4 * time.Second, cause: "unable"}},
-		{"no answer, and the pause is over", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: failed(unavailable, 3, 4*time.Second)}, classification{read: true}},
-		{"no answer, and another dependent asks in the pause", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: failed(unavailable, 3, 3*time.Second)}, classification{after: time.Second, cause: "unable"}},
+		{"no response", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(unavailable, 3, 0)}, classification{after: 4 * time.Second, cause: "unable"}},
+		{"no response, after the back-off", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: failed(unavailable, 3, 4*time.Second)}, classification{read: true}},
+		{"no response, within the back-off", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: failed(unavailable, 3, 3*time.Second)}, classification{after: time.Second, cause: "unable"}},
 
 		{"its type is still being listed", evidence{ownerObservation: ownerObservation{status: refVirtual}, syncing: time.Second}, classification{after: 9 * time.Second, cause: "syncing"}},
 		{"and takes too long", evidence{ownerObservation: ownerObservation{status: refVirtual}, syncing: 10 * time.Second}, classification{read: true}},
@@ -220,7 +220,7 @@ func TestClassifyOwner(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.t.uid, tt.t.syncBegun = uid(1), now
 			if got := classifyOwner(tt.t, now); got != tt.want {
-				t.Errorf("ruling is %+v, want %+v", got, tt.want)
+				t.Errorf("classification is %+v, want %+v", got, tt.want)
 			}
 		})
 	}
@@ -271,13 +271,13 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 		removed := tm.problem == unserved && !tm.deletedAt.IsZero() && tm.discovered.After(tm.deletedAt)
 		switch {
 		case got.state == absent && (tm.status == refValid || !removed && (tm.problem != fine || !proof)):
-			t.Fatalf("%+v is ruled absent: %+v", tm, got)
+			t.Fatalf("%+v is absent: %+v", tm, got)
 		case got.state == waitingForDependents && !(says == found && recent && live.waiting && live.uid == uid(1) && !live.sent.Before(tm.syncBegun)):
-			t.Fatalf("%+v is ruled waiting: %+v", tm, got)
+			t.Fatalf("%+v is waiting: %+v", tm, got)
 		case got.state == unknown && !got.read && got.after <= 0 && tm.problem == fine:
-			t.Fatalf("%+v is unknown, and nobody will look again: %+v", tm, got)
+			t.Fatalf("%+v is unknown, without a recheck: %+v", tm, got)
 		case got.after < 0 || got.read && got.state != unknown:
-			t.Fatalf("%+v is ruled %+v", tm, got)
+			t.Fatalf("%+v is %+v", tm, got)
 		}
 		if got.state == absent {
 			absences++
@@ -292,9 +292,9 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 func TestReadsBeforeTheReferenceProveNothing(t *testing.T) {
 	now := began.Add(time.Hour)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	of := func(says readResult, n int, asked ...time.Duration) (a liveRead) {
-		for _, d := range asked {
-			a = a.next(says, newThing("a", "o", uid(n)).finalizedBy("foregroundDeletion").deleted(), ago(d), ago(d))
+	of := func(result readResult, n int, sent ...time.Duration) (a liveRead) {
+		for _, d := range sent {
+			a = a.next(result, newThing("a", "o", uid(n)).finalizedBy("foregroundDeletion").deleted(), ago(d), ago(d))
 		}
 		return a
 	}
@@ -323,7 +323,7 @@ func TestReadsBeforeTheReferenceProveNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := classifyOwner(evidence{ownerObservation: ownerObservation{status: tt.doubt, refSeen: ago(tt.since)}, uid: uid(1), watched: tt.heard, live: tt.live, syncBegun: ago(tt.since)}, now)
 			if got != tt.want {
-				t.Errorf("ruling is %+v, want %+v", got, tt.want)
+				t.Errorf("classification is %+v, want %+v", got, tt.want)
 			}
 		})
 	}
@@ -338,15 +338,15 @@ func TestWaitingOwnersAreReadInEachSync(t *testing.T) {
 		look, now time.Duration
 		want      classification
 	}{
-		{"the look that asked", 0, 3 * time.Second, classification{state: waitingForDependents}},
-		{"one that began before", -time.Second, 3 * time.Second, classification{state: waitingForDependents}},
-		{"one that began while the answer was on its way", 1, 3 * time.Second, classification{read: true}},
+		{"the sync of the read", 0, 3 * time.Second, classification{state: waitingForDependents}},
+		{"a sync that began before", -time.Second, 3 * time.Second, classification{state: waitingForDependents}},
+		{"a sync that began during the read", 1, 3 * time.Second, classification{read: true}},
 		{"its other reads take long", 0, 3*time.Second + 2*readValidFor, classification{state: waitingForDependents}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := classifyOwner(evidence{ownerObservation: ownerObservation{status: refWaiting}, uid: uid(1), live: live, syncBegun: began.Add(tt.look)}, began.Add(tt.now))
 			if got != tt.want {
-				t.Errorf("ruling is %+v, want %+v", got, tt.want)
+				t.Errorf("classification is %+v, want %+v", got, tt.want)
 			}
 		})
 	}
@@ -354,8 +354,8 @@ func TestWaitingOwnersAreReadInEachSync(t *testing.T) {
 
 // An owner without a watch is read again after pollInterval, independent of the number of syncs.
 func TestOwnersWithoutWatchArePolled(t *testing.T) {
-	answered := liveRead{result: found, uid: uid(1), sent: began, received: began}
-	base := evidence{ownerObservation: ownerObservation{status: refVirtual, refSeen: began.Add(-time.Minute)}, uid: uid(1), live: answered}
+	live := liveRead{result: found, uid: uid(1), sent: began, received: began}
+	base := evidence{ownerObservation: ownerObservation{status: refVirtual, refSeen: began.Add(-time.Minute)}, uid: uid(1), live: live}
 	for _, tt := range []struct {
 		name string
 		edit func(*evidence)
@@ -364,11 +364,11 @@ func TestOwnersWithoutWatchArePolled(t *testing.T) {
 	}{
 		{"before its turn", func(*evidence) {}, time.Minute, classification{state: solid, after: pollInterval - time.Minute}},
 		{"when its turn has come", func(*evidence) {}, pollInterval, classification{read: true}},
-		{"a feed tells of its deletion", func(t *evidence) { t.deletedAt = began.Add(time.Second) }, time.Minute, classification{read: true}},
+		{"a deletion event", func(t *evidence) { t.deletedAt = began.Add(time.Second) }, time.Minute, classification{read: true}},
 		{"a feed could witness, and does not show it", func(t *evidence) { t.watched = time.Second }, time.Minute, classification{read: true}},
 		{"another object has its name", func(t *evidence) { t.uid = uid(2) }, time.Minute, classification{read: true}},
 		{"it was leaving", func(t *evidence) { t.live.waiting = true }, time.Minute, classification{read: true}},
-		{"the reference is newer than the answer", func(t *evidence) { t.refSeen = began.Add(time.Second) }, time.Minute, classification{read: true}},
+		{"the reference is newer than the read", func(t *evidence) { t.refSeen = began.Add(time.Second) }, time.Minute, classification{read: true}},
 	} {
 		said := base
 		said.syncBegun = began.Add(tt.age)

@@ -41,7 +41,7 @@ func TestResolve(t *testing.T) {
 		{"a version of another server", "far.example.com/v1beta1", "Thing", "shop", schema.GroupVersionResource{Group: "far.example.com", Version: "v1beta1", Resource: "things"}, "shop", fine},
 		{"one that it does not serve", "far.example.com/v1alpha1", "Thing", "shop", none, "", otherVersion},
 		{"a kind in another group", "extensions/v1beta1", "ConfigMap", "shop", none, "", unserved},
-		{"a kind that nobody knows", "v1", "Nothing", "shop", none, "", unserved},
+		{"a kind that is not served", "v1", "Nothing", "shop", none, "", unserved},
 		{"a kind in lower case", "v1", "configmap", "shop", none, "", unserved},
 		{"a group that cannot be discovered", "down.example.com/v1", "Unknown", "shop", none, "", undiscovered},
 		{"what is known of it all the same", "down.example.com/v1", "Known", "shop", schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "knowns"}, "shop", fine},

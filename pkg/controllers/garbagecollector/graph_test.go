@@ -138,7 +138,7 @@ func TestRefStatus(t *testing.T) {
 		{"in a namespace, of what is in none", newThing("b", "o", uid(owner)), newThing("", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refOtherNamespace},
 		{"in no namespace", newThing("", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
 		{"a version that cannot be read", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1/x", "ReplicaSet", "o", uid(owner))), refMismatched},
-		{"an owner that nobody has seen", nil, newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refVirtual},
+		{"a virtual owner", nil, newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refVirtual},
 		{"a UID that is no UUID", nil, newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", "mine")), refVirtual},
 		{"an owner that is being deleted in the background", newThing("a", "o", uid(owner)).finalizedBy("x/y").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
 		{"one that makes orphans", newThing("a", "o", uid(owner)).finalizedBy("orphan").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
@@ -163,10 +163,10 @@ func TestRefStatus(t *testing.T) {
 					woken = append(woken, objects...)
 				}
 				if got := w.statuses(uid(3)); !slices.Equal(got, []refStatus{tt.want}) {
-					t.Errorf("doubts are %v, want %v", got, tt.want)
+					t.Errorf("statuses are %v, want %v", got, tt.want)
 				}
 				if tt.want != refValid && !slices.Contains(woken, uid(3)) {
-					t.Error("there is a doubt, and no object was woken")
+					t.Error("no object was queued")
 				}
 				o, _, _ := w.graph.observe(keyOf(uid(3)))
 				if want := testReference(tt.child.OwnerReferences[0]); !slices.Equal(o.refs, []reference{want}) {
@@ -190,11 +190,11 @@ func TestLocalTypeWinsOverAggregatedType(t *testing.T) {
 				return w.feed(configMaps).Add(newThing("a", "c", uid(3)).owned(ref("v1", "Namespace", "shop", uid(1))))
 			})
 			if got := w.statuses(uid(3)); !slices.Equal(got, []refStatus{refValid}) {
-				t.Errorf("doubts are %v, want none", got)
+				t.Errorf("statuses are %v, want none", got)
 			}
 			w.do(func() error { return w.feed(projects).Delete(newThing("", "shop", uid(1))) })
 			if got := w.statuses(uid(3)); !slices.Equal(got, []refStatus{refValid}) {
-				t.Errorf("the project was deleted, the namespace not: doubts are %v, want none", got)
+				t.Errorf("the project was deleted, the namespace not: statuses are %v, want none", got)
 			}
 			if a, b := w.feed(namespaces).objectCount(), w.feed(projects).objectCount(); a != 1 || b != 0 {
 				t.Errorf("%d namespaces and %d projects, want one namespace", a, b)
@@ -324,8 +324,8 @@ func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ref  metav1.OwnerReference
-		tell func(w *world)
-		told bool
+		send func(w *world)
+		seen bool
 	}{
 		{"its own", ref("v1", "ConfigMap", "o", uid(1)), func(w *world) {
 			_ = w.feed(configMaps).Add(view)
@@ -356,9 +356,9 @@ func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			_ = w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref))
-			tt.tell(w)
-			if _, against, _ := w.graph.observe(keyOf(uid(2))); against[0].deletedAt.IsZero() == tt.told {
-				t.Errorf("against its owner there is %+v; that it was deleted is known: want %v", against, tt.told)
+			tt.send(w)
+			if _, against, _ := w.graph.observe(keyOf(uid(2))); against[0].deletedAt.IsZero() == tt.seen {
+				t.Errorf("observation is %+v, want a deletion event: %v", against, tt.seen)
 			}
 		})
 	}
@@ -375,7 +375,7 @@ func TestNumericVersions(t *testing.T) {
 func TestWaitingMarks(t *testing.T) {
 	for m, want := range map[marks]bool{
 		terminating | foreground: true, foreground: false, terminating | orphaning: false,
-		terminating | foreground | otherFinalizer: true, terminating | foreground | orphaning: false, // the finalizer orphan wins
+		terminating | foreground | otherFinalizer: true, terminating | foreground | orphaning: false,
 	} {
 		if got := m.waiting(); got != want {
 			t.Errorf("marks %b: it waits: %v, want %v", m, got, want)

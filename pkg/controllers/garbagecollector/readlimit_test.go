@@ -117,7 +117,7 @@ func silentFor(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(d):
-		return apierrors.NewTimeoutError("no answer", 0)
+		return apierrors.NewTimeoutError("no response", 0)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
 			check(t, s.feed.Delete(dependent))
 		}
 		if n := questions.Load(); n > 100 {
-			t.Errorf("%d questions were sent to an API that does not answer", n)
+			t.Errorf("%d reads were sent to an API that does not respond", n)
 		}
 		if got := s.counts()["unable"]; got != 400 {
 			t.Errorf("%d dependents are counted as held, want 400: %v", got, s.counts())

@@ -292,13 +292,13 @@ func TestDecisionIsCheckedBeforeTheRequest(t *testing.T) {
 		sent    int
 	}{
 		{"nothing happens", waits(), func(int) (*thing, error) { return waits(), nil }, func(*shell) {}, 1},
-		{"the owner is to make orphans, as a new answer says", waits(), func(nth int) (*thing, error) {
+		{"the owner is orphaning by now", waits(), func(nth int) (*thing, error) {
 			if nth == 1 {
 				return waits(), nil
 			}
 			return owner().finalizedBy("orphan").deleted(), nil
 		}, func(s *shell) { s.clock.Step(readValidFor + 1) }, 0},
-		{"the owner still waits, as a new answer says", waits(), func(int) (*thing, error) { return waits(), nil }, func(s *shell) { s.clock.Step(readValidFor + 1) }, 1},
+		{"the owner still waits", waits(), func(int) (*thing, error) { return waits(), nil }, func(s *shell) { s.clock.Step(readValidFor + 1) }, 1},
 		{"the feed shows an owner that lives", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { _ = s.feed.Add(owner()) }, 0},
 		{"the owner is still not there", nil, func(int) (*thing, error) { return nil, notFound("o") }, func(s *shell) { s.clock.Step(readValidFor + 1) }, 1},
 	} {
@@ -392,7 +392,7 @@ func TestWriteWithoutSlotIsBusy(t *testing.T) {
 		o := object{namespace: "a", name: "late", uid: uid(5000)}
 		_, err := w.send(t.Context(), apiType{}, o, o.uid, requestDelete, nil, func(context.Context) error { return nil })
 		if took := time.Since(begun); !errors.Is(err, errBusy) || !errors.Is(err, context.Canceled) || took != slotTimeout {
-			t.Errorf("after %v: %v, want to be told after %v that others are in line", took, err, slotTimeout)
+			t.Errorf("after %v: %v, want errBusy after %v", took, err, slotTimeout)
 		}
 		cancel()
 		synctest.Wait()

@@ -231,7 +231,7 @@ func TestRejectedOrphansBlockTheirOwner(t *testing.T) {
 		t.Errorf("sent was %q and %q, want no list, and d1 tried three times", lists, patches)
 	}
 	if got := s.newEvents(); len(got) == 0 || !strings.Contains(got[0], "a policy keeps it") {
-		t.Errorf("events are %q, want one with the answer", got)
+		t.Errorf("events are %q, want one with the response", got)
 	}
 	if got := s.counts(); got[string(causeRejected)] != 1 {
 		t.Errorf("held are %v", got)
@@ -383,7 +383,7 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 				t.Errorf("held are %v, want one for %s", got, tt.why)
 			}
 			if got := s.newEvents(); len(got) != 1 || !strings.Contains(got[0], "failed calling webhook") {
-				t.Errorf("events are %q, want one with the answer", got)
+				t.Errorf("events are %q, want one with the response", got)
 			}
 		})
 	}

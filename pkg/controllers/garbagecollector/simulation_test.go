@@ -46,7 +46,7 @@ type change struct {
 	obj     *thing
 }
 
-func (s *storage) tell(typ objectType, obj *thing, deleted bool) {
+func (s *storage) send(typ objectType, obj *thing, deleted bool) {
 	s.version++
 	obj.ResourceVersion = fmt.Sprint(s.version)
 	s.streams[typ.GroupResource] = append(s.streams[typ.GroupResource], change{deleted, copyOf(obj)})
@@ -68,7 +68,7 @@ func (s *storage) fail(format string, args ...any) {
 
 func (s *storage) create(typ objectType, obj *thing) {
 	s.objects[obj.UID] = &stored{typ, obj}
-	s.tell(typ, obj, false)
+	s.send(typ, obj, false)
 	s.note("create %s %v", obj.Name, ownersOf(obj))
 }
 
@@ -85,10 +85,10 @@ func (s *storage) update(u types.UID, change func(*thing)) {
 	change(o.obj)
 	if o.obj.DeletionTimestamp != nil && len(o.obj.Finalizers) == 0 {
 		delete(s.objects, u)
-		s.tell(o.typ, o.obj, true)
+		s.send(o.typ, o.obj, true)
 		return
 	}
-	s.tell(o.typ, o.obj, false)
+	s.send(o.typ, o.obj, false)
 }
 
 func (s *storage) delete(u types.UID, policy metav1.DeletionPropagation) {
@@ -600,7 +600,7 @@ func (c *collector) checkEnd() {
 	c.t.Helper()
 	for _, u := range c.sorted() {
 		o := c.storage.objects[u].obj
-		if o.DeletionTimestamp != nil && !c.heldForGood(u, nil) {
+		if o.DeletionTimestamp != nil && !c.blockedForever(u, nil) {
 			d, _ := c.graph.dependentsOf(keyOf(u), 9)
 			c.fail("%s is still being deleted: finalizers %v, dependents %+v, queued %v", o.Name, o.Finalizers, d, c.owners[keyOf(u)])
 		}
@@ -621,9 +621,9 @@ func (c *collector) checkEnd() {
 	}
 }
 
-// heldForGood reports whether a dependent with an unknown owner blocks an owner.
-func (c *collector) heldForGood(owner types.UID, asked []types.UID) bool {
-	if slices.Contains(asked, owner) {
+// blockedForever reports whether a dependent with an unknown owner blocks an owner.
+func (c *collector) blockedForever(owner types.UID, visited []types.UID) bool {
+	if slices.Contains(visited, owner) {
 		return false
 	}
 	for _, u := range c.sorted() {
@@ -631,7 +631,7 @@ func (c *collector) heldForGood(owner types.UID, asked []types.UID) bool {
 		if !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner && blocking(r) }) {
 			continue
 		}
-		if o.DeletionTimestamp != nil && c.heldForGood(u, append(asked, owner)) {
+		if o.DeletionTimestamp != nil && c.blockedForever(u, append(visited, owner)) {
 			return true
 		}
 		if o.DeletionTimestamp == nil && slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
@@ -652,7 +652,7 @@ func newCollector(t *testing.T, seed uint64) *collector {
 	}
 }
 
-func TestStoriesEnd(t *testing.T) {
+func TestCascadesEnd(t *testing.T) {
 	config := func(c *collector, n int, owners ...int) *thing {
 		o := newThing("a", fmt.Sprint("o", n), uid(n))
 		for _, owner := range owners {
@@ -663,7 +663,7 @@ func TestStoriesEnd(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		tell func(c *collector)
+		run  func(c *collector)
 		left []types.UID
 	}{
 		{"a chain goes with its head", func(c *collector) {
@@ -678,7 +678,7 @@ func TestStoriesEnd(t *testing.T) {
 			config(c, 3, 2)
 			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
 		}, nil},
-		{"a ring of three that are all deleted in the foreground", func(c *collector) {
+		{"a cycle of three that are all deleted in the foreground", func(c *collector) {
 			for n := range 3 {
 				config(c, 1+n, 1+(n+1)%3)
 			}
@@ -686,13 +686,13 @@ func TestStoriesEnd(t *testing.T) {
 				c.storage.delete(uid(1+n), metav1.DeletePropagationForeground)
 			}
 		}, nil},
-		{"a ring of which one is", func(c *collector) {
+		{"a cycle of three, of which one is deleted in the foreground", func(c *collector) {
 			for n := range 3 {
 				config(c, 1+n, 1+(n+1)%3)
 			}
 			c.storage.delete(uid(2), metav1.DeletePropagationForeground)
 		}, nil},
-		{"two rings that share an object", func(c *collector) {
+		{"two cycles that share an object", func(c *collector) {
 			config(c, 1, 2, 3)
 			config(c, 2, 1)
 			config(c, 3, 1)
@@ -700,7 +700,7 @@ func TestStoriesEnd(t *testing.T) {
 				c.storage.delete(uid(1+n), metav1.DeletePropagationForeground)
 			}
 		}, nil},
-		{"a ring with others above and below", func(c *collector) {
+		{"a cycle with other objects above and below", func(c *collector) {
 			config(c, 1, 4, 2)
 			config(c, 2, 1)
 			config(c, 3, 2)
@@ -713,7 +713,7 @@ func TestStoriesEnd(t *testing.T) {
 			config(c, 1, 1)
 			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
 		}, nil},
-		{"a ring that nobody deletes stays", func(c *collector) {
+		{"a cycle without deletion stays", func(c *collector) {
 			config(c, 1, 2)
 			config(c, 2, 1)
 		}, []types.UID{uid(1), uid(2)}},
@@ -729,7 +729,7 @@ func TestStoriesEnd(t *testing.T) {
 			config(c, 3, 2)
 			c.storage.delete(uid(1), metav1.DeletePropagationOrphan)
 		}, []types.UID{uid(2), uid(3)}},
-		{"the user changes his mind: who has not gone yet stays", func(c *collector) {
+		{"a foreground deletion becomes orphaning: the remaining dependents stay", func(c *collector) {
 			config(c, 1)
 			config(c, 2, 1)
 			config(c, 3, 1).finalizedBy("x/y")
@@ -748,7 +748,7 @@ func TestStoriesEnd(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCollector(t, 1)
 			c.start()
-			tt.tell(c)
+			tt.run(c)
 			c.settle()
 			if got := c.sorted(); !slices.Equal(got, tt.left) {
 				c.fail("left are %v, want %v", got, tt.left)

@@ -160,7 +160,7 @@ func TestTypesFollowDiscovery(t *testing.T) {
 	w.has(t, secret, true)
 	w.has(t, "node-uid", true)
 	if n := w.api.RequestCount("watch /api/v1/nodes") + w.api.RequestCount("list /api/v1/nodes"); n > 0 {
-		t.Errorf("nodes, which have a cache, were asked for %d times", n)
+		t.Errorf("nodes, which have a cache, were requested %d times", n)
 	}
 	for _, r := range []string{"events", "componentstatuses"} {
 		if s := w.state(schema.GroupResource{Resource: r}); s.watched || s.phase != "" || w.api.RequestCount("watch /api/v1/"+r) > 0 {
@@ -226,7 +226,7 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 		_, against, _ := w.graph.observe(key)
 		switch {
 		case len(against) != 1 || against[0].deletedAt.IsZero():
-			return fmt.Errorf("the graph was not told that the owner was deleted: %+v", against)
+			return fmt.Errorf("the graph has no deletion event of the owner: %+v", against)
 		case len(w.catalogue().kinds[schema.GroupKind{Group: widgetType.Group, Kind: "Widget"}]) > 0 || !w.catalogue().sent.After(against[0].deletedAt):
 			return errors.New("no discovery has shown since that the kind is gone")
 		case w.changes.Load() == before:
@@ -306,7 +306,7 @@ func TestPartialDiscoveryRemovesNoType(t *testing.T) {
 	w.api.AddType("another.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
 	w.is(t, schema.GroupResource{Group: "another.example.com", Resource: "gadgets"}, current)
 	if w.api.RequestCount("discovery") == asked || w.errors.Load() == 0 {
-		t.Errorf("discovery was asked %d times, %d errors", w.api.RequestCount("discovery")-asked, w.errors.Load())
+		t.Errorf("discovery was requested %d times, %d errors", w.api.RequestCount("discovery")-asked, w.errors.Load())
 	}
 	if s := w.state(widgetType); s.phase != current {
 		t.Errorf("widgets are %+v", s)
@@ -365,7 +365,7 @@ func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 		return nil
 	})
 	if s := w.state(hanging); s.phase == current {
-		t.Errorf("the type that does not answer is %+v", s)
+		t.Errorf("the type that does not respond is %+v", s)
 	}
 	w.api.BreakType(widgetsV1, "broken", 0)
 	heal()

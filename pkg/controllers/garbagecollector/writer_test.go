@@ -80,7 +80,7 @@ func TestOutcome(t *testing.T) {
 		{"not authenticated", apierrors.NewUnauthorized("no"), failed},
 		{"too many requests", apierrors.NewTooManyRequests("later", 1), failed},
 		{"admission webhook away", apierrors.NewInternalError(errors.New("failed calling webhook")), failed},
-		{"no answer", context.DeadlineExceeded, failed},
+		{"no response", context.DeadlineExceeded, failed},
 	} {
 		if got := classifyWrite(tt.err, "c"); got != tt.want {
 			t.Errorf("%s: outcome is %q, want %q", tt.name, got, tt.want)
