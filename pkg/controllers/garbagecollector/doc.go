@@ -13,6 +13,6 @@
 //   - An owner that leaves orphans goes after a sweep without dependents. An unlisted type blocks the owner.
 //   - A type without responses backs off and delays no other type.
 //
-// kube-controller-manager v1.37 accepts any 404, orphans only dependents in its graph, and keeps rings of waiting
+// kube-controller-manager v1.37 accepts any 404, orphans only dependents in its graph, and keeps cycles of waiting
 // owners.
 package garbagecollector
