@@ -6,8 +6,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// endableLogger returns a logger that writes to log until silence is called. client-go has goroutines without a known end, and
-// a log line after the end of a test is a panic of *testing.T.
+// endableLogger returns a logger that writes to log until silence is called. client-go has goroutines without a known
+// end, and a log line after the end of a test is a panic of *testing.T.
 func endableLogger(log logr.Logger) (_ logr.Logger, silence func()) {
 	sink := log.WithCallDepth(1).GetSink() // an endingSink adds a frame to the stack
 	if sink == nil {

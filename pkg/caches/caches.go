@@ -2,11 +2,9 @@ package caches
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +22,8 @@ import (
 
 // Config configures the caches.
 type Config struct {
-	// Name is the name label of the informer metrics. Without a name, there are no metrics. Another set of caches with the name
-	// has no metrics.
+	// Name is the name label of the informer metrics. Without a name, there are no metrics. Another set of caches
+	// with the name has no metrics.
 	Name string
 	// FreeMemory returns memory to the operating system after the first lists of the caches and after long
 	// lists of feeds. It stops the whole process for a moment.
@@ -91,7 +89,7 @@ type watchedType struct {
 	handled cache.DoneChecker // nil without a handler
 }
 
-func (t watchedType) filled() []cache.DoneChecker {
+func (t watchedType) syncCheckers() []cache.DoneChecker {
 	if t.handled == nil {
 		return []cache.DoneChecker{t.synced}
 	}
@@ -146,27 +144,21 @@ type Observer func(Cached) Handler[metav1.Object]
 // observer.
 func (c *Caches) Observe(o Observer) { c.observers = append(c.observers, o) }
 
-// attachObservers registers the handlers of the observers after all other handlers.
-func (c *Caches) attach() error {
-	var failed []error
-	for _, t := range c.types {
-		for _, o := range c.observers {
-			if t.Namespace == metav1.NamespaceAll {
-				failed = append(failed, t.observe(o))
-			}
-		}
-	}
-	return errors.Join(failed...)
-}
-
 // Feeds returns the feeds of types that have no cache.
 func (c *Caches) Feeds() *Feeds { return c.feeds }
 
 // Start starts all informers and the functions of Alongside. They run until ctx ends; Shutdown waits for
 // them.
 func (c *Caches) Start(ctx context.Context) {
-	if err := c.attach(); err != nil { // only a stopped informer rejects handlers
-		klog.FromContext(ctx).Error(err, "Failed to register an observer")
+	for _, t := range c.types { // after all other handlers
+		for _, o := range c.observers {
+			if t.Namespace != metav1.NamespaceAll {
+				continue
+			}
+			if err := t.observe(o); err != nil { // only a stopped informer rejects handlers
+				klog.FromContext(ctx).Error(err, "Failed to register an observer")
+			}
+		}
 	}
 	c.started, c.log = true, klog.FromContext(ctx)
 	c.factory.StartWithContext(ctx)
@@ -185,7 +177,7 @@ func (c *Caches) Shutdown() {
 // WaitForSync blocks until every cache and every handler has the first list, or ctx has ended.
 func (c *Caches) WaitForSync(ctx context.Context) error {
 	for _, t := range c.types {
-		if !cache.WaitFor(ctx, "", t.filled()...) { // without a name nothing is logged
+		if !cache.WaitFor(ctx, "", t.syncCheckers()...) { // without a name nothing is logged
 			return fmt.Errorf("wait for the cache of %s: %w", t.Resource.Resource, context.Cause(ctx))
 		}
 		klog.FromContext(ctx).V(2).Info("Cache synced", "resource", t.Resource.Resource, "resourceVersion", t.Version())
@@ -200,18 +192,15 @@ func (c *Caches) WaitForSync(ctx context.Context) error {
 func (c *Caches) Unsynced() []string {
 	var names []string
 	for _, t := range c.types {
-		if slices.ContainsFunc(t.filled(), unfinished) {
+		for _, checker := range t.syncCheckers() {
+			select {
+			case <-checker.Done():
+				continue
+			default:
+			}
 			names = append(names, t.Resource.Resource)
+			break
 		}
 	}
 	return names
-}
-
-func unfinished(d cache.DoneChecker) bool {
-	select {
-	case <-d.Done():
-		return false
-	default:
-		return true
-	}
 }

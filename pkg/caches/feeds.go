@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -123,17 +124,19 @@ type Feed struct {
 
 // Discovery returns a discovery client.
 func (f *Feeds) Discovery() (*discovery.DiscoveryClient, error) {
-	if f.caches.cfg.Direct == nil {
-		return nil, errNoClient
-	}
-	cfg, client, err := f.caches.cfg.Direct()
+	cfg, client, err := f.newClient()
 	if err != nil {
 		return nil, err
 	}
 	return discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
 }
 
-var errNoClient = errors.New("feeds need Config.Direct")
+func (f *Feeds) newClient() (*rest.Config, *http.Client, error) {
+	if f.caches.cfg.Direct == nil {
+		return nil, nil, errors.New("feeds need Config.Direct")
+	}
+	return f.caches.cfg.Direct()
+}
 
 // Start starts the feed of a type. The feed ends with ctx or Stop. Start fails for a type with a feed or a cache of
 // all namespaces, because no type may have two streams.
@@ -156,7 +159,7 @@ func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource,
 	ctx, stop := context.WithCancel(ctx)
 	feed := &Feed{feeds: f, resource: resource, link: link, store: store, events: events, stop: stop, done: make(chan struct{}), reopened: f.clock.Now()}
 	f.feeds[resource] = feed
-	go feed.run(ctx)
+	go feed.runFeed(ctx)
 	return feed, nil
 }
 
@@ -171,10 +174,7 @@ func (f *Feeds) leastUsedLink() (*feedLink, error) {
 	if least != nil {
 		return least, nil
 	}
-	if f.caches.cfg.Direct == nil {
-		return nil, errNoClient
-	}
-	cfg, client, err := f.caches.cfg.Direct()
+	cfg, client, err := f.newClient()
 	if err != nil {
 		return nil, err
 	}
@@ -193,9 +193,9 @@ func (f *Feed) Stop() {
 	<-f.done
 }
 
-func (f *Feed) run(ctx context.Context) {
+func (f *Feed) runFeed(ctx context.Context) {
 	defer close(f.done)
-	defer f.leave()
+	defer f.removeFeed()
 	source := cache.ToListWatcherWithWatchListSemantics(f.listWatch(), f.link.client)
 	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, reportingStore{f.store, f},
 		cache.ReflectorOptions{Name: "feed", TypeDescription: f.resource.String()})
@@ -215,7 +215,7 @@ func (f *Feed) run(ctx context.Context) {
 	}
 }
 
-func (f *Feed) leave() {
+func (f *Feed) removeFeed() {
 	f.stop()
 	if transport := f.feeds.caches.cfg.Transport; transport != nil {
 		transport.Forget(f.resource) // before the next feed of the type can start

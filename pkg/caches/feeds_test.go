@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime"
 	"slices"
@@ -175,7 +176,7 @@ func TestNoTypeHasTwoStreams(t *testing.T) {
 	}
 }
 
-// A proxy that drops a connection without closing it leaves a watch open from which nothing comes.
+// A proxy that drops a connection silently leaves a watch open without events.
 func TestSilentWatchesAreOpenedAnew(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
@@ -218,7 +219,7 @@ func TestSilentWatchesAreOpenedAnew(t *testing.T) {
 	}
 }
 
-// client-go sleeps for up to a minute after a 429, also if its context ends.
+// client-go sleeps for up to a minute after a 429, even after the end of the context.
 func TestRejectedFeedsCanBeStopped(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
@@ -239,7 +240,7 @@ func TestRejectedFeedsCanBeStopped(t *testing.T) {
 	}
 }
 
-// A watch that is rejected with 429 resumes where it ended, without a list.
+// A watch that is rejected with 429 resumes at the last version, without a list.
 func TestRejectedWatchesResume(t *testing.T) {
 	api := fakeapi.NewTypes(t)
 	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
@@ -275,7 +276,7 @@ func TestRetryAfterIsIgnored(t *testing.T) {
 	if resp.Header.Get("Retry-After") != "" || resp.Header.Get("Audit-Id") == "" {
 		t.Errorf("headers are %v", resp.Header)
 	}
-	if _, err := (impatient{answering(func(*http.Request) (*http.Response, error) { return nil, errNoClient })}).RoundTrip(&http.Request{}); !errors.Is(err, errNoClient) {
+	if _, err := (impatient{answering(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })}).RoundTrip(&http.Request{}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("RoundTrip = %v", err)
 	}
 }
@@ -444,7 +445,7 @@ func TestObserversSeeCachedObjects(t *testing.T) {
 	all = append(all, Handler[*corev1.Node]{
 		Delete: func(n *corev1.Node) { told <- "delete " + n.Name }, Missed: func(n *corev1.Node) { told <- "missed " + n.Name },
 	}, Handler[*corev1.Node]{Delete: func(n *corev1.Node) { told <- "delete " + n.Name }})
-	all.events(nil).OnDelete(cache.DeletedFinalStateUnknown{Obj: node})
+	all.eventHandler(nil).OnDelete(cache.DeletedFinalStateUnknown{Obj: node})
 	expect("missed n")
 	expect("delete n")
 }

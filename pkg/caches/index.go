@@ -52,14 +52,14 @@ type tally struct {
 
 func newTally() *tally { return &tally{counts: map[string]int{}} }
 
-func (t *tally) of(value string) int {
+func (t *tally) countOf(value string) int {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	return t.counts[value]
 }
 
-// move counts an object under a new instead of an old value. Empty values are not counted.
-func (t *tally) move(old, new string) {
+// moveCount counts an object under a new instead of an old value. Empty values are not counted.
+func (t *tally) moveCount(old, new string) {
 	if old == new {
 		return
 	}
@@ -82,8 +82,8 @@ type highest struct {
 	version string
 }
 
-// raise ignores strings that are no versions.
-func (h *highest) raise(version string) {
+// raiseTo ignores strings that are no versions.
+func (h *highest) raiseTo(version string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	than := h.version

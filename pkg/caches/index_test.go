@@ -17,7 +17,7 @@ func TestHighest(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var h highest
 			for _, v := range tt.versions {
-				h.raise(v)
+				h.raiseTo(v)
 			}
 			if got := h.get(); got != tt.want {
 				t.Errorf("highest of %q = %q, want %q", tt.versions, got, tt.want)

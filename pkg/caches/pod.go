@@ -69,7 +69,7 @@ func trimPod(share *shared, pod *corev1.Pod) *Pod {
 	p := &Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:                       pod.Name,
-			Namespace:                  canonical(pod.Namespace),
+			Namespace:                  uniqueString(pod.Namespace),
 			UID:                        pod.UID,
 			ResourceVersion:            pod.ResourceVersion,
 			Generation:                 pod.Generation,
@@ -80,9 +80,9 @@ func trimPod(share *shared, pod *corev1.Pod) *Pod {
 			OwnerReferences:            share.ownersOf(pod.OwnerReferences),
 			Finalizers:                 pod.Finalizers,
 		},
-		NodeName:    canonical(pod.Spec.NodeName),
-		Phase:       canonical(pod.Status.Phase),
-		Reason:      canonical(pod.Status.Reason),
+		NodeName:    uniqueString(pod.Spec.NodeName),
+		Phase:       uniqueString(pod.Status.Phase),
+		Reason:      uniqueString(pod.Status.Reason),
 		Tolerations: share.tolerationsOf(pod.Spec.Tolerations),
 	}
 	if cost, ok := pod.Annotations[corev1.PodDeletionCost]; ok {
@@ -98,10 +98,10 @@ func trimPod(share *shared, pod *corev1.Pod) *Pod {
 			p.Disruption = trimCondition(&c)
 		}
 	}
-	p.Restarts, p.SidecarRestarts = restarts(pod)
+	p.Restarts, p.SidecarRestarts = restartCounts(pod)
 	if share.fields&PodEndpoint != 0 {
 		p.Endpoint = &Endpoint{
-			IPs: pod.Status.PodIPs, Hostname: pod.Spec.Hostname, Subdomain: canonical(pod.Spec.Subdomain),
+			IPs: pod.Status.PodIPs, Hostname: pod.Spec.Hostname, Subdomain: uniqueString(pod.Spec.Subdomain),
 			Containers: share.containersOf(pod),
 		}
 	}
@@ -109,10 +109,10 @@ func trimPod(share *shared, pod *corev1.Pod) *Pod {
 }
 
 func trimCondition(c *corev1.PodCondition) Condition {
-	return Condition{Status: canonical(c.Status), Since: c.LastTransitionTime}
+	return Condition{Status: uniqueString(c.Status), Since: c.LastTransitionTime}
 }
 
-func restarts(pod *corev1.Pod) (regular, sidecar int32) {
+func restartCounts(pod *corev1.Pod) (regular, sidecar int32) {
 	for _, s := range pod.Status.ContainerStatuses {
 		regular = max(regular, s.RestartCount)
 	}

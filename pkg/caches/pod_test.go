@@ -65,7 +65,7 @@ func TestTrimPodKeepsWhatTheLoopsRead(t *testing.T) {
 		Scheduled:       Condition{Status: "True", Since: at},
 		Disruption:      Condition{Status: "False"},
 		Restarts:        4,
-		SidecarRestarts: 2, // of ordinary init containers none count
+		SidecarRestarts: 2, // ordinary init containers do not count
 	}
 	if diff := cmp.Diff(want, TrimPod(in)); diff != "" {
 		t.Errorf("trimmed pod (-want +got):\n%s", diff)
@@ -90,7 +90,7 @@ func TestPodsOfOneFamilyShareWhatIsEqual(t *testing.T) {
 	}
 }
 
-// A trimmed pod has labels, owners and tolerations equal to the original ones, also after other pods.
+// A trimmed pod has labels, owners and tolerations equal to those of the original, also after other pods.
 func TestSharingNeverMixesUpValues(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -136,7 +136,7 @@ func TestPodStates(t *testing.T) {
 	}
 }
 
-// Only a controller that requests the fields of endpoints pays for them.
+// Fields of endpoints are cached only on request.
 func TestTrimPodKeepsEndpointOnRequest(t *testing.T) {
 	in := fullPod()
 	always := corev1.ContainerRestartPolicyAlways

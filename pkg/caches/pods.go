@@ -30,7 +30,7 @@ func (c *Caches) Pods() (*Pods, error) {
 	share := newShared(c.cfg.Fields)
 	trim := func(pod *corev1.Pod) any { return trimPod(share, pod) }
 	store, err := Watch[*Pod](c, corev1.SchemeGroupVersion.WithResource("pods"),
-		Options{Trim: trimmer(trim), Indexers: cache.Indexers{byController: controllerIndex, podsByNode: nodeIndex},
+		Options{Trim: trimTransform(trim), Indexers: cache.Indexers{byController: controllerIndex, podsByNode: nodeIndex},
 			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 				return f.Core().V1().Pods().Informer()
 			}})
@@ -39,9 +39,9 @@ func (c *Caches) Pods() (*Pods, error) {
 	}
 	pods := &Pods{owned: owned[*Pod]{store}, share: share, inNamespace: newTally(), onNode: newTally()}
 	if err := pods.Handle(Handler[*Pod]{ // before all other handlers
-		Add:    func(pod *Pod) { pods.count("", pod.Namespace, "", pod.NodeName) },
-		Update: func(old, pod *Pod) { pods.count(old.Namespace, pod.Namespace, old.NodeName, pod.NodeName) },
-		Delete: func(pod *Pod) { pods.count(pod.Namespace, "", pod.NodeName, "") },
+		Add:    func(pod *Pod) { pods.countPod("", pod.Namespace, "", pod.NodeName) },
+		Update: func(old, pod *Pod) { pods.countPod(old.Namespace, pod.Namespace, old.NodeName, pod.NodeName) },
+		Delete: func(pod *Pod) { pods.countPod(pod.Namespace, "", pod.NodeName, "") },
 	}); err != nil {
 		return nil, err
 	}
@@ -49,9 +49,9 @@ func (c *Caches) Pods() (*Pods, error) {
 	return pods, nil
 }
 
-func (p *Pods) count(oldNamespace, newNamespace, oldNode, newNode string) {
-	p.inNamespace.move(oldNamespace, newNamespace)
-	p.onNode.move(oldNode, newNode)
+func (p *Pods) countPod(oldNamespace, newNamespace, oldNode, newNode string) {
+	p.inNamespace.moveCount(oldNamespace, newNamespace)
+	p.onNode.moveCount(oldNode, newNode)
 }
 
 func nodeIndex(obj any) ([]string, error) {
@@ -66,10 +66,10 @@ func (p *Pods) OnNode(node string) []*Pod { return p.ByIndex(podsByNode, node) }
 
 // CountOnNode returns the number of pods bound to a node, in constant time. It follows the events of
 // handlers: it is zero when handlers receive the deletion of the last pod.
-func (p *Pods) CountOnNode(node string) int { return p.onNode.of(node) }
+func (p *Pods) CountOnNode(node string) int { return p.onNode.countOf(node) }
 
 // CountInNamespace is like CountOnNode for the pods of a namespace.
-func (p *Pods) CountInNamespace(namespace string) int { return p.inNamespace.of(namespace) }
+func (p *Pods) CountInNamespace(namespace string) int { return p.inNamespace.countOf(namespace) }
 
 // BoundNodes returns the names of all nodes that pods are bound to, including nodes that do not exist.
 func (p *Pods) BoundNodes() []string {
@@ -110,10 +110,10 @@ func (p *Pods) Read(ctx context.Context, client kubernetes.Interface, namespace 
 // Latest reads the current resourceVersion of pods with a limit=1 list. A cache with at least that
 // [Store.Version] shows everything written before the call.
 func (p *Pods) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return latest(ctx, "pods", client.CoreV1().Pods(metav1.NamespaceAll).List)
+	return fetchVersion(ctx, "pods", client.CoreV1().Pods(metav1.NamespaceAll).List)
 }
 
-func latest[L metav1.ListInterface](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error)) (string, error) {
+func fetchVersion[L metav1.ListInterface](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error)) (string, error) {
 	first, err := list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return "", fmt.Errorf("read the version of %s: %w", what, err)

@@ -31,7 +31,7 @@ type table[T any] struct {
 	slots [1024]T
 }
 
-func (t *table[T]) share(hash uint64, value T, equal func(a, b T) bool, copied func(T) T) T {
+func (t *table[T]) shareValue(hash uint64, value T, equal func(a, b T) bool, copied func(T) T) T {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	slot := &t.slots[hash%uint64(len(t.slots))]
@@ -43,8 +43,8 @@ func (t *table[T]) share(hash uint64, value T, equal func(a, b T) bool, copied f
 
 func newShared(fields Fields) *shared { return &shared{fields: fields, seed: maphash.MakeSeed()} }
 
-// canonical returns the copy of a string that the process keeps while the string is in use.
-func canonical[S ~string](s S) S { return unique.Make(s).Value() }
+// uniqueString returns the copy of a string that the process keeps while the string is in use.
+func uniqueString[S ~string](s S) S { return unique.Make(s).Value() }
 
 func (s *shared) mapOf(t *table[map[string]string], in map[string]string) map[string]string {
 	if len(in) == 0 {
@@ -54,7 +54,7 @@ func (s *shared) mapOf(t *table[map[string]string], in map[string]string) map[st
 	for k, v := range in {
 		hash += maphash.Comparable(s.seed, [2]string{k, v})
 	}
-	return t.share(hash, in, maps.Equal, copyLabels)
+	return t.shareValue(hash, in, maps.Equal, copyLabels)
 }
 
 func copyLabels(in map[string]string) map[string]string {
@@ -63,7 +63,7 @@ func copyLabels(in map[string]string) map[string]string {
 	}
 	out := make(map[string]string, len(in))
 	for k, v := range in {
-		out[canonical(k)] = canonical(v)
+		out[uniqueString(k)] = uniqueString(v)
 	}
 	return out
 }
@@ -72,14 +72,14 @@ func (s *shared) ownersOf(in []metav1.OwnerReference) []metav1.OwnerReference {
 	if len(in) == 0 {
 		return nil
 	}
-	return s.owners.share(maphash.Comparable(s.seed, in[0].UID), in, sameOwners, copyOwners)
+	return s.owners.shareValue(maphash.Comparable(s.seed, in[0].UID), in, sameOwners, copyOwners)
 }
 
 func copyOwners(in []metav1.OwnerReference) []metav1.OwnerReference {
 	out := slices.Clone(in)
 	for i := range out {
 		o := &out[i]
-		o.APIVersion, o.Kind, o.Name, o.UID = canonical(o.APIVersion), canonical(o.Kind), canonical(o.Name), canonical(o.UID)
+		o.APIVersion, o.Kind, o.Name, o.UID = uniqueString(o.APIVersion), uniqueString(o.Kind), uniqueString(o.Name), uniqueString(o.UID)
 	}
 	return out
 }
@@ -94,14 +94,14 @@ func (s *shared) tolerationsOf(in []corev1.Toleration) []corev1.Toleration {
 		t.TolerationSeconds = nil // hashed by value above
 		hash = hash*31 + maphash.Comparable(s.seed, t)
 	}
-	return s.tolerations.share(hash, in, SameTolerations, copyTolerations)
+	return s.tolerations.shareValue(hash, in, SameTolerations, copyTolerations)
 }
 
 func copyTolerations(in []corev1.Toleration) []corev1.Toleration {
 	out := make([]corev1.Toleration, len(in))
 	for i := range in {
 		t := in[i].DeepCopy()
-		t.Key, t.Value, t.Operator, t.Effect = canonical(t.Key), canonical(t.Value), canonical(t.Operator), canonical(t.Effect)
+		t.Key, t.Value, t.Operator, t.Effect = uniqueString(t.Key), uniqueString(t.Value), uniqueString(t.Operator), uniqueString(t.Effect)
 		out[i] = *t
 	}
 	return out
@@ -131,7 +131,7 @@ func (s *shared) containersOf(pod *corev1.Pod) []corev1.Container {
 	add := func(c *corev1.Container) {
 		for _, p := range c.Ports {
 			if p.Name != "" {
-				named := corev1.ContainerPort{Name: canonical(p.Name), ContainerPort: p.ContainerPort, Protocol: canonical(p.Protocol)}
+				named := corev1.ContainerPort{Name: uniqueString(p.Name), ContainerPort: p.ContainerPort, Protocol: uniqueString(p.Protocol)}
 				ports, hash = append(ports, named), hash*31+maphash.Comparable(s.seed, named)
 			}
 		}
@@ -147,7 +147,7 @@ func (s *shared) containersOf(pod *corev1.Pod) []corev1.Container {
 	if len(ports) == 0 {
 		return nil
 	}
-	return s.containers.share(hash, []corev1.Container{{Ports: ports}}, func(a, b []corev1.Container) bool {
+	return s.containers.shareValue(hash, []corev1.Container{{Ports: ports}}, func(a, b []corev1.Container) bool {
 		return len(a) == len(b) && slices.Equal(a[0].Ports, b[0].Ports)
 	}, func(c []corev1.Container) []corev1.Container { return c })
 }

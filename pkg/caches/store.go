@@ -40,13 +40,6 @@ type Handler[T metav1.Object] struct {
 	Missed func(obj T)
 }
 
-func (h Handler[T]) deleted(missed bool) func(T) {
-	if missed && h.Missed != nil {
-		return h.Missed
-	}
-	return h.Delete
-}
-
 // Handle registers a handler. Call it before Start. Handlers of one type are called in the order of
 // registration.
 func (s Store[T]) Handle(h Handler[T]) error {
@@ -54,15 +47,15 @@ func (s Store[T]) Handle(h Handler[T]) error {
 		return errors.New("register handler: the informers have been started")
 	}
 	*s.handlers = append(*s.handlers, h)
-	return s.register()
+	return s.registerFanOut()
 }
 
-func (s Store[T]) register() error {
+func (s Store[T]) registerFanOut() error {
 	t := &s.caches.types[s.typ]
 	if t.handled != nil {
 		return nil
 	}
-	registration, err := s.informer.AddEventHandler(s.handlers.events(s.caches))
+	registration, err := s.informer.AddEventHandler(s.handlers.eventHandler(s.caches))
 	if err != nil {
 		return fmt.Errorf("register handler: %w", err)
 	}
@@ -70,9 +63,9 @@ func (s Store[T]) register() error {
 	return nil
 }
 
-// observe registers a handler for objects of any type.
-func (s Store[T]) observe(o Observer) error {
-	if err := s.register(); err != nil {
+// addObserver registers a handler for objects of any type.
+func (s Store[T]) addObserver(o Observer) error {
+	if err := s.registerFanOut(); err != nil {
 		return err
 	}
 	t := s.caches.types[s.typ]
@@ -90,7 +83,7 @@ func (s Store[T]) observe(o Observer) error {
 	return s.Handle(typed)
 }
 
-func (f *fanOut[T]) events(of *Caches) cache.ResourceEventHandler {
+func (f *fanOut[T]) eventHandler(of *Caches) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			for _, h := range *f {
@@ -114,8 +107,11 @@ func (f *fanOut[T]) events(of *Caches) cache.ResourceEventHandler {
 				return
 			}
 			for _, h := range *f {
-				if tell := h.deleted(missed); tell != nil {
-					tell(gone)
+				switch {
+				case missed && h.Missed != nil:
+					h.Missed(gone)
+				case h.Delete != nil:
+					h.Delete(gone)
 				}
 			}
 		},
@@ -142,7 +138,7 @@ func (s Store[T]) Get(name cache.ObjectName) (T, bool) {
 }
 
 // List returns all objects, in any order.
-func (s Store[T]) List() []T { return typed[T](s.informer.GetIndexer().List()) }
+func (s Store[T]) List() []T { return convertObjects[T](s.informer.GetIndexer().List()) }
 
 // InNamespace returns the objects of a namespace.
 func (s Store[T]) InNamespace(namespace string) []T {
@@ -170,7 +166,7 @@ func (s Store[T]) Version() string { return s.informer.GetIndexer().LastStoreSyn
 
 // Expect records that this process has written or read an object at a version. A working watch shows the
 // version soon. Strings that are no versions are ignored.
-func (s Store[T]) Expect(version string) { s.expected.raise(version) }
+func (s Store[T]) Expect(version string) { s.expected.raiseTo(version) }
 
 // Confirm returns nil once the cache is known to be no older than the call; see
 // [freshness.Watched.Confirm].
@@ -184,10 +180,10 @@ func (s Store[T]) ByIndex(index, value string) []T {
 	if err != nil { // the index does not exist
 		return nil
 	}
-	return typed[T](objects)
+	return convertObjects[T](objects)
 }
 
-func (s Store[T]) objects() []freshness.ObjectVersion {
+func (s Store[T]) objectVersions() []freshness.ObjectVersion {
 	objects := s.informer.GetIndexer().List()
 	versions := make([]freshness.ObjectVersion, len(objects))
 	for i, obj := range objects {
@@ -197,7 +193,7 @@ func (s Store[T]) objects() []freshness.ObjectVersion {
 	return versions
 }
 
-func typed[T any](objects []any) []T {
+func convertObjects[T any](objects []any) []T {
 	out := make([]T, len(objects))
 	for i, obj := range objects {
 		out[i] = obj.(T)

@@ -29,7 +29,7 @@ const digestMark = "digest of the template:"
 // quantities.
 func TemplateDigest(t *corev1.PodTemplateSpec) string {
 	sum := digester{sha256.New()}
-	sum.value(reflect.ValueOf(WithoutHash(t)))
+	sum.writeValue(reflect.ValueOf(WithoutHash(t)))
 	return string(sum.Sum(nil))
 }
 
@@ -55,65 +55,57 @@ func WithoutHash(t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 // digester writes values unambiguously. Types are known, so every value only has to show its end.
 type digester struct{ hash.Hash }
 
-func (d digester) value(v reflect.Value) {
+func (d digester) writeValue(v reflect.Value) {
 	// v.Interface() would copy every value to the heap.
 	switch v.Type() {
 	case reflect.TypeFor[resource.Quantity]():
-		d.quantity(v.Interface().(resource.Quantity))
+		d.writeQuantity(v.Interface().(resource.Quantity))
 		return
 	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
 		t := v.Interface().(interface {
 			Unix() int64
 			Nanosecond() int
 		})
-		d.number(uint64(t.Unix()))
-		d.number(uint64(t.Nanosecond()))
+		d.writeNumber(uint64(t.Unix()))
+		d.writeNumber(uint64(t.Nanosecond()))
 		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			d.value(v.Field(i))
+			d.writeValue(v.Field(i))
 		}
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
-			d.number(0)
+			d.writeNumber(0)
 			return
 		}
-		d.number(1)
-		d.value(v.Elem())
+		d.writeNumber(1)
+		d.writeValue(v.Elem())
 	case reflect.Slice, reflect.Array:
-		d.number(uint64(v.Len()))
+		d.writeNumber(uint64(v.Len()))
 		for i := range v.Len() {
-			d.value(v.Index(i))
+			d.writeValue(v.Index(i))
 		}
 	case reflect.Map:
-		d.number(uint64(v.Len()))
+		d.writeNumber(uint64(v.Len()))
 		keys := v.MapKeys() // API maps have string keys
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, key := range keys {
-			d.value(key)
-			d.value(v.MapIndex(key))
+			d.writeValue(key)
+			d.writeValue(v.MapIndex(key))
 		}
 	case reflect.String:
-		d.text(v.String())
-	case reflect.Bool:
-		if v.Bool() {
-			d.number(1)
-		} else {
-			d.number(0)
-		}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		d.number(uint64(v.Int()))
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		d.number(v.Uint())
+		d.writeString(v.String())
+	case reflect.Int32, reflect.Int64:
+		d.writeNumber(uint64(v.Int()))
 	default:
-		d.text(fmt.Sprint(v.Interface())) // templates hold no other kinds
+		d.writeString(fmt.Sprint(v.Interface())) // bool; templates hold no other kinds
 	}
 }
 
-// quantity writes a number without trailing zeros.
-func (d digester) quantity(q resource.Quantity) {
+// writeQuantity writes a number without trailing zeros.
+func (d digester) writeQuantity(q resource.Quantity) {
 	q = q.DeepCopy()
 	number := q.AsDec()
 	digits, scale := number.UnscaledBig().String(), int64(number.Scale())
@@ -123,16 +115,16 @@ func (d digester) quantity(q resource.Quantity) {
 	if digits == "0" {
 		scale = 0
 	}
-	d.text(digits)
-	d.number(uint64(scale))
+	d.writeString(digits)
+	d.writeNumber(uint64(scale))
 }
 
-func (d digester) text(s string) {
-	d.number(uint64(len(s)))
+func (d digester) writeString(s string) {
+	d.writeNumber(uint64(len(s)))
 	d.Write([]byte(s))
 }
 
-func (d digester) number(n uint64) {
+func (d digester) writeNumber(n uint64) {
 	var bytes [8]byte
 	d.Write(binary.BigEndian.AppendUint64(bytes[:0], n))
 }

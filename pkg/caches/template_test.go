@@ -116,8 +116,8 @@ func (f filler) other(v reflect.Value) {
 	}
 }
 
-// TestDigestsAreEqualExactlyIfTemplatesAre over many pairs of templates that differ in one thing, or only in
-// how it is written.
+// TestDigestsAreEqualExactlyIfTemplatesAre over many pairs of templates that differ in one value, or only in
+// the text of a value.
 func TestDigestsAreEqualExactlyIfTemplatesAre(t *testing.T) {
 	f := filler{rand.New(rand.NewPCG(1, 2))}
 	same, different := 0, 0
@@ -160,7 +160,7 @@ func TestDigestsChangeNothing(t *testing.T) {
 	}
 }
 
-// A type without a digest would fall through to its printed form.
+// A type without a digest would be printed.
 func TestEveryTypeInATemplateHasADigest(t *testing.T) {
 	known := map[reflect.Type]bool{reflect.TypeFor[resource.Quantity](): true, reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[metav1.MicroTime](): true}
 	var walk func(reflect.Type)
@@ -192,7 +192,7 @@ func TestEveryTypeInATemplateHasADigest(t *testing.T) {
 	walk(reflect.TypeFor[corev1.PodTemplateSpec]())
 }
 
-// TestReplicaSetsKeepADigestIfDeploymentsAreWatched, and those with replicas their template.
+// TestReplicaSetsKeepADigestIfDeploymentsAreWatched: ReplicaSets with replicas keep the template.
 func TestReplicaSetsKeepADigestIfDeploymentsAreWatched(t *testing.T) {
 	labels := map[string]string{"app": "web", hashLabel: "abc"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: "n"}}

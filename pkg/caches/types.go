@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// trimmer returns a transform for objects of type T. Other objects were trimmed before: client-go passes the
+// trimTransform returns a transform for objects of type T. Other objects were trimmed before: client-go passes the
 // objects of a streaming list twice.
-func trimmer[T any](trim func(T) any) cache.TransformFunc {
+func trimTransform[T any](trim func(T) any) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if object, ok := obj.(T); ok {
 			return trim(object), nil
@@ -38,7 +38,7 @@ type ReplicaSets struct{ owned[*appsv1.ReplicaSet] }
 func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 	trim := func(rs *appsv1.ReplicaSet) any { trimReplicaSet(rs, c.deployments); return rs }
 	store, err := Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
-		Options{Trim: trimmer(trim), Indexers: cache.Indexers{byController: controllerIndex},
+		Options{Trim: trimTransform(trim), Indexers: cache.Indexers{byController: controllerIndex},
 			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 				return f.Apps().V1().ReplicaSets().Informer()
 			}})
@@ -47,7 +47,7 @@ func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 
 // Latest is like [Pods.Latest].
 func (r *ReplicaSets) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return latest(ctx, "ReplicaSets", client.AppsV1().ReplicaSets(metav1.NamespaceAll).List)
+	return fetchVersion(ctx, "ReplicaSets", client.AppsV1().ReplicaSets(metav1.NamespaceAll).List)
 }
 
 // trimReplicaSet drops the template of ReplicaSets with zero replicas. These are old revisions of
@@ -86,7 +86,7 @@ type Deployments struct{ Store[*appsv1.Deployment] }
 // their templates.
 func (c *Caches) Deployments() (*Deployments, error) {
 	trim := func(d *appsv1.Deployment) any { d.ManagedFields = nil; return d }
-	store, err := Watch[*appsv1.Deployment](c, appsv1.SchemeGroupVersion.WithResource("deployments"), Options{Trim: trimmer(trim),
+	store, err := Watch[*appsv1.Deployment](c, appsv1.SchemeGroupVersion.WithResource("deployments"), Options{Trim: trimTransform(trim),
 		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 			return f.Apps().V1().Deployments().Informer()
 		}})
@@ -96,7 +96,7 @@ func (c *Caches) Deployments() (*Deployments, error) {
 
 // Latest is like [Pods.Latest].
 func (d *Deployments) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return latest(ctx, "Deployments", client.AppsV1().Deployments(metav1.NamespaceAll).List)
+	return fetchVersion(ctx, "Deployments", client.AppsV1().Deployments(metav1.NamespaceAll).List)
 }
 
 // Nodes is the cache of nodes. Their status holds the conditions and, if [NodeCPU] is requested, the
@@ -106,7 +106,7 @@ type Nodes struct{ Store[*corev1.Node] }
 // Nodes returns the cache of nodes and starts to watch them.
 func (c *Caches) Nodes() (*Nodes, error) {
 	trim := func(node *corev1.Node) any { return trimNode(node, c.cfg.Fields) }
-	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: trimmer(trim),
+	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: trimTransform(trim),
 		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 			return f.Core().V1().Nodes().Informer()
 		}})
@@ -128,7 +128,7 @@ func trimNode(node *corev1.Node, fields Fields) *corev1.Node {
 	node.Labels = copyLabels(node.Labels)
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
-		c.Type, c.Status, c.Reason, c.Message = canonical(c.Type), canonical(c.Status), canonical(c.Reason), canonical(c.Message)
+		c.Type, c.Status, c.Reason, c.Message = uniqueString(c.Type), uniqueString(c.Status), uniqueString(c.Reason), uniqueString(c.Message)
 	}
 	return node
 }
@@ -139,7 +139,7 @@ type Namespaces struct{ Store[*corev1.Namespace] }
 // Namespaces returns the cache of namespaces and starts to watch them.
 func (c *Caches) Namespaces() (*Namespaces, error) {
 	trim := func(ns *corev1.Namespace) any { ns.ManagedFields, ns.Annotations = nil, nil; return ns }
-	store, err := Watch[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), Options{Trim: trimmer(trim),
+	store, err := Watch[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), Options{Trim: trimTransform(trim),
 		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 			return f.Core().V1().Namespaces().Informer()
 		}})
@@ -173,7 +173,7 @@ func (c *Caches) Leases() (*Leases, error) {
 		return coordinationinformers.NewLeaseInformerWithOptions(client, scope, internalinterfaces.InformerOptions{ResyncPeriod: resync, InformerName: c.name})
 	}
 	store, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"),
-		Options{Namespace: scope, Trim: trimmer(trim), Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+		Options{Namespace: scope, Trim: trimTransform(trim), Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 			return f.InformerFor(&coordinationv1.Lease{}, informer)
 		}})
 	return &Leases{store}, err

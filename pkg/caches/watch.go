@@ -51,7 +51,7 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 		if !ok {
 			return Store[T]{}, fmt.Errorf("watch %s: it is in a %T already", gvr.Resource, known)
 		}
-		return store, store.extend(o)
+		return store, store.addOptions(o)
 	}
 	if c.started {
 		return Store[T]{}, fmt.Errorf("watch %s: the informers have been started", gvr.Resource)
@@ -61,14 +61,14 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}
 	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}, expected: &highest{}}
-	c.types = append(c.types, watchedType{observe: s.observe, synced: informer.HasSyncedChecker(), Watched: freshness.Watched{
-		Resource: gvr, Namespace: o.Namespace, Version: s.Version, Expected: s.expected.get, Objects: s.objects,
+	c.types = append(c.types, watchedType{observe: s.addObserver, synced: informer.HasSyncedChecker(), Watched: freshness.Watched{
+		Resource: gvr, Namespace: o.Namespace, Version: s.Version, Expected: s.expected.get, Objects: s.objectVersions,
 	}})
 	c.stores[gvr] = s
-	return s, s.extend(o)
+	return s, s.addOptions(o)
 }
 
-func (s Store[T]) extend(o Options) error {
+func (s Store[T]) addOptions(o Options) error {
 	t := &s.caches.types[s.typ]
 	if t.Namespace != metav1.NamespaceAll && t.Namespace != o.Namespace {
 		return fmt.Errorf("watch %s: only those of namespace %s are watched", t.Resource.Resource, t.Namespace)

@@ -54,7 +54,7 @@ func TestWatchOfAnyType(t *testing.T) {
 	refused("after the start", "watch secrets: the informers have been started", err)
 }
 
-// A controller may watch a type of Kubernetes' own before those that know it better.
+// A controller may watch a type of Kubernetes before the controllers that trim the type.
 func TestATypeThatWasAskedForPlainIsExtended(t *testing.T) {
 	isController := true
 	rs := &appsv1.ReplicaSet{
