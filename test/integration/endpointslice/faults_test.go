@@ -150,8 +150,8 @@ func TestWebhook(t *testing.T) {
 	w.gets("web", 1, 2)
 }
 
-// The API server accepts pods with addresses that it rejects in slices. The Service gets its other endpoints once such a
-// pod is gone.
+// The API server accepts pods with addresses that it rejects in slices. The Service gets its other endpoints once
+// such a pod is gone.
 func TestPodWithLoopbackAddress(t *testing.T) {
 	start(t)
 	w := newWorld(t)
