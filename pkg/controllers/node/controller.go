@@ -73,7 +73,8 @@ type Controller struct {
 // New returns a controller and registers its handlers. The caches must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
 	c := &Controller{
-		cfg: cfg, deps: deps, clock: deps.Clock, metrics: newMetrics(deps.Metrics), nodes: deps.Nodes, health: newHealthMap(),
+		cfg: cfg, deps: deps, clock: deps.Clock, metrics: newMetrics(deps.Metrics), nodes: deps.Nodes,
+		health: &healthMap{nodes: map[string]nodeHealth{}},
 	}
 	c.api = &apiHealth{cfg: cfg, client: deps.Reads, clock: deps.Clock, metrics: c.metrics, health: c.health, event: deps.Clock.Now()}
 	c.nodeLoop = controller.NewLoop(controller.LoopConfig{

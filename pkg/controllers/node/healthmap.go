@@ -70,10 +70,6 @@ func (h *nodeHealth) restart(since, now time.Time, cfg Config) {
 	}
 }
 
-func newHealthMap() *healthMap {
-	return &healthMap{nodes: map[string]nodeHealth{}}
-}
-
 // observe records the state of a node and returns the health. renewed is the cached renewTime of the Lease,
 // for a new node.
 func (m *healthMap) observe(node *corev1.Node, renewed, now time.Time) nodeHealth {

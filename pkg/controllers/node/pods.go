@@ -23,15 +23,12 @@ type podKey struct {
 }
 
 // enqueueBound queues a Ready pod that is new on its node. Other changes of pods are the decision of the kubelet.
+// before is nil or the last pod of the same name.
 func (c *Controller) enqueueBound(before, pod *caches.Pod) {
-	if isNewOnNode(before, pod) && needsMark(pod) {
+	isNew := before == nil || pod.NodeName != before.NodeName || pod.UID != before.UID
+	if isNew && needsMark(pod) {
 		c.podLoop.Add(podKey{cache.MetaObjectToName(pod), true})
 	}
-}
-
-// isNewOnNode reports whether a pod is new on its node since before, which is nil or the last pod of the same name.
-func isNewOnNode(before, pod *caches.Pod) bool {
-	return pod.NodeName != "" && (before == nil || pod.NodeName != before.NodeName || pod.UID != before.UID)
 }
 
 // enqueuePodsOf queues the pods of a silent node, once per downtime.
