@@ -120,11 +120,14 @@ func slowly(req *http.Request, d time.Duration) {
 	}
 }
 
-// Events of the last term are sent before the process ends, and delay the end by a second at most.
+// Events of the last term are sent before the process ends, and delay the end by a second at most. No event is
+// sent later.
 func TestEndWaitsForEvents(t *testing.T) {
 	for _, tt := range []struct{ takes, want time.Duration }{{100 * time.Millisecond, 200 * time.Millisecond}, {time.Hour, flushTimeout}} {
 		synctest.Test(t, func(t *testing.T) {
+			var sent atomic.Int32
 			e := testEvents(t, func(req *http.Request) {
+				sent.Add(1)
 				slowly(req, tt.takes)
 			})
 			recorders := []record.EventRecorder{e.newRecorder("one"), e.newRecorder("two")}
@@ -139,6 +142,11 @@ func TestEndWaitsForEvents(t *testing.T) {
 			})
 			if took := time.Since(begun); took < tt.want || took > tt.want+2*flushPeriod {
 				t.Errorf("ended after %v, want %v", took, tt.want)
+			}
+			before := sent.Load()
+			time.Sleep(24 * time.Hour)
+			if after := sent.Load(); after != before {
+				t.Errorf("%d events were sent after the end", after-before)
 			}
 		})
 	}
@@ -164,32 +172,4 @@ func TestEventsAreLoggedByTheirManager(t *testing.T) {
 	if lines.Load() != 1 {
 		t.Errorf("%d lines, want one about the event", lines.Load())
 	}
-}
-
-func TestNoEventIsSentAfterStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var under, sent atomic.Int32
-		e := testEvents(t, func(req *http.Request) {
-			sent.Add(1)
-			under.Add(1)
-			defer under.Add(-1)
-			slowly(req, time.Hour)
-		})
-		recorder := e.newRecorder("one")
-		e.startSending(t.Context())
-		for i := range 100 {
-			object := &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: fmt.Sprint("p", i)}
-			recorder.Event(object, corev1.EventTypeNormal, "Reason", "")
-		}
-		synctest.Wait()
-		begun := time.Now()
-		e.stopSending()
-		if took := time.Since(begun); took > 0 || under.Load() != 0 {
-			t.Errorf("after %v %d events are under way, want at once none", took, under.Load())
-		}
-		time.Sleep(24 * time.Hour)
-		if sent.Load() != 1 {
-			t.Errorf("%d events were sent, want the one that was under way", sent.Load())
-		}
-	})
 }

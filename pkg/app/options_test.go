@@ -79,64 +79,7 @@ func wantControllers(t *testing.T, o *Options, cfg Config, enabled []string, gat
 	}
 }
 
-func TestDefaults(t *testing.T) {
-	o := parsed(t, "--kubeconfig="+minimalKubeconfig(t))
-	if errs := o.Validate(); len(errs) > 0 {
-		t.Fatalf("defaults are not valid: %v", errs)
-	}
-	got, err := o.Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := Config{
-		REST: &rest.Config{
-			Host: "https://127.0.0.1:1", QPS: -1, Burst: 30, DisableCompression: true,
-			ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"},
-		},
-		MinResync: 12 * time.Hour,
-		Election: leadership.Config{
-			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
-			Namespace: "kube-system", Name: "controller-manager", ResourceLock: "leases", ShutdownTimeout: 10 * time.Second,
-		},
-		WatchLiveness: true,
-		Serving: serving.Config{
-			BindAddress: net.IPv4zero, Port: 10257,
-			Authentication: serving.AuthenticationConfig{
-				TokenCacheTTL: 10 * time.Second,
-				RequestHeader: serving.RequestHeaderConfig{
-					UsernameHeaders: []string{"x-remote-user"}, GroupHeaders: []string{"x-remote-group"}, ExtraHeaderPrefixes: []string{"x-remote-extra-"},
-				},
-			},
-			Authorization: serving.AuthorizationConfig{
-				AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"}, AllowedTTL: 10 * time.Second, DeniedTTL: 10 * time.Second,
-			},
-			Profiling: true, Flagz: true, Statusz: true, EmulationVersion: "1.37",
-		},
-	}
-	wantConfigs := []controller.Config{
-		&replicaset.Config{Workers: 5},
-		&node.Config{
-			MonitorPeriod: 5 * time.Second, MonitorGracePeriod: 50 * time.Second, StartupGracePeriod: time.Minute,
-			EvictionRate: 0.1, SecondaryEvictionRate: 0.01, LargeClusterSizeThreshold: 50, UnhealthyZoneThreshold: 0.55, Workers: 8, PodWorkers: 32,
-		},
-		nil,
-		&podgc.Config{TerminatedPodThreshold: 12500, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
-		&namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: 5 * time.Second},
-		&endpointslice.Config{Workers: 5, MaxEndpoints: 100},
-		&deployment.Config{Workers: 5},
-		&garbagecollector.Config{Enabled: true, Workers: 20},
-	}
-	if diff := cmp.Diff(want, got, comparable); diff != "" {
-		t.Errorf("configuration of the defaults (-want +got):\n%s", diff)
-	}
-	wantControllers(t, o, got, []string{"replicaset-controller", "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "namespace-controller", "endpointslice-controller", "deployment-controller", "garbage-collector-controller"},
-		true, wantConfigs...)
-	if id := got.Election.Identity; !strings.Contains(id, "_") {
-		t.Errorf("identity %q, want host name and a unique part", id)
-	}
-}
-
-// Every flag, with a value other than the default, sets the right field.
+// Every flag, with a value other than the default, sets the right field. TestFlagsDocumentation has the defaults.
 func TestFlagsReachConfig(t *testing.T) {
 	file := minimalKubeconfig(t)
 	o := parsed(t,

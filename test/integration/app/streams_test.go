@@ -23,17 +23,12 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 		elect       bool
 		want        []string
 	}{
-		{"replicaset", false, []string{"namespaces", "pods", "replicasets"}},
-		{"podgc", false, []string{"nodes", "pods"}},
-		{"taint-eviction-controller", false, []string{"nodes", "pods"}},
 		{"nodelifecycle", false, []string{"leases", "nodes", "pods"}},
-		{"namespace", false, []string{"namespaces", "pods"}},
 		{"*,-garbagecollector", false, []string{"deployments", "endpointslices", "leases", "namespaces", "nodes", "pods", "replicasets", "services"}},
 		{"*,-garbagecollector", true, []string{"deployments", "endpointslices", "leases", "namespaces", "nodes", "pods", "replicasets", "services"}},
 		{"*", true, []string{"deployments", "endpointslices", "leases", "namespaces", "nodes", "pods", "replicasets", "services", "configmaps", "clusterroles", "secrets"}},
 		{"replicaset", true, []string{lease, "namespaces", "pods", "replicasets"}},
 		{"", false, nil},
-		{"", true, []string{lease}},
 	} {
 		t.Run(fmt.Sprintf("controllers=%s elect=%v", tt.controllers, tt.elect), func(t *testing.T) {
 			t.Parallel()
