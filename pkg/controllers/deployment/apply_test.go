@@ -3,6 +3,7 @@ package deployment
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -624,5 +625,95 @@ func TestWhatAnUnansweredCreateReserves(t *testing.T) {
 	l.resolveCreates(none, now.Add(outcome.MaxCompletionDelay))
 	if _, others := l.pendingPods(""); others != 0 {
 		t.Errorf("%d reserved though it can no longer come to exist", others)
+	}
+}
+
+func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
+	d := newDeployment(20, within(1, 0))
+	tooMany := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 20, 20, 20 })
+	reduced := owned(d, "v1", newNext("web", 2, tooMany, sizedFor(2, 3), revision("1")))
+	b := newBench(t, d, reduced)
+	raised := reduced.DeepCopy()
+	raised.Generation, raised.Spec.Replicas, raised.ResourceVersion = 3, new(int32(20)), "60"
+	b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return raised, nil })
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wantsEvents(t, "Scaled up replica set web from 2 to 20")
+	shown := raised.DeepCopy()
+	shown.Status.ObservedGeneration = 3
+	for _, tt := range []struct {
+		when  string
+		known *expectations
+		rs    *appsv1.ReplicaSet
+		want  bool
+	}{
+		{"raised", b.expectations, raised, true}, {"the status shows that", b.expectations, shown, false}, {"once it did", b.expectations, raised, false},
+		{"at the beginning of a term", new(newExpectations()), raised, true}, {"shown", new(newExpectations()), shown, false},
+		{"never reduced", new(newExpectations()), newReplicaSet(d, nil, 3), false},
+	} {
+		tt.known.recordStatus(tt.rs)
+		if got := tt.known.statusUnreliable(tt.rs); got != tt.want {
+			t.Errorf("%s: unreliable %t, want %t", tt.when, got, tt.want)
+		}
+	}
+}
+
+func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
+	b := rollingBench(t)
+	replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))})
+	d := decision{plan: plan{changes: []change{{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}, {rs: b.sets[1], from: 0, to: 1, reason: resizeIntoCapacity}}, capacity: 1}}
+	names := func(sent []clienttesting.Action) (names []string) {
+		for _, a := range sent {
+			names = append(names, a.(clienttesting.PatchAction).GetName())
+		}
+		return names
+	}
+	for i, tt := range []struct {
+		after time.Duration // since the first
+		want  []string
+		again time.Duration // of what is put off
+	}{
+		{0, []string{"old", "next"}, 0},
+		{20 * time.Millisecond, []string{"next"}, 30 * time.Millisecond},
+		{50 * time.Millisecond, []string{"old", "next"}, 0},
+		{100 * time.Millisecond, []string{"next"}, 50 * time.Millisecond},
+		{150 * time.Millisecond, []string{"old", "next"}, 0},
+	} {
+		b.client.ClearActions()
+		b.clock.SetTime(now.Add(tt.after))
+		b.syncState.now = b.clock.Now()
+		a := b.applyPlan(t.Context(), b.syncState, d.plan)
+		if got := names(b.client.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) {
+			t.Errorf("%d: sent %v, next after %v, error %v; want %v, %v", i, got, a.requeueAfter, a.err, tt.want, tt.again)
+		}
+		if held := slices.Contains(a.deferred, deferResizeBackoff); held != (tt.again > 0) {
+			t.Errorf("%d: deferred %v", i, a.deferred)
+		}
+		failed := 0
+		for _, e := range b.newEvents() {
+			if strings.Contains(e, "FailedScaleReplicaSet") {
+				failed++
+			}
+		}
+		if failed != len(tt.want)-1 {
+			t.Errorf("%d: %d events of failed resizes", i, failed)
+		}
+	}
+	b.d = b.d.DeepCopy()
+	b.d.Generation++
+	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err == nil {
+		t.Error("a new spec waits for the back-off")
+	}
+	changed := b.sets[0].DeepCopy()
+	changed.Generation++
+	if wait := b.backoffs.rejectedResize(b.d, changed).remaining(b.syncState.now); wait != 0 || b.backoffs.rejectedResize(b.d, b.sets[0]).remaining(b.syncState.now) == 0 {
+		t.Errorf("a changed ReplicaSet waits for %v", wait)
+	}
+	replyTo(b, nil)
+	b.clock.SetTime(now.Add(time.Minute))
+	b.syncState.now = b.clock.Now()
+	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err != nil || len(b.backoffs.rejectedResizes) > 0 {
+		t.Errorf("accepted: %v, back-offs %v", a.err, b.backoffs.rejectedResizes)
 	}
 }

@@ -429,3 +429,32 @@ func TestOneStatusForEachSize(t *testing.T) {
 	}
 	b.wants(t, "create pods", "create pods", "update replicasets/status")
 }
+
+func TestStatusDurationIsRecorded(t *testing.T) {
+	clk := testingclock.NewFakeClock(now)
+	b := newBenchWith(t, func(d *Deps) { d.Clock = clk }, newSet(1), newPod("a"))
+	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		clk.Step(ms(30))
+		return a.(clienttesting.UpdateAction).GetObject(), nil
+	})
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if b.backoffs.statusTook != ms(30) || !b.backoffs.statusAt.Equal(now.Add(ms(30))) {
+		t.Errorf("a status took %v, and was written at %v; want 30 ms, %v", b.backoffs.statusTook, b.backoffs.statusAt, now.Add(ms(30)))
+	}
+}
+
+// TestPodsMissingFromLiveRead: a live read lists only selected pods, so a pod that lost the label does not count
+// as deleted.
+func TestPodsMissingFromLiveRead(t *testing.T) {
+	b := newBench(t, newSet(1))
+	listed := []*caches.Pod{newPod("listed", version("30"))}
+	controller.RecordLiveRead(&b.expectations.barrier, b.deps.ReplicaSets, b.rs, b.deps.Pods, listed, "50", now)
+	got := b.expectations.withoutDeleted([]*caches.Pod{
+		newPod("listed", version("30")), newPod("removed", version("20")), newPod("relabelled", version("20"), labelled(map[string]string{"app": "db"})),
+	}, b.selects)
+	if want := []string{"listed", "relabelled"}; !slices.Equal(uids(got), want) {
+		t.Errorf("pods %v, want %v", uids(got), want)
+	}
+}
