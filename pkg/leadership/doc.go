@@ -1,20 +1,18 @@
 // Package leadership decides when this process may write to the API server.
 //
-// Elector acquires, renews and releases the Lease. It is compatible with client-go's elector. Fence is
-// the transport of every client that writes: a mutating request is sent only within a term, and ends
-// on both sides of the connection before another process could hold the lease.
+// Elector acquires, renews and releases the Lease, compatible with client-go's elector. Fence is the
+// transport of every client that writes: a mutating request is sent only within a term, and ends on
+// both sides of the connection before another process could hold the lease.
 //
-// A term is one uninterrupted period of holding the lease. A request belongs to the term of its
-// context.
+// A term is one uninterrupted period of holding the lease.
 //
 //	standby ─ acquire ─▶ term ─ lost ─▶ requests cancelled ─▶ controllers return ─▶ standby
 //	                          ─ shutdown, step-down ─▶ controllers drain ─▶ writes complete ─▶ lease released
 //
-// A write without a conclusive response has an unknown outcome until the deadline that the API server
-// was given. Until then the lease is not released, and this process begins no further term.
+// A write without a conclusive response has an unknown outcome until its deadline on the API server.
+// Until then the lease is not released, and this process begins no further term.
 //
-// While writes are slow, the lease is renewed for a longer duration.
+// While writes are slow, the lease is renewed for longer.
 //
-// All deadlines use the monotonic clock of this process. Times that other processes wrote are never
-// compared with this clock.
+// All deadlines use the monotonic clock of this process, never times that other processes wrote.
 package leadership
