@@ -449,3 +449,18 @@ func TestObserversSeeCachedObjects(t *testing.T) {
 	expect("missed n")
 	expect("delete n")
 }
+
+func TestPausesOfFeedsGrowAndVary(t *testing.T) {
+	for failures, most := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second, 7: time.Minute, 1000: time.Minute} {
+		different := map[time.Duration]bool{}
+		for range 20 {
+			pause := pauseAfter(failures)
+			if different[pause] = true; pause > most || pause < most*3/4 {
+				t.Errorf("pause of %v after %d failures, want up to a quarter less than %v", pause, failures, most)
+			}
+		}
+		if len(different) < 2 {
+			t.Errorf("all pauses after %d failures are equal", failures)
+		}
+	}
+}
