@@ -143,7 +143,7 @@ func (o *Options) addGenericFlags(fs *pflag.FlagSet) {
 func (o *Options) Validate() []error {
 	var p flagcheck.Problems
 	for _, name := range o.unused {
-		p.Addf(name, "not used by this manager, remove it")
+		p.Addf(name, "not used by this manager; remove it")
 	}
 	if unknown := unknownItems(o.Known, o.Items); len(unknown) > 0 {
 		p.Addf("controllers", "%s; known are %s", strings.Join(unknown, ", "), namesWithAliases(o.Known))
@@ -157,7 +157,7 @@ func (o *Options) Validate() []error {
 	case math.IsNaN(qps) || math.IsInf(qps, 0):
 		p.Addf("kube-api-qps", "%v is not a rate", o.QPS)
 	case o.QPS >= 0 && o.Burst < 0:
-		p.Addf("kube-api-burst", "%d is negative, which with --kube-api-qps=%v would send nothing", o.Burst, o.QPS)
+		p.Addf("kube-api-burst", "%d is negative: nothing would be sent with --kube-api-qps=%v", o.Burst, o.QPS)
 	}
 	if _, err := mediaType(o.ContentType); err != nil {
 		p.Addf("kube-api-content-type", "%w", err)

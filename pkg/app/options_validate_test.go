@@ -64,7 +64,7 @@ func TestValidate(t *testing.T) {
 		{"--logging-format=json --vmodule=a=1", []string{"logging flags: vmodule: "}},
 		{"--log-json-split-stream", []string{"logging flags: options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"}},
 		{"--log-json-split-stream --feature-gates=LoggingAlphaOptions=true", nil},
-		{"--root-ca-file=x --allocate-node-cidrs --enable-leader-migration=false", []string{"--root-ca-file: not used by this manager, remove it", "--allocate-node-cidrs: not used by this manager, remove it", "--enable-leader-migration: not used by this manager, remove it"}},
+		{"--root-ca-file=x --allocate-node-cidrs --enable-leader-migration=false", []string{"--root-ca-file: not used by this manager; remove it", "--allocate-node-cidrs: not used by this manager; remove it", "--enable-leader-migration: not used by this manager; remove it"}},
 		{"--cluster-cidr=x --secure-port=-1 --concurrent-namespace-syncs=0 --controllers=x", []string{"--cluster-cidr: ", "--controllers: ", "--secure-port: ", "--concurrent-namespace-syncs: "}},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
