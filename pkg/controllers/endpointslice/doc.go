@@ -3,7 +3,7 @@
 //
 //   - controller.go maps events of Services, pods, slices and nodes to Services.
 //   - reconcile.go syncs one Service: read, plan, confirm, send.
-//   - plan.go lets the library k8s.io/endpointslice compute the writes.
+//   - plan.go holds the state of a term, and lets the library k8s.io/endpointslice compute the writes.
 //   - cache.go defines the cached objects and an index of selectors.
 //
 // Invariant: a Service never gets a second set of slices. A sync waits until the cache shows the slices that this
