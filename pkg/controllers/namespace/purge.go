@@ -162,7 +162,8 @@ func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []typeRes
 			if results[i].unserved && !results[i].unlisted {
 				results[i].err = listFailed(r, errHidden)
 			}
-			if r.Group != "" && r.List && ctx.Err() == nil && !errors.Is(results[i].err, errNoSlot) { // the core group has no server of its own
+			// The core group has no server of its own.
+			if r.Group != "" && r.List && ctx.Err() == nil && !errors.Is(results[i].err, errNoSlot) {
 				p.unresponsive.record(r.GroupVersion(), p.namespace, errors.Is(results[i].err, context.DeadlineExceeded))
 			}
 			return nil
