@@ -131,7 +131,7 @@ func TestEnsureReadyOverTime(t *testing.T) {
 	}
 }
 
-// TestEnsureReadyAfterALongSync: a sync that took longer than the timeout does not make its own last write overdue.
+// TestEnsureReadyAfterALongSync: the last write of a sync that took longer than the timeout is not overdue.
 func TestEnsureReadyAfterALongSync(t *testing.T) {
 	var b ConsistencyBarrier
 	b.WroteAt(pods, "100", now)

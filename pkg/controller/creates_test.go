@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestCreatesUseUpNamesBeforeTheyDrawNewOnes: a create with unknown outcome is repeated under its name.
+// TestCreatesUseUpNamesBeforeTheyDrawNewOnes: a create with unknown outcome is repeated under the same name.
 func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 	drawn := 0
 	draw := func() string { drawn++; return fmt.Sprint("web-", (drawn+1)/2) } // each twice

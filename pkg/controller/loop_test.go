@@ -41,7 +41,7 @@ func newLoop(t *testing.T, workers int, drain time.Duration, r Reconcile[string]
 	return NewLoop(cfg, prometheus.NewRegistry(), r)
 }
 
-// term runs the loop for one term and returns a function that ends it and waits.
+// term runs the loop for one term and returns a function that ends the term and waits.
 func term(l *Loop[string], keys ...string) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -99,7 +99,7 @@ func TestStartLosesNoKeyAndIsWaitedFor(t *testing.T) {
 func TestResultsDecideWhenAKeyReturns(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		answers []func() (Result, error) // one per sync, the last one repeats
+		answers []func() (Result, error) // of each sync; the last repeats
 		want    []string                 // within the first second
 	}{
 		{"done stays away", []func() (Result, error){done}, []string{"k@0s"}},

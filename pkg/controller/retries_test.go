@@ -63,7 +63,8 @@ func TestFailingKeysShareTokens(t *testing.T) {
 					t.Errorf("%d requests within 5 s from second %d of %d keys that fail, want at most 500", got, second, n)
 				}
 			}
-			most := 2 * time.Duration(tt.requests) * time.Second / firstRetriesPerSecond // its tokens, and those of one other key
+			// A first retry waits for the tokens of two keys at most.
+			most := 2 * time.Duration(tt.requests) * time.Second / firstRetriesPerSecond
 			if waited := onceAt[1].Sub(onceAt[0]); waited > most {
 				t.Errorf("a key that failed once was retried after %v, want %v at most", waited, most)
 			}
@@ -80,7 +81,7 @@ func TestFailingKeysShareTokens(t *testing.T) {
 	}
 }
 
-// A sync may fail after thousands of successful requests: other keys wait for at most 200 of them.
+// A sync may fail after thousands of successful requests. Shorter syncs wait for 200 of the requests at most.
 func TestLongSyncsDelayFirstRetriesBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed, retried time.Time
