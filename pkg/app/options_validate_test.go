@@ -57,6 +57,7 @@ func TestValidate(t *testing.T) {
 		{"--unhealthy-zone-threshold=-0.5", nil},
 		{"--unhealthy-zone-threshold=NaN", []string{"--unhealthy-zone-threshold: NaN is not a number"}},
 		{"--terminated-pod-gc-threshold=-1", nil},
+		{"--garbage-collector-ignored-resources=foos.example.com,.apps", []string{`--garbage-collector-ignored-resources: ".apps" is not a resource`}},
 		{"--show-hidden-metrics-for-version=1.35", []string{`--show-hidden-metrics-for-version: "1.35" is not the previous minor version, 1.36`}},
 		{"--show-hidden-metrics-for-version=1.36", nil},
 		{"--disabled-metrics=9x", []string{"metrics flags: "}},

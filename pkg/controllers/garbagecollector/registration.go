@@ -47,6 +47,11 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 func (c *Config) Validate() []error {
 	var p flagcheck.Problems
 	p.Workers("concurrent-gc-syncs", c.Workers)
+	for _, text := range c.Ignored {
+		if schema.ParseGroupResource(text).Resource == "" {
+			p.Addf("garbage-collector-ignored-resources", "%q is not a resource", text)
+		}
+	}
 	return p
 }
 

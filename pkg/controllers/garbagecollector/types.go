@@ -120,6 +120,7 @@ type typesDeps struct {
 // runDiscovery, sends discoveries and starts and stops feeds.
 type knownTypes struct {
 	deps      typesDeps
+	checked   bool // ignored types have been compared with a discovery
 	ignored   map[schema.GroupResource]bool
 	feeds     *caches.Feeds
 	discovery discovery.Client
@@ -271,6 +272,12 @@ func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
 			return false // any type may be missing
 		}
 	}
+	for r := range t.ignored {
+		if answer.Complete() && !t.checked && !answer.Has(r) && !slices.Contains(defaultIgnored, r) {
+			klog.FromContext(ctx).Info("Ignored type is not served and may be misspelt", "controller", Name, "resource", r.String())
+		}
+	}
+	t.checked = t.checked || answer.Complete()
 	return t.updateTypes(ctx, answer) && answer.Complete()
 }
 
