@@ -184,8 +184,11 @@ func (c *Controller) nodeChanged(node *corev1.Node) {
 }
 
 func (c *Controller) nodeUpdated(old, node *corev1.Node) {
-	if isReady(old) != isReady(node) || old.Labels[corev1.LabelTopologyZone] != node.Labels[corev1.LabelTopologyZone] {
+	switch {
+	case old.Labels[corev1.LabelTopologyZone] != node.Labels[corev1.LabelTopologyZone]:
 		c.nodeChanged(node)
+	case isReady(old) != isReady(node):
+		c.enqueueTopology(node)
 	}
 }
 

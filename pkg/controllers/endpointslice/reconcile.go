@@ -146,6 +146,8 @@ func (c *Controller) send(ctx context.Context, t *term, st *state, w write) erro
 		st.createName = cmp.Or(st.createName, names.SimpleNameGenerator.GenerateName(w.slice.GenerateName))
 		w.slice.Name = st.createName
 	}
+	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // client-go may repeat a write for minutes
+	defer cancel()
 	client := c.Client.DiscoveryV1().EndpointSlices(w.slice.Namespace)
 	var stored *discoveryv1.EndpointSlice
 	result, err := outcome.Do(ctx, func(ctx context.Context) (err error) {

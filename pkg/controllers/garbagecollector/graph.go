@@ -136,6 +136,9 @@ func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 
 // removeObject turns the node of an object into a virtual node, or removes the node.
 func (g *graph) removeObject(n *node, w *queueKeys) {
+	if n.marks.finishing() { // the reconcile of the owner forgets the state of the owner
+		w.addOwner(n)
+	}
 	g.enqueueOwners(n, w)
 	g.enqueueDependents(n, w)
 	g.replaceRefs(n, nil)

@@ -47,6 +47,13 @@ func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known 
 	return &ownerReader{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil), reads: map[target]liveRead{}}
 }
 
+// reset forgets the reads and failures of an earlier term.
+func (o *ownerReader) reset() {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	clear(o.reads)
+}
+
 // ownerView is the state of the owners of one object at one moment.
 type ownerView struct {
 	syncBegun time.Time

@@ -77,8 +77,12 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 		}
 		o = *now
 	}
+	valid := readValidFor
+	if d.action == remove {
+		valid = time.Second
+	}
 	stillValid := func() bool {
-		return (at.local || c.deps.Clock.Since(o.read) <= readValidFor) && c.owners.holds(o, v)
+		return (at.local || c.deps.Clock.Since(o.read) <= valid) && c.owners.holds(o, v)
 	}
 	var result requestResult
 	if d.action == remove {

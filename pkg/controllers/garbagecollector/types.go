@@ -3,7 +3,9 @@ package garbagecollector
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -120,7 +122,8 @@ type typesDeps struct {
 // runDiscovery, sends discoveries and starts and stops feeds.
 type knownTypes struct {
 	deps      typesDeps
-	checked   bool // ignored types have been compared with a discovery
+	checked   bool      // ignored types have been compared with a discovery
+	notified  time.Time // of the last signal of changes
 	ignored   map[schema.GroupResource]bool
 	feeds     *caches.Feeds
 	discovery discovery.Client
@@ -311,15 +314,18 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 			continue
 		}
 		k.GroupVersionResource = a.GroupVersionResource
-		k.watched = k.watched || a.List && a.Watch && a.Delete && !t.ignored[r]
-		if !k.watched {
-			continue
-		}
-		k.feed = t.deps.Graph.feed(k.objectType())
-		if k.source == nil || moved || k.phase == away {
-			start = append(start, k)
-			if k.phase != listing { // before buildCatalogue, which leaves out types that are away
-				k.feedState = feedState{listing, now}
+		k.watched = a.List && a.Watch && a.Delete && !t.ignored[r]
+		switch {
+		case !k.watched && k.feed != nil:
+			drop = append(drop, &knownType{source: k.source, typeState: typeState{feed: k.feed}})
+			k.feedState, k.feed, k.source, k.err = feedState{}, nil, nil, nil
+		case k.watched:
+			k.feed = t.deps.Graph.feed(k.objectType())
+			if k.source == nil || moved || k.phase == away {
+				start = append(start, k)
+				if k.phase != listing { // before buildCatalogue, which leaves out types that are away
+					k.feedState = feedState{listing, now}
+				}
 			}
 		}
 	}
@@ -346,7 +352,8 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 			delete(t.types, r)
 		}
 	}
-	t.buildCatalogue(answer.Sent, failing)
+	// An unchanged discovery after a deletion event proves that a kind is gone.
+	changed := t.buildCatalogue(answer.Sent, failing) || now.Sub(t.event) < time.Minute || now.Sub(t.notified) >= discoveryInterval
 	t.lock.Unlock()
 	for _, k := range drop {
 		k.stopFeed()
@@ -355,7 +362,10 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 	for _, k := range start {
 		settled = t.startFeed(ctx, k) && settled
 	}
-	sendSignal(t.changed) // an unchanged discovery after a deletion event proves that a kind is gone
+	if changed || len(drop) > 0 || !settled {
+		t.notified = now
+		sendSignal(t.changed)
+	}
 	return settled
 }
 
@@ -376,15 +386,19 @@ func (t *knownTypes) isLocal(r schema.GroupResource) bool {
 	return defined || scheme.Scheme.IsGroupRegistered(r.Group) || r.Group == crds.Group || r.Group == apiServices.Group
 }
 
-// buildCatalogue builds the catalogue. The lock is held.
-func (t *knownTypes) buildCatalogue(sent time.Time, failing map[string]bool) {
+// buildCatalogue builds the catalogue, and reports whether it has changed. The lock is held.
+func (t *knownTypes) buildCatalogue(sent time.Time, failing map[string]bool) (changed bool) {
 	var all []apiType
 	for _, k := range t.types {
 		if len(k.versions) > 0 && k.phase != away {
 			all = append(all, k.apiType)
 		}
 	}
-	t.latest = newCatalogue(sent, slices.Sorted(maps.Keys(failing)), all...)
+	slices.SortFunc(all, func(a, b apiType) int { return strings.Compare(a.GroupResource().String(), b.GroupResource().String()) })
+	next := newCatalogue(sent, slices.Sorted(maps.Keys(failing)), all...)
+	changed = t.latest.sent.IsZero() || !reflect.DeepEqual(next.kinds, t.latest.kinds) || !maps.Equal(next.failing, t.latest.failing)
+	t.latest = next
+	return changed
 }
 
 // startFeed starts the feed of a type, in place of an earlier one. It reports whether the feed has started.
