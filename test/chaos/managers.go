@@ -48,7 +48,7 @@ type slot struct {
 	identity *rest.Config
 	proxy    *faults.Proxy
 
-	troubled sync.Mutex // held by a fault that the process cannot answer through
+	troubled sync.Mutex // held by a fault that stops the responses of the process
 
 	lock        sync.Mutex
 	lives       []*life
