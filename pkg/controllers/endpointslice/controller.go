@@ -142,7 +142,7 @@ func endpointChanged(old, pod *caches.Pod) bool {
 		!slices.Equal(old.Endpoint.IPs, pod.Endpoint.IPs)
 }
 
-// sliceChanged adds the Service of a slice, unless this process has written the slice like this.
+// sliceChanged adds the Service of a slice, unless this process has written or read this generation or a later one.
 func (c *Controller) sliceChanged(slice *EndpointSlice) {
 	switch t := c.term.Load(); {
 	case t == nil:
@@ -199,7 +199,7 @@ func isReady(node *corev1.Node) bool { return nodestatus.ReadyStatus(node) == co
 // Run works for one term. The caches must have synced.
 func (c *Controller) Run(ctx context.Context) error {
 	t := newTerm(c)
-	t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // before the first sync, which would remove all hints
+	t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // without nodes the first sync would remove all hints
 	c.term.Store(t)
 	defer c.endTerm()
 	var running sync.WaitGroup

@@ -35,7 +35,7 @@ type term struct {
 	triggers *util.TriggerTimeTracker
 	topology *topologycache.TopologyCache
 
-	planning   sync.Mutex // guards the fields below: the library does not pass on which Service a write is for
+	planning   sync.Mutex // serializes calls of Reconcile, whose writes do not name their Service
 	client     recordingClient
 	unsent     *util.EndpointSliceTracker // the library tracks writes that are not sent yet
 	reconciler *endpointslice.Reconciler
@@ -74,7 +74,8 @@ func (t *term) plan(ctx context.Context, service *corev1.Service, pods []*corev1
 // libraryLogger returns a logger for the library, which logs details at the level of events.
 func libraryLogger(ctx context.Context) klog.Logger { return klog.FromContext(ctx).V(2) }
 
-// recordingClient records the writes of the library, which have no context. The controller sends them. Other methods
+// recordingClient records the writes of the library, which calls its client with context.TODO. The controller sends them
+// with the context of the sync. Other methods
 // panic.
 type recordingClient struct {
 	kubernetes.Interface

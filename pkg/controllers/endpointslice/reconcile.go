@@ -25,7 +25,7 @@ import (
 type state struct {
 	staleSince time.Time // since when the cache lacks known slices; zero if none is missing
 	uncertain  bool      // slices may differ from the cache after a failed write
-	createName string    // of a create with unknown outcome, repeated by the next create
+	createName string    // of a create that is not confirmed; the next create has the same name
 }
 
 // reconcile brings the slices of one Service in line with its pods.
@@ -41,7 +41,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		t.forget(key)
 		return controller.Result{}, nil
 	}
-	if !selectsPods(service) {
+	if !selectsPods(service) { // its slices are left to the user
 		return controller.Result{}, nil
 	}
 	st := t.states.For(key, service.UID)
@@ -118,7 +118,7 @@ func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Serv
 		return nil, nil, fmt.Errorf("read the EndpointSlices live: %w", err)
 	}
 	t.tracker.DeleteService(service.Namespace, service.Name)
-	for _, slice := range cached {
+	for _, slice := range cached { // all count as deleted until the live list below
 		t.tracker.ExpectDeletion(slice)
 	}
 	var existing []*discoveryv1.EndpointSlice
@@ -176,8 +176,8 @@ func (c *Controller) send(ctx context.Context, t *term, st *state, w write) erro
 	return nil
 }
 
-// report counts a sync and returns its error. The end of the term is no failure. Missing nodes are no reason for a
-// retry, because the event of the node adds the Service.
+// report counts a sync and returns err without missingNodes: the event of a missing node adds the Service. The end of
+// the term is no failure.
 func (c *Controller) report(service *corev1.Service, missingNodes, err error) error {
 	failure := errors.Join(missingNodes, err)
 	switch {
