@@ -198,9 +198,12 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 		}
 		err := c.patchNode(ctx, node, taints, labels)
 		if apierrors.IsConflict(err) && try < maxPatchTries {
-			live, err := c.readNode(ctx, node)
-			if live == nil || readiness(live) != readiness(node) {
-				return 0, err // a watch event follows
+			live, readErr := c.readNode(ctx, node)
+			if readErr != nil || live == nil {
+				return 0, readErr
+			}
+			if readiness(live) != readiness(node) {
+				return 0, err // the retry decides on the new status; a relist may hide the change
 			}
 			node = live
 			continue

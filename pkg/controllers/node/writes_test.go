@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -130,6 +131,33 @@ func TestConflictsNeedNoCache(t *testing.T) {
 		b.pass(3 * time.Second)
 		if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || patches.Load() != 2 {
 			t.Errorf("taints %v after %d patches, want the taint with the second", node.Spec.Taints, patches.Load())
+		}
+		b.Freeze("nodes", false)
+	})
+}
+
+// The kubelet reports the node Ready between the status write and the patch of the taints. The conflict is retried:
+// a relist of nodes may hide the change of the status from the handlers.
+func TestReadyBeforeTaintsIsRetried(t *testing.T) {
+	objects, live, _ := cluster(1, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		var returned atomic.Bool
+		b.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if !returned.CompareAndSwap(false, true) {
+				return false, nil, nil
+			}
+			b.Freeze("nodes", true)
+			node := b.Node("dying0")
+			setReady(node, corev1.ConditionTrue, time.Now())
+			if _, _, err := b.React(clienttesting.NewUpdateAction(corev1.SchemeGroupVersion.WithResource("nodes"), "", node)); err != nil {
+				return true, nil, err
+			}
+			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "dying0", errors.New("changed"))
+		})
+		b.term()
+		b.renewFor(55*time.Second, live...)
+		if got := b.Count("get nodes"); !returned.Load() || got < 3 {
+			t.Errorf("conflict %t, %d live reads of the node, want one of the retry", returned.Load(), got)
 		}
 		b.Freeze("nodes", false)
 	})
