@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"testing"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
 
@@ -45,7 +46,7 @@ func Page(ctx context.Context, identity *rest.Config, port int, page string) ([]
 	if err != nil {
 		return nil, err
 	}
-	defer client.CloseIdleConnections()
+	defer utilnet.CloseIdleConnectionsFor(client.Transport) // client.CloseIdleConnections ignores wrapped transports
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", port, page), nil)
 	if err != nil {
 		return nil, err
