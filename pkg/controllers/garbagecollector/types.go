@@ -353,7 +353,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 		}
 	}
 	// An unchanged discovery after a deletion event proves that a kind is gone.
-	changed := t.buildCatalogue(answer.Sent, failing) || now.Sub(t.event) < time.Minute || now.Sub(t.notified) >= discoveryInterval
+	changed := t.buildCatalogue(answer.Sent, failing) || now.Sub(t.event) < time.Minute || now.Sub(t.notified) >= discoveryInterval/2
 	t.lock.Unlock()
 	for _, k := range drop {
 		k.stopFeed()
