@@ -29,8 +29,8 @@ type EndpointSlice struct {
 	content []byte
 }
 
-// trimSlice converts slices to the cached type. client-go passes the objects of a streaming list twice, the second time
-// in the cached type.
+// trimSlice converts slices to the cached type. client-go passes the objects of a streaming list twice, the second
+// time in the cached type.
 func trimSlice(obj any) (_ any, err error) {
 	slice, ok := obj.(*discoveryv1.EndpointSlice)
 	if !ok {

@@ -74,9 +74,8 @@ func (t *term) plan(ctx context.Context, service *corev1.Service, pods []*corev1
 // libraryLogger returns a logger for the library, which logs details at the level of events.
 func libraryLogger(ctx context.Context) klog.Logger { return klog.FromContext(ctx).V(2) }
 
-// recordingClient records the writes of the library, which calls its client with context.TODO. The controller sends them
-// with the context of the sync. Other methods
-// panic.
+// recordingClient records the writes of the library, which calls its client with context.TODO. The controller sends
+// the writes with the context of the sync. Other methods panic.
 type recordingClient struct {
 	kubernetes.Interface
 	discoveryclient.DiscoveryV1Interface
