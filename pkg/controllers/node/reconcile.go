@@ -203,7 +203,7 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 				return 0, readErr
 			}
 			if readiness(live) != readiness(node) {
-				return 0, err // the retry decides on the new status; a relist may hide the change
+				return c.cfg.MonitorGracePeriod, nil // the watch shows the change, or a relist hides it
 			}
 			node = live
 			continue

@@ -155,7 +155,7 @@ func TestReadyBeforeTaintsIsRetried(t *testing.T) {
 			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "dying0", errors.New("changed"))
 		})
 		b.term()
-		b.renewFor(55*time.Second, live...)
+		b.renewFor(2*time.Minute, live...)
 		if got := b.Count("get nodes"); !returned.Load() || got < 3 {
 			t.Errorf("conflict %t, %d live reads of the node, want one of the retry", returned.Load(), got)
 		}
