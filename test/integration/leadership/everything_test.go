@@ -33,7 +33,7 @@ func TestEveryControllerStopsWithItsTerm(t *testing.T) {
 	leads := func(c *contender) {
 		t.Helper()
 		since := time.Now()
-		controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
+		controlplane.Eventually(t, 90*time.Second, func(context.Context) error { // a busy machine shares 2 cores with other tests
 			if idle := c.idleLoops(t, since); len(idle) > 0 {
 				return fmt.Errorf("%s has sent no %q since %v", c.user, idle, since.Format(time.StampMilli))
 			}
