@@ -60,20 +60,20 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		free()
 		return nil, err
 	}
-	resp.Body = &answer{ReadCloser: resp.Body, free: free}
+	resp.Body = &responseBody{ReadCloser: resp.Body, free: free}
 	return resp, nil
 }
 
-// answer is the body of a response, and stops the timer of its request at the end of the body.
-type answer struct {
+// responseBody stops the timer of its request at the end of the body.
+type responseBody struct {
 	io.ReadCloser
 	free context.CancelFunc
 }
 
 // Close implements io.Closer.
-func (a *answer) Close() error {
-	defer a.free()
-	return a.ReadCloser.Close()
+func (b *responseBody) Close() error {
+	defer b.free()
+	return b.ReadCloser.Close()
 }
 
 func reads(method string) bool {
