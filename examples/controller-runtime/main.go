@@ -38,7 +38,7 @@ func main() {
 	flag.StringVar(&election.Namespace, "namespace", "default", "Namespace of the Lease, and of the ConfigMaps to count in.")
 	flag.StringVar(&election.Name, "lease", "operator", "Name of the Lease.")
 	every := flag.Duration("every", 100*time.Millisecond, "Time between two beats of a ConfigMap.")
-	elected := flag.String("election", "minikcm", "Who elects: 'minikcm' or 'controller-runtime'.")
+	elected := flag.String("election", "minikcm", "Election to use: 'minikcm' or 'controller-runtime'.")
 	metrics := flag.String("metrics-bind-address", "0", "Where to serve metrics, such as :8080; 0: nowhere.")
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())

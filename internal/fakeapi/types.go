@@ -95,11 +95,6 @@ func (f *Types) RemoveType(groupVersion, resource string) {
 	})
 }
 
-// EndWatches ends the watches of a type.
-func (f *Types) EndWatches(groupVersion, resource string) {
-	f.withType(groupVersion, resource, (*servedType).endWatches)
-}
-
 func (t *servedType) endWatches() {
 	for stream := range t.streams {
 		close(stream)

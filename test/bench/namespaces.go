@@ -25,8 +25,7 @@ const (
 	oneNamespace, allNamespaces = "1 of 30 objects", "29 of 30 objects"
 
 	heldNamespaces = 20
-	// heldFor is the age of the deletions of namespaces when the API server goes away. Our namespace controller waits
-	// 35 s with namespaces that seem empty, which is less than heldFor and lagOutage together.
+	// heldFor is the age of the deletions when the API server goes away. It exceeds the grace period.
 	heldFor   = 25 * time.Second
 	lagOutage = 20 * time.Second
 	// afterLag is the time for finalizations that come late, after discovery is complete.

@@ -68,10 +68,10 @@ type stage struct {
 var states = []state{
 	{name: "refused", about: "API server refuses connections", setup: withTypes, begin: beginOutage(faults.Refused)},
 	{name: "black-hole", about: "API server accepts connections and reads nothing", setup: withTypes, begin: beginOutage(faults.BlackHole)},
-	{name: "hanging", about: "API server answers pings and no request", setup: withTypes, begin: hangRequests},
-	{name: "503", about: "API server answers 503 to everything", setup: withTypes, begin: refuseAll(503)},
-	{name: "401", about: "API server answers 401 to everything", setup: withTypes, begin: refuseAll(401)},
-	{name: "403", about: "API server answers 403 to everything", setup: withTypes, begin: refuseAll(403)},
+	{name: "hanging", about: "API server accepts pings and no request", setup: withTypes, begin: hangRequests},
+	{name: "503", about: "API server returns 503 to every request", setup: withTypes, begin: refuseAll(503)},
+	{name: "401", about: "API server returns 401 to every request", setup: withTypes, begin: refuseAll(401)},
+	{name: "403", about: "API server returns 403 to every request", setup: withTypes, begin: refuseAll(403)},
 	{name: "cut-lists", about: "Proxy ends streaming lists before they are complete", setup: withTypes, early: true, begin: cutLists},
 	{
 		name: "pod-statuses", about: "All nodes fall silent, webhook refuses pods/status",

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -59,6 +61,11 @@ func parseFlags(args []string) (o options, err error) {
 	}
 	if f.NArg() > 0 || o.managers < 1 || o.managers > 9 {
 		return o, fmt.Errorf("unexpected arguments %q, or -managers not within 1 and 9", f.Args())
+	}
+	for name := range strings.SplitSeq(o.only, ",") {
+		if name != "" && name != "none" && !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
+			return o, fmt.Errorf("no fault is named %q", name)
+		}
 	}
 	if o.manager == "" {
 		o.manager, err = controlplane.Binary("controller-manager")

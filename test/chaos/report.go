@@ -111,7 +111,7 @@ func (r *rig) printHistory(v timed) {
 	if events, err := r.cluster.ReadAuditLog(controlplane.Completed, controlplane.Writes); err == nil && name != "" {
 		for i, e := range events {
 			if e.ObjectRef != nil && (strings.HasPrefix(e.ObjectRef.Name, name) || e.ObjectRef.Namespace == name) && e.ObjectRef.Resource != "events" {
-				story = append(story, entry{at: e.RequestReceivedTimestamp.Time, text: "  asked " + strings.TrimSpace(events[i:i+1].String())})
+				story = append(story, entry{at: e.RequestReceivedTimestamp.Time, text: "  sent  " + strings.TrimSpace(events[i:i+1].String())})
 			}
 		}
 	}

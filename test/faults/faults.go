@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"net/http"
 	"time"
 )
 
@@ -44,11 +43,6 @@ func RefuseRetryAfter(code int, after time.Duration) Fault {
 // BadGateway returns the status code and a page of HTML, as a load balancer without servers does: 502, 503 or 504.
 func BadGateway(code int) Fault {
 	return Fault{name: "bad gateway", refusal: &refusal{code: code, html: true}}
-}
-
-// UnknownPath returns 404 in plain text, as an API server without the type does.
-func UnknownPath() Fault {
-	return Fault{name: "unknown path", refusal: &refusal{code: http.StatusNotFound, plain: true}}
 }
 
 // DelayRequest forwards the request d later, unless the client has left.

@@ -16,7 +16,6 @@ type refusal struct {
 	code       int
 	retryAfter time.Duration // 0: no header
 	html       bool
-	plain      bool
 }
 
 // retrySeconds is the Retry-After value, rounded up.
@@ -35,10 +34,6 @@ func (f refusal) writeTo(w http.ResponseWriter, method string, i info) error {
 		w.WriteHeader(f.code)
 		_, err := fmt.Fprintf(w, "<html><body>%d %s</body></html>\n", f.code, http.StatusText(f.code))
 		return err
-	}
-	if f.plain {
-		http.Error(w, fmt.Sprintf("%d page not found", f.code), f.code)
-		return nil
 	}
 	body, err := json.Marshal(f.apiStatus(method, i))
 	if err != nil {

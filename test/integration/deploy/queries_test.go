@@ -13,7 +13,6 @@ import (
 // query is a PromQL expression of an alert or of a panel.
 type query struct {
 	from, expr string
-	isAlert    bool
 }
 
 // alerts reads the rule file.
@@ -60,12 +59,12 @@ func panels(t *testing.T) []panel {
 func queries(t *testing.T) (list []query) {
 	t.Helper()
 	for _, a := range alerts(t) {
-		list = append(list, query{"alert " + a.Alert, a.Expr, true})
+		list = append(list, query{"alert " + a.Alert, a.Expr})
 	}
 	grafana := strings.NewReplacer("$job", "controller-manager", "$__rate_interval", rateInterval)
 	for _, p := range panels(t) {
 		for _, target := range p.Targets {
-			list = append(list, query{"panel " + p.Title, grafana.Replace(target.Expr), false})
+			list = append(list, query{"panel " + p.Title, grafana.Replace(target.Expr)})
 		}
 	}
 	return list
