@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -23,7 +24,8 @@ func trimService(obj any) (any, error) {
 }
 
 // EndpointSlice is a cached slice. The content is encoded, which takes a third of the memory, because only syncs of
-// the Service read the content. Slices of other managers have no content.
+// the Service read the content. Slices of other managers have no content. Observers of the caches receive the type name
+// as the kind.
 type EndpointSlice struct {
 	metav1.ObjectMeta
 	content []byte
@@ -111,7 +113,7 @@ func (x *selectorIndex) servicesFor(namespace string, podLabels map[string]strin
 	found := map[cache.ObjectName]bool{}
 	for key, value := range podLabels {
 		for _, service := range x.byPair[labelPair{namespace, key, value}] {
-			if matches(service.Spec.Selector, podLabels) {
+			if labels.ValidatedSetSelector(service.Spec.Selector).Matches(labels.Set(podLabels)) {
 				found[cache.MetaObjectToName(service)] = true
 			}
 		}
@@ -122,13 +124,4 @@ func (x *selectorIndex) servicesFor(namespace string, podLabels map[string]strin
 // selectsPods reports whether a Service gets slices from this controller.
 func selectsPods(service *corev1.Service) bool {
 	return service.Spec.Type != corev1.ServiceTypeExternalName && len(service.Spec.Selector) > 0
-}
-
-func matches(selector, podLabels map[string]string) bool {
-	for key, value := range selector {
-		if actual, ok := podLabels[key]; !ok || actual != value {
-			return false
-		}
-	}
-	return true
 }

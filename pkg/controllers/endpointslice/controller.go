@@ -62,7 +62,11 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c.loop = controller.NewLoop(loop, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	loop.Queue, loop.Workers = queueName+"_nodes", 1
 	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNodes)
-	if err := errors.Join(c.openCaches(), c.handleEvents()); err != nil {
+	err := c.openCaches()
+	if err == nil {
+		err = c.handleEvents()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	return c, nil

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/tools/cache"
@@ -110,7 +111,7 @@ func (r *recordingClient) Delete(_ context.Context, name string, _ metav1.Delete
 func libraryPods(service *corev1.Service, pods []*caches.Pod) []*corev1.Pod {
 	var selected []*corev1.Pod
 	for _, pod := range pods {
-		if !matches(service.Spec.Selector, pod.Labels) {
+		if !labels.ValidatedSetSelector(service.Spec.Selector).Matches(labels.Set(pod.Labels)) {
 			continue
 		}
 		out := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Status: corev1.PodStatus{Phase: pod.Phase, PodIPs: pod.Endpoint.IPs}, Spec: corev1.PodSpec{
