@@ -93,7 +93,8 @@ func (c *Controller) enqueue(w queueKeys) {
 	}
 }
 
-// resync adds all keys with possible work to the queues. Each discovery calls it, in case of a lost event.
+// resync adds all keys with possible work to the queues. Discovery calls it after changes, and every five minutes in
+// case of a lost event.
 func (c *Controller) resync() {
 	if c.inTerm.Load() {
 		c.enqueue(c.graph.all())

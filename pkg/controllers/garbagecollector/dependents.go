@@ -16,8 +16,8 @@ type dependents struct {
 func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	n := g.nodes[key]
-	if n == nil || !n.marks.has(observed) {
+	n := g.observedNode(key)
+	if n == nil {
 		return dependents{}, false
 	}
 	d.owner = g.objectOfNode(n)
@@ -102,8 +102,8 @@ func reachable(from *node, neighbours func(*node, func(*node))) map[*node]bool {
 func (g *graph) referring(key id) []object {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	n := g.nodes[key]
-	if n == nil || !n.marks.has(observed) {
+	n := g.observedNode(key)
+	if n == nil {
 		return nil
 	}
 	var all []object
@@ -121,9 +121,7 @@ func (g *graph) all() queueKeys {
 	defer g.lock.Unlock()
 	var w queueKeys
 	for _, n := range g.nodes {
-		if n.marks.has(observed) {
-			g.enqueueCandidate(n, &w)
-		}
+		g.enqueueCandidate(n, &w)
 	}
 	return w
 }
@@ -133,8 +131,8 @@ func (g *graph) all() queueKeys {
 func (g *graph) groupOf(key id) string {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	n := g.nodes[key]
-	if n == nil || !n.marks.has(observed) {
+	n := g.observedNode(key)
+	if n == nil {
 		return ""
 	}
 	if namespace := n.namespace.Value(); namespace != "" {

@@ -42,10 +42,10 @@ type deletionEvent struct {
 // node is an object. Large clusters have hundreds of thousands, so a test checks the size.
 type node struct {
 	uid        id
-	version    uint64                // 0 if the version is not a number
-	name       string                // of a virtual node: as in the first reference
-	namespace  unique.Handle[string] // namespace
-	feed       *feed                 // nil for virtual nodes
+	version    uint64 // 0 if the version is not a number
+	name       string // of a virtual node: as in the first reference
+	namespace  unique.Handle[string]
+	feed       *feed // nil for virtual nodes
 	marks      marks
 	refs       *edge // first owner reference, in written order
 	dependents *edge // first dependent, in no order
@@ -77,9 +77,9 @@ type queueKeys struct {
 func (w *queueKeys) addObject(n *node) { w.objects = append(w.objects, n.uid) }
 func (w *queueKeys) addOwner(n *node)  { w.owners = append(w.owners, n.uid) }
 
-func newGraph(c clock.PassiveClock, wake func(queueKeys)) *graph {
+func newGraph(c clock.PassiveClock, enqueue func(queueKeys)) *graph {
 	return &graph{
-		clock: c, began: c.Now(), enqueue: wake, nodes: map[id]*node{}, feeds: map[schema.GroupResource]*feed{},
+		clock: c, began: c.Now(), enqueue: enqueue, nodes: map[id]*node{}, feeds: map[schema.GroupResource]*feed{},
 		texts: map[id]types.UID{}, deletions: map[*node]deletionEvent{}, notFoundAt: map[*node]time.Time{},
 	}
 }
@@ -96,7 +96,7 @@ func (g *graph) changeAndEnqueue(do func(*queueKeys)) {
 }
 
 // storeObject stores an object from an event or a list. Objects from live reads are not stored, because their order
-// with events is unknown. The lock is held, as in all functions below.
+// with events is unknown. The lock is held, as in all functions below that do not take the lock.
 func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 	if m.GetUID() == "" {
 		return // computed by an aggregated API server; no reference can name the object
@@ -187,7 +187,7 @@ func (g *graph) dropUnreferenced(n *node) {
 	delete(g.notFoundAt, n)
 }
 
-// enqueueCandidate queueKeys an object if a request may be needed.
+// enqueueCandidate adds an object to the keys if a request may be needed.
 func (g *graph) enqueueCandidate(n *node, w *queueKeys) {
 	switch {
 	case n.marks.finishing():
@@ -197,7 +197,7 @@ func (g *graph) enqueueCandidate(n *node, w *queueKeys) {
 	}
 }
 
-// enqueueOwners queueKeys the owners of an object that wait for dependents.
+// enqueueOwners adds the owners of an object that wait for dependents or leave orphans.
 func (g *graph) enqueueOwners(n *node, w *queueKeys) {
 	for e := n.refs; e != nil; e = e.next {
 		if e.owner.marks.finishing() {
@@ -349,12 +349,20 @@ type ownerObservation struct {
 	refSeen      time.Time // first sight of the reference; the writer of the reference had seen the owner before
 }
 
+// observedNode returns the node of an object, or nil if there is none or the node is virtual.
+func (g *graph) observedNode(key id) *node {
+	if n := g.nodes[key]; n != nil && n.marks.has(observed) {
+		return n
+	}
+	return nil
+}
+
 // observe returns an object and the observation of each owner. It returns false for a virtual node.
 func (g *graph) observe(key id) (o object, owners []ownerObservation, ok bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	n := g.nodes[key]
-	if n == nil || !n.marks.has(observed) {
+	n := g.observedNode(key)
+	if n == nil {
 		return object{}, nil, false
 	}
 	o = g.objectOfNode(n)

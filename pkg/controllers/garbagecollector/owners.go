@@ -29,7 +29,7 @@ const (
 	keepPolls = pollInterval + 2*pollJitter
 )
 
-// owners finds the states of the owners of an object. It reads owners live where the graph is not enough, and
+// ownerReader finds the states of the owners of an object. It reads owners live where the graph is not enough, and
 // shares the reads between all dependents.
 type ownerReader struct {
 	client metadata.Interface

@@ -16,7 +16,7 @@ const (
 	rejectedPerSecond, rejectedBurst = 50, 200
 )
 
-// state hold the state of a term that the API does not hold. Their loss costs requests and events only.
+// termState holds the state of a term that the API does not hold. Its loss costs requests and events only.
 type termState struct {
 	lock       sync.Mutex
 	owners     map[id]ownerRecord
@@ -88,24 +88,24 @@ func (m *termState) reset() {
 func (m *termState) owner(key id, orphaning bool, now time.Time) ownerRecord {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	memory, ok := m.owners[key]
-	if !ok || memory.orphaning != orphaning {
-		memory = ownerRecord{orphaning: orphaning, since: now}
-		m.owners[key] = memory
+	record, ok := m.owners[key]
+	if !ok || record.orphaning != orphaning {
+		record = ownerRecord{orphaning: orphaning, since: now}
+		m.owners[key] = record
 	}
-	return memory
+	return record
 }
 
 // updateOwner changes the record of an owner and returns it. It does nothing if the owner was forgotten meanwhile.
 func (m *termState) updateOwner(key id, change func(*ownerRecord)) (ownerRecord, bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	memory, ok := m.owners[key]
+	record, ok := m.owners[key]
 	if ok {
-		change(&memory)
-		m.owners[key] = memory
+		change(&record)
+		m.owners[key] = record
 	}
-	return memory, ok
+	return record, ok
 }
 
 // finishing returns all owners that are being deleted. A list collects the dependents of each of them.
@@ -132,10 +132,10 @@ func (m *termState) object(key id) objectRecord {
 }
 
 // setObject replaces the record of an object. The zero record is not stored.
-func (m *termState) setObject(key id, memory objectRecord) {
+func (m *termState) setObject(key id, record objectRecord) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	if m.objects[key] = memory; memory == (objectRecord{}) {
+	if m.objects[key] = record; record == (objectRecord{}) {
 		delete(m.objects, key)
 	}
 }

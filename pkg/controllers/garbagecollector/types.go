@@ -112,7 +112,8 @@ type typesDeps struct {
 	Caches  *caches.Caches
 	Ignored []schema.GroupResource
 	Clock   clock.WithTicker
-	// Changed is called, without locks, after the table of types has changed or a type has been listed.
+	// Changed is called, without locks, after the table of types has changed, a type has been listed, or
+	// a periodic discovery.
 	Changed func()
 	// SyncError is called for each discovery and each feed that fails.
 	SyncError func()
@@ -264,39 +265,39 @@ func isWanted(api metav1.APIResource) bool {
 
 // refreshTypes sends a discovery and updates the table. It reports whether nothing is left to do.
 func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
-	answer := discovery.FetchTypes(ctx, t.discovery, t.deps.Clock, isWanted)
+	result := discovery.FetchTypes(ctx, t.discovery, t.deps.Clock, isWanted)
 	if ctx.Err() != nil {
 		return false
 	}
-	if answer.Err != nil {
+	if result.Err != nil {
 		t.deps.SyncError()
-		klog.FromContext(ctx).V(2).Info("Discovery is incomplete", "controller", Name, "reason", answer.Err)
-		if len(answer.Failing) == 0 {
+		klog.FromContext(ctx).V(2).Info("Discovery is incomplete", "controller", Name, "reason", result.Err)
+		if len(result.Failing) == 0 {
 			return false // any type may be missing
 		}
 	}
 	for r := range t.ignored {
-		if answer.Complete() && !t.checked && !answer.Has(r) && !slices.Contains(defaultIgnored, r) {
+		if result.Complete() && !t.checked && !result.Has(r) && !slices.Contains(defaultIgnored, r) {
 			klog.FromContext(ctx).Info("Ignored type is not served and may be misspelt", "controller", Name, "resource", r.String())
 		}
 	}
-	t.checked = t.checked || answer.Complete()
-	return t.updateTypes(ctx, answer) && answer.Complete()
+	t.checked = t.checked || result.Complete()
+	return t.updateTypes(ctx, result) && result.Complete()
 }
 
 // updateTypes makes the table and the feeds follow a discovery. Types of failing groups stay as before. It reports
 // whether no type is about to be dropped and every feed runs.
-func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (settled bool) {
+func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (settled bool) {
 	now := t.deps.Clock.Now()
 	failing := map[string]bool{}
-	for _, f := range answer.Failing {
+	for _, f := range result.Failing {
 		failing[f.Group] = true
 	}
 	settled = true
 	var start, drop []*knownType
 	t.lock.Lock()
 	t.updateDefined(now)
-	for _, a := range answer.Types {
+	for _, a := range result.Types {
 		r := a.GroupResource()
 		k := t.types[r]
 		if k == nil {
@@ -307,7 +308,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 		if moved && failing[a.Group] && k.phase != away {
 			continue // perhaps only the preferred version has failed
 		}
-		k.kind, k.namespaced, k.versions = a.Kind, a.Namespaced, answer.Versions(r)
+		k.kind, k.namespaced, k.versions = a.Kind, a.Namespaced, result.Versions(r)
 		// The definition may be deleted before the last deletion events of objects arrive.
 		k.local = k.local || t.isLocal(r)
 		if k.cached {
@@ -330,7 +331,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 		}
 	}
 	for r, k := range t.types {
-		if failing[r.Group] || answer.Has(r) {
+		if failing[r.Group] || result.Has(r) {
 			continue
 		}
 		patience := removalDelay
@@ -353,7 +354,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, answer discovery.Result) (
 		}
 	}
 	// An unchanged discovery after a deletion event proves that a kind is gone.
-	changed := t.buildCatalogue(answer.Sent, failing) || now.Sub(t.event) < time.Minute || now.Sub(t.notified) >= discoveryInterval/2
+	changed := t.buildCatalogue(result.Sent, failing) || now.Sub(t.event) < time.Minute || now.Sub(t.notified) >= discoveryInterval/2
 	t.lock.Unlock()
 	for _, k := range drop {
 		k.stopFeed()

@@ -47,7 +47,7 @@ var (
 	errName     = errors.New("object name is no path segment")
 )
 
-// writer sends the writes of the collector and reads single objects.
+// writer sends the writes of the collector.
 type writer struct {
 	client  metadata.Interface
 	clock   clock.WithTicker

@@ -60,7 +60,7 @@ func TestPatchesHaveAtMostTenThousandOperations(t *testing.T) {
 	}
 }
 
-func TestOutcome(t *testing.T) {
+func TestClassifyWrite(t *testing.T) {
 	things := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	for _, tt := range []struct {
 		name string
