@@ -84,11 +84,10 @@ type Controller struct {
 
 // New returns a controller and registers its handlers with the caches, which must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
-	if cfg.Workers < 0 || cfg.Burst < 0 {
-		return nil, errors.New("replicaset: workers and burst must not be negative")
+	if cfg.Workers < 0 {
+		return nil, errors.New("replicaset: workers must not be negative")
 	}
 	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
-	cfg.Burst = cmp.Or(cfg.Burst, burst)
 	c := &Controller{cfg: cfg, deps: deps, states: controller.NewKeyStates[cache.ObjectName](newState)}
 	c.wake = c.ownersOf()
 	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)

@@ -56,7 +56,7 @@ func (c *Controller) chooseVictims(t task, pods []*caches.Pod, n int) []*caches.
 	return chooseVictims(pods, c.relatedPods(t, pods, n), n, c.cfg.PodDeletionCost, t.now)
 }
 
-// related returns the pods that do the same work: the active pods of all ReplicaSets with the same
+// relatedPods returns the pods that do the same work: the active pods of all ReplicaSets with the same
 // controller, for example a Deployment.
 func (c *Controller) relatedPods(t task, own []*caches.Pod, surplus int) []*caches.Pod {
 	owner := metav1.GetControllerOfNoCopy(t.rs)

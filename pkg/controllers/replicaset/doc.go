@@ -9,7 +9,8 @@
 //   - names of creates with unknown outcome. A retry uses the name again;
 //   - UIDs of deleted pods, and of pods whose delete has an unknown outcome.
 //
-// Deletes, adoptions and releases carry UID and version of the pod.
+// Deletes, adoptions and releases carry UID and version of the pod. Only the delete of a new pod that a webhook
+// changed carries no version.
 //
 // Differences from upstream: the order of deletion is total; creates are delayed while pods keep failing; no
 // pod is created in terminating namespaces; ReplicaFailure is removed only after a successful attempt;

@@ -85,7 +85,7 @@ func (c *Controller) claimAndPlan(ctx context.Context, t task) (d decision, err 
 		return d, err
 	}
 	d.claimed.owned = append(d.claimed.owned, slices.DeleteFunc(adopted, func(pod *caches.Pod) bool { return !t.isOwned(pod) })...)
-	d.todo = planReplicas(t.wantedReplicas(), d.claimed.owned, t.expectations.unconfirmed, c.cfg.Burst)
+	d.todo = planReplicas(t.wantedReplicas(), d.claimed.owned, t.expectations.unconfirmed, burst)
 	return d, nil
 }
 

@@ -15,15 +15,12 @@ import (
 const (
 	// PodDeletionCost makes an annotation influence which pod of a ReplicaSet is deleted first.
 	PodDeletionCost featuregate.Feature = "PodDeletionCost"
-	// TerminatingReplicas fills status.terminatingReplicas.
-	TerminatingReplicas = controller.TerminatingReplicas
 )
 
 // Config is the configuration of the controller.
 type Config struct {
 	Workers int `json:"ConcurrentRSSyncs"` // concurrent syncs, waiting ones excluded; 0 means 5
 
-	Burst               int           `json:"-"` // pods created or deleted per sync; 0 means 500
 	PodDeletionCost     bool          `json:"-"`
 	TerminatingReplicas bool          `json:"-"`
 	Drain               time.Duration `json:"-"` // time of running syncs after the end of a term; 0 means no limit
@@ -54,7 +51,7 @@ func Registration(cfg *Config) controller.Registration {
 				{Version: apiversion.MajorMinor(1, 21), Default: false, PreRelease: featuregate.Alpha},
 				{Version: apiversion.MajorMinor(1, 22), Default: true, PreRelease: featuregate.Beta},
 			},
-			TerminatingReplicas: controller.TerminatingReplicasStages(),
+			controller.TerminatingReplicas: controller.TerminatingReplicasStages(),
 		},
 		Config: cfg, Section: "ReplicaSetController",
 		WatchPermissions: []controller.Access{{Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"}},
@@ -63,14 +60,14 @@ func Registration(cfg *Config) controller.Registration {
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"list"}, Impact: "reads the pods of every ReplicaSet live in each term", Optional: true},
 			{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Impact: "cannot report the number of pods"},
 			{Group: "apps", Resource: "replicasets/finalizers", Verbs: []string{"update"}, Impact: "cannot create pods that keep their owner"},
-			{Resource: "pods", Verbs: []string{"list"}, Impact: "cannot write the first time in a term or after a lost answer"},
+			{Resource: "pods", Verbs: []string{"list"}, Impact: "cannot write the first time in a term or after a lost response"},
 			{Resource: "pods", Verbs: []string{"create"}, Impact: "cannot create pods"},
 			{Resource: "pods", Verbs: []string{"patch"}, Impact: "cannot adopt or release pods"},
 			{Resource: "pods", Verbs: []string{"delete"}, Impact: "cannot delete pods"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
-			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(PodDeletionCost), b.Enabled(TerminatingReplicas)
+			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(PodDeletionCost), b.Enabled(controller.TerminatingReplicas)
 			c.Drain = b.Drain
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
 			var err error

@@ -109,7 +109,7 @@ func statusInterval(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time
 	return 0
 }
 
-// put writes the status over rs, which must have the current version. It returns the requeue delay if the
+// putStatus writes the status over rs, which must have the current version. It returns the requeue delay if the
 // write can wait.
 func (c *Controller) putStatus(ctx context.Context, t task, rs *appsv1.ReplicaSet, n counts, a applyResult) (again time.Duration, err error) {
 	status := newStatus(rs.Status, t.rs.Generation, n, a, t.now)
