@@ -16,7 +16,7 @@ const kind = "Deployment"
 
 var ownerKind = appsv1.SchemeGroupVersion.WithKind(kind)
 
-// errMoved ends a sync because an object has changed since it was read. The caches will show the change.
+// errChanged ends a sync because an object has changed since it was read. The caches will show the change.
 var errChanged = errors.New("object has changed since it was read")
 
 // claim adopts and releases ReplicaSets, and returns those that the Deployment controls. An error ends the sync,

@@ -50,7 +50,7 @@ func Registration(cfg *Config) controller.Registration {
 			{Group: "apps", Resource: "deployments", Verbs: []string{"list"}, Impact: "reads every Deployment live in each term", Optional: true},
 			{Group: "apps", Resource: "deployments/status", Verbs: []string{"update"}, Impact: "cannot report the progress of rollouts"},
 			{Group: "apps", Resource: "deployments/finalizers", Verbs: []string{"update"}, Impact: "cannot create ReplicaSets that keep their owner"},
-			{Group: "apps", Resource: "replicasets", Verbs: []string{"get", "list"}, Impact: "cannot write the first time in a term or after a lost answer"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"get", "list"}, Impact: "cannot write the first time in a term or after a lost response"},
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"create"}, Impact: "cannot begin a rollout"},
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"patch"}, Impact: "cannot scale, adopt or release ReplicaSets"},
 			{Group: "apps", Resource: "replicasets", Verbs: []string{"delete"}, Impact: "cannot clean up the history"},

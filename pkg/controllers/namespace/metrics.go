@@ -1,10 +1,11 @@
 package namespace
 
 import (
-	"minikcm/pkg/controller"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"minikcm/pkg/controller"
 )
 
 // maxSeries bounds the gauge with a label per namespace. Further series are left out.

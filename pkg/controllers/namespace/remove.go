@@ -85,7 +85,7 @@ func (p *purger) removeEach(ctx context.Context, r discovery.Type, items []metav
 }
 
 // errTooLong wraps timeouts. A smaller page may succeed, and a deletecollection may have deleted a part of its page.
-var errTooLong = errors.New("no answer in time")
+var errTooLong = errors.New("no response in time")
 
 // errNoSlot ends a sync before the sync counts as stuck.
 var errNoSlot = errors.New("too many requests of other namespaces are in flight")
@@ -150,12 +150,12 @@ func backgroundOptions() metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }
 
-// unsupported reports whether the server does not serve the request.
+// isUnsupported reports whether the server does not serve the request.
 func isUnsupported(err error) bool {
 	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
 }
 
-// rejected reports whether the server rejected the request. A timeout and a Retry-After are not rejections.
+// isRejected reports whether the server rejected the request. A timeout and a Retry-After are not rejections.
 // Admission rejects with any status from 400 on, and the status is 500 if a webhook fails.
 func isRejected(err error) bool {
 	var status apierrors.APIStatus
