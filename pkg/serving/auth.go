@@ -224,16 +224,11 @@ func writeStatus(w http.ResponseWriter, status metav1.Status) {
 	_ = json.NewEncoder(w).Encode(status) // fails if the client has closed the connection
 }
 
-// recovered turns a panic of one request into a response and a log entry. http.ErrAbortHandler is passed on, because
-// net/http drops the connection then and logs nothing.
+// recovered turns a panic of one request into a response and a log entry.
 func recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
-			switch p := recover(); p {
-			case nil:
-			case http.ErrAbortHandler:
-				panic(p)
-			default:
+			if p := recover(); p != nil {
 				klog.FromContext(r.Context()).Error(fmt.Errorf("panic: %v", p), "Serve request",
 					"method", r.Method, "path", r.URL.Path, "stack", string(debug.Stack()))
 				http.Error(w, "internal server error", http.StatusInternalServerError)
