@@ -121,7 +121,7 @@ func (g *gates) ignoreUnknown(setting string) bool {
 	return true
 }
 
-// validate returns an error for each value that is not a boolean, each locked gate and each invalid version.
+// validateGates returns an error for each value that is not a boolean, each locked gate and each invalid version.
 func (g *gates) validateGates() []error {
 	errs := g.registry.Validate()
 	if g.rejected != nil {

@@ -85,7 +85,7 @@ func New(cfg Config) (*Manager, error) {
 	// 2. Build the caches and the events, which all controllers share.
 	watchMetrics := freshness.NewMetrics(registry)
 	transport := freshness.NewTransport(m.clock, watchMetrics)
-	if m.caches, err = newCaches(cfg, transport, m.clock); err != nil {
+	if m.caches, err = newCaches(cfg, transport); err != nil {
 		return nil, err
 	}
 	if m.events, err = newEvents(kubeclient.WithAgent(cfg.REST, "events"), registry); err != nil {
@@ -95,7 +95,7 @@ func New(cfg Config) (*Manager, error) {
 	// 3. Build the elector, and show it the Lease as the shared informer sees it.
 	termMetrics := leadership.NewMetrics(registry)
 	fence := leadership.NewFence(m.clock, termMetrics)
-	electorDeps := leadership.Deps{Fence: fence, Metrics: termMetrics, Clock: m.clock}
+	electorDeps := leadership.Deps{Fence: fence, Metrics: termMetrics}
 	if cfg.Election.Enabled {
 		if electorDeps.Leases, err = leadership.NewLeaseClient(cfg.REST, cfg.Election.RenewDeadline); err != nil {
 			return nil, err
@@ -160,7 +160,7 @@ func New(cfg Config) (*Manager, error) {
 // newCaches builds the caches and their two clients. Leases have a client that coalesces reads: with many
 // nodes hundreds of renewals arrive at once, and no controller waits for a single renewal. Events of the Lease
 // of this process use the same stream and are seen up to 75 ms later.
-func newCaches(cfg Config, transport *freshness.Transport, clk clock.WithTicker) (*caches.Caches, error) {
+func newCaches(cfg Config, transport *freshness.Transport) (*caches.Caches, error) {
 	informers := kubeclient.WithAgent(cfg.REST, "shared-informers")
 	informers.QPS = -1
 	rc, httpClient, err := transport.Client(informers, false)
@@ -188,7 +188,7 @@ func newCaches(cfg Config, transport *freshness.Transport, clk clock.WithTicker)
 		Name: name, FreeMemory: cfg.OwnProcess, Resync: wait.Jitter(max(0, cfg.MinResync), 1),
 		LeaseNamespaces: leaseNamespaces(cfg), Fields: fields,
 		LeaseOwners: slices.ContainsFunc(cfg.Controllers, func(c controller.Registration) bool { return c.FollowsOwners }),
-		LeaseClient: leaseClient, Transport: transport, Clock: clk,
+		LeaseClient: leaseClient, Transport: transport,
 		Direct: func() (*rest.Config, *http.Client, error) {
 			feeds := kubeclient.WithAgent(cfg.REST, "feeds")
 			feeds.QPS = -1

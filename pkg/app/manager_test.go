@@ -34,7 +34,7 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			clk := clock.RealClock{}
 			store, err := newCaches(Config{REST: &rest.Config{Host: "https://server", Transport: overloaded}},
-				freshness.NewTransport(clk, freshness.NewMetrics(prometheus.NewRegistry())), clk)
+				freshness.NewTransport(clk, freshness.NewMetrics(prometheus.NewRegistry())))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -56,7 +56,7 @@ func preflight(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("build the client of the preflight: %w", err)
 	}
-	p := &preflighter{client: client, cfg: cfg, server: rc.Host, advice: programAdvice, clock: clock.RealClock{}, timeout: cfg.StartTimeout}
+	p := &preflighter{client: client, cfg: cfg, server: rc.Host, advice: programAdvice, clock: clock.RealClock{}}
 	if cfg.OwnProcess {
 		p.advice = commandAdvice
 	}
@@ -64,12 +64,11 @@ func preflight(ctx context.Context, cfg Config) error {
 }
 
 type preflighter struct {
-	cfg     Config
-	client  kubernetes.Interface
-	server  string
-	advice  *strings.Replacer
-	clock   clock.WithTicker
-	timeout time.Duration // 0 means no limit
+	cfg    Config
+	client kubernetes.Interface
+	server string
+	advice *strings.Replacer
+	clock  clock.WithTicker
 }
 
 // runChecks repeats checkNeeds until it passes, ctx ends, or the error is lasting. An API server that was not ready
@@ -90,7 +89,7 @@ func (p *preflighter) runChecks(ctx context.Context, needs []need) error {
 		now := p.clock.Now()
 		reason, lasting := classifyProblem(err, p.server, p.advice)
 		switch {
-		case p.timeout > 0 && now.Sub(begun) >= p.timeout:
+		case p.cfg.StartTimeout > 0 && now.Sub(begun) >= p.cfg.StartTimeout:
 			return reason
 		case !lasting:
 			waited, responded = true, time.Time{}

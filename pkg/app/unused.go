@@ -48,7 +48,7 @@ func addUnusedFlags(fs *pflag.FlagSet, used *[]string) {
 	}
 }
 
-// unusedFlag takes any value and notes that it was given.
+// unusedFlag takes any value and records that the flag was given.
 type unusedFlag struct {
 	name string
 	used *[]string

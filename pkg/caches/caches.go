@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/freshness"
 )
@@ -48,8 +47,6 @@ type Config struct {
 	Direct func() (*rest.Config, *http.Client, error)
 	// Transport is the transport of the clients, unless ordinary.
 	Transport *freshness.Transport
-	// Clock is the clock of feeds; by default the real one.
-	Clock clock.WithTicker
 }
 
 // Fields is a set of optional fields. Cached objects lack a field that no controller requests.
@@ -98,9 +95,6 @@ func (t watchedType) syncCheckers() []cache.DoneChecker {
 
 // New returns caches without types. The client should be neither rate limited nor fenced.
 func New(client kubernetes.Interface, cfg Config) *Caches {
-	if cfg.Clock == nil {
-		cfg.Clock = clock.RealClock{}
-	}
 	options := []informers.SharedInformerOption{}
 	var name *cache.InformerName // nil: no metrics
 	if cfg.Name != "" {

@@ -9,7 +9,7 @@
 // live read.
 //
 // One watch delivers the Leases of all namespaces, because an informer has one namespace at most. Without the
-// node controllers only the namespace of the election is watched.
+// node controllers and the garbage collector only the namespace of the election is watched.
 //
 // [Store.Version] is the version that a cache has reached. Functions named Read and Latest read from the API server.
 package caches

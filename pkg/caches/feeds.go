@@ -82,7 +82,7 @@ type feedLink struct {
 
 func newFeeds(c *Caches) *Feeds {
 	f := &Feeds{
-		caches: c, clock: c.cfg.Clock, feeds: map[schema.GroupVersionResource]*Feed{},
+		caches: c, clock: clock.RealClock{}, feeds: map[schema.GroupVersionResource]*Feed{},
 		first: semaphore.NewWeighted(listsAtOnce), again: semaphore.NewWeighted(listsAtOnce),
 	}
 	c.Alongside(f.reopenSilent)

@@ -82,9 +82,9 @@ func (t *Transport) LastActivity(resource schema.GroupVersionResource) time.Time
 }
 
 // Reopen ends the watch of a type in all namespaces. Its reflector resumes the watch, on another connection
-// if the client has received nothing since. Reopen reports whether there was a watch to end.
-func (t *Transport) Reopen(resource schema.GroupVersionResource, since time.Time) bool {
-	return t.reopenWatches(watchTarget{GroupVersionResource: resource}, since)
+// if the client has received nothing since.
+func (t *Transport) Reopen(resource schema.GroupVersionResource, since time.Time) {
+	t.reopenWatches(watchTarget{GroupVersionResource: resource}, since)
 }
 
 // reopenWatches ends the watches of one target, which their reflectors resume. The next watches are short.

@@ -202,7 +202,6 @@ func (k *typeMonitor) updateMissing(now time.Time) {
 	}
 }
 
-// setGauges sets the gauges.
 func (k *typeMonitor) setGauges(a activity, now time.Time) {
 	idle, lag := 0.0, 0.0
 	if !a.lastByte.IsZero() {

@@ -93,7 +93,7 @@ func TestLeaseClientRedialsAfterRejection(t *testing.T) {
 func TestEndOfTermResetsConnections(t *testing.T) {
 	for name, end := range map[string]func(*Fence){
 		"abort": func(f *Fence) { f.abortTerm("lost") },
-		"close": func(f *Fence) { f.closeTerm("over") },
+		"close": func(f *Fence) { f.closeTerm() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")

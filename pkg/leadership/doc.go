@@ -1,7 +1,7 @@
 // Package leadership decides when this process may write to the API server.
 //
 // Elector acquires, renews and releases the Lease, compatible with client-go's elector. Fence is the
-// transport of every client that writes: a mutating request is sent only within a term, and ends on
+// transport of the clients of controllers: a mutating request is sent only within a term, and ends on
 // both sides of the connection before another process could hold the lease.
 //
 // A term is one uninterrupted period of holding the lease.

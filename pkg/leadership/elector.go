@@ -49,7 +49,6 @@ type Deps struct {
 	Events  record.EventRecorder              // records "became leader" and "stopped leading"; may be nil
 	Fence   *Fence
 	Metrics *Metrics
-	Clock   clock.WithTicker // nil means the real clock
 
 	// Seen records a resourceVersion of the Lease that a request has shown. A working watch delivers
 	// that version at once. May be nil.
@@ -60,7 +59,7 @@ type Deps struct {
 type Elector struct {
 	cfg   Config
 	deps  Deps
-	clock clock.WithTicker
+	clock clock.Clock
 	fence *Fence
 	lease *leaseClient  // nil without election
 	wake  chan struct{} // of size one: the lease or a field below has changed, for waitForLease and runPhases
@@ -88,10 +87,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 	if deps.Seen == nil {
 		deps.Seen = func(string) {}
 	}
-	e := &Elector{cfg: cfg.rounded(), deps: deps, clock: deps.Clock, fence: deps.Fence, wake: make(chan struct{}, 1)}
-	if e.clock == nil {
-		e.clock = clock.RealClock{}
-	}
+	e := &Elector{cfg: cfg.rounded(), deps: deps, clock: deps.Fence.clock, fence: deps.Fence, wake: make(chan struct{}, 1)}
 	if cfg.Enabled {
 		e.lease = &leaseClient{
 			client:    deps.Leases.Leases(cfg.Namespace),

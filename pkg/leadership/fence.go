@@ -181,9 +181,9 @@ func (f *Fence) startDrain() {
 
 // closeTerm ends the running term after the controllers have returned: no further request is sent.
 // Requests in flight continue on other connections only.
-func (f *Fence) closeTerm(reason string) {
+func (f *Fence) closeTerm() {
 	f.lock.Lock()
-	f.endTerm(reason)
+	f.endTerm(termOver)
 	f.lock.Unlock()
 	f.dialer.CloseAll()
 }

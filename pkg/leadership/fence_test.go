@@ -175,7 +175,7 @@ func TestFenceRefusesOutsideATerm(t *testing.T) {
 		t.Errorf("POST inside a term: %v", err)
 	}
 	<-server.requests
-	fence.closeTerm("over")
+	fence.closeTerm()
 	check("after a term")
 	wantEqual(t, "refusals of PUT", testutil.ToFloat64(metrics.refusals.WithLabelValues("PUT")), 2)
 }
@@ -193,7 +193,7 @@ func TestEndOfTermCancelsRequests(t *testing.T) {
 		{"abort, read", "GET", "/slow", abort, true, 1},
 		{"abort, response has begun", "GET", "/body", abort, true, 1},
 		{"abort twice", "PUT", "/slow", func(f *Fence) { abort(f); abort(f) }, true, 1},
-		{"close, write", "POST", "/slow", func(f *Fence) { f.closeTerm("shutdown") }, false, 0},
+		{"close, write", "POST", "/slow", func(f *Fence) { f.closeTerm() }, false, 0},
 		{"drain, read", "GET", "/slow", (*Fence).startDrain, true, 0},
 		{"drain, write", "POST", "/slow", (*Fence).startDrain, false, 0},
 	} {

@@ -52,7 +52,7 @@ type TimeoutError struct {
 
 // Error implements error.
 func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("%s %s: no answer in the %v that a write has", e.Method, e.Path, e.Most)
+	return fmt.Sprintf("%s %s: no response within the write timeout of %v", e.Method, e.Path, e.Most)
 }
 
 // Unwrap implements errors.Is.

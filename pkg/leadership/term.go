@@ -182,7 +182,7 @@ func (t *termRunner) runPhases(ctx context.Context) {
 		case <-t.idle:
 			if t.e.fence.inFlight() == 0 {
 				t.idle = nil
-				t.e.fence.closeTerm(termOver)
+				t.e.fence.closeTerm()
 				t.checkWrites(ctx)
 			}
 		case <-timerChannel(t.timer):
@@ -303,7 +303,7 @@ func (t *termRunner) stopTimer() {
 func (t *termRunner) finishTerm(ctx context.Context) {
 	e, ctx := t.e, context.WithoutCancel(ctx)
 	t.stopTimer()
-	e.fence.closeTerm(termOver)
+	e.fence.closeTerm()
 	klog.FromContext(ctx).Info("Controllers stopped", "term", t.term.Number, "duration", e.clock.Since(t.endedAt).Round(time.Millisecond),
 		"drained", t.phase == clean, "stuck", t.stuck, "inFlight", e.fence.inFlight())
 	t.stopRenewing()
