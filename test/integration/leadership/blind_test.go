@@ -16,8 +16,8 @@ import (
 
 // TestStepDownOfAllProcesses freezes the watches of all processes. One of them has to lead nevertheless.
 func TestStepDownOfAllProcesses(t *testing.T) {
-	busy(t)
-	load := work(t)
+	startCluster(t)
+	load := work(t, 100*time.Millisecond)
 	a, b := pair(t, start)
 	createdBy(t, a, time.Time{}, 10*time.Second)
 	both := []*contender{a, b}

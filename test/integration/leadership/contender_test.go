@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"minikcm/test/controlplane"
@@ -26,44 +23,36 @@ type contender struct {
 
 func start(t *testing.T, name string) *contender {
 	t.Helper()
-	return launch(t, name, controlplane.ManagerBinary(t))
+	return startBehindProxy(t, name)
 }
 
-func launch(t *testing.T, name string, command ...string) *contender {
+func startBehindProxy(t *testing.T, name string, more ...string) *contender {
 	t.Helper()
-	account := here(t).name + "-" + name
-	proxy := faults.New(t, here(t).ManagerConfig(account, "replicaset-controller"), faults.WithName(name))
-	return &contender{Process: run(t, proxy.Config(), command, "--secure-port=0"), user: controlplane.ServiceAccount(account), proxy: proxy}
+	proxy := faults.New(t, setConfig(t, name), faults.WithName(name))
+	c := startAt(t, name, proxy.Config(), more...)
+	c.proxy = proxy
+	return c
 }
 
 func startDirect(t *testing.T, name string) *contender {
 	t.Helper()
-	return direct(t, name, "--secure-port=0")
+	return startAt(t, name, setConfig(t, name))
 }
 
-func startServing(t *testing.T, name string) *contender {
+// setConfig returns the config of a manager with the permissions of the ReplicaSet controller.
+func setConfig(t *testing.T, name string) *rest.Config {
 	t.Helper()
-	asks := here(t).KubeconfigFor(t, here(t).ManagerConfig(here(t).name+"-"+name, "replicaset-controller"))
-	return direct(t, name, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", controlplane.FreePort(t)),
-		"--authentication-kubeconfig="+asks, "--authorization-kubeconfig="+asks)
+	return here(t).ManagerConfig(name, "replicaset-controller")
 }
 
-func direct(t *testing.T, name string, more ...string) *contender {
+func startAt(t *testing.T, name string, cfg *rest.Config, more ...string) *contender {
 	t.Helper()
-	account := here(t).name + "-" + name
-	cfg := here(t).ManagerConfig(account, "replicaset-controller")
-	return &contender{Process: run(t, cfg, []string{controlplane.ManagerBinary(t)}, more...), user: controlplane.ServiceAccount(account)}
-}
-
-func run(t *testing.T, cfg *rest.Config, command []string, more ...string) *controlplane.Process {
-	t.Helper()
-	args := slices.Concat(command[1:], []string{"--kubeconfig=" + here(t).KubeconfigFor(t, cfg)}, electionFlags, more)
-	return controlplane.StartProgram(t, command[0], args...)
+	args := slices.Concat([]string{"--kubeconfig=" + here(t).KubeconfigFor(t, cfg), "--secure-port=0"}, electionFlags, more)
+	return &contender{Process: controlplane.StartProcess(t, args...), user: controlplane.ServiceAccount(name)}
 }
 
 func pair(t *testing.T, start func(*testing.T, string) *contender) (leader, standby *contender) {
 	t.Helper()
-	forgetLease(t)
 	leader = start(t, "a")
 	leader.waitUntilLeading(t)
 	standby = start(t, "b")
@@ -74,14 +63,6 @@ func pair(t *testing.T, start func(*testing.T, string) *contender) (leader, stan
 func (c *contender) waitUntilWarm(t *testing.T) {
 	t.Helper()
 	c.WaitForLog(t, "Waiting for the lease")
-}
-
-func forgetLease(t *testing.T) {
-	t.Helper()
-	err := here(t).Client(t).CoordinationV1().Leases(leaseSpace).Delete(t.Context(), leaseName, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
 }
 
 func (c *contender) waitUntilLeading(t *testing.T) {
@@ -136,12 +117,6 @@ func lastWriter(t *testing.T) string {
 		return ""
 	}
 	return changes[len(changes)-1].User
-}
-
-// lease reads the Lease.
-func lease(ctx context.Context, t *testing.T) (*coordinationv1.Lease, error) {
-	t.Helper()
-	return here(t).Client(t).CoordinationV1().Leases(leaseSpace).Get(ctx, leaseName, metav1.GetOptions{})
 }
 
 func createdBy(t *testing.T, c *contender, after time.Time, timeout time.Duration) time.Duration {

@@ -28,7 +28,7 @@ var everyLoop = []string{
 // TestEveryControllerStopsWithItsTerm sends SIGSTOP to the leader, and SIGCONT while the standby leads. The standby
 // then hands over.
 func TestEveryControllerStopsWithItsTerm(t *testing.T) {
-	quiet(t)
+	startCluster(t)
 	keepEveryLoopBusy(t)
 	a, b := pair(t, startEverything)
 	leads := func(c *contender) {
@@ -54,13 +54,8 @@ func TestEveryControllerStopsWithItsTerm(t *testing.T) {
 
 func startEverything(t *testing.T, name string) *contender {
 	t.Helper()
-	account := here(t).name + "-" + name
-	return &contender{
-		Process: run(t, here(t).ManagerConfig(account), []string{controlplane.ManagerBinary(t)}, "--secure-port=0", "--controllers=*",
-			"--node-monitor-period=500ms", "--node-monitor-grace-period=2s", "--node-startup-grace-period=2s",
-			"--namespace-deletion-grace-period=0"),
-		user: controlplane.ServiceAccount(account),
-	}
+	return startAt(t, name, here(t).ManagerConfig(name), "--controllers=*", "--node-monitor-period=500ms", "--node-monitor-grace-period=2s",
+		"--node-startup-grace-period=2s", "--namespace-deletion-grace-period=0")
 }
 
 func (c *contender) idleLoops(t *testing.T, since time.Time) (idle []string) {

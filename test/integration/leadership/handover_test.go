@@ -31,12 +31,9 @@ func expired(t *testing.T, first, second *contender) {
 	t.Errorf("%s never took the lease of %s", second.user, first.user)
 }
 
-// standing is no check: time has to pass.
-func standing(context.Context) error { return nil }
-
 func TestPartitionedLeaderStopsAndComesBackAsStandby(t *testing.T) {
-	busy(t)
-	load := work(t)
+	startCluster(t)
+	load := work(t, 100*time.Millisecond)
 	leader, standby := pair(t, start)
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	cut := time.Now()
@@ -62,8 +59,8 @@ const outage = 10 * time.Second
 
 // Each outage ends the term. The processes continue with their caches.
 func TestTwoAPIServerOutagesAreNotACrash(t *testing.T) {
-	quiet(t)
-	load := work(t)
+	startCluster(t)
+	load := work(t, time.Second)
 	leader, standby := pair(t, startDirect)
 	both := []*contender{leader, standby}
 	createdBy(t, leader, time.Time{}, 10*time.Second)

@@ -12,7 +12,7 @@ import (
 
 func leaseChanges(t *testing.T) []controlplane.LeaseChange {
 	t.Helper()
-	changes, err := controlplane.LeaseChanges(here(t).AuditLogSince(t, here(t).since, controlplane.ByResource("leases")), leaseKey)
+	changes, err := controlplane.LeaseChanges(here(t).AuditLog(t, controlplane.ByResource("leases")), leaseKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ var leaseKey = types.NamespacedName{Namespace: leaseSpace, Name: leaseName}
 // podCreates returns the pods that a user has created.
 func podCreates(t *testing.T, user string) controlplane.AuditEvents {
 	t.Helper()
-	return here(t).AuditLogSince(t, here(t).since, controlplane.ByUser(user), controlplane.Completed, controlplane.Succeeded,
+	return here(t).AuditLog(t, controlplane.ByUser(user), controlplane.Completed, controlplane.Succeeded,
 		controlplane.ByResource("pods"), controlplane.ByVerb("create"))
 }
 
@@ -33,7 +33,7 @@ const byHand = 100 * time.Millisecond
 func judge(t *testing.T, contenders ...*contender) {
 	t.Helper()
 	judgeLease(t, contenders...)
-	for _, w := range here(t).AuditLogSince(t, here(t).since, controlplane.Received, controlplane.ByVerb("delete", "deletecollection"), controlplane.ByUserAgent("/replicaset-controller")) {
+	for _, w := range here(t).AuditLog(t, controlplane.Received, controlplane.ByVerb("delete", "deletecollection"), controlplane.ByUserAgent("/replicaset-controller")) {
 		t.Errorf("%s deleted %s, the ReplicaSet had no pod too many", w.User.Username, w.RequestURI)
 	}
 }
@@ -45,7 +45,7 @@ func judgeLease(t *testing.T, contenders ...*contender) {
 	for _, c := range contenders {
 		users = append(users, c.user)
 	}
-	breaches, err := controlplane.JudgeLease(here(t).AuditLogSince(t, here(t).since, controlplane.Writes), leaseKey, users...)
+	breaches, err := controlplane.JudgeLease(here(t).AuditLog(t, controlplane.Writes), leaseKey, users...)
 	if err != nil {
 		t.Fatal(err)
 	}

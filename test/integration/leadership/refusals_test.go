@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -9,44 +10,41 @@ import (
 	"minikcm/test/faults"
 )
 
-// In these tests only requests for the lease fail.
-
-func TestRefusedRenewalsAreALostLease(t *testing.T) {
-	busy(t)
-	losesTheLease(t, faults.On("update", "leases"), faults.Refuse(503))
-}
-
-// TestUnansweredRenewalsMakeWay: renewals are committed without a response, so the leader has to resign for another to
-// lead.
-func TestUnansweredRenewalsMakeWay(t *testing.T) {
-	busy(t)
-	losesTheLease(t, faults.On("update", "leases"), faults.DropAnswer())
-}
-
-func losesTheLease(t *testing.T, match faults.Match, fault faults.Fault) {
-	t.Helper()
-	load := work(t)
-	leader, standby := pair(t, start)
-	createdBy(t, leader, time.Time{}, 10*time.Second)
-	rule := leader.proxy.Inject(match, fault)
-	begun := time.Now()
-	t.Logf("another serves after %v", createdBy(t, standby, begun, 5*leaseDuration))
-	rule.Remove()
-	leader.runs(t)
-	leader.WaitForLog(t, "Term ends")
-	controlplane.Consistently(t, 2*leaseDuration, standing)
-	standby.signal(t, syscall.SIGTERM)
-	createdBy(t, leader, time.Now(), 2*leaseDuration)
-	load.settles(t)
-	judge(t, leader, standby)
+// TestLeaderThatCannotRenewMakesWay lets only the renewals of the leader fail. A renewal that is committed without a
+// response keeps the lease from expiring, so the leader has to resign for another process to lead.
+func TestLeaderThatCannotRenewMakesWay(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]faults.Fault{"rejected": faults.Refuse(503), "committed without a response": faults.DropAnswer()} {
+		t.Run(name, func(t *testing.T) {
+			startCluster(t)
+			load := work(t, 100*time.Millisecond)
+			leader, standby := pair(t, start)
+			createdBy(t, leader, time.Time{}, 10*time.Second)
+			rule := leader.proxy.Inject(faults.On("update", "leases"), fault)
+			t.Logf("another serves after %v", createdBy(t, standby, time.Now(), 5*leaseDuration))
+			rule.Remove()
+			leader.runs(t)
+			leader.WaitForLog(t, "Term ends")
+			leader.WaitForLog(t, "Standing by for another holder")
+			standby.signal(t, syscall.SIGTERM)
+			createdBy(t, leader, time.Now(), 2*leaseDuration)
+			load.settles(t)
+			judge(t, leader, standby)
+		})
+	}
 }
 
 // TestSIGTERMWhileTheAPIServerIsAway ends managers whose endpoint needs reviews and client CAs of an unreachable API
 // server.
 func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
-	quiet(t)
-	work(t)
-	leader, standby := pair(t, startServing)
+	startCluster(t)
+	work(t, time.Second)
+	leader, standby := pair(t, func(t *testing.T, name string) *contender {
+		t.Helper()
+		reviewer := here(t).KubeconfigFor(t, setConfig(t, name))
+		return startAt(t, name, setConfig(t, name), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", controlplane.FreePort(t)),
+			"--authentication-kubeconfig="+reviewer, "--authorization-kubeconfig="+reviewer)
+	})
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	if err := here(t).KillAPIServer(); err != nil {
 		t.Fatal(err)
@@ -65,11 +63,11 @@ func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
 // TestSIGTERMWhileAWriteIsNotAnswered: the write may still be committed, so the lease is kept and the exit code is not
 // 0.
 func TestSIGTERMWhileAWriteIsNotAnswered(t *testing.T) {
-	busy(t)
-	load := work(t)
+	startCluster(t)
+	load := work(t, 100*time.Millisecond)
 	leader, standby := pair(t, func(t *testing.T, name string) *contender {
 		t.Helper()
-		return launch(t, name, controlplane.ManagerBinary(t), "--controller-shutdown-timeout=1s")
+		return startBehindProxy(t, name, "--controller-shutdown-timeout=1s")
 	})
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	gate := faults.NewGate()

@@ -19,8 +19,8 @@ func trio(t *testing.T) (leader, second, third *contender) {
 }
 
 func TestThreeManagersOneAfterTheOther(t *testing.T) {
-	busy(t)
-	load := work(t)
+	startCluster(t)
+	load := work(t, 100*time.Millisecond)
 	a, b, c := trio(t)
 	all := []*contender{a, b, c}
 	createdBy(t, a, time.Time{}, 10*time.Second)
@@ -42,8 +42,8 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 
 // TestThreeManagersOneOfThemBlind: a process with frozen watches does not lead until the watches work.
 func TestThreeManagersOneOfThemBlind(t *testing.T) {
-	busy(t)
-	load := work(t)
+	startCluster(t)
+	load := work(t, 100*time.Millisecond)
 	a, b, c := trio(t)
 	all := []*contender{a, b, c}
 	createdBy(t, a, time.Time{}, 10*time.Second)

@@ -33,8 +33,9 @@ type podID struct {
 	name string
 }
 
-// work starts the deletions and watches the promise that must hold all along: never more active pods than replicas.
-func work(t *testing.T) *workload {
+// work deletes a pod after each pause and watches the promise that must hold all along: never more active pods than
+// replicas.
+func work(t *testing.T, pause time.Duration) *workload {
 	t.Helper()
 	w := &workload{namespace: here(t).Namespace(t)}
 	client := here(t).Client(t)
@@ -44,7 +45,6 @@ func work(t *testing.T) *workload {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	pods := client.CoreV1().Pods(w.namespace)
-	pause := here(t).pause
 	running.Go(func() { w.deletePods(ctx, pods, pause) })
 	w.stop = func() { cancel(); running.Wait() }
 	t.Cleanup(w.stop)
