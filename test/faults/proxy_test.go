@@ -53,62 +53,51 @@ func TestPassesRequestsUntouched(t *testing.T) {
 	}
 }
 
-func TestDropAnswerCommitsOnce(t *testing.T) {
-	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
-		t.Run(method, func(t *testing.T) {
+// A client that gets no response does not know whether the write was committed.
+func TestWritesWithoutResponse(t *testing.T) {
+	received := func(p *Proxy, _ *backend) bool { return len(p.Requests()) == 1 }
+	committed := func(_ *Proxy, b *backend) bool { return len(b.writes()) == 1 }
+	for _, tt := range []struct {
+		name      string
+		fault     Fault
+		leaves    func(*Proxy, *backend) bool // when the client leaves; nil: never
+		committed int                         // in the end
+		after     time.Duration               // no commit before
+	}{
+		{"drop answer", DropAnswer(), nil, 1, 0},
+		{"late commit", LateCommit(0, 300*time.Millisecond), nil, 1, 300 * time.Millisecond},
+		{"late commit, client leaves", LateCommit(time.Hour, -time.Hour+300*time.Millisecond), received, 1, 300 * time.Millisecond},
+		{"delayed request, client leaves", DelayRequest(time.Hour), received, 0, 0},
+		{"delayed answer, client leaves", DelayAnswer(time.Hour), committed, 1, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			b := newBackend(t)
 			p := New(t, b.config())
 			client := clientFor(t, p)
-			if _, _, err := call(t.Context(), p, client, "GET", podsPath, ""); err != nil {
-				t.Fatal(err)
+			rule := p.Inject(On(Writes, "pods"), tt.fault, Next(1))
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			begun := time.Now()
+			done := goCall(ctx, p, client, "POST", podsPath, "x")
+			if tt.leaves != nil {
+				eventually(t, "event at which the client leaves", func() bool { return tt.leaves(p, b) })
+				leave()
 			}
-			rule := p.Inject(On(Writes, "pods"), DropAnswer(), Next(1))
-			code, _, err := call(t.Context(), p, client, method, podsPath+"/x", "body")
-			if err == nil {
-				t.Errorf("client got an answer: %d", code)
+			if got := receive(t, "end of the call", done); got.err == nil {
+				t.Errorf("client got an answer: %+v", got)
 			}
-			if want := []string{method + " " + podsPath + "/x body"}; !cmp.Equal(want, b.writes()) {
-				t.Errorf("writes = %q, want %q", b.writes(), want)
+			eventually(t, "commit", func() bool { return len(b.writes()) == tt.committed })
+			if took := time.Since(begun); took < tt.after {
+				t.Errorf("committed after %v, want %v", took, tt.after)
 			}
-			last := p.Requests()[1]
-			if !last.Forwarded || last.Code != 201 || last.Answered || last.Fault != "drop answer" || rule.Hits() != 1 {
-				t.Errorf("request seen = %+v, hits %d", last, rule.Hits())
+			if seen := p.Requests()[0]; seen.Forwarded != (tt.committed == 1) || seen.Answered || rule.Hits() != 1 {
+				t.Errorf("request seen = %+v, hits %d", seen, rule.Hits())
 			}
-			if _, _, err := call(t.Context(), p, client, method, podsPath+"/x", "again"); err != nil {
+			if _, _, err := call(t.Context(), p, client, "PUT", podsPath+"/x", "again"); err != nil {
 				t.Errorf("request after the rule: %v", err)
 			}
 		})
 	}
-}
-
-func TestLateCommit(t *testing.T) {
-	t.Run("client is cut at once", func(t *testing.T) {
-		b := newBackend(t)
-		p := New(t, b.config())
-		p.Inject(On("create", "pods"), LateCommit(0, 3*time.Second))
-		started := time.Now()
-		if _, _, err := call(t.Context(), p, clientFor(t, p), "POST", podsPath, "x"); err == nil {
-			t.Error("client got an answer")
-		}
-		if got := b.writes(); len(got) != 0 {
-			t.Errorf("the client was cut after %v, when %q had been committed", time.Since(started), got)
-		}
-		eventually(t, "commit", func() bool { return len(b.writes()) == 1 })
-		if waited := time.Since(started); waited < 3*time.Second {
-			t.Errorf("committed after %v only", waited)
-		}
-	})
-	t.Run("client leaves by its own deadline", func(t *testing.T) {
-		b := newBackend(t)
-		p := New(t, b.config())
-		p.Inject(On("create", "pods"), LateCommit(time.Hour, -time.Hour+3*time.Second))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, _, err := call(ctx, p, clientFor(t, p), "POST", podsPath, "x"); err == nil || ctx.Err() == nil {
-			t.Errorf("client did not run into its deadline: %v", err)
-		}
-		eventually(t, "commit", func() bool { return len(b.writes()) == 1 })
-	})
 }
 
 func TestRefuse(t *testing.T) {
@@ -150,49 +139,31 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-func TestDelays(t *testing.T) {
-	t.Run("request of a client that leaves is not forwarded", func(t *testing.T) {
-		b := newBackend(t)
-		p := New(t, b.config())
-		p.Inject(On("create", "pods"), DelayRequest(time.Hour))
-		if err := leaves(t, p, func() bool { return len(p.Requests()) == 1 }); err == nil {
-			t.Error("client got an answer")
-		}
-		if p.Requests()[0].Forwarded || len(b.writes()) != 0 {
-			t.Error("request was forwarded")
-		}
-	})
-	t.Run("answer of a committed write", func(t *testing.T) {
-		b := newBackend(t)
-		p := New(t, b.config())
-		p.Inject(On("create", "pods"), DelayAnswer(time.Hour))
-		if err := leaves(t, p, func() bool { return len(b.writes()) == 1 }); err == nil {
-			t.Error("client got an answer")
-		}
-	})
-}
-
 func TestHold(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		fault     func(*Gate) Fault
-		act       func(*Held)
+		act       func(h *Held, g *Gate, leave func())
 		committed [2]int // before and after the act
 		answered  bool
 	}{
-		{"released request", Hold, (*Held).Release, [2]int{0, 1}, true},
-		{"cut request", Hold, (*Held).Cut, [2]int{0, 0}, false},
-		{"abandoned request", Hold, func(h *Held) { h.Abandon(); h.Release() }, [2]int{0, 1}, false},
-		{"released answer", HoldAnswer, (*Held).Release, [2]int{1, 1}, true},
-		{"cut answer", HoldAnswer, (*Held).Cut, [2]int{1, 1}, false},
-		{"abandoned answer", HoldAnswer, (*Held).Abandon, [2]int{1, 1}, false},
+		{"released request", Hold, func(h *Held, _ *Gate, _ func()) { h.Release() }, [2]int{0, 1}, true},
+		{"request of an opened gate", Hold, func(_ *Held, g *Gate, _ func()) { g.Open() }, [2]int{0, 1}, true},
+		{"cut request", Hold, func(h *Held, _ *Gate, _ func()) { h.Cut() }, [2]int{0, 0}, false},
+		{"abandoned request", Hold, func(h *Held, _ *Gate, _ func()) { h.Abandon(); h.Release() }, [2]int{0, 1}, false},
+		{"request of a client that left", Hold, func(h *Held, _ *Gate, leave func()) { leave(); h.Release() }, [2]int{0, 1}, false},
+		{"released answer", HoldAnswer, func(h *Held, _ *Gate, _ func()) { h.Release() }, [2]int{1, 1}, true},
+		{"cut answer", HoldAnswer, func(h *Held, _ *Gate, _ func()) { h.Cut() }, [2]int{1, 1}, false},
+		{"abandoned answer", HoldAnswer, func(h *Held, _ *Gate, _ func()) { h.Abandon() }, [2]int{1, 1}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBackend(t)
 			p := New(t, b.config())
 			gate := NewGate()
 			p.Inject(On("create", "pods"), tt.fault(gate))
-			done := goCall(t.Context(), p, clientFor(t, p), "POST", podsPath, "x")
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			done := goCall(ctx, p, clientFor(t, p), "POST", podsPath, "x")
 			held := gate.Next(t)
 			if held.Request.Verb != "create" || held.Request.Path != podsPath {
 				t.Errorf("held request = %+v", held.Request)
@@ -205,46 +176,13 @@ func TestHold(t *testing.T) {
 				t.Fatalf("client did not wait: %+v", got)
 			case <-time.After(20 * time.Millisecond):
 			}
-			tt.act(held)
+			tt.act(held, gate, leave)
 			got := receive(t, "end of the call", done)
 			if answered := got.err == nil; answered != tt.answered || answered && got.body != "x" {
 				t.Errorf("client got %+v, answered should be %v", got, tt.answered)
 			}
 			eventually(t, "commit", func() bool { return len(b.writes()) == tt.committed[1] })
 		})
-	}
-}
-
-func TestHeldRequestOfClientThatLeftIsCommittedOnRelease(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	gate := NewGate()
-	p.Inject(On("create", "pods"), Hold(gate))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := goCall(ctx, p, clientFor(t, p), "POST", podsPath, "x")
-	held := gate.Next(t)
-	cancel()
-	if got := receive(t, "end of the call", done); got.err == nil {
-		t.Errorf("client got %+v", got)
-	}
-	held.Release()
-	eventually(t, "commit", func() bool { return len(b.writes()) == 1 })
-}
-
-func TestOpenGateLetsAllGo(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	gate := NewGate()
-	p.Inject(On("create", "pods"), Hold(gate))
-	client := clientFor(t, p)
-	first := goCall(t.Context(), p, client, "POST", podsPath, "1")
-	gate.Next(t)
-	gate.Open()
-	second := goCall(t.Context(), p, client, "POST", podsPath, "2")
-	for _, done := range []<-chan outcome{first, second} {
-		if got := receive(t, "end of the call", done); got.code != 201 {
-			t.Errorf("client got %+v", got)
-		}
 	}
 }
 
@@ -285,14 +223,4 @@ func TestNothingStaysBehind(t *testing.T) {
 		})
 	}
 	eventually(t, "as few goroutines as before", func() bool { return runtime.NumGoroutine() <= before+2 })
-}
-
-func leaves(t *testing.T, p *Proxy, happened func() bool) error {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done := goCall(ctx, p, clientFor(t, p), "POST", podsPath, "x")
-	eventually(t, "what the client stays for", happened)
-	cancel()
-	return receive(t, "end of the call", done).err
 }

@@ -8,29 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestParse(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		method string
-		url    string
-		want   info
-	}{
-		{"streaming list is a watch", "GET", "/api/v1/pods?sendInitialEvents=true&watch=true", info{"watch", "pods", "", "", ""}},
-		{"list by name", "GET", "/api/v1/namespaces/ns/pods?fieldSelector=spec.nodeName%3Dn%2Cmetadata.name%3Dx", info{"list", "pods", "", "ns", "x"}},
-		{"status of a group's type", "PUT", "/apis/apps/v1/namespaces/ns/replicasets/x/status", info{"update", "replicasets", "status", "ns", "x"}},
-		{"collection delete", "DELETE", "/api/v1/namespaces/ns/pods", info{"deletecollection", "pods", "", "ns", ""}},
-		{"namespace itself", "GET", "/api/v1/namespaces/ns", info{"get", "namespaces", "", "ns", "ns"}},
-		{"finalize of a namespace", "PUT", "/api/v1/namespaces/ns/finalize", info{"update", "namespaces", "finalize", "ns", "ns"}},
-		{"health", "GET", "/readyz", info{verb: "get"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := parseRequest(httptest.NewRequest(tt.method, tt.url, nil)); got != tt.want {
-				t.Errorf("parseRequest(%s %s) = %+v, want %+v", tt.method, tt.url, got, tt.want)
-			}
-		})
-	}
-}
-
 func TestMatch(t *testing.T) {
 	status := httptest.NewRequest("PUT", "/apis/apps/v1/namespaces/ns/replicasets/x/status", nil)
 	status.Header.Set("User-Agent", "manager/v1")
@@ -111,18 +88,5 @@ func TestFirstRuleThatFiresDecides(t *testing.T) {
 	}
 	if first.Hits() != 1 || second.Hits() != 2 {
 		t.Errorf("hits = %d and %d, want 1 and 2", first.Hits(), second.Hits())
-	}
-}
-
-func TestSeedRepeatsChoices(t *testing.T) {
-	draw := func(seed uint64, purpose string) [4]float64 {
-		r := newRandom(seed, purpose)
-		return [4]float64{r.Float64(), r.Float64(), r.Float64(), r.Float64()}
-	}
-	if draw(7, "a") != draw(7, "a") {
-		t.Error("same seed and purpose draw different numbers")
-	}
-	if draw(7, "a") == draw(8, "a") || draw(7, "a") == draw(7, "b") {
-		t.Error("different seeds or purposes draw the same numbers")
 	}
 }

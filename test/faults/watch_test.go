@@ -43,6 +43,15 @@ func openWatch(t *testing.T, p *Proxy, client *http.Client, resource string) wat
 	return watchStream{lines, ended, cancel}
 }
 
+// newWatches opens a watch of pods and another of nodes through a new proxy.
+func newWatches(t *testing.T) (b *backend, p *Proxy, client *http.Client, pods, nodes watchStream) {
+	t.Helper()
+	b = newBackend(t)
+	p = New(t, b.config())
+	client = clientFor(t, p)
+	return b, p, client, openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
+}
+
 func (s watchStream) expect(t *testing.T, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -71,10 +80,7 @@ func (s watchStream) expectReset(t *testing.T) {
 }
 
 func TestFreezeOneResource(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	client := clientFor(t, p)
-	pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
+	b, p, client, pods, nodes := newWatches(t)
 	b.emit("pods", "p0")
 	pods.expect(t, "p0")
 
@@ -103,10 +109,7 @@ func TestFreezeOneResource(t *testing.T) {
 }
 
 func TestFreezeEndedByCut(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	client := clientFor(t, p)
-	pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
+	b, p, client, pods, nodes := newWatches(t)
 	freeze := p.FreezeWatches(Watches("pods"))
 	b.emit("pods", "lost")
 	pods.expectSilence(t)
@@ -122,9 +125,7 @@ func TestFreezeEndedByCut(t *testing.T) {
 }
 
 func TestServersEndOfAFrozenStreamIsFrozenToo(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	pods := openWatch(t, p, clientFor(t, p), "pods")
+	b, p, _, pods, _ := newWatches(t)
 	freeze := p.FreezeWatches(Watches())
 	b.emit("pods", "last")
 	b.emit("pods", endOfStream)
@@ -138,10 +139,7 @@ func TestServersEndOfAFrozenStreamIsFrozenToo(t *testing.T) {
 }
 
 func TestCutWatches(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	client := clientFor(t, p)
-	pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
+	b, p, _, pods, nodes := newWatches(t)
 	if n := p.CutWatches(Watches("pods")); n != 1 {
 		t.Errorf("cut %d streams, want 1", n)
 	}
@@ -155,9 +153,7 @@ func TestCutWatches(t *testing.T) {
 }
 
 func TestSlowWatches(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	pods := openWatch(t, p, clientFor(t, p), "pods")
+	b, p, _, pods, _ := newWatches(t)
 	slow := p.SlowWatches(Watches("pods"), 300*time.Millisecond)
 	started := time.Now()
 	b.emit("pods", "p1")
@@ -174,10 +170,7 @@ func TestSlowWatches(t *testing.T) {
 }
 
 func TestOutageRefused(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	client := clientFor(t, p)
-	pods := openWatch(t, p, client, "pods")
+	b, p, client, pods, _ := newWatches(t)
 	if err := p.Outage(Refused); err != nil {
 		t.Fatal(err)
 	}
@@ -197,10 +190,7 @@ func TestOutageRefused(t *testing.T) {
 }
 
 func TestOutageBlackHole(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	client := clientFor(t, p)
-	pods := openWatch(t, p, client, "pods")
+	b, p, client, pods, _ := newWatches(t)
 	if err := p.Outage(BlackHole); err != nil {
 		t.Fatal(err)
 	}
@@ -228,10 +218,7 @@ func TestOutageBlackHole(t *testing.T) {
 }
 
 func TestOutagePartitionDeliversLater(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	client := clientFor(t, p)
-	pods := openWatch(t, p, client, "pods")
+	b, p, client, pods, _ := newWatches(t)
 	if err := p.Outage(Partition); err != nil {
 		t.Fatal(err)
 	}
@@ -252,10 +239,7 @@ func TestOutagePartitionDeliversLater(t *testing.T) {
 }
 
 func TestCutConnections(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	client := clientFor(t, p)
-	pods := openWatch(t, p, client, "pods")
+	_, p, client, pods, _ := newWatches(t)
 	p.CutConnections()
 	pods.expectReset(t)
 	eventually(t, "a new connection", func() bool {
@@ -265,18 +249,13 @@ func TestCutConnections(t *testing.T) {
 }
 
 func TestCutIdleWatches(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
-	client := clientFor(t, p)
-	pods, nodes := openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
-	const idle = 3 * time.Second
+	b, p, client, pods, nodes := newWatches(t)
+	const idle = 2 * time.Second
 	fault := p.CutIdleWatches(Watches("pods"), idle)
 	var last time.Time
-	for range 8 {
+	for begun := time.Now(); last.Sub(begun) < idle; last = time.Now() { // events keep the stream open
 		b.emit("pods", "p")
 		pods.expect(t, "p")
-		last = time.Now()
-		time.Sleep(idle / 6)
 	}
 	pods.expectReset(t)
 	if took := time.Since(last); took < idle/2 {
@@ -289,9 +268,8 @@ func TestCutIdleWatches(t *testing.T) {
 	again.expectReset(t)
 	freeze.Thaw()
 	fault.Thaw()
-	last = time.Now()
-	third := openWatch(t, p, client, "pods")
-	for time.Since(last) < idle {
+	third, opened := openWatch(t, p, client, "pods"), time.Now()
+	for time.Since(opened) < idle {
 		third.expectSilence(t)
 	}
 }
