@@ -37,28 +37,32 @@ func FindPort() (int, error) {
 	return 0, fmt.Errorf("find a free port: %w", err)
 }
 
-// Page reads a page of a manager on this machine with the client certificate of identity. A status other than 200 is
-// an error.
+// Page reads a page of a manager on this machine as identity. A status other than 200 is an error.
 func Page(ctx context.Context, identity *rest.Config, port int, page string) ([]byte, error) {
-	cfg := rest.CopyConfig(identity)
-	cfg.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertData: identity.CertData, KeyData: identity.KeyData}
+	code, body, err := Get(ctx, identity, port, page)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("get %s: %d: %s", page, code, body)
+	}
+	return body, err
+}
+
+// Get sends a GET to a manager on this machine with the client certificate or the bearer token of identity.
+func Get(ctx context.Context, identity *rest.Config, port int, page string) (code int, body []byte, err error) {
+	cfg := &rest.Config{BearerToken: identity.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true, CertData: identity.CertData, KeyData: identity.KeyData}}
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	defer utilnet.CloseIdleConnectionsFor(client.Transport) // client.CloseIdleConnections ignores wrapped transports
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", port, page), nil)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("get %s: %s: %s", page, answer.Status, body)
-	}
-	return body, err
+	defer func() { _ = response.Body.Close() }()
+	body, err = io.ReadAll(response.Body)
+	return response.StatusCode, body, err
 }

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -68,6 +72,22 @@ func ClientFor(t testing.TB, cfg *rest.Config) kubernetes.Interface {
 		t.Fatalf("make client: %v", err)
 	}
 	return client
+}
+
+// Token returns a token of a service account, which is created if need be.
+func (c *Cluster) Token(t testing.TB, namespace, name string, audiences ...string) string {
+	t.Helper()
+	accounts := c.Client(t).CoreV1().ServiceAccounts(namespace)
+	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	issued, err := accounts.CreateToken(t.Context(), name, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return issued.Status.Token
 }
 
 func MetadataFor(t testing.TB, cfg *rest.Config) metadata.Interface {

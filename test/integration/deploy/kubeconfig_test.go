@@ -13,8 +13,6 @@ import (
 	"slices"
 	"testing"
 
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
@@ -83,33 +81,4 @@ func authority(t *testing.T) (ca *x509.Certificate, certFile, keyFile string) {
 	certFile, keyFile = filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
 	must(t, errors.Join(cert.WriteCert(certFile, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: ca.Raw})), keyutil.WriteKey(keyFile, keyPEM)))
 	return ca, certFile, keyFile
-}
-
-// TestIdentityHasTheControlPlanesPriority: the identity must match the API server's priority levels for control
-// planes, also with a client certificate.
-func TestIdentityHasTheControlPlanesPriority(t *testing.T) {
-	keep(t, render(t, "rbac")...)
-	client, err := rest.HTTPClientFor(cluster.ConfigFor(identity, groups...))
-	must(t, err)
-	schemas, err := cluster.Client(t).FlowcontrolV1().FlowSchemas().List(t.Context(), metav1.ListOptions{})
-	must(t, err)
-	for path, want := range map[string]string{
-		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/controller-manager": "leader-election",
-		"/api/v1/pods": "workload-high",
-	} {
-		answer, err := client.Get(cluster.Config().Host + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = answer.Body.Close()
-		uid := answer.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
-		i := slices.IndexFunc(schemas.Items, func(s flowcontrolv1.FlowSchema) bool { return string(s.UID) == uid })
-		if i < 0 {
-			t.Errorf("%s: answer %s names no flow schema", path, answer.Status)
-			continue
-		}
-		if got := schemas.Items[i].Spec.PriorityLevelConfiguration.Name; got != want {
-			t.Errorf("%s falls into level %s, want %s", path, got, want)
-		}
-	}
 }

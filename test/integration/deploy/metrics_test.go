@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -25,10 +26,10 @@ type family struct {
 var entry = regexp.MustCompile("^- `([a-z_]+)(?:{([a-z_,]+)})?`, ([a-z]+)(?:: (.*))?$")
 
 // scrape reads metrics, without the metrics that every Go process has.
-func (e endpoint) scrape(t *testing.T, path string) map[string]*dto.MetricFamily {
+func scrape(t *testing.T, port int, path string) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	parsed, err := parser.TextToMetricFamilies(strings.NewReader(e.expect(t, path, 200)))
+	parsed, err := parser.TextToMetricFamilies(bytes.NewReader(expect(t, port, cluster.Token(t, "monitoring", "prometheus"), path, 200)))
 	must(t, err)
 	maps.DeleteFunc(parsed, func(name string, _ *dto.MetricFamily) bool {
 		return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
@@ -136,9 +137,9 @@ func documented(t *testing.T) map[string]family {
 	return found
 }
 
-func checkMetrics(t *testing.T, scraper endpoint) {
-	got := families(scraper.scrape(t, "/metrics"))
-	maps.Copy(got, families(scraper.scrape(t, "/metrics/slis")))
+func checkMetrics(t *testing.T, port int) {
+	got := families(scrape(t, port, "/metrics"))
+	maps.Copy(got, families(scrape(t, port, "/metrics/slis")))
 	for name, want := range onDemand {
 		if f, ok := got[name]; ok && (f.kind != want.kind || f.labels != want.labels) {
 			t.Errorf("%s is %+v, want %+v", name, f, want)
@@ -153,9 +154,9 @@ func checkMetrics(t *testing.T, scraper endpoint) {
 }
 
 // checkNames looks for names of the workload's objects in label values.
-func checkNames(t *testing.T, scraper endpoint) {
+func checkNames(t *testing.T, port int) {
 	named := map[string]bool{}
-	for name, f := range scraper.scrape(t, "/metrics") {
+	for name, f := range scrape(t, port, "/metrics") {
 		for _, m := range f.Metric {
 			for _, pair := range m.Label {
 				if strings.Contains(pair.GetValue(), marker) {

@@ -61,7 +61,7 @@ func queries(t *testing.T) (list []query) {
 	for _, a := range alerts(t) {
 		list = append(list, query{"alert " + a.Alert, a.Expr})
 	}
-	grafana := strings.NewReplacer("$job", "controller-manager", "$__rate_interval", rateInterval)
+	grafana := strings.NewReplacer("$job", "controller-manager", "$__rate_interval", "30s")
 	for _, p := range panels(t) {
 		for _, target := range p.Targets {
 			list = append(list, query{"panel " + p.Title, grafana.Replace(target.Expr)})

@@ -33,7 +33,7 @@ const withAccounts = "--use-service-account-credentials"
 func TestManagerWithServiceAccounts(t *testing.T) {
 	controlplane.SkipUnlessLong(t)
 	withoutUpstreamsBindings(t)
-	requests := runWorkload(t, "accounts", kustomize(t, accountsRights), []string{withAccounts}, func(string) {}).Select(controlplane.Writes)
+	requests := runWorkload(t, "accounts", kustomize(t, accountsRights), []string{withAccounts}, func(int) {}).Select(controlplane.Writes)
 	for _, user := range accountUsers() {
 		if len(requests.Select(controlplane.ByUser(user))) == 0 {
 			t.Errorf("%s wrote nothing, so its role was not tried", user)
