@@ -129,8 +129,8 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	}
 }
 
-// maxUnknownWrites is the number of consecutive attempts with unknown outcomes after which a standby
-// steps down. Each attempt may have renewed the lease without a leader, which keeps other processes
+// maxUnknownWrites is the number of consecutive writes with unknown outcomes after which a standby
+// steps down. Each write may have renewed the lease without a leader, which keeps other processes
 // from leading.
 const maxUnknownWrites = 2
 
@@ -154,7 +154,10 @@ func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 		if result = e.acquire(ctx); result.held {
 			return result
 		}
-		if unknownWrites++; !result.unknown {
+		switch {
+		case result.unknown:
+			unknownWrites++
+		case result.read: // without a response to the read there was no write
 			unknownWrites = 0
 		}
 		if unknownWrites >= maxUnknownWrites {

@@ -3,7 +3,6 @@ package leadership
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,11 +23,10 @@ type process struct {
 	done   chan struct{}
 	err    error // of Run, once done is closed
 
-	seen, delivered string // versions of the Lease that requests and the watch have shown
-	lock            sync.Mutex
-	terms           []span
-	works           bool                            // a term has begun and not ended
-	work            func(ctx context.Context) error // run by Lead after the end of ctx; may be nil
+	lock  sync.Mutex
+	terms []span
+	works bool                            // a term has begun and not ended
+	work  func(ctx context.Context) error // run by Lead after the end of ctx; may be nil
 }
 
 // span is one call of Lead.
@@ -50,7 +48,7 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	p.fence = NewFence(realClock, metrics)
-	elector, err := New(cfg, Deps{Leases: p.conn, Events: p.events, Fence: p.fence, Metrics: metrics, Seen: p.see})
+	elector, err := New(cfg, Deps{Leases: p.conn, Events: p.events, Fence: p.fence, Metrics: metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +58,7 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 		frozen := p.conn.frozen
 		p.conn.lock.Unlock()
 		if !frozen {
-			p.deliver(lease)
+			p.Observe(lease)
 		}
 	}
 	s.lock.Lock()
@@ -81,23 +79,6 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	})
 	synctest.Wait()
 	return p
-}
-
-// see records the version of a Lease that a request has shown.
-func (p *process) see(version string) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	p.seen = version
-}
-
-// deliver is the watch.
-func (p *process) deliver(lease *coordinationv1.Lease) {
-	if lease != nil {
-		p.lock.Lock()
-		p.delivered = lease.ResourceVersion
-		p.lock.Unlock()
-	}
-	p.Observe(lease)
 }
 
 func (p *process) lead(ctx context.Context, term Term) error {
@@ -139,26 +120,11 @@ func (p *process) writable() bool {
 	return p.fence.term.admit(0, true, time.Now()).refused == ""
 }
 
-// Status is the state of an elector for assertions.
-type Status struct {
-	Leading      bool
-	Term         Term // the running or last one; zero before the first
-	SinceRenewal time.Duration
-	Holder       string
-}
-
-func (p *process) Status() Status {
-	s := Status{SinceRenewal: p.renewalAge()}
-	if p.lease != nil {
-		s.Holder = p.lease.latestObservation().record.HolderIdentity
-	}
-	p.Elector.lock.Lock()
-	defer p.Elector.lock.Unlock()
-	s.Term = p.Elector.term
+// leads reports whether controllers run.
+func (p *process) leads() bool {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	s.Leading = p.works
-	return s
+	return p.works
 }
 
 // sleep advances the time of the bubble and waits for all goroutines.
@@ -166,9 +132,6 @@ func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
-
-// goroutines returns the number of goroutines.
-func goroutines() int { return runtime.NumGoroutine() }
 
 // bubble runs a subtest in fake time.
 func bubble(t *testing.T, name string, test func(*testing.T, *leaseServer)) {

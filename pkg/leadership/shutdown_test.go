@@ -65,23 +65,6 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 	})
 }
 
-// The process ends while the API server has not responded to its first attempt to acquire the lease.
-func TestShutdownDuringAnAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
-		a := start(t, s, "a", func(p *process, _ *Config) { p.conn.slow = 8 * time.Second })
-		a.cancel()
-		sleep(2 * time.Second)
-		a.conn.set(func(c *conn) { c.slow = 0 })
-		sleep(2 * time.Second)
-		select {
-		case <-a.done:
-		default:
-			t.Error("Run waits for the response of the attempt")
-		}
-	})
-}
-
 func TestSlowDrain(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -165,26 +148,35 @@ func TestShutdownOfAStandbyLeavesTheLeaseAlone(t *testing.T) {
 	})
 }
 
-// The response to the PUT that acquires the lease arrives after the start of the shutdown.
-func TestShutdownDuringATry(t *testing.T) {
-	for _, slow := range []time.Duration{500 * time.Millisecond, 3 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &leaseServer{}
+// The first attempt to acquire the lease has no response when the process ends.
+func TestShutdownDuringTheFirstAttempt(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		verb string // of the slow response
+		slow time.Duration
+	}{
+		{"read", "get", time.Hour},
+		{"write, response soon after the signal", "create", 500 * time.Millisecond},
+		{"write, response later", "create", 3 * time.Second},
+	} {
+		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
 			a := start(t, s, "a", func(p *process, _ *Config) {
 				p.conn.before = func(verb string) {
-					p.conn.set(func(c *conn) { c.slow = 0 })
-					if verb == "create" {
-						p.conn.set(func(c *conn) { c.slow = slow })
-					}
+					p.conn.set(func(c *conn) {
+						if c.slow = 0; verb == tt.verb && len(c.calls) <= 2 {
+							c.slow = tt.slow
+						}
+					})
 				}
 			})
+			begun := time.Now()
 			a.cancel()
 			<-a.done
-			if got := s.holder(); got == "a" {
-				t.Errorf("answer after %v: the lease stays with a process that has ended", slow)
+			if took := time.Since(begun); took > 2*time.Second || a.err != nil {
+				t.Errorf("Run = %v after %v, want nil within 2s", a.err, took)
 			}
-			if len(a.spans()) != 0 {
-				t.Error("a term began after the shutdown")
+			if holder := s.holder(); holder == "a" || len(a.spans()) != 0 {
+				t.Errorf("holder %q after %d terms, want none after none", holder, len(a.spans()))
 			}
 		})
 	}
