@@ -38,7 +38,7 @@ import (
 const PodAnnotation = "kcmtest/pod"
 
 // PodsReady simulates kubelets for all pods, including pods without a node: pods run and become ready, and deleted
-// pods end. Pods wait until scheduling gates and readiness gates are open. No container runs, and pods without a node
+// pods end. Pods wait for their schedulingGates and readinessGates. No container runs, and pods without a node
 // have no address. [PodAnnotation] changes the course of a pod.
 func PodsReady() Option {
 	return func(s *settings) { s.podsReady = true }
