@@ -2,8 +2,6 @@ package app
 
 import (
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,13 +9,10 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestMistakesAreNamedInOneLine requires one line that names the mistake, and exit code 1.
+// TestMistakesAreNamedInOneLine requires one line that names the mistake, and exit code 1. TestCommandRefuses and
+// TestValidate have the other mistakes.
 func TestMistakesAreNamedInOneLine(t *testing.T) {
 	t.Parallel()
-	broken := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(broken, []byte("not: [a kubeconfig"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	stranger := cluster.ConfigFor("stranger")
 	other := httptest.NewTLSServer(nil)
 	t.Cleanup(other.Close)
@@ -30,14 +25,8 @@ func TestMistakesAreNamedInOneLine(t *testing.T) {
 		want []string // all in the last line
 	}{
 		{"unknown flag", []string{"--no-such-flag"}, []string{"unknown flag: --no-such-flag"}},
-		{"stray argument", []string{"start"}, []string{"takes no arguments", "start"}},
-		{"unknown controller", append(manager(t), "--controllers=replicaset,statefulset"), []string{"--controllers", `statefulset\" is not in the list`, "replicaset-controller"}},
 		{"two problems at once", append(manager(t), "--concurrent-replicaset-syncs=0", "--leader-elect-lease-duration=5s"),
 			[]string{"--concurrent-replicaset-syncs", "--leader-elect-lease-duration"}},
-		{"a flag of other controllers", append(manager(t), "--cluster-cidr=10.0.0.0/8"), []string{"--cluster-cidr", "remove it"}},
-		{"no kubeconfig", []string{"--secure-port=0"}, []string{"--kubeconfig"}},
-		{"missing kubeconfig", []string{"--kubeconfig=/does/not/exist"}, []string{"--kubeconfig=/does/not/exist", "no such file"}},
-		{"broken kubeconfig", []string{"--kubeconfig=" + broken}, []string{"--kubeconfig=" + broken}},
 		{"wrong CA", []string{"--secure-port=0", "--kubeconfig=" + cluster.KubeconfigFor(t, wrongCA)}, []string{"certificate", other.Listener.Addr().String()}},
 		{"no rights", []string{"--secure-port=0", "--kubeconfig=" + cluster.KubeconfigFor(t, stranger)}, []string{"user stranger is not allowed to", "create pods", "update replicasets.apps/status"}},
 	} {

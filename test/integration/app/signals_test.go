@@ -18,8 +18,6 @@ import (
 	"minikcm/test/faults"
 )
 
-const patientDrain = "--controller-shutdown-timeout=10m"
-
 func endsWith(t *testing.T, p *controlplane.Process, want int) {
 	t.Helper()
 	if code, err := p.Wait(time.Minute); err != nil || code != want {
@@ -103,20 +101,28 @@ func TestSIGTERMBeforeThereIsATerm(t *testing.T) {
 	}
 }
 
-// TestReadinessEndsBeforeTheDrain requires that /readyz fails before anything else happens.
-func TestReadinessEndsBeforeTheDrain(t *testing.T) {
+// startWithHeldCreate starts a leader whose write waits at the gate.
+func startWithHeldCreate(t *testing.T, lease string, more ...string) (p *controlplane.Process, gate *faults.Gate) {
+	t.Helper()
 	namespace := cluster.Namespace(t)
 	proxy := faults.New(t, cluster.Config())
-	gate := faults.NewGate()
+	gate = faults.NewGate()
 	t.Cleanup(gate.Open)
 	proxy.Inject(faults.Match{Verbs: "create", Resource: "pods", Namespace: namespace}, faults.Hold(gate))
 	rs := controlplane.ReplicaSet(namespace, "web", 1)
 	if _, err := cluster.Client(t).AppsV1().ReplicaSets(namespace).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	p = controlplane.StartProcess(t, append([]string{"--secure-port=0", "--controllers=replicaset", "--leader-elect-resource-name=" + lease,
+		"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config()), "--controller-shutdown-timeout=10m"}, more...)...)
+	gate.Next(t)
+	return p, gate
+}
+
+// TestReadinessEndsBeforeTheDrain requires that /readyz fails before anything else happens.
+func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 	port := controlplane.FreePort(t)
-	p := controlplane.StartProcess(t, fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1", "--controllers=replicaset",
-		"--leader-elect-resource-name=readiness", "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()), patientDrain)
+	p, gate := startWithHeldCreate(t, "readiness", fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1")
 	passes := func(page string, want bool) {
 		t.Helper()
 		controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
@@ -127,7 +133,6 @@ func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 			return nil
 		})
 	}
-	gate.Next(t)
 	passes("/readyz", true)
 	send(t, p, syscall.SIGTERM)
 	passes("/readyz", false)
@@ -138,28 +143,13 @@ func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 
 // TestSecondSIGTERMLeavesAtOnce: the first SIGTERM waits for a write without response.
 func TestSecondSIGTERMLeavesAtOnce(t *testing.T) {
-	namespace := cluster.Namespace(t)
-	proxy := faults.New(t, cluster.Config())
-	gate := faults.NewGate()
-	t.Cleanup(gate.Open)
-	proxy.Inject(faults.Match{Verbs: "create", Resource: "pods", Namespace: namespace}, faults.Hold(gate))
-	rs := controlplane.ReplicaSet(namespace, "web", 1)
-	if _, err := cluster.Client(t).AppsV1().ReplicaSets(namespace).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	const lease = "second-signal"
-	t.Cleanup(func() {
-		_ = cluster.Client(t).CoordinationV1().Leases(metav1.NamespaceSystem).Delete(context.Background(), lease, metav1.DeleteOptions{})
-	})
-	p := controlplane.StartProcess(t, "--secure-port=0", "--controllers=replicaset", "--leader-elect-resource-name="+lease,
-		"--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()), patientDrain)
-	gate.Next(t)
+	p, _ := startWithHeldCreate(t, "second-signal")
 	send(t, p, syscall.SIGTERM)
 	p.WaitForLog(t, "Term ends")
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGTERM} {
 		select {
 		case <-p.Done():
-			t.Fatal(fmt.Errorf("ended with %d before %v", p.ExitCode(), s))
+			t.Fatalf("ended with %d before %v", p.ExitCode(), s)
 		default:
 			send(t, p, s)
 		}
