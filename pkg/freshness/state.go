@@ -1,6 +1,7 @@
 package freshness
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -102,48 +103,30 @@ type difference map[types.NamespacedName]ObjectVersion
 // differenceTo returns the objects of a consistent list that the cache lacks, and the objects of the cache
 // that the list lacks. An object of the cache that is newer than the list is no difference.
 func differenceTo(listed []ObjectVersion, version string, cached []ObjectVersion) difference {
-	have := make(map[types.NamespacedName]ObjectVersion, len(cached))
+	diff := make(difference, max(len(listed), len(cached)))
 	for _, c := range cached {
-		have[c.objectKey()] = c
+		diff[c.objectKey()] = ObjectVersion{Namespace: c.Namespace, Name: c.Name, ResourceVersion: version}
 	}
-	diff := difference{}
 	for _, want := range listed {
-		if got, ok := have[want.objectKey()]; !ok || !hasReached(got, want) {
-			diff[want.objectKey()] = want
-		}
-		delete(have, want.objectKey())
+		diff[want.objectKey()] = want
 	}
-	for key, extra := range have {
-		if rv.AtLeast(version, extra.ResourceVersion) {
-			diff[key] = ObjectVersion{Namespace: key.Namespace, Name: key.Name, ResourceVersion: version}
-		}
-	}
+	diff.removeHealed(cached)
 	return diff
 }
 
-// hasReached reports whether got is want or a newer state.
-func hasReached(got, want ObjectVersion) bool {
-	return got.ResourceVersion == want.ResourceVersion || rv.MayBeNewer(got.ResourceVersion, want.ResourceVersion)
-}
-
-// stillLacking returns the part of d that the cache still lacks.
-func (d difference) stillLacking(cached []ObjectVersion) difference {
+// removeHealed removes the part of d that the cache no longer lacks.
+func (d difference) removeHealed(cached []ObjectVersion) {
 	have := make(map[types.NamespacedName]ObjectVersion, len(d))
 	for _, c := range cached {
 		if _, ok := d[c.objectKey()]; ok {
 			have[c.objectKey()] = c
 		}
 	}
-	left := difference{}
-	for key, want := range d {
+	maps.DeleteFunc(d, func(key types.NamespacedName, want ObjectVersion) bool {
 		got, ok := have[key]
-		lacks := !ok || !hasReached(got, want)
 		if want.UID == "" { // Another object may have the name by now.
-			lacks = ok && rv.AtLeast(want.ResourceVersion, got.ResourceVersion)
+			return !ok || !rv.AtLeast(want.ResourceVersion, got.ResourceVersion)
 		}
-		if lacks {
-			left[key] = want
-		}
-	}
-	return left
+		return ok && (got.ResourceVersion == want.ResourceVersion || rv.MayBeNewer(got.ResourceVersion, want.ResourceVersion))
+	})
 }

@@ -236,7 +236,7 @@ func (k *typeMonitor) stillDiffers() bool {
 		return rv.MayBeNewer(k.undelivered, k.Version())
 	}
 	if len(k.lacking) > 0 {
-		k.lacking = k.lacking.stillLacking(k.Objects())
+		k.lacking.removeHealed(k.Objects())
 	}
 	return len(k.lacking) > 0
 }
