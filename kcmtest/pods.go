@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -109,7 +108,7 @@ func newKubelets(cfg *rest.Config) (*kubelet.Player, error) {
 	cfg = kubeclient.WithAgent(cfg, "kubelets")
 	cfg.QPS = -1
 	cfg.WarningHandler = rest.NoWarnings{}
-	transport := freshness.NewTransport(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
+	transport := freshness.NewTransport(clock.RealClock{})
 	cfg, held, err := transport.Client(cfg, false)
 	if err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func New(cfg Config) (*Manager, error) {
 
 	// 2. Build the caches and the events, which all controllers share.
 	watchMetrics := freshness.NewMetrics(registry)
-	transport := freshness.NewTransport(m.clock, watchMetrics)
+	transport := freshness.NewTransport(m.clock)
 	if m.caches, err = newCaches(cfg, transport); err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func newCaches(cfg Config, transport *freshness.Transport) (*caches.Caches, erro
 		Name: name, FreeMemory: cfg.OwnProcess, Resync: wait.Jitter(max(0, cfg.MinResync), 1),
 		LeaseNamespaces: leaseNamespaces(cfg), Fields: fields,
 		LeaseOwners: slices.ContainsFunc(cfg.Controllers, func(c controller.Registration) bool { return c.FollowsOwners }),
-		LeaseClient: leaseClient, Transport: transport,
+		LeaseClient: leaseClient,
 		Direct: func() (*rest.Config, *http.Client, error) {
 			feeds := kubeclient.WithAgent(cfg.REST, "feeds")
 			feeds.QPS = -1

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -34,7 +33,7 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			clk := clock.RealClock{}
 			store, err := newCaches(Config{REST: &rest.Config{Host: "https://server", Transport: overloaded}},
-				freshness.NewTransport(clk, freshness.NewMetrics(prometheus.NewRegistry())))
+				freshness.NewTransport(clk))
 			if err != nil {
 				t.Fatal(err)
 			}

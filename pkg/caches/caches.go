@@ -45,8 +45,6 @@ type Config struct {
 	// Direct returns a client configuration for types without informer, with new connections for each call.
 	// It should be neither rate limited nor fenced. Optional.
 	Direct func() (*rest.Config, *http.Client, error)
-	// Transport is the transport of the clients, unless ordinary.
-	Transport *freshness.Transport
 }
 
 // Fields is a set of optional fields. Cached objects lack a field that no controller requests.

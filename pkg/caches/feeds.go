@@ -40,9 +40,6 @@ const (
 	maxFeedPause = time.Minute
 	// stableAfter is the age of a watch whose end counts as the first failure.
 	stableAfter = 2 * time.Minute
-	// silencePatience is the time without a byte after which a watch is reopened. Bookmarks arrive every one or
-	// two minutes.
-	silencePatience = 3 * time.Minute
 	// manyObjects is the number of listed objects after which memory is returned to the operating system. During
 	// a list each object needs 1 to 2 KiB more.
 	manyObjects = 10_000
@@ -65,7 +62,6 @@ type FeedEvents struct {
 // feedsPerLink feeds each. Connections are kept for later feeds.
 type Feeds struct {
 	caches       *Caches
-	clock        clock.WithTicker
 	first, again *semaphore.Weighted // lists in flight: first lists and retries
 
 	lock   sync.Mutex
@@ -81,27 +77,9 @@ type feedLink struct {
 }
 
 func newFeeds(c *Caches) *Feeds {
-	f := &Feeds{
-		caches: c, clock: clock.RealClock{}, feeds: map[schema.GroupVersionResource]*Feed{},
+	return &Feeds{
+		caches: c, feeds: map[schema.GroupVersionResource]*Feed{},
 		first: semaphore.NewWeighted(listsAtOnce), again: semaphore.NewWeighted(listsAtOnce),
-	}
-	c.Alongside(f.reopenSilent)
-	return f
-}
-
-// reopenSilent reopens silent watches until ctx ends.
-func (f *Feeds) reopenSilent(ctx context.Context) {
-	transport := f.caches.cfg.Transport
-	for transport != nil && timing.Sleep(ctx, f.clock, silencePatience/3) {
-		since := f.clock.Now().Add(-silencePatience)
-		f.lock.Lock()
-		for resource, feed := range f.feeds {
-			if last := timing.Later(transport.LastActivity(resource), feed.reopened); last.Before(since) {
-				feed.reopened = f.clock.Now()
-				transport.Reopen(resource, since)
-			}
-		}
-		f.lock.Unlock()
 	}
 }
 
@@ -114,7 +92,6 @@ type Feed struct {
 	events   FeedEvents
 	stop     context.CancelFunc
 	done     chan struct{}
-	reopened time.Time // or started; guarded by the lock of feeds
 
 	// State of the current attempt, which is a list and a watch.
 	listedAt time.Time // zero before the list
@@ -157,7 +134,7 @@ func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource,
 	}
 	link.feeds++
 	ctx, stop := context.WithCancel(ctx)
-	feed := &Feed{feeds: f, resource: resource, link: link, store: store, events: events, stop: stop, done: make(chan struct{}), reopened: f.clock.Now()}
+	feed := &Feed{feeds: f, resource: resource, link: link, store: store, events: events, stop: stop, done: make(chan struct{})}
 	f.feeds[resource] = feed
 	go feed.runFeed(ctx)
 	return feed, nil
@@ -206,10 +183,10 @@ func (f *Feed) runFeed(ctx context.Context) {
 		}
 		klog.FromContext(ctx).V(4).Info("Feed lists again", "resource", f.resource, "reason", err)
 		f.events.Lost(err)
-		if failures++; !f.listedAt.IsZero() && f.feeds.clock.Since(f.listedAt) > stableAfter {
+		if failures++; !f.listedAt.IsZero() && time.Since(f.listedAt) > stableAfter {
 			failures = 1
 		}
-		if !timing.Sleep(ctx, f.feeds.clock, pauseAfter(failures)) {
+		if !timing.Sleep(ctx, clock.RealClock{}, pauseAfter(failures)) {
 			return
 		}
 	}
@@ -217,9 +194,6 @@ func (f *Feed) runFeed(ctx context.Context) {
 
 func (f *Feed) removeFeed() {
 	f.stop()
-	if transport := f.feeds.caches.cfg.Transport; transport != nil {
-		transport.Forget(f.resource) // before the next feed of the type can start
-	}
 	f.feeds.lock.Lock()
 	defer f.feeds.lock.Unlock()
 	f.link.feeds--
@@ -258,7 +232,7 @@ func (s reportingStore) Replace(list []any, version string) error {
 		return err
 	}
 	f := s.feed
-	f.listedAt = f.feeds.clock.Now()
+	f.listedAt = time.Now()
 	f.freeSlot()
 	f.events.Listed()
 	if f.feeds.caches.cfg.FreeMemory && f.feeds.worthFreeing(len(list)) {

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +21,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/freshness"
@@ -41,10 +39,10 @@ func widget(name string) metav1.ObjectMeta {
 // feedsOn returns feeds of a server, over the line that a manager uses.
 func feedsOn(t *testing.T, api *fakeapi.Types) (feeds *Feeds, ways func() int) {
 	t.Helper()
-	transport := freshness.NewTransport(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
+	transport := freshness.NewTransport(clock.RealClock{})
 	var lock sync.Mutex
 	made := 0
-	c := New(fake.NewClientset(), Config{Name: t.Name(), Transport: transport, Direct: func() (*rest.Config, *http.Client, error) {
+	c := New(fake.NewClientset(), Config{Name: t.Name(), Direct: func() (*rest.Config, *http.Client, error) {
 		lock.Lock()
 		defer lock.Unlock()
 		made++
@@ -173,49 +171,6 @@ func TestNoTypeHasTwoStreams(t *testing.T) {
 	}
 	if _, err := feeds.Start(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), k, k.events()); err == nil || !strings.Contains(err.Error(), "has a cache") {
 		t.Errorf("a feed of a type with a cache: %v", err)
-	}
-}
-
-// A proxy that drops a connection silently leaves a watch open without events.
-func TestSilentWatchesAreOpenedAnew(t *testing.T) {
-	api := fakeapi.NewTypes(t)
-	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
-	feeds, _ := feedsOn(t, api)
-	clk := clocktesting.NewFakeClock(time.Now())
-	feeds.clock = clk
-	_, k := startFeed(t, feeds, widgets)
-	k.shows(t)
-	var running sync.WaitGroup
-	defer running.Wait()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	running.Go(func() { feeds.reopenSilent(ctx) })
-	path := "watch /apis/example.com/v1/widgets"
-	before := api.RequestCount(path)
-	for range 5 {
-		fakeapi.Eventually(t, func() error {
-			if !clk.HasWaiters() {
-				return errors.New("no wait for the next check")
-			}
-			return nil
-		})
-		if clk.Since(time.Now()) < silencePatience-time.Minute && api.RequestCount(path) > before {
-			t.Fatal("a watch was opened anew too early")
-		}
-		clk.Step(silencePatience / 3)
-	}
-	fakeapi.Eventually(t, func() error {
-		if api.RequestCount(path) == before {
-			return errors.New("the watch was not opened anew")
-		}
-		return nil
-	})
-	api.Put("example.com/v1", widgets, widget("new"))
-	k.shows(t, "new")
-	k.lock.Lock()
-	defer k.lock.Unlock()
-	if k.listed != 1 || len(k.lost) > 0 {
-		t.Errorf("listed %d times, lost %v", k.listed, k.lost)
 	}
 }
 
@@ -382,9 +337,6 @@ func TestStoppedFeedsLeaveNothing(t *testing.T) {
 		}
 		return nil
 	})
-	if last := feeds.caches.cfg.Transport.LastActivity(gvr("t0")); !last.IsZero() {
-		t.Errorf("the transport still keeps the last activity, %v", last)
-	}
 }
 
 // awaitWatch waits for a watch. client-go's fake sends no earlier deletions.

@@ -102,9 +102,8 @@ func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
 			server.StartTLS()
 			t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 
-			metrics := NewMetrics(prometheus.NewRegistry())
 			clk := clocktesting.NewFakeClock(time.Now())
-			transport := NewTransport(clk, metrics)
+			transport := NewTransport(clk)
 			cfg, client, err := transport.Client(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 				ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, false)
 			if err != nil {
@@ -131,7 +130,8 @@ func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
 			cache.WaitForCacheSync(ctx.Done(), leases.HasSynced)
 			b.filled.Store(true)
 
-			watched := Watched{Resource: leaseResource, Version: leases.LastSyncResourceVersion, Objects: func() (all []ObjectVersion) {
+			expected := func() string { return "" }
+			watched := Watched{Resource: leaseResource, Version: leases.LastSyncResourceVersion, Expected: expected, Objects: func() (all []ObjectVersion) {
 				for _, item := range leases.GetStore().List() {
 					lease := item.(*coordinationv1.Lease)
 					all = append(all, ObjectVersion{lease.Namespace, lease.Name, lease.UID, lease.ResourceVersion})
@@ -139,7 +139,7 @@ func TestMonitorLeavesAServerThatShowsNothing(t *testing.T) {
 				return all
 			}}
 			stepDown := func(string, func() bool) {}
-			monitor := New(Deps{Metadata: newest{}, Transport: transport, StepDown: stepDown, Metrics: metrics, Clock: clk}, []Watched{watched})
+			monitor := New(Deps{Metadata: newest{}, Transport: transport, StepDown: stepDown, Metrics: NewMetrics(prometheus.NewRegistry()), Clock: clk}, []Watched{watched})
 			done := make(chan error)
 			go func() { done <- monitor.Run(ctx) }()
 			eventually(t, "what the healthy server shows", func() bool { return len(leases.GetStore().List()) == 1 })

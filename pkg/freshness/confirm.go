@@ -58,7 +58,7 @@ type listPageFunc func(context.Context, metav1.ListOptions) (*metav1.PartialObje
 func (w Watched) latestVersion(ctx context.Context, list listPageFunc) (string, error) {
 	page, err := list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return "", fmt.Errorf("list %v: %w", watchTarget{w.Resource, w.Namespace}, err)
+		return "", fmt.Errorf("list %v: %w", w.target(), err)
 	}
 	return page.ResourceVersion, nil
 }
@@ -69,7 +69,7 @@ func (w Watched) listAll(ctx context.Context, list listPageFunc) (all []ObjectVe
 	for {
 		page, err := list(ctx, options)
 		if err != nil {
-			return nil, "", fmt.Errorf("list all %v: %w", watchTarget{w.Resource, w.Namespace}, err)
+			return nil, "", fmt.Errorf("list all %v: %w", w.target(), err)
 		}
 		if version == "" {
 			version = page.ResourceVersion

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are the metrics of one Transport and Monitor. Their names begin with leadership_watch_, because
+// Metrics are the metrics of one Monitor. Their names begin with leadership_watch_, because
 // they show why a leader stepped down.
 type Metrics struct {
 	reopened *prometheus.CounterVec // By resource and namespace, like all.
@@ -30,15 +30,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// createSeries creates the series of one watch.
+// createSeries creates the series of one watch that otherwise begin with an event.
 func (m *Metrics) createSeries(target watchTarget) {
 	m.reopened.WithLabelValues(target.labels()...)
-	m.idle.WithLabelValues(target.labels()...)
-	m.lag.WithLabelValues(target.labels()...)
 	m.stale.WithLabelValues(target.labels()...)
-}
-
-// dropSeries drops the series of a resource without a monitor.
-func (m *Metrics) dropSeries(resource string) {
-	m.reopened.DeletePartialMatch(prometheus.Labels{"resource": resource})
 }

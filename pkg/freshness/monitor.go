@@ -25,7 +25,7 @@ type Watched struct {
 	Version func() string
 	// Expected returns the highest version that some object of the type is known to have had. A working
 	// watch delivers that version at once, while the version of a list may never come. It is empty if no
-	// version is known. May be nil.
+	// version is known.
 	Expected func() string
 	// Objects returns the contents of the store. It is called seldom, and its result may be large.
 	Objects func() []ObjectVersion
@@ -33,6 +33,8 @@ type Watched struct {
 	// type that is written every few seconds, such as the Lease of a leader. Zero for other types.
 	Impatience time.Duration
 }
+
+func (w Watched) target() watchTarget { return watchTarget{w.Resource, w.Namespace} }
 
 // Deps holds the dependencies of Monitor.
 type Deps struct {
@@ -70,7 +72,7 @@ type Monitor struct {
 // New returns a monitor of the given informers. It does nothing before Run.
 func New(deps Deps, watched []Watched) *Monitor {
 	for _, w := range watched {
-		deps.Metrics.createSeries(watchTarget{w.Resource, w.Namespace})
+		deps.Metrics.createSeries(w.target())
 	}
 	return &Monitor{deps: deps, watched: watched, stale: map[watchTarget]string{}}
 }

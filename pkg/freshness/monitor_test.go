@@ -201,13 +201,12 @@ func (w *world) set(change func(*world)) {
 func observeWorld(t *testing.T, w *world, watched Watched) *Monitor {
 	t.Helper()
 	w.registry = prometheus.NewRegistry()
-	metrics := NewMetrics(w.registry)
-	w.transport = NewTransport(clock.RealClock{}, metrics)
+	w.transport = NewTransport(clock.RealClock{})
 	w.client = w.newClient(t, w)
 	stepDown := func(_ string, caughtUp func() bool) {
 		w.set(func(w *world) { w.stepDowns, w.caughtUp = w.stepDowns+1, caughtUp })
 	}
-	m := New(Deps{Metadata: w, Transport: w.transport, StepDown: stepDown, Metrics: metrics, Clock: clock.RealClock{}}, []Watched{watched})
+	m := New(Deps{Metadata: w, Transport: w.transport, StepDown: stepDown, Metrics: NewMetrics(w.registry), Clock: clock.RealClock{}}, []Watched{watched})
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { w.follow(ctx, "/api/v1/pods") })

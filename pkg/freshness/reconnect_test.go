@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -29,7 +28,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func newTransport() *Transport {
-	return NewTransport(clock.RealClock{}, NewMetrics(prometheus.NewRegistry()))
+	return NewTransport(clock.RealClock{})
 }
 
 // newPool returns the round tripper of a client whose API server is next.
@@ -56,7 +55,6 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 		{"nobody listens", http.MethodGet, "", refused, nil, time.Second},
 		{"a list that broke its connection is for the caller", http.MethodGet, "?resourceVersion=7", reset, reset, 0},
 		{"so is a streaming list", http.MethodGet, "?watch=true&sendInitialEvents=true&resourceVersion=7", reset, reset, 0},
-		{"and a watch from any version, which begins with a list", http.MethodGet, "?watch=true&resourceVersion=0", reset, reset, 0},
 		{"a watch that goes on where it was is asked for again", http.MethodGet, "?watch=true&resourceVersion=7", reset, nil, time.Second},
 		{"so is one whose answer was awaited when the connection was closed", http.MethodGet, "?watch=true&resourceVersion=7", io.EOF, nil, time.Second},
 		{"a certificate is not mended by asking again", http.MethodGet, "?watch=true&resourceVersion=7", x509.UnknownAuthorityError{}, x509.UnknownAuthorityError{}, 0},

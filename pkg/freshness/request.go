@@ -2,7 +2,7 @@ package freshness
 
 import (
 	"net/url"
-	"strings"
+	"regexp"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -22,54 +22,27 @@ func (t watchTarget) String() string {
 
 func (t watchTarget) labels() []string { return []string{t.Resource, t.namespace} }
 
-// includes reports whether a watch of t delivers all objects of other.
-func (t watchTarget) includes(other watchTarget) bool {
-	return t.GroupVersionResource == other.GroupVersionResource && (t.namespace == other.namespace || t.namespace == "")
-}
-
 // informerRequest is a parsed GET request. The resource is empty if the URL is not that of a collection.
 type informerRequest struct {
 	watchTarget
-	watch     bool
-	resumes   bool // The watch starts at a version. All other requests read the whole collection.
-	firstPage bool // The request starts a list, in pages or as a stream.
-	streams   bool // The list comes as a stream.
+	watch    bool
+	streams  bool // The watch begins with a list. All other watches resume at a version.
+	nextPage bool // The request continues a list in pages.
 }
 
+func (r informerRequest) resumes() bool { return r.watch && !r.streams }
+
+// collectionPath has the groups API group, version, namespace and resource.
+var collectionPath = regexp.MustCompile(`/(?:api|apis/([^/]+))/([^/]+)(?:/namespaces/([^/]+))?/([^/]+)$`)
+
 func parseRequest(u *url.URL) informerRequest {
-	target, ok := parseCollection(u.Path)
-	if !ok {
+	parts := collectionPath.FindStringSubmatch(u.Path)
+	if parts == nil {
 		return informerRequest{}
 	}
 	query := u.Query()
-	version := query.Get("resourceVersion")
-	r := informerRequest{watchTarget: target, watch: query.Get("watch") == "true" || query.Get("watch") == "1"}
+	r := informerRequest{watch: query.Get("watch") == "true" || query.Get("watch") == "1", nextPage: query.Get("continue") != ""}
+	r.watchTarget = watchTarget{schema.GroupVersionResource{Group: parts[1], Version: parts[2], Resource: parts[4]}, parts[3]}
 	r.streams = r.watch && query.Get("sendInitialEvents") == "true"
-	r.resumes = r.watch && !r.streams && version != "" && version != "0"
-	r.firstPage = !r.resumes && query.Get("continue") == ""
 	return r
-}
-
-// parseCollection parses [prefix]/api/v1 or [prefix]/apis/group/version, followed by [/namespaces/name]/resource.
-func parseCollection(path string) (target watchTarget, ok bool) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	for len(parts) > 0 && parts[0] != "api" && parts[0] != "apis" {
-		parts = parts[1:]
-	}
-	switch {
-	case len(parts) >= 3 && parts[0] == "api":
-		target.Version, parts = parts[1], parts[2:]
-	case len(parts) >= 4 && parts[0] == "apis":
-		target.Group, target.Version, parts = parts[1], parts[2], parts[3:]
-	default:
-		return watchTarget{}, false
-	}
-	if len(parts) == 3 && parts[0] == "namespaces" {
-		target.namespace, parts = parts[1], parts[2:]
-	}
-	if len(parts) != 1 {
-		return watchTarget{}, false
-	}
-	target.Resource = parts[0]
-	return target, true
 }

@@ -7,17 +7,18 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/timing"
 )
 
 const (
-	// streamPatience is the longest time without a byte in a streaming list that is not complete. Streams
-	// are known to stall without an error (kubernetes/kubernetes issue 140890). client-go then waits for
-	// ever.
-	streamPatience = time.Minute
+	// listPatience is the longest time without a byte in a streaming list that is not complete. Streams are
+	// known to stall without an error (kubernetes/kubernetes issue 140890). client-go then waits for ever.
+	listPatience = time.Minute
+	// watchPatience is the longest time without a byte in other watches. Bookmarks come every two minutes,
+	// and every minute if some client makes consistent lists of the type.
+	watchPatience = 3 * time.Minute
 	// minWatchAge is the age of a watch before its end is reported. client-go v0.37 (VeryShortWatchError)
 	// lists again, with back-off, after a watch that ended within 1 s and delivered nothing. Storing a
 	// streamed list takes a little longer.
@@ -27,110 +28,61 @@ const (
 // endOfList is part of the bookmark that ends a streaming list, in JSON, CBOR and protobuf alike.
 var endOfList = []byte(metav1.InitialEventsAnnotationKey)
 
-// activity is the state of the requests of one target.
+// activity is the state of the requests of one target. Reflectors send one request at a time. The state of a
+// type that is no longer watched, some hundred bytes, is kept.
 type activity struct {
-	open     bool      // A watch is open, or requested.
-	lastByte time.Time // Of any watch or list. Zero before the first byte.
-	// listingSince is the start of the list under way, over all attempts. Zero once the list is complete.
-	listingSince time.Time
+	watch    *stream         // That is open, or requested.
+	pool     *connectionPool // Of the last request.
+	lastByte time.Time       // Of any watch or list. Zero before the first byte.
 	// lastProgress is the time of the last connection, response or byte of a request. A request that waits
 	// for a connection has no progress.
 	lastProgress time.Time
-	pool         *connectionPool // Of the last request.
+	// listingSince is the start of the list under way, over all attempts. Zero once the list is complete.
+	listingSince time.Time
 	// incompleteStreams counts the streaming lists since the last complete list. A stalled stream counts as
 	// maxIncompleteStreams.
 	incompleteStreams int
 	shortWatches      int // To come.
 }
 
-// activityOf returns the activity of one target, including watches of all namespaces.
 func (t *Transport) activityOf(target watchTarget) activity {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	var sum activity
-	for other, a := range t.types {
-		if other.includes(target) {
-			sum.lastByte, sum.listingSince = timing.Later(sum.lastByte, a.lastByte), timing.Later(sum.listingSince, a.listingSince)
-			sum.lastProgress = timing.Later(sum.lastProgress, a.lastProgress)
-			sum.incompleteStreams = max(sum.incompleteStreams, a.incompleteStreams)
-		}
-	}
-	for s := range t.open {
-		sum.open = sum.open || s.includes(target)
-	}
-	return sum
+	return t.activities[target]
 }
 
 func (t *Transport) updateActivity(target watchTarget, change func(a *activity, now time.Time)) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	a := t.types[target]
+	a := t.activities[target]
 	change(&a, t.clock.Now())
-	t.types[target] = a
+	t.activities[target] = a
 }
 
 func (t *Transport) recordProgress(target watchTarget) {
 	t.updateActivity(target, func(a *activity, now time.Time) { a.lastProgress = now })
 }
 
-// LastActivity returns the time of the last byte of a type, on watches and lists of all namespaces. It
-// returns zero before the first byte.
-func (t *Transport) LastActivity(resource schema.GroupVersionResource) time.Time {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	return t.types[watchTarget{GroupVersionResource: resource}].lastByte
-}
-
-// Reopen ends the watch of a type in all namespaces. Its reflector resumes the watch, on another connection
-// if the client has received nothing since.
-func (t *Transport) Reopen(resource schema.GroupVersionResource, since time.Time) {
-	t.reopenWatches(watchTarget{GroupVersionResource: resource}, since)
-}
-
-// reopenWatches ends the watches of one target, which their reflectors resume. The next watches are short.
-// If the client of the last request has received nothing after since, its connections are closed too, so
-// that the next watch takes another connection. The connections are closed even if no watch is open, as
-// between two attempts of a watch that is rejected.
-func (t *Transport) reopenWatches(target watchTarget, since time.Time) (ended bool) {
-	t.lock.Lock()
-	for s := range t.open {
-		if s.includes(target) {
-			ended = true
-			delete(t.open, s)
-			defer s.cut()
+// reopenWatch ends the watch of one target, which its reflector resumes. The next watches are short. If the
+// client of the last request has received nothing after since, its connections are closed too, so that the
+// next watch takes another connection. The connections are closed even if no watch is open, as between two
+// attempts of a watch that is rejected.
+func (t *Transport) reopenWatch(target watchTarget, since time.Time) (ended bool) {
+	var was activity
+	t.updateActivity(target, func(a *activity, _ time.Time) {
+		was, a.watch = *a, nil
+		a.shortWatches = 2 // A proxy may end the first watch.
+		if a.pool != nil && a.pool.lastByte.After(since) {
+			was.pool = nil
 		}
+	})
+	if was.pool != nil {
+		was.pool.dialer.CloseAll() // First: the next requests must not find these connections.
 	}
-	silent := map[*connectionPool]bool{}
-	for other, a := range t.types {
-		if other.includes(target) && a.pool != nil {
-			a.shortWatches = 2 // A proxy may end the first watch.
-			t.types[other] = a
-			if !a.pool.lastByte.After(since) {
-				silent[a.pool] = true
-			}
-		}
+	if was.watch != nil {
+		was.watch.cut()
 	}
-	t.lock.Unlock()
-	if ended {
-		t.metrics.reopened.WithLabelValues(target.labels()...).Inc()
-	}
-	for pool := range silent {
-		defer pool.dialer.CloseAll() // Deferred last, to run first: the next requests must not find these connections.
-	}
-	return ended
-}
-
-// Forget drops the state and the metrics of a type that is no longer watched. Types may come and go by the thousand.
-func (t *Transport) Forget(resource schema.GroupVersionResource) {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	delete(t.types, watchTarget{GroupVersionResource: resource})
-	for other := range t.types {
-		if other.Resource == resource.Resource { // Series do not name the group and the version.
-			return
-		}
-	}
-	t.metrics.dropSeries(resource.Resource)
+	return was.watch != nil
 }
 
 // stream is the response to a request, from the time at which the request is sent.
@@ -144,44 +96,52 @@ type stream struct {
 
 	accepted    bool // The response has a body of the type.
 	earliestEnd time.Time
-
-	complete bool // The list at the beginning of the stream.
-	stall    *time.Timer
-	tail     []byte // The last bytes of the list.
+	silence     *time.Timer // Of a watch.
+	listed      bool        // The list at the beginning of the stream is complete, or there is none.
+	tail        []byte      // The last bytes of the list.
 }
 
 // newStream registers a request that is about to be sent with the returned context.
 func (p *connectionPool) newStream(ctx context.Context, r informerRequest) (*stream, context.Context) {
-	s := &stream{informerRequest: r, pool: p, earliestEnd: p.clock.Now().Add(minWatchAge), complete: !r.watch || r.resumes}
+	s := &stream{informerRequest: r, pool: p, earliestEnd: p.clock.Now().Add(minWatchAge), listed: !r.streams}
 	s.ctx, s.close = context.WithCancel(ctx)
 	ctx, s.cut = context.WithCancel(s.ctx)
-	s.stall = time.AfterFunc(streamPatience, s.cutStalled)
-	if !r.streams {
-		s.stall.Stop()
-	}
+	s.silence = time.AfterFunc(s.patience(), s.cutSilent)
 	p.updateActivity(r.watchTarget, func(a *activity, now time.Time) {
 		a.pool = p
 		switch {
-		case r.resumes: // From the version of a complete list.
+		case r.resumes(): // From the version of a complete list.
 			a.listingSince, a.incompleteStreams = time.Time{}, 0
 		case a.listingSince.IsZero():
 			a.listingSince = now
 		}
 		if r.watch {
-			p.open[s] = struct{}{}
+			a.watch = s
+		} else {
+			s.silence.Stop()
 		}
 	})
 	return s, ctx
 }
 
-// cutStalled cuts a streaming list.
-func (s *stream) cutStalled() {
+func (s *stream) patience() time.Duration {
+	if s.listed {
+		return watchPatience
+	}
+	return listPatience
+}
+
+// cutSilent cuts a watch without a byte. If its list was complete, its reflector resumes, and may stream
+// again.
+func (s *stream) cutSilent() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams = maxIncompleteStreams })
-	klog.FromContext(s.ctx).Info("Streaming list stalls, falling back to a plain list", "watch", s.watchTarget.String(), "duration", streamPatience)
-	s.cut()
+	klog.FromContext(s.ctx).V(2).Info("Watch delivers nothing, reopening it", "watch", s.watchTarget.String(), "list", s.streams)
+	if s.streams {
+		s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams = maxIncompleteStreams })
+	}
+	s.pool.reopenWatch(s.watchTarget, s.pool.clock.Now().Add(-watchPatience))
 }
 
 // Read implements io.Reader. A watch ends neither early nor with an error, so its reflector resumes the watch.
@@ -189,7 +149,9 @@ func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	if n > 0 && s.accepted {
 		s.pool.updateActivity(s.watchTarget, func(a *activity, now time.Time) { a.lastByte, a.lastProgress, s.pool.lastByte = now, now, now })
-		s.readList(p[:n])
+		if s.watch {
+			s.readWatch(p[:n])
+		}
 	}
 	switch {
 	case err == nil || !s.watch || !s.accepted || s.ctx.Err() != nil:
@@ -202,26 +164,19 @@ func (s *stream) Read(p []byte) (int, error) {
 	return 0, err
 }
 
-// readList looks for the end of the list in the next bytes.
-func (s *stream) readList(p []byte) {
-	if s.complete {
-		return
+// readWatch looks for the end of the list in the next bytes of a watch.
+func (s *stream) readWatch(p []byte) {
+	if !s.listed {
+		s.earliestEnd = s.pool.clock.Now().Add(minWatchAge)
+		s.tail = append(s.tail, p...)
+		if bytes.Contains(s.tail, endOfList) {
+			s.listed, s.tail = true, nil
+			s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.listingSince = time.Time{} })
+		} else {
+			s.tail = append(s.tail[:0], s.tail[max(0, len(s.tail)-len(endOfList)):]...)
+		}
 	}
-	s.earliestEnd = s.pool.clock.Now().Add(minWatchAge)
-	if !s.streams {
-		return
-	}
-	s.stall.Reset(streamPatience)
-	seam := append(s.tail, p[:min(len(p), len(endOfList))]...)
-	if s.complete = bytes.Contains(seam, endOfList) || bytes.Contains(p, endOfList); s.complete {
-		s.stall.Stop()
-		s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.listingSince = time.Time{} })
-		return
-	}
-	if len(p) > len(endOfList) {
-		seam = append(s.tail[:0], p[len(p)-len(endOfList):]...)
-	}
-	s.tail = seam[max(0, len(seam)-len(endOfList)):]
+	s.silence.Reset(s.patience())
 }
 
 // Close implements io.Closer.
@@ -232,8 +187,10 @@ func (s *stream) Close() error {
 
 func (s *stream) endStream() {
 	s.close()
-	s.stall.Stop()
-	s.pool.lock.Lock()
-	defer s.pool.lock.Unlock()
-	delete(s.pool.open, s)
+	s.silence.Stop()
+	s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) {
+		if a.watch == s {
+			a.watch = nil
+		}
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
@@ -32,18 +31,18 @@ func TestParseRequest(t *testing.T) {
 		name, url string
 		want      informerRequest
 	}{
-		{"a watch that goes on", "/api/v1/pods?watch=true&resourceVersion=7", informerRequest{pods, true, true, false, false}},
-		{"client-go's older spelling", "/api/v1/pods?watch=1&resourceVersion=7", informerRequest{pods, true, true, false, false}},
-		{"a watch that begins with what there is", "/api/v1/pods?watch=true&resourceVersion=0", informerRequest{pods, true, false, true, false}},
-		{"a streaming list", "/api/v1/pods?watch=true&resourceVersion=7&sendInitialEvents=true", informerRequest{pods, true, false, true, true}},
-		{"a list", "/api/v1/pods?limit=500", informerRequest{pods, false, false, true, false}},
-		{"its next page", "/api/v1/pods?limit=500&continue=x", informerRequest{pods, false, false, false, false}},
-		{"a group", "/apis/coordination.k8s.io/v1/leases?allowWatchBookmarks=true", informerRequest{leases, false, false, true, false}},
-		{"one namespace", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", informerRequest{watchTarget{leaseResource, "kube-system"}, false, false, true, false}},
-		{"namespaces themselves", "/api/v1/namespaces", informerRequest{watchTarget{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, ""}, false, false, true, false}},
-		{"behind a prefix", "/clusters/one/api/v1/pods", informerRequest{pods, false, false, true, false}},
+		{"resumed watch", "/api/v1/pods?watch=true&resourceVersion=7", informerRequest{pods, true, false, false}},
+		{"older spelling of client-go", "/api/v1/pods?watch=1&resourceVersion=7", informerRequest{pods, true, false, false}},
+		{"streaming list", "/api/v1/pods?watch=true&resourceVersion=7&sendInitialEvents=true", informerRequest{pods, true, true, false}},
+		{"list", "/api/v1/pods?limit=500", informerRequest{pods, false, false, false}},
+		{"next page of a list", "/api/v1/pods?limit=500&continue=x", informerRequest{pods, false, false, true}},
+		{"group", "/apis/coordination.k8s.io/v1/leases?allowWatchBookmarks=true", informerRequest{leases, false, false, false}},
+		{"one namespace", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", informerRequest{watchTarget{leaseResource, "kube-system"}, false, false, false}},
+		{"namespaces", "/api/v1/namespaces", informerRequest{watchTarget{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, ""}, false, false, false}},
+		{"behind a prefix", "/clusters/one/api/v1/pods", informerRequest{pods, false, false, false}},
+		{"one object", "/api/v1/namespaces/kube-system", informerRequest{}},
 		{"not a resource", "/healthz?watch=true", informerRequest{}},
-		{"cut short", "/apis/apps?watch=true", informerRequest{}},
+		{"incomplete path", "/apis/apps?watch=true", informerRequest{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := parseRequest(httptest.NewRequest(http.MethodGet, "https://host"+tt.url, nil).URL); got != tt.want {
@@ -148,8 +147,8 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 			t.Cleanup(func() { s.CloseClientConnections(); s.Close() }) // after the informer's
 			transport := newTransport()
 			informer := s.informer(t, transport)
-			target := watchTarget{leaseResource, "kube-system"}
-			eventually(t, "a stream that was heard", func() bool { a := transport.activityOf(target); return a.open && !a.lastByte.IsZero() })
+			target := watchTarget{leaseResource, ""}
+			eventually(t, "a stream that was heard", func() bool { a := transport.activityOf(target); return a.watch != nil && !a.lastByte.IsZero() })
 			time.Sleep(2500 * time.Millisecond) // a reflector lists again after an empty watch of less than a second
 
 			since := time.Now().Add(-tt.since)
@@ -158,7 +157,7 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 				_, _ = pods.Body.Read(make([]byte, 1))
 				defer pods.Body.Close()
 			}
-			if !transport.reopenWatches(target, since) {
+			if !transport.reopenWatch(target, since) {
 				t.Fatal("there was no watch to reopen")
 			}
 			eventually(t, "a second watch", func() bool { asked, _, _ := s.requests(); return len(asked) == 2 })
@@ -167,9 +166,6 @@ func TestReopenedWatchGoesOnWhereItWas(t *testing.T) {
 			}
 			s.send(`{"type":"ADDED","object":` + leaseJSON("x", 6, "") + `}`)
 			eventually(t, "the event of the new watch", func() bool { return informer.LastSyncResourceVersion() == "6" })
-			if got := testutil.ToFloat64(transport.metrics.reopened.WithLabelValues("leases", "kube-system")); got != 1 {
-				t.Errorf("reopenings = %v, want 1", got)
-			}
 			before := transport.activityOf(target).lastByte
 			s.send(`{"type":"BOOKMARK","object":` + leaseJSON("", 9, "") + `}`)
 			eventually(t, "a bookmark to be heard", func() bool { return transport.activityOf(target).lastByte.After(before) })
@@ -215,7 +211,7 @@ func TestStreamsForgetClosedWatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !transport.activityOf(watchTarget{podResource, "any"}).open {
+		if transport.activityOf(watchTarget{podResource, ""}).watch == nil {
 			t.Error("an open watch is not known")
 		}
 		if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil {
@@ -226,8 +222,8 @@ func TestStreamsForgetClosedWatches(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	if len(transport.open) != 0 || transport.reopenWatches(watchTarget{podResource, ""}, time.Now()) {
-		t.Errorf("%d watches still known after they were closed", len(transport.open))
+	if transport.reopenWatch(watchTarget{podResource, ""}, time.Now()) {
+		t.Error("a watch was still known after it was closed")
 	}
 }
 
@@ -240,9 +236,9 @@ func TestReopenedWatchThatIsRefusedTakesAnotherConnection(t *testing.T) {
 		again func(*Transport)
 		want  int // connections
 	}{
-		{"nothing is heard", func(s *Transport) { s.reopenWatches(target, time.Now().Add(time.Minute)) }, 2},
-		{"something is heard", func(s *Transport) { s.reopenWatches(target, time.Now().Add(-time.Minute)) }, 1},
-		{"whatever is heard", func(s *Transport) { s.reopenWatches(target, time.Now().Add(time.Hour)) }, 2},
+		{"nothing is heard", func(s *Transport) { s.reopenWatch(target, time.Now().Add(time.Minute)) }, 2},
+		{"something is heard", func(s *Transport) { s.reopenWatch(target, time.Now().Add(-time.Minute)) }, 1},
+		{"whatever is heard", func(s *Transport) { s.reopenWatch(target, time.Now().Add(time.Hour)) }, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			transport := newTransport()

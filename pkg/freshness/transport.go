@@ -73,19 +73,16 @@ var errExpired = errors.New("the list expired while its pages were read")
 // concurrent use.
 type Transport struct {
 	clock       clock.WithTicker
-	metrics     *Metrics
 	retries     *rate.Limiter
 	unreachable atomic.Bool // The log has a line about it.
 
-	lock  sync.Mutex
-	open  map[*stream]struct{}
-	types map[watchTarget]activity
+	lock       sync.Mutex
+	activities map[watchTarget]activity
 }
 
 // NewTransport returns a transport without clients.
-func NewTransport(clk clock.WithTicker, m *Metrics) *Transport {
-	return &Transport{clock: clk, metrics: m, retries: rate.NewLimiter(retriesPerSecond, 1),
-		open: map[*stream]struct{}{}, types: map[watchTarget]activity{}}
+func NewTransport(clk clock.WithTicker) *Transport {
+	return &Transport{clock: clk, retries: rate.NewLimiter(retriesPerSecond, 1), activities: map[watchTarget]activity{}}
 }
 
 // Client returns a copy of cfg and an HTTP client with connections of its own. The transport wraps
@@ -121,12 +118,12 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 		return p.next.RoundTrip(req)
 	}
 	r, logger := parseRequest(req.URL), klog.FromContext(req.Context())
-	if r.streams && p.activityOf(r.watchTarget).incompleteStreams >= maxIncompleteStreams {
+	switch a := p.activityOf(r.watchTarget); {
+	case r.streams && a.incompleteStreams >= maxIncompleteStreams:
 		logger.V(2).Info("Streaming lists stall or are cut, using a plain list", "watch", r.watchTarget.String())
 		return rejectStream(req), nil
-	}
-	switch {
-	case r.resumes && p.takeShortWatch(r.watchTarget):
+	case r.resumes() && a.shortWatches > 0:
+		p.updateActivity(r.watchTarget, func(a *activity, _ time.Time) { a.shortWatches-- })
 		req = withQuery(req, url.Values{"timeoutSeconds": {strconv.Itoa(int(shortWatch.Seconds()))}})
 	case r.Resource != "" && !r.watch: // All objects in etcd when the list begins, because no other list has pages.
 		req = withQuery(req, url.Values{"limit": {strconv.Itoa(pageSize)}, "resourceVersion": nil, "resourceVersionMatch": nil})
@@ -152,7 +149,7 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 			if p.unreachable.CompareAndSwap(false, true) {
 				logger.Info("API server cannot be reached, caches are kept", "server", req.URL.Host, "reason", err.Error())
 			}
-		case r.resumes && isBroken(err):
+		case r.resumes() && isBroken(err):
 		case r.watch && failed && sent.Sub(failingSince) < errorPatience && !isTooLarge(resp):
 			_ = resp.Body.Close()
 		default:
@@ -186,20 +183,12 @@ func (p *connectionPool) sendOnce(req *http.Request, r informerRequest, connecte
 	s.ReadCloser, s.accepted, resp.Body = resp.Body, resp.StatusCode == http.StatusOK, s
 	if s.accepted && r.streams {
 		p.updateActivity(r.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams++ })
-	} else {
-		s.stall.Stop()
 	}
-	if resp.StatusCode == http.StatusGone && !r.watch && !r.firstPage {
+	if resp.StatusCode == http.StatusGone && r.nextPage {
 		_ = resp.Body.Close()
 		return nil, errExpired
 	}
 	return resp, nil
-}
-
-// takeShortWatch reports whether the next watch is short.
-func (p *connectionPool) takeShortWatch(target watchTarget) (short bool) {
-	p.updateActivity(target, func(a *activity, _ time.Time) { short, a.shortWatches = a.shortWatches > 0, max(0, a.shortWatches-1) })
-	return short
 }
 
 // withQuery returns a copy of a request with other values of some parameters.

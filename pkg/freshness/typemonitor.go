@@ -21,7 +21,6 @@ const listTimeout = 10 * time.Second
 type typeMonitor struct {
 	*Monitor
 	Watched
-	target watchTarget
 
 	listed         bool      // The last consistent list succeeded.
 	requestedAt    time.Time // Of the last consistent list.
@@ -29,10 +28,8 @@ type typeMonitor struct {
 	listedVersion  string    // Of that list.
 	highestVersion string    // Of all known versions. No list can be older.
 	forbiddenSince time.Time // Zero if lists are not forbidden.
-	goal           string    // The oldest listed version that the cache has not reached, or empty.
-	goalSince      time.Time
-	missing        string // The expected version that the cache has not reached, or empty.
-	missingSince   time.Time
+	goal           goal      // Of the listed versions.
+	missing        goal      // Of the expected versions.
 
 	state          cacheState
 	enteredAt      time.Time
@@ -48,7 +45,7 @@ type typeMonitor struct {
 }
 
 func newTypeMonitor(m *Monitor, w Watched) *typeMonitor {
-	k := &typeMonitor{Monitor: m, Watched: w, target: watchTarget{w.Resource, w.Namespace}, version: w.Version(), changedAt: m.deps.Clock.Now()}
+	k := &typeMonitor{Monitor: m, Watched: w, version: w.Version(), changedAt: m.deps.Clock.Now()}
 	k.resetBackoff()
 	return k
 }
@@ -76,22 +73,22 @@ func (k *typeMonitor) run(ctx context.Context) error {
 func (k *typeMonitor) checkType(ctx context.Context) error {
 	// 1. Compare the version of the cache with the version of the API server and with own writes.
 	now := k.deps.Clock.Now()
-	if v := k.Version(); v != k.version {
-		k.version, k.changedAt = v, now
-	}
 	if since := now.Sub(k.requestedAt); since >= listInterval || !k.listed && since >= settleTime/2 {
 		if err := k.fetchVersion(ctx, now); err != nil {
 			return err
 		}
 	}
+	if v := k.Version(); v != k.version {
+		k.version, k.changedAt = v, now
+	}
+	k.missing.update(k.version, k.Expected(), now)
 	k.updateGoal(now)
-	k.updateMissing(now)
-	a := k.deps.Transport.activityOf(k.target)
+	a := k.deps.Transport.activityOf(k.target())
 	k.setGauges(a, now)
 	// 2. Another replica may have the right to list.
 	if !k.forbiddenSince.IsZero() && min(now.Sub(k.forbiddenSince), now.Sub(a.lastByte)) >= silenceLimit {
 		k.enterState(ctx, stale, now)
-		k.setStale(ctx, k.target, "its lists are forbidden and its watch is silent")
+		k.setStale(ctx, k.target(), "its lists are forbidden and its watch is silent")
 	}
 	if !k.listed {
 		return nil
@@ -112,7 +109,7 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 	}
 	k.enterState(ctx, next, now)
 	if next == stale && act != noAction {
-		k.setStale(ctx, k.target, k.staleReason())
+		k.setStale(ctx, k.target(), k.staleReason())
 		if act == declare || now.Sub(k.reopenedAt) >= cmp.Or(k.Impatience, relistLimit) {
 			// Use another connection: the present connection may lead to an API server without events of this type.
 			k.reopenWatch(ctx, now.Add(time.Hour), now)
@@ -126,12 +123,12 @@ func (k *typeMonitor) enterState(ctx context.Context, next cacheState, now time.
 		return
 	}
 	if k.state == stale {
-		k.setCurrent(ctx, k.target)
+		k.setCurrent(ctx, k.target())
 	}
 	if next == current || next == behind {
 		k.lacking, k.undelivered = nil, ""
 	}
-	klog.FromContext(ctx).V(4).Info("Watch state changed", "watch", k.target.String(), "from", k.state, "to", next)
+	klog.FromContext(ctx).V(4).Info("Watch state changed", "watch", k.target().String(), "from", k.state, "to", next)
 	k.state, k.enteredAt = next, now
 }
 
@@ -139,9 +136,7 @@ func (k *typeMonitor) enterState(ctx context.Context, next cacheState, now time.
 // not deliver either, so a type that is not stale becomes current.
 func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 	k.learnVersion(k.Version())
-	if k.Expected != nil {
-		k.learnVersion(k.Expected())
-	}
+	k.learnVersion(k.Expected())
 	k.requestedAt = now
 	version, err := k.latestVersion(ctx, k.listPage)
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
@@ -150,15 +145,15 @@ func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 		k.forbiddenSince = now
 	}
 	if k.listed = err == nil; err != nil {
-		klog.FromContext(ctx).V(2).Info("List failed, cannot check cache freshness", "watch", k.target.String(), "err", err)
+		klog.FromContext(ctx).V(2).Info("List failed, cannot check cache freshness", "watch", k.target().String(), "err", err)
 		if k.state != stale {
-			k.missing = ""
+			k.missing = goal{}
 			k.enterState(ctx, current, now)
 		}
 		return nil
 	}
 	if rv.Newer(k.highestVersion, version) {
-		return fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, k.target, k.highestVersion, version)
+		return fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, k.target(), k.highestVersion, version)
 	}
 	k.learnVersion(version)
 	k.listedAt, k.listedVersion = now, version
@@ -171,63 +166,59 @@ func (k *typeMonitor) learnVersion(version string) {
 	}
 }
 
-// updateGoal sets the version of a list that the cache has to reach next.
-func (k *typeMonitor) updateGoal(now time.Time) {
-	reached := k.Version()
-	if k.equalAt != "" && rv.MayBeNewer(k.equalAt, reached) {
-		reached = k.equalAt
-	}
-	if k.goal != "" && rv.AtLeast(reached, k.goal) {
-		k.goal = ""
-		if k.state != stale {
-			return // The next version gets the full time.
-		}
-	}
-	if k.goal == "" && k.listedVersion != "" && rv.MayBeNewer(k.listedVersion, reached) {
-		k.goal, k.goalSince = k.listedVersion, now
+// goal is the oldest known version that the cache has not reached. Zero if the cache has reached all.
+type goal struct {
+	version string
+	since   time.Time
+}
+
+// update drops a version that was reached. The next version is set by the next update, and so gets the full
+// time.
+func (g *goal) update(reached, known string, now time.Time) {
+	switch {
+	case g.version == "" && known != "" && rv.MayBeNewer(known, reached):
+		*g = goal{known, now}
+	case rv.AtLeast(reached, g.version):
+		*g = goal{}
 	}
 }
 
-func (k *typeMonitor) updateMissing(now time.Time) {
-	version := k.Version()
-	if k.missing != "" && rv.AtLeast(version, k.missing) {
-		k.missing = ""
-		return // The next version gets the full time.
+// age returns the time for which the cache has missed the version, or 0.
+func (g goal) age(now time.Time) time.Duration {
+	if g.version == "" {
+		return 0
 	}
-	if k.missing != "" || k.Expected == nil {
-		return
+	return now.Sub(g.since)
+}
+
+func (k *typeMonitor) updateGoal(now time.Time) {
+	reached := k.version
+	if k.equalAt != "" && rv.MayBeNewer(k.equalAt, reached) {
+		reached = k.equalAt
 	}
-	if v := k.Expected(); v != "" && rv.MayBeNewer(v, version) {
-		k.missing, k.missingSince = v, now
+	k.goal.update(reached, k.listedVersion, now)
+	if k.state == stale && k.goal.version == "" {
+		k.goal.update(reached, k.listedVersion, now) // A stale cache has to reach the newest version.
 	}
 }
 
 func (k *typeMonitor) setGauges(a activity, now time.Time) {
-	idle, lag := 0.0, 0.0
-	if !a.lastByte.IsZero() {
-		idle = max(0, now.Sub(a.lastByte).Seconds()) // The last byte may have come after now was read.
+	idle, lag := max(0, now.Sub(a.lastByte)), k.goal.age(now) // The last byte may have come after now was read.
+	if !k.listed {
+		lag = max(lag, min(idle, now.Sub(k.listedAt)))
 	}
-	if k.goal != "" {
-		lag = now.Sub(k.goalSince).Seconds()
-	}
-	if !k.listed && !k.listedAt.IsZero() {
-		lag = max(lag, min(idle, now.Sub(k.listedAt).Seconds()))
-	}
-	k.deps.Metrics.idle.WithLabelValues(k.target.labels()...).Set(idle)
-	k.deps.Metrics.lag.WithLabelValues(k.target.labels()...).Set(lag)
+	k.deps.Metrics.idle.WithLabelValues(k.target().labels()...).Set(idle.Seconds())
+	k.deps.Metrics.lag.WithLabelValues(k.target().labels()...).Set(lag.Seconds())
 }
 
 func (k *typeMonitor) newObservation(a activity, now time.Time) observation {
-	o := observation{
-		behind: k.goal != "" || k.missing != "", impatience: k.Impatience, open: a.open, silent: now.Sub(a.lastByte),
+	return observation{
+		behind: k.goal.version != "" || k.missing.version != "", missing: k.missing.age(now),
+		impatience: k.Impatience, open: a.watch != nil, silent: now.Sub(a.lastByte),
 		listing: !a.listingSince.IsZero() && now.Sub(a.listingSince) < relistLimit && now.Sub(a.lastProgress) < silenceLimit,
 		inState: now.Sub(k.enteredAt), unchanged: now.Sub(k.changedAt), compared: now.Sub(k.comparedAt),
 		differs: k.stillDiffers(), mayCompare: !now.Before(k.nextComparison),
 	}
-	if k.missing != "" {
-		o.missing = now.Sub(k.missingSince)
-	}
-	return o
 }
 
 // stillDiffers reports whether a difference that the last comparison has shown still exists.
@@ -243,7 +234,7 @@ func (k *typeMonitor) stillDiffers() bool {
 
 func (k *typeMonitor) staleReason() string {
 	if len(k.lacking) == 0 {
-		return "no watch has delivered version " + cmp.Or(k.undelivered, k.missing, k.goal)
+		return "no watch has delivered version " + cmp.Or(k.undelivered, k.missing.version, k.goal.version)
 	}
 	for key := range k.lacking {
 		return fmt.Sprintf("the cache differs from a list in %d objects, one is %s", len(k.lacking), key)
@@ -254,11 +245,13 @@ func (k *typeMonitor) staleReason() string {
 // reopenWatch restarts the watch, on a new connection if the client has received nothing since.
 func (k *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
 	verbosity := 0
-	if k.missing == "" && k.state == behind { // Normal for a quiet type behind a proxy that ends idle streams.
+	if k.missing.version == "" && k.state == behind { // Normal for a quiet type behind a proxy that ends idle streams.
 		verbosity = 2
 	}
-	klog.FromContext(ctx).V(verbosity).Info("Reopening a watch that does not deliver", "watch", k.target.String(), "state", k.state, "version", k.Version(), "missing", cmp.Or(k.missing, k.goal))
-	k.deps.Transport.reopenWatches(k.target, since)
+	klog.FromContext(ctx).V(verbosity).Info("Reopening a watch that does not deliver", "watch", k.target().String(), "state", k.state, "version", k.Version(), "missing", cmp.Or(k.missing.version, k.goal.version))
+	if k.deps.Transport.reopenWatch(k.target(), since) {
+		k.deps.Metrics.reopened.WithLabelValues(k.target().labels()...).Inc()
+	}
 	k.reopenedAt = now
 }
 
@@ -270,8 +263,8 @@ func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal
 		k.comparedAt = now
 		return false
 	}
-	if k.undelivered, k.lacking = "", nil; k.missing != "" && now.Sub(k.missingSince) >= settleTime {
-		k.comparedAt, k.undelivered = now, k.missing
+	if k.undelivered, k.lacking = "", nil; k.missing.age(now) >= settleTime {
+		k.comparedAt, k.undelivered = now, k.missing.version
 		return false
 	}
 	if now.Before(k.nextComparison) {
@@ -281,7 +274,7 @@ func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal
 	k.comparedAt = k.deps.Clock.Now()
 	if err != nil {
 		k.nextComparison = k.comparedAt.Add(k.backoff.Step())
-		klog.FromContext(ctx).V(2).Info("Whole list failed, cannot check cache freshness", "watch", k.target.String(), "err", err, "nextTry", k.nextComparison)
+		klog.FromContext(ctx).V(2).Info("Whole list failed, cannot check cache freshness", "watch", k.target().String(), "err", err, "nextTry", k.nextComparison)
 		return false
 	}
 	k.resetBackoff()
@@ -290,7 +283,7 @@ func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal
 		return false
 	}
 	// The short watch has ended, so it would have delivered.
-	if k.deps.Transport.activityOf(k.target).lastProgress.Sub(k.reopenedAt) >= shortWatch/2 {
+	if k.deps.Transport.activityOf(k.target()).lastProgress.Sub(k.reopenedAt) >= shortWatch/2 {
 		k.nextComparison = k.comparedAt.Add(equalInterval)
 	}
 	k.equalAt = version
@@ -301,6 +294,6 @@ func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal
 func (k *typeMonitor) listPage(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	defer func() { k.setGauges(k.deps.Transport.activityOf(k.target), k.deps.Clock.Now()) }()
+	defer func() { k.setGauges(k.deps.Transport.activityOf(k.target()), k.deps.Clock.Now()) }()
 	return k.deps.Metadata.Resource(k.Resource).Namespace(k.Namespace).List(ctx, options)
 }

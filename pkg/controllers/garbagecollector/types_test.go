@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -89,7 +88,7 @@ func (w *apiWorld) undefine(names ...string) {
 // build makes a table without running discovery.
 func (w *apiWorld) build(t *testing.T, clk clock.WithTicker) {
 	t.Helper()
-	transport := freshness.NewTransport(clock.RealClock{}, freshness.NewMetrics(prometheus.NewRegistry()))
+	transport := freshness.NewTransport(clock.RealClock{})
 	made := false
 	direct := func() (*rest.Config, *http.Client, error) {
 		if made && w.noWay.Load() { // not for the discovery client
@@ -98,7 +97,7 @@ func (w *apiWorld) build(t *testing.T, clk clock.WithTicker) {
 		made = true
 		return transport.Client(w.api.Config(), false)
 	}
-	w.caches = caches.New(fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}}), caches.Config{Name: t.Name(), Direct: direct, Transport: transport})
+	w.caches = caches.New(fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}}), caches.Config{Name: t.Name(), Direct: direct})
 	if _, err := w.caches.Nodes(); err != nil {
 		t.Fatal(err)
 	}
