@@ -85,8 +85,8 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 	k.updateGoal(now)
 	a := k.deps.Transport.activityOf(k.target())
 	k.setGauges(a, now)
-	// 2. Another replica may have the right to list.
-	if !k.forbiddenSince.IsZero() && min(now.Sub(k.forbiddenSince), now.Sub(a.lastByte)) >= silenceLimit {
+	// 2. Another replica may have the right to list. By then, Transport has reopened the watch.
+	if !k.forbiddenSince.IsZero() && min(now.Sub(k.forbiddenSince), now.Sub(a.lastByte)) >= watchPatience+settleTime {
 		k.enterState(ctx, stale, now)
 		k.setStale(ctx, k.target(), "its lists are forbidden and its watch is silent")
 	}
