@@ -8,10 +8,10 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestSlowAdmissionHoldsUpNoOtherDeployment rolls out a Deployment while the ReplicaSets of more Deployments than
+// testSlowAdmissionHoldsUpNoOtherDeployment rolls out a Deployment while the ReplicaSets of more Deployments than
 // there are workers wait for a webhook.
-func TestSlowAdmissionHoldsUpNoOtherDeployment(t *testing.T) {
-	slow, m := side(t)
+func testSlowAdmissionHoldsUpNoOtherDeployment(t *testing.T, m *manager) {
+	slow := newNamespace(t)
 	const count = 8
 	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, APIGroup: "apps", Resource: "replicasets", Namespace: slow.name, TimeoutSeconds: 30})
 	hook.Hang()

@@ -15,9 +15,9 @@ import (
 	"minikcm/test/faults"
 )
 
-// TestUndisturbedWorkMeetsNoConflict requires no 409 without other writers. Upstream conflicts with its own writes.
-func TestUndisturbedWorkMeetsNoConflict(t *testing.T) {
-	n, m := side(t)
+// testUndisturbedWorkMeetsNoConflict requires no 409 without other writers. Upstream conflicts with its own writes.
+func testUndisturbedWorkMeetsNoConflict(t *testing.T, m *manager) {
+	n := newNamespace(t)
 	n.apply(3, rolling("1", "1"))
 	n.complete()
 	for i := range 3 {
@@ -36,10 +36,9 @@ func TestUndisturbedWorkMeetsNoConflict(t *testing.T) {
 	}
 }
 
-// TestATurnedRoundRolloutKeepsItsPromise returns to the old template while the status of the old ReplicaSet still
+// testTurnedRoundRolloutKeepsItsPromise returns to the old template while the status of the old ReplicaSet still
 // counts pods that are gone. Upstream then deletes the last available pods.
-func TestATurnedRoundRolloutKeepsItsPromise(t *testing.T) {
-	t.Parallel()
+func testTurnedRoundRolloutKeepsItsPromise(t *testing.T, m *manager) {
 	for _, tt := range []struct {
 		name string
 		size int32
@@ -50,7 +49,8 @@ func TestATurnedRoundRolloutKeepsItsPromise(t *testing.T) {
 		{"available a second after ready", 2, minReady(1)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n, m := side(t)
+			t.Parallel()
+			n := newNamespace(t)
 			d := n.apply(tt.size, rolling("1", "1"), tt.edit)
 			_, old := n.complete()
 			o := n.observe(d, int(tt.size)-1, int(tt.size)+1)
@@ -89,9 +89,8 @@ func TestATurnedRoundRolloutKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// TestLostAnswers: with lost responses, sizes keep to their bounds and each template has one ReplicaSet.
-func TestLostAnswers(t *testing.T) {
-	t.Parallel()
+// testLostAnswers: with lost responses, sizes keep to their bounds and each template has one ReplicaSet.
+func testLostAnswers(t *testing.T, m *manager) {
 	for _, tt := range []struct {
 		name            string
 		verbs, resource string
@@ -107,7 +106,8 @@ func TestLostAnswers(t *testing.T) {
 		{"of everything", faults.Writes, "replicasets,deployments/status", faults.DropAnswer(), 1000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n, m := side(t)
+			t.Parallel()
+			n := newNamespace(t)
 			d := n.apply(4, rolling("2", "1"), history(1))
 			n.complete()
 			o := n.observe(d, 3, 6)
@@ -130,9 +130,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestRefusedWrites: the rollout continues after rejected writes. Upstream does not retry the last resize.
-func TestRefusedWrites(t *testing.T) {
-	t.Parallel()
+// testRefusedWrites: the rollout continues after rejected writes. Upstream does not retry the last resize.
+func testRefusedWrites(t *testing.T, m *manager) {
 	for _, tt := range []struct {
 		verbs, resource string
 		code, times     int
@@ -142,7 +141,8 @@ func TestRefusedWrites(t *testing.T) {
 		{"update,patch", "deployments/status", 500, 4}, {"update,patch", "deployments/status", 403, 4}, {"update,patch", "deployments/status", 429, 4},
 	} {
 		t.Run(fmt.Sprintf("%s %s %d", tt.verbs, strings.ReplaceAll(tt.resource, "/", " "), tt.code), func(t *testing.T) {
-			n, m := side(t)
+			t.Parallel()
+			n := newNamespace(t)
 			d := n.apply(3, rolling("1", "1"))
 			n.complete()
 			o := n.observe(d, 2, 4)
@@ -156,9 +156,9 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
-// TestARefusedScaleDownIsTold: a webhook rejects the scale-down of the old ReplicaSet. Upstream reports nothing.
-func TestARefusedScaleDownIsTold(t *testing.T) {
-	n, _ := side(t)
+// testRefusedScaleDownIsTold: a webhook rejects the scale-down of the old ReplicaSet. Upstream reports nothing.
+func testRefusedScaleDownIsTold(t *testing.T, _ *manager) {
+	n := newNamespace(t)
 	d := n.apply(2, rolling("1", "0"))
 	_, old := n.complete()
 	o := n.observe(d, 2, 3)

@@ -83,7 +83,9 @@ func TestKilledAtEachWrite(t *testing.T) {
 					sub.FailNow()
 				}
 				if slices.ContainsFunc(victims, func(v *victim) bool { return v.held != nil }) {
-					next.kill(sub)
+					if err := next.Kill(); err != nil {
+						sub.Fatal(err)
+					}
 					next = start(t, fmt.Sprintf("manager after %d writes", first))
 				}
 				over = victims[len(victims)-1].held == nil
@@ -160,11 +162,7 @@ var electionFlags = []string{"--leader-elect-lease-duration=6s", "--leader-elect
 func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 	const count = 4
 	begun := time.Now()
-	leader, err := launch("leader", electionFlags...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = leader.Kill(); _ = leader.proxy.Stop() })
+	leader := start(t, "leader", electionFlags...)
 	var all []*namespace
 	var observers []*observer
 	for range count {
@@ -183,9 +181,7 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 		n.kubelet.Ready(controlplane.All)
 		if i == count/2 {
 			next = time.Now()
-			if err := leader.end(); err != nil {
-				t.Error(err)
-			}
+			leader.stop(t)
 		}
 	}
 	for i, n := range all {

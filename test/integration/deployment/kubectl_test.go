@@ -13,9 +13,9 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestKubectlRollout runs the subcommands of kubectl rollout, which read only status, conditions and annotations.
-func TestKubectlRollout(t *testing.T) {
-	n, _ := side(t)
+// testKubectlRollout runs the subcommands of kubectl rollout, which read only status, conditions and annotations.
+func testKubectlRollout(t *testing.T, _ *manager) {
+	n := newNamespace(t)
 	k := newKubectl(n)
 	n.apply(3, rolling("1", "1"), annotate("kubernetes.io/change-cause", "the first"))
 	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")

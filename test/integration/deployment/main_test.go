@@ -9,8 +9,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,8 +31,6 @@ const (
 	agent = "deployment-controller"
 	// revisionKey is the annotation with the revision.
 	revisionKey = "deployment.kubernetes.io/revision"
-	desiredKey  = "deployment.kubernetes.io/desired-replicas"
-	maxKey      = "deployment.kubernetes.io/max-replicas"
 )
 
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -46,133 +42,59 @@ rules:
 - {level: Metadata}
 `
 
-var (
-	cluster *controlplane.Cluster
-	common  shared
-)
+var cluster *controlplane.Cluster
 
 func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{AuditPolicy: auditPolicy}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-type shared struct {
-	lock    sync.Mutex
-	users   int
-	manager *manager
+// TestRollouts runs the tests that share one manager, in parallel.
+func TestRollouts(t *testing.T) {
+	m := start(t, "shared")
+	for name, run := range map[string]func(*testing.T, *manager){
+		"Conflicts": testUndisturbedWorkMeetsNoConflict, "TurnedRound": testTurnedRoundRolloutKeepsItsPromise, "LostAnswers": testLostAnswers,
+		"RefusedWrites": testRefusedWrites, "RefusedScaleDown": testRefusedScaleDownIsTold, "SlowAdmission": testSlowAdmissionHoldsUpNoOtherDeployment,
+		"Kubectl": testKubectlRollout, "Released": testReplicaSetWithOtherLabelsIsReleased, "Bounds": testRollingUpdateKeepsItsBounds,
+		"Recreate": testRecreateNeverRunsOldBesideNew,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, m)
+		})
+	}
 }
 
 type manager struct {
 	*controlplane.Process
-	proxy      *faults.Proxy
-	kubeconfig string
+	proxy *faults.Proxy
 }
 
-// launch starts a manager with the rights of deploy/rbac for the two controllers alone.
-func launch(name string, more ...string) (*manager, error) {
-	proxy, err := faults.Start(cluster.ManagerConfig(name, "deployment-controller", "replicaset-controller"), faults.WithName(name))
-	if err != nil {
-		return nil, err
-	}
-	m := &manager{proxy: proxy}
-	file, err := os.CreateTemp("", "kubeconfig-")
-	if err != nil {
-		return nil, errors.Join(err, proxy.Stop())
-	}
-	m.kubeconfig = file.Name()
-	err = errors.Join(file.Close(), controlplane.WriteKubeconfig(file.Name(), proxy.Config()))
-	path, lost := controlplane.BuildManager()
-	if err = errors.Join(err, lost); err == nil {
-		m.Process, err = controlplane.Launch(path, append(more, "--kubeconfig="+file.Name(),
-			"--controllers=deployment-controller,replicaset-controller", "--secure-port=0", "-v=2")...)
-	}
-	if err != nil {
-		return nil, errors.Join(err, proxy.Stop(), os.Remove(file.Name()))
-	}
-	return m, nil
-}
-
-func (m *manager) end() error {
-	killed := true
-	select {
-	case <-m.Done():
-	default:
-		killed = false
-	}
-	_ = m.Signal(syscall.SIGTERM)
-	code, err := m.Wait(time.Minute)
-	if code != 0 && !killed {
-		err = errors.Join(err, fmt.Errorf("manager ended with exit code %d", code))
-	}
-	if err != nil {
-		err = fmt.Errorf("%w; it printed:\n%s", err, tail(m.Output()))
-	}
-	return errors.Join(err, m.Kill(), m.proxy.Stop(), os.Remove(m.kubeconfig))
-}
-
-func tail(text string) string {
-	end := text[max(0, len(text)-20_000):]
-	if i := strings.Index(text, "WARNING: DATA RACE"); i >= 0 && i < len(text)-len(end) {
-		end = text[i:min(i+10_000, len(text))] + "\n…\n" + end
-	}
-	return end
-}
-
+// start starts a manager with the rights of deploy/rbac for the two controllers alone. At the end of the test the
+// manager has to stop without an error, unless the test has killed the manager.
 func start(t *testing.T, name string, more ...string) *manager {
 	t.Helper()
 	if len(more) == 0 {
 		more = []string{"--leader-elect=false"}
 	}
-	m, err := launch(name, more...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := faults.New(t, cluster.ManagerConfig(name, "deployment-controller", "replicaset-controller"), faults.WithName(name))
+	m := &manager{controlplane.StartProcess(t, append(slices.Clone(more), "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()),
+		"--controllers=deployment-controller,replicaset-controller", "--secure-port=0", "-v=2")...), proxy}
 	t.Cleanup(func() {
-		if err := m.end(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Logf("%s printed:\n%s", name, tail(m.Output()))
+		select {
+		case <-m.Done():
+		default:
+			m.stop(t)
 		}
 	})
 	return m
 }
 
-// kill ends a manager that a test has started by SIGKILL.
-func (m *manager) kill(t *testing.T) {
+func (m *manager) stop(t *testing.T) {
 	t.Helper()
-	if err := m.Kill(); err != nil {
-		t.Fatal(err)
+	_ = m.Signal(syscall.SIGTERM)
+	if code, err := m.Wait(time.Minute); err != nil || code != 0 {
+		t.Errorf("manager ended with exit code %d, error %v", code, err)
 	}
-}
-
-func use(t *testing.T) *manager {
-	t.Helper()
-	common.lock.Lock()
-	defer common.lock.Unlock()
-	if common.manager == nil {
-		m, err := launch("shared", "--leader-elect=false")
-		if err != nil {
-			t.Fatal(err)
-		}
-		common.manager = m
-	}
-	common.users++
-	m := common.manager
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the shared manager printed:\n%s", tail(m.Output()))
-		}
-		common.lock.Lock()
-		defer common.lock.Unlock()
-		if common.users--; common.users > 0 {
-			return
-		}
-		common.manager = nil
-		if err := m.end(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
 }
 
 type namespace struct {
@@ -180,14 +102,6 @@ type namespace struct {
 	name    string
 	client  kubernetes.Interface
 	kubelet *controlplane.Kubelet
-
-	witnesses int
-}
-
-func side(t *testing.T) (*namespace, *manager) {
-	t.Helper()
-	t.Parallel()
-	return newNamespace(t), use(t)
 }
 
 func newNamespace(t testing.TB) *namespace {
@@ -290,52 +204,41 @@ func annotate(key, value string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { metav1.SetMetaDataAnnotation(&d.ObjectMeta, key, value) }
 }
 
-func (n *namespace) get() *appsv1.Deployment { n.t.Helper(); return n.named("web") }
-
-func (n *namespace) named(name string) *appsv1.Deployment {
+func (n *namespace) get() *appsv1.Deployment {
 	n.t.Helper()
-	d, err := n.client.AppsV1().Deployments(n.name).Get(n.t.Context(), name, metav1.GetOptions{})
+	d, err := n.client.AppsV1().Deployments(n.name).Get(n.t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
 		n.t.Fatalf("get Deployment: %v", err)
 	}
 	return d
 }
 
-func (n *namespace) edit(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
+func (n *namespace) edit(changes ...func(*appsv1.Deployment)) {
 	n.t.Helper()
-	return n.editNamed("web", changes...)
-}
-
-func (n *namespace) editNamed(name string, changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
-	n.t.Helper()
-	var out *appsv1.Deployment
 	n.eventually(func(ctx context.Context) error {
-		d, err := n.client.AppsV1().Deployments(n.name).Get(ctx, name, metav1.GetOptions{})
+		d, err := n.client.AppsV1().Deployments(n.name).Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		for _, change := range changes {
 			change(d)
 		}
-		out, err = n.client.AppsV1().Deployments(n.name).Update(ctx, d, metav1.UpdateOptions{})
+		_, err = n.client.AppsV1().Deployments(n.name).Update(ctx, d, metav1.UpdateOptions{})
 		return err
 	})
-	return out
 }
 
-func (n *namespace) editSet(name string, change func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+func (n *namespace) editSet(name string, change func(*appsv1.ReplicaSet)) {
 	n.t.Helper()
-	var out *appsv1.ReplicaSet
 	n.eventually(func(ctx context.Context) error {
 		s, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		change(s)
-		out, err = n.client.AppsV1().ReplicaSets(n.name).Update(ctx, s, metav1.UpdateOptions{})
+		_, err = n.client.AppsV1().ReplicaSets(n.name).Update(ctx, s, metav1.UpdateOptions{})
 		return err
 	})
-	return out
 }
 
 // sets lists the ReplicaSets of a Deployment, the lowest revision first.
@@ -369,9 +272,9 @@ func present(d *appsv1.Deployment, sets []appsv1.ReplicaSet) (oldest *appsv1.Rep
 	return oldest
 }
 
-func (n *namespace) set(tag string, size int32) *appsv1.ReplicaSet {
+// set waits until the ReplicaSet of an image tag has a size.
+func (n *namespace) set(tag string, size int32) {
 	n.t.Helper()
-	var out *appsv1.ReplicaSet
 	n.eventually(func(ctx context.Context) error {
 		list, err := n.client.AppsV1().ReplicaSets(n.name).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -382,14 +285,12 @@ func (n *namespace) set(tag string, size int32) *appsv1.ReplicaSet {
 			if s := &list.Items[i]; imageOf(&s.Spec.Template) == "example.com/web:"+tag {
 				text += fmt.Sprintf(" %s asks for %d", s.Name, *s.Spec.Replicas)
 				if *s.Spec.Replicas == size {
-					out = s
 					return nil
 				}
 			}
 		}
 		return fmt.Errorf("no ReplicaSet of %s asks for %d:%s", tag, size, text)
 	})
-	return out
 }
 
 func (n *namespace) complete() (*appsv1.Deployment, *appsv1.ReplicaSet) {
@@ -439,9 +340,8 @@ func (n *namespace) completed(ctx context.Context, name string) (*appsv1.Deploym
 }
 
 // status waits until the status of the Deployment is as wanted.
-func (n *namespace) status(want func(appsv1.DeploymentStatus) bool) *appsv1.Deployment {
+func (n *namespace) status(want func(appsv1.DeploymentStatus) bool) {
 	n.t.Helper()
-	var out *appsv1.Deployment
 	n.eventually(func(ctx context.Context) error {
 		d, err := n.client.AppsV1().Deployments(n.name).Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
@@ -450,37 +350,22 @@ func (n *namespace) status(want func(appsv1.DeploymentStatus) bool) *appsv1.Depl
 		if d.Status.ObservedGeneration < d.Generation || !want(d.Status) {
 			return fmt.Errorf("at generation %d status is %+v", d.Generation, d.Status)
 		}
-		out = d
 		return nil
 	})
-	return out
 }
 
 // observed waits until the controller has acted on the spec.
-func (n *namespace) observed() *appsv1.Deployment {
+func (n *namespace) observed() {
 	n.t.Helper()
-	return n.status(func(appsv1.DeploymentStatus) bool { return true })
+	n.status(func(appsv1.DeploymentStatus) bool { return true })
 }
 
 // shown waits until the controller's cache has every earlier change: the controller has made a ReplicaSet for a later
 // Deployment.
 func (n *namespace) shown() {
 	n.t.Helper()
-	n.witnesses++
-	name := fmt.Sprintf("witness-%d", n.witnesses)
-	n.applyNamed(name, 0)
-	n.completeNamed(name)
-}
-
-// condition waits until a condition has the status and, unless that is empty, the reason.
-func (n *namespace) condition(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason string) *appsv1.DeploymentCondition {
-	n.t.Helper()
-	var out *appsv1.DeploymentCondition
-	n.status(func(s appsv1.DeploymentStatus) bool {
-		out = conditionOf(s, kind)
-		return out != nil && out.Status == status && (reason == "" || out.Reason == reason)
-	})
-	return out
+	n.applyNamed("witness", 0)
+	n.completeNamed("witness")
 }
 
 func conditionOf(s appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
