@@ -140,7 +140,7 @@ func testLostRelease(t *testing.T, f *faulty) {
 	n.eventually(func(ctx context.Context) error {
 		pod, err := n.client.CoreV1().Pods(n.name).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && len(pod.OwnerReferences) > 0 {
-			err = fmt.Errorf("owners are %v", show(pod.OwnerReferences))
+			err = fmt.Errorf("owners are %v", pod.OwnerReferences)
 		}
 		return err
 	})

@@ -19,19 +19,13 @@ import (
 )
 
 func TestStories(t *testing.T) {
-	prepared := prepareAdoption(t)
+	adoptions := prepareAdoptions(t)
 	start(t, defaults())
 	for _, story := range []struct {
 		name string
 		run  func(*testing.T)
 	}{
-		{"Adoption", prepared.check},
-		{"ScaleUpAndDown", testScaleUpAndDown},
-		{"DeletingAndFailedPods", testDeletingAndFailedPods},
-		{"OverlappingSelectors", testOverlappingSelectors},
-		{"ReleaseAndReadopt", testReleaseAndReadopt},
-		{"ReadyAndAvailable", testReadyAndAvailable},
-		{"ExtraPods", testExtraPods},
+		{"Adoption", func(t *testing.T) { checkAdoptions(t, adoptions) }},
 		{"TerminatingReplicas", testTerminatingReplicas},
 		{"Quota", testQuota},
 		{"Recreated", testRecreated},
@@ -44,72 +38,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-func testScaleUpAndDown(t *testing.T) {
-	n := newNamespace(t)
-	n.apply(2)
-	n.settled("rs")
-	for _, replicas := range []int32{3, 0, 2} {
-		n.scale("rs", replicas)
-		n.settled("rs")
-	}
-	before := n.pods()
-	n.edit("rs", func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Annotations = map[string]string{"touched": "true"} })
-	n.settled("rs")
-	if after := n.pods(); podNames(before) != podNames(after) {
-		t.Errorf("a change of the template replaced pods: %s became %s", podNames(before), podNames(after))
-	}
-	for _, pod := range before {
-		ref := metav1.GetControllerOf(&pod)
-		if !strings.HasPrefix(pod.Name, "rs-") || pod.GenerateName != "rs-" || ref.BlockOwnerDeletion == nil || !*ref.BlockOwnerDeletion {
-			t.Errorf("pod %s has generateName %q and owner %+v", pod.Name, pod.GenerateName, ref)
-		}
-	}
-	n.eventually(func(ctx context.Context) error {
-		created, err := n.events(ctx, "SuccessfulCreate")
-		if err == nil && !slices.Contains(created, "Created pod: "+before[0].Name) {
-			err = fmt.Errorf("events are %v", created)
-		}
-		return err
-	})
-}
-
-func podNames(pods []corev1.Pod) string {
-	var names []string
-	for _, pod := range pods {
-		names = append(names, pod.Name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, " ")
-}
-
 func onNode(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.NodeName = "nowhere" }
-
-func testOverlappingSelectors(t *testing.T) {
-	n := newNamespace(t)
-	same := func(rs *appsv1.ReplicaSet) {
-		rs.Spec.Selector.MatchLabels = map[string]string{"app": "shared"}
-		rs.Spec.Template.Labels = rs.Spec.Selector.MatchLabels
-	}
-	one, two := n.applyNamed("one", 1, same), n.applyNamed("two", 2, same)
-	n.settled("one")
-	n.settled("two")
-	if got := [3]int{len(n.active(one)), len(n.active(two)), len(n.pods())}; got != [3]int{1, 2, 3} {
-		t.Errorf("active pods of one, of two, and all pods: %v, want [1 2 3]", got)
-	}
-}
-
-func testReadyAndAvailable(t *testing.T) {
-	n := newNamespace(t)
-	rs := n.apply(3, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 })
-	n.settled("rs")
-	names := n.active(rs)
-	for name, ago := range map[string]time.Duration{names[1]: 0, names[2]: 2 * time.Hour} {
-		setReady(t, n, name, time.Now().Add(-ago))
-	}
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool {
-		return s.Replicas == 3 && s.ReadyReplicas == 2 && s.AvailableReplicas == 1
-	})
-}
 
 // setReady makes a pod Ready since a time.
 func setReady(t testing.TB, n *namespace, name string, since time.Time) {
@@ -216,4 +145,24 @@ func testRelatedPods(t *testing.T) {
 	if left := n.active(rs); slices.Contains(left, "new-3") {
 		t.Errorf("left are %v, want all but new-3", left)
 	}
+}
+
+func testTerminatingReplicas(t *testing.T) {
+	n := newNamespace(t)
+	rs := n.apply(5, onNode)
+	n.settled("rs")
+	terminating := func(want int32) {
+		t.Helper()
+		n.status("rs", func(s appsv1.ReplicaSetStatus) bool {
+			return s.Replicas == 5 && s.TerminatingReplicas != nil && *s.TerminatingReplicas == want
+		})
+	}
+	terminating(0)
+	names := n.active(rs)
+	n.delete(names[0])
+	n.delete(names[1])
+	terminating(2)
+	n.delete(names[0], 0)
+	terminating(1)
+	n.settled("rs")
 }
