@@ -139,26 +139,25 @@ func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
 	}
 }
 
-// TestAReplicaSetThatIsThereIsNotMissedForEver: an owned ReplicaSet that the cache lookup misses leads to a live
-// read. If the list misses the ReplicaSet, too, the sync fails.
-func TestAReplicaSetThatIsThereIsNotMissedForEver(t *testing.T) {
-	d := newDeployment(3)
-	b := newBench(t, d)
-	b.on("create replicasets", fails(apierrors.NewAlreadyExists(setResource, nextName(d))))
-	there := newReplicaSet(d, nil, 3)
-	there.UID, there.ResourceVersion = "there", "60"
-	b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return there, nil })
-	if reason := unconfirmed(b.syncState, decision{}); reason != "" {
-		t.Errorf("live read because of %q", reason)
-	}
-	b.expectations.cacheIncomplete = true
-	if reason := unconfirmed(b.syncState, decision{}); reason == "" {
-		t.Error("no live read")
-	}
-	b.expectations.cacheIncomplete = false
-	b.live = true
-	if _, err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "did not return it") {
-		t.Errorf("error %v, want one that says what is wrong", err)
+// TestLiveReadResolvesWhatCachesCannotShow: a cache may lack a ReplicaSet at any age.
+func TestLiveReadResolvesWhatCachesCannotShow(t *testing.T) {
+	for name, prepare := range map[string]func(*expectations){
+		"ReplicaSet that the lookup by owner missed":  func(l *expectations) { l.cacheIncomplete = true },
+		"create that is carried out by now, or never": func(l *expectations) { l.startCreate("web-other", 3, now.Add(-outcome.MaxCompletionDelay)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newDeployment(3))
+			b.loader.Cached = b.cachedState
+			b.on("create replicasets", answersMade)
+			prepare(b.expectations)
+			if _, err := b.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.wants(t, "get deployments", "list replicasets", "create replicasets", "update deployments/status")
+			if b.expectations.cacheIncomplete || len(b.expectations.creates) > 0 {
+				t.Errorf("left are %+v", b.expectations)
+			}
+		})
 	}
 }
 
@@ -396,6 +395,12 @@ func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
 			if wait, err := b.settleResizes(t.Context(), b.syncState); !errors.Is(err, tt.want) || wait == 0 || len(b.expectations.unknownResizes) != 1 {
 				t.Errorf("wait %v, error %v, %d not answered; want %v", wait, err, len(b.expectations.unknownResizes), tt.want)
 			}
+			b.clock.Step(outcome.MaxCompletionDelay)
+			b.syncState.now = b.clock.Now()
+			_, _ = b.settleResizes(t.Context(), b.syncState)
+			if resolved := len(b.expectations.unknownResizes) == 0; resolved != (tt.want == nil) {
+				t.Errorf("resolved %t after %v", resolved, outcome.MaxCompletionDelay)
+			}
 		})
 	}
 	t.Run("the Deployment wants those pods again: it is not sent, and may still be carried out", func(t *testing.T) {
@@ -463,61 +468,53 @@ func TestNoStatusForAnOutdatedSpec(t *testing.T) {
 	})
 }
 
-func TestNumbersAloneAreWrittenAtTheirPace(t *testing.T) {
-	d := newDeployment(3)
-	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+// TestCountsAreWrittenAtTheirPace: the last status has 3 pods, one of them updated, ready and available.
+func TestCountsAreWrittenAtTheirPace(t *testing.T) {
+	const later = 1960 * time.Millisecond
 	progressing := func(reason string) []appsv1.DeploymentCondition {
 		return []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: reason}}
 	}
-	d.Status.Conditions = progressing("NewReplicaSetCreated")
+	type edit = func(*appsv1.DeploymentStatus)
+	keep := func(*appsv1.DeploymentStatus) {}
+	available := func(n int32) edit {
+		return func(s *appsv1.DeploymentStatus) { s.ReadyReplicas, s.AvailableReplicas = n, n }
+	}
+	updated := func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas = 3, 2, 2 }
 	for _, tt := range []struct {
 		name     string
-		edit     func(*appsv1.DeploymentStatus)
+		was, now edit
 		revision string
 		want     time.Duration
 	}{
-		{"nothing", func(*appsv1.DeploymentStatus) {}, "", 0},
-		{"a number", func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 2 }, "", 1960 * time.Millisecond},
-		{"fewer are available, as a rollout takes old ones away", func(s *appsv1.DeploymentStatus) { s.AvailableReplicas = 0 }, "", 1960 * time.Millisecond},
-		{"the rollout that has begun makes progress", func(s *appsv1.DeploymentStatus) {
-			s.ReadyReplicas, s.Conditions = 2, progressing("ReplicaSetUpdated")
-		}, "", 1960 * time.Millisecond},
-		{"it is over", func(s *appsv1.DeploymentStatus) { s.Conditions = progressing("NewReplicaSetAvailable") }, "", 0},
-		{"the generation", func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 2 }, "", 0},
-		{"the revision", func(*appsv1.DeploymentStatus) {}, "4", 0},
-		{"a condition", func(s *appsv1.DeploymentStatus) {
+		{"nothing", keep, keep, "", 0},
+		{"a number", keep, func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 2 }, "", later},
+		{"fewer available pods, in a rollout", keep, available(0), "", later},
+		{"fewer available pods, without old pods", updated, available(1), "", 0},
+		{"more available pods, without old pods", updated, available(3), "", later},
+		{"the first progress", keep, func(s *appsv1.DeploymentStatus) { s.ReadyReplicas, s.Conditions = 2, progressing("ReplicaSetUpdated") }, "", later},
+		{"the end of the rollout", keep, func(s *appsv1.DeploymentStatus) { s.Conditions = progressing("NewReplicaSetAvailable") }, "", 0},
+		{"the generation", keep, func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 2 }, "", 0},
+		{"the revision", keep, keep, "4", 0},
+		{"a condition", keep, func(s *appsv1.DeploymentStatus) {
 			s.Conditions = append(s.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentAvailable})
 		}, "", 0},
-		{"all are updated", func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas = 3 }, "", 0},
+		{"all pods are updated", keep, func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas = 3 }, "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			d := newDeployment(3)
+			d.Generation = 3 // no status is complete
+			d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
+				Conditions: progressing("NewReplicaSetCreated")}
+			tt.was(&d.Status)
 			b := newBench(t, d)
 			b.backoffs.statusAt = now.Add(-40 * time.Millisecond)
 			status := *d.Status.DeepCopy()
-			tt.edit(&status)
+			tt.now(&status)
 			again, err := b.writeStatus(t.Context(), b.syncState, status, tt.revision)
 			if err != nil || again != tt.want {
 				t.Errorf("again in %v, %v; want %v", again, err, tt.want)
 			}
 		})
-	}
-}
-
-func TestFewerAvailablePodsAreToldAtOnceIfNoRolloutTakesThem(t *testing.T) {
-	d := newDeployment(5)
-	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 5, UpdatedReplicas: 5, ReadyReplicas: 4, AvailableReplicas: 4}
-	d.Generation = 2 // so that no number makes it complete
-	b := newBench(t, d)
-	for _, tt := range []struct {
-		available int32
-		want      time.Duration
-	}{{3, 0}, {5, 1960 * time.Millisecond}} {
-		status := *d.Status.DeepCopy()
-		status.ReadyReplicas, status.AvailableReplicas = tt.available, tt.available
-		b.backoffs.statusAt = now.Add(-40 * time.Millisecond)
-		if again, err := b.writeStatus(t.Context(), b.syncState, status, ""); err != nil || again != tt.want {
-			t.Errorf("%d available: again in %v, %v; want %v", tt.available, again, err, tt.want)
-		}
 	}
 }
 

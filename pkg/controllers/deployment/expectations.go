@@ -67,10 +67,10 @@ func (l *expectations) endCreate(name string) {
 	delete(l.createSizes, name)
 }
 
-// resolveCreates forgets creates whose name exists, with any owner, and creates that the API server does not carry
-// out any more.
-func (l *expectations) resolveCreates(exists func(name string) bool, now time.Time) {
-	l.creates = slices.DeleteFunc(l.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !now.Before(c.Until) })
+// resolveCreates forgets creates whose name exists, with any owner, and creates that were not carried out. live is the
+// start of the live read that returned the names, or zero if they are cached: a stale cache may lack a ReplicaSet.
+func (l *expectations) resolveCreates(exists func(name string) bool, live time.Time) {
+	l.creates = slices.DeleteFunc(l.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !live.Before(c.Until) })
 	maps.DeleteFunc(l.createSizes, func(name string, _ int) bool {
 		return !slices.ContainsFunc(l.creates, func(c controller.Create) bool { return c.Name == name })
 	})

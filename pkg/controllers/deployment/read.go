@@ -24,7 +24,7 @@ func (c *Controller) cachedState(t syncState) syncState {
 	t.expectations.resolveCreates(func(name string) bool {
 		_, exists := c.deps.ReplicaSets.Get(cache.NewObjectName(t.d.Namespace, name))
 		return exists
-	}, t.now)
+	}, time.Time{})
 	sets := c.deps.ReplicaSets.Claimable(t.d.Namespace, t.d.UID)
 	t.dropDeleted(sets)
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
@@ -43,7 +43,7 @@ func (c *Controller) liveState(ctx context.Context, t syncState, _ string) (sync
 	if err != nil {
 		return t, fmt.Errorf("list ReplicaSets: %w", err)
 	}
-	t.d, t.sets, t.live = d, make([]*appsv1.ReplicaSet, len(list.Items)), true
+	t.d, t.sets = d, make([]*appsv1.ReplicaSet, len(list.Items))
 	for i := range list.Items {
 		t.sets[i] = &list.Items[i]
 		t.sets[i].ManagedFields = nil

@@ -131,10 +131,12 @@ func (c *Controller) writesAnything(t syncState, d decision) bool {
 	return d.plan.writesAnything() || c.statusDiffers(t, d.pass.newStatus(d.plan.result), d.pass.newRevision(d.plan.result))
 }
 
-// unconfirmed returns a reason for a live read if the caches have not shown a ReplicaSet that exists.
+// unconfirmed returns a reason for a live read if the caches have not shown a ReplicaSet that exists, or if a live
+// read can show the outcome of an unknown create.
 func unconfirmed(t syncState, _ decision) string {
-	if t.expectations.cacheIncomplete {
-		return "name_taken"
+	final := func(c controller.Create) bool { return !t.now.Before(c.Until) }
+	if t.expectations.cacheIncomplete || slices.ContainsFunc(t.expectations.creates, final) {
+		return "unconfirmed"
 	}
 	return ""
 }
@@ -188,7 +190,6 @@ type syncState struct {
 	d            *appsv1.Deployment  // read only
 	selector     labels.Selector
 	sets         []*appsv1.ReplicaSet // owned ReplicaSets and orphans
-	live         bool                 // d and sets are from a live read
 	expectations *expectations
 	backoffs     *backoffs
 }

@@ -167,7 +167,7 @@ func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.
 		case r.outcome == outcome.Unknown:
 			pending.until = now.Add(outcome.MaxCompletionDelay)
 			t.expectations.unknownResizes[uid] = pending
-		case !now.Before(pending.until): // not carried out
+		case r.outcome != outcome.NotSent && !now.Before(pending.until): // not carried out
 			delete(t.expectations.unknownResizes, uid)
 			continue
 		}
