@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -13,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/pkg/caches"
@@ -44,20 +47,9 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 			t.Fatal(err)
 		}
 	}
-	store := caches.New(client, caches.Config{Name: t.Name()})
-	events := record.NewFakeRecorder(1000)
-	clk := testingclock.NewFakeClock(now)
-	deps := Deps{Client: client, Clock: clk, Metrics: prometheus.NewRegistry(), Recorder: events}
-	var err error
-	if deps.Deployments, err = store.Deployments(); err != nil {
-		t.Fatal(err)
-	}
-	if deps.ReplicaSets, err = store.ReplicaSets(); err != nil {
-		t.Fatal(err)
-	}
-	if deps.Pods, err = store.Pods(); err != nil {
-		t.Fatal(err)
-	}
+	events, clk := record.NewFakeRecorder(1000), testingclock.NewFakeClock(now)
+	deps := depsOf(t, caches.New(client, caches.Config{Name: t.Name()}), client, clk)
+	deps.Recorder = events
 	c, err := New(Config{TerminatingReplicas: true}, deps)
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +63,17 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 	work := syncState{key: cache.MetaObjectToName(d), d: d, selector: selector, now: now, sets: sets, expectations: &st.expectations, backoffs: &st.backoffs}
 	c.loader.Cached = func(t syncState) syncState { return t }
 	return &bench{c, work, client, events, clk}
+}
+
+func depsOf(t *testing.T, store *caches.Caches, client kubernetes.Interface, clk clock.WithTicker) Deps {
+	t.Helper()
+	deployments, err1 := store.Deployments()
+	sets, err2 := store.ReplicaSets()
+	pods, err3 := store.Pods()
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	return Deps{Client: client, Deployments: deployments, ReplicaSets: sets, Pods: pods, Clock: clk, Metrics: prometheus.NewRegistry()}
 }
 
 func objects(sets []*appsv1.ReplicaSet) (out []runtime.Object) {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
@@ -53,8 +52,7 @@ type Controller struct {
 
 	loop     *controller.Loop[cache.ObjectName]
 	wake     *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]
-	inTerm   atomic.Bool                 // handlers of a standby look nothing up
-	log      atomic.Pointer[klog.Logger] // of the latest term, for handlers
+	inTerm   atomic.Bool // handlers of a standby look nothing up
 	baseline controller.Baseline
 	states   *states
 	metrics  *metrics
@@ -91,7 +89,6 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 func (c *Controller) Run(ctx context.Context) error {
 	c.states.Reset()
 	c.baseline.Reset()
-	c.log.Store(new(klog.FromContext(ctx)))
 	c.inTerm.Store(true)
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
@@ -136,11 +133,6 @@ func (c *Controller) wakes() *enqueue.Owners[*appsv1.Deployment, *appsv1.Replica
 		Kind: kind, InTerm: &c.inTerm, Get: c.deps.Deployments.Get, In: c.deps.Deployments.InNamespace,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
 		Enqueue:  c.enqueue,
-		Several: func(rs *appsv1.ReplicaSet, deployments []*appsv1.Deployment) {
-			if log := c.log.Load(); log != nil {
-				log.V(4).Info("More than one Deployment selects the ReplicaSet", "controller", Name, "replicaSet", klog.KObj(rs), "deployments", klog.KObjSlice(deployments))
-			}
-		},
 	}
 }
 

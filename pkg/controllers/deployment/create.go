@@ -25,11 +25,10 @@ const terminatingRecheck = time.Minute
 type createOutcome int
 
 const (
-	createUnknown   createOutcome = iota // unknown, or not sent
+	createFailed    createOutcome = iota // rejected, unknown, not sent, or modified during admission and deleted
 	createDone                           // created by this request
 	createExists                         // created by an earlier attempt or another manager, and not in the cache yet
 	createNameTaken                      // the name belongs to another ReplicaSet: collisionCount has to rise
-	createRejected                       // rejected, or modified during admission and deleted
 )
 
 type createResult struct {
@@ -45,7 +44,7 @@ type createResult struct {
 // attempt without a response or another manager may have created it.
 func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.ReplicaSet) createResult {
 	if controller.Draining(ctx) {
-		return createResult{outcome: createUnknown, err: controller.ErrDraining}
+		return createResult{err: controller.ErrDraining}
 	}
 	if _, there := c.deps.ReplicaSets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
 		return c.findByName(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
@@ -101,7 +100,7 @@ func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1
 	default:
 		err = fmt.Errorf("delete ReplicaSet %s, modified during admission: %w", rs.Name, err)
 	}
-	return createResult{outcome: createRejected, deferred: deferCreateBackoff, message: message, err: err, requeueAfter: t.backoffs.modified.remaining(now)}
+	return createResult{deferred: deferCreateBackoff, message: message, err: err, requeueAfter: t.backoffs.modified.remaining(now)}
 }
 
 // findByName finds out to whom a taken name belongs.
@@ -111,7 +110,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 	case err != nil:
 		attempt.Unknown, attempt.Until = true, c.deps.Clock.Now().Add(outcome.MaxCompletionDelay)
 		t.expectations.creates.Retry(attempt)
-		return createResult{outcome: createUnknown, err: errors.Join(rejection, err)}
+		return createResult{err: errors.Join(rejection, err)}
 	case found == nil && res == outcome.Exists:
 		t.expectations.creates.Retry(attempt) // deleted since
 		return createResult{outcome: createExists}
@@ -123,9 +122,6 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 		if size := replicasOrOne(found.Spec.Replicas); attempt.Unknown && size > 0 {
 			c.deps.Recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}
-		if t.live {
-			return createResult{outcome: createUnknown, err: fmt.Errorf("ReplicaSet %s is owned and has the current template, but a list by the selector did not return it", found.Name)}
-		}
 		if known, there := c.deps.ReplicaSets.Get(cache.NewObjectName(found.Namespace, found.Name)); there && known.UID == found.UID {
 			t.expectations.cacheIncomplete = true
 		}
@@ -134,7 +130,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 	t.expectations.endCreate(want.Name)
 	now := c.deps.Clock.Now()
 	if wait := t.backoffs.collisions.remaining(now); wait > 0 {
-		return createResult{outcome: createRejected, deferred: deferCreateBackoff, requeueAfter: wait}
+		return createResult{deferred: deferCreateBackoff, requeueAfter: wait}
 	}
 	t.backoffs.collisions = t.backoffs.collisions.next(minCollision, maxCollision, now)
 	klog.FromContext(ctx).V(2).Info("Name of the new ReplicaSet is taken, counting a collision", "replicaSet", klog.KObj(found), "owner", metav1.GetControllerOf(found))
@@ -154,12 +150,12 @@ func (c *Controller) handleNotCreated(t syncState, want *appsv1.ReplicaSet, atte
 		t.expectations.endCreate(want.Name)
 	}
 	err = fmt.Errorf("create ReplicaSet %s: %w", want.Name, err)
-	r := createResult{outcome: createUnknown, err: err}
+	r := createResult{err: err}
 	switch res {
 	case outcome.Terminating:
-		return createResult{outcome: createRejected, deferred: deferTerminating, requeueAfter: terminatingRecheck}
+		return createResult{deferred: deferTerminating, requeueAfter: terminatingRecheck}
 	case outcome.Rejected, outcome.NotFound: // a conflict, for instance of a quota, is retried at once
-		r.outcome, r.deferred = createRejected, deferCreateBackoff
+		r.deferred = deferCreateBackoff
 	}
 	if !isCanceled(err) {
 		r.message = fmt.Sprintf("Failed to create new replica set %q: %v", want.Name, outcome.EventMessage(errors.Unwrap(err)))

@@ -3,22 +3,18 @@ package deployment
 import (
 	"context"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
@@ -56,55 +52,28 @@ func TestWakeUps(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(web, twin, gone, of(web), of(gone))
+		client := fakeapi.NewClientset(t, web, twin, gone, of(web), of(gone))
 		store := caches.New(client, caches.Config{Name: t.Name()})
-		deps := Deps{Client: client, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
-		var err error
-		if deps.Deployments, err = store.Deployments(); err != nil {
-			t.Fatal(err)
-		}
-		if deps.ReplicaSets, err = store.ReplicaSets(); err != nil {
-			t.Fatal(err)
-		}
-		if deps.Pods, err = store.Pods(); err != nil {
-			t.Fatal(err)
-		}
-		c, err := New(Config{}, deps)
+		c, err := New(Config{}, depsOf(t, store, client, clock.RealClock{}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var lock sync.Mutex
-		var queued, logged []string
-		taken := func(list *[]string) []string {
+		var queued []string
+		taken := func() []string {
 			synctest.Wait()
-			lock.Lock()
-			defer lock.Unlock()
-			defer func() { *list = nil }()
-			slices.Sort(*list)
-			return *list
+			defer func() { queued = nil }()
+			slices.Sort(queued)
+			return queued
 		}
 		c.loop = controller.NewLoop(controller.LoopConfig{Controller: Name, Queue: queueName, Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
 			func(_ context.Context, key cache.ObjectName) (controller.Result, error) {
-				lock.Lock()
-				defer lock.Unlock()
 				queued = append(queued, key.Name)
 				return controller.Result{}, nil
 			})
-		ctx, cancel := context.WithCancel(t.Context())
-		store.Start(ctx)
-		if err := store.WaitForSync(ctx); err != nil {
-			t.Fatal(err)
-		}
-		c.wake.OnAdd(of(web)) // before the term, in which all are looked at
-		ended := make(chan error)
-		go func() {
-			ended <- c.Run(klog.NewContext(ctx, funcr.New(func(_, line string) {
-				lock.Lock()
-				defer lock.Unlock()
-				logged = append(logged, line)
-			}, funcr.Options{Verbosity: 4})))
-		}()
-		if got := taken(&queued); !slices.Equal(got, []string{"gone", "twin", "web"}) {
+		defer fakeapi.Fill(t, store)()
+		c.wake.OnAdd(of(web)) // before the term, which queues all Deployments
+		defer fakeapi.Term(t, c.Run)()
+		if got := taken(); !slices.Equal(got, []string{"gone", "twin", "web"}) {
 			t.Errorf("at the beginning of a term %v are woken", got)
 		}
 
@@ -130,17 +99,9 @@ func TestWakeUps(t *testing.T) {
 			{"a namespace changes", func() { c.wake.NamespaceHandler().Update(namespace("1"), namespace("1")) }, nil},
 		} {
 			tt.happens()
-			if got := taken(&queued); !slices.Equal(got, tt.want) {
+			if got := taken(); !slices.Equal(got, tt.want) {
 				t.Errorf("%s: %v are woken, want %v", tt.name, got, tt.want)
 			}
 		}
-		if got := taken(&logged); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, "More than one Deployment selects") }) {
-			t.Errorf("logged by the logger of the term is %q, want that two select a ReplicaSet", got)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		store.Shutdown()
 	})
 }

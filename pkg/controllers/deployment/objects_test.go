@@ -2,14 +2,17 @@ package deployment
 
 import (
 	"fmt"
-	"minikcm/pkg/controller"
+	"slices"
 	"strconv"
+	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"minikcm/pkg/controller"
 )
 
 // now is the time of the unit tests.
@@ -139,6 +142,22 @@ func rollout(d *appsv1.Deployment, sets []replicaSet, f facts, now time.Time) pl
 	out.status, out.revision = p.newStatus(out.result), p.newRevision(out.result)
 	out.requeueAfter = controller.MinPositive(out.requeueAfter, p.untilTimeout(out.status, out.result))
 	return out
+}
+
+// checkPlan compares the writes of a plan, "create size" and "name from→to" in their order, and what is deferred.
+func checkPlan(t *testing.T, got planned, want []string, deferred ...deferral) {
+	t.Helper()
+	var writes []string
+	if got.create != nil {
+		writes = append(writes, fmt.Sprintf("create %d", *got.create.Spec.Replicas))
+		got.create.Name = "created"
+	}
+	if writes = append(writes, sizesOf(got.changes)...); !slices.Equal(writes, want) {
+		t.Errorf("writes %q, want %q", writes, want)
+	}
+	if !slices.Equal(got.deferred, deferred) {
+		t.Errorf("deferred %v, want %v", got.deferred, deferred)
+	}
 }
 
 // sizesOf returns "name from→to" for each resize, in the order of writes.

@@ -1,8 +1,6 @@
 package deployment
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,7 +28,8 @@ type plan struct {
 }
 
 // raisesAfter returns the raises of the plan, given the changes that succeeded. A raise beyond the capacity is
-// reduced. A raise without any capacity keeps only its annotations and minReadySeconds.
+// reduced. A raise without any capacity is left out: the next plan writes its annotations and minReadySeconds while
+// the rejected reductions back off.
 func (p plan) raisesAfter(done []change) (raises []change) {
 	capacity := p.capacity
 	for _, c := range done {
@@ -42,25 +41,11 @@ func (p plan) raisesAfter(done []change) (raises []change) {
 		}
 		c.to = min(c.to, c.from+max(0, capacity))
 		capacity -= c.to - c.from
-		if !c.isRaise() {
-			c = c.withoutSize()
-		}
-		if c.isRaise() || c.annotations != nil || c.minReadySeconds != nil {
+		if c.isRaise() {
 			raises = append(raises, c)
 		}
 	}
 	return raises
-}
-
-// withCreated returns the plan with the created ReplicaSet in the place of the one in plan.create.
-func (p plan) withCreated(created *appsv1.ReplicaSet) plan {
-	p.changes = slices.Clone(p.changes)
-	for i := range p.changes {
-		if p.changes[i].rs == p.create {
-			p.changes[i].rs = created
-		}
-	}
-	return p
 }
 
 func (p plan) writesAnything() bool {
@@ -77,17 +62,6 @@ type change struct {
 }
 
 func (c change) isRaise() bool { return c.to > c.from }
-
-// withoutSize returns the change without the size and the size annotations.
-func (c change) withoutSize() change {
-	c.to, c.reason = c.from, ""
-	c.annotations = maps.Clone(c.annotations)
-	maps.DeleteFunc(c.annotations, func(key, _ string) bool { return key == desiredReplicasAnnotation || key == maxReplicasAnnotation })
-	if len(c.annotations) == 0 {
-		c.annotations = nil
-	}
-	return c
-}
 
 // resizeReason is the reason for another size, for logs.
 type resizeReason string

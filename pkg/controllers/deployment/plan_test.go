@@ -3,6 +3,7 @@ package deployment
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -41,36 +42,19 @@ func TestRaisesGetTheRoomThatIsThere(t *testing.T) {
 	}
 }
 
-// TestWithoutRoomTheRestOfARaiseIsWritten: annotations and minReadySeconds are written without the size
-// annotations.
-func TestWithoutRoomTheRestOfARaiseIsWritten(t *testing.T) {
+// TestRaiseWithoutCapacityIsDescribedNext: while the rejected reduction backs off, annotations and minReadySeconds are
+// written without a size.
+func TestRaiseWithoutCapacityIsDescribedNext(t *testing.T) {
 	d := newDeployment(10, within(0, 2), annotated("note", "new"))
 	d.Spec.MinReadySeconds = 5
 	next := newNext("back", 0, revision("1"))
-	p := rollout(d, []replicaSet{next, newOld("old", 10, 1, revision("2"))}, facts{}, now)
-	want := []change{{rs: next.rs, minReadySeconds: new(int32(5)), annotations: map[string]string{"note": "new", revisionAnnotation: "3", revisionHistoryAnnotation: "1"}}}
-	if diff := cmp.Diff(want, p.raisesAfter(nil), cmp.AllowUnexported(change{})); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
+	if raises := rollout(d, []replicaSet{next, newOld("old", 10, 1, revision("2"))}, facts{}, now).raisesAfter(nil); raises != nil {
+		t.Errorf("raises %v without capacity", sizesOf(raises))
 	}
-}
-
-func TestARefusedReductionDoesNotLetSizesGrow(t *testing.T) {
-	for _, tt := range []struct {
-		surge, unavailable, old, next int
-		want                          int // size of the new one in the end
-	}{{2, 2, 10, 0, 2}, {0, 2, 10, 0, 0}, {5, 0, 5, 5, 10}, {10, 0, 10, 0, 10}} {
-		d := newDeployment(10, within(tt.surge, tt.unavailable))
-		sets := []replicaSet{newOld("old", int32(tt.old), 1), newNext("new", int32(tt.next))}
-		for range 8 {
-			p := rollout(d, sets, facts{}, now)
-			p.changes = p.raisesAfter(nil)
-			sets = apply(p.plan, sets)
-			for i := range sets {
-				sets[i] = newOld(sets[i].rs.Name, int32(sets[i].size()), 1-i, func(s *replicaSet) { s.current = sets[i].current })
-			}
-		}
-		if sum := totalSize(sets); sum > 10+tt.surge || sets[1].size() != tt.want {
-			t.Errorf("%+v: sizes add up to %d, the new one has %d, want at most %d, and %d", tt, sum, sets[1].size(), 10+tt.surge, tt.want)
-		}
+	rejected := newOld("old", 10, 1, revision("2"), func(s *replicaSet) { s.backoff = time.Second })
+	got := rollout(d, []replicaSet{next, rejected}, facts{}, now).changes
+	want := []change{{rs: next.rs, minReadySeconds: new(int32(5)), annotations: map[string]string{"note": "new", revisionAnnotation: "3", revisionHistoryAnnotation: "1"}}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(change{})); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }

@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"minikcm/pkg/controller"
 )
 
 func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
@@ -33,7 +34,7 @@ func TestReadinessThatNoStatusTellsIsLookedAtAgain(t *testing.T) {
 		{"nothing old is left", []replicaSet{newNext("new", 10, having(5), seeing(9, 9))}, false},
 	} {
 		p := rollout(newDeployment(10, within(2, 2)), tt.sets, facts{}, now)
-		if slices.Contains(p.deferred, deferPodsDiffer) != tt.want || tt.want && p.requeueAfter != podsRecheck {
+		if slices.Contains(p.deferred, deferPodsDiffer) != tt.want || tt.want && p.requeueAfter != controller.ConsistencyRecheck {
 			t.Errorf("%s: again after %v, held %v; want %t", tt.name, p.requeueAfter, p.deferred, tt.want)
 		}
 	}
@@ -126,17 +127,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"the cache never makes it more", 3, 1, 0, []replicaSet{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, []deferral{deferPodsDiffer}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPass(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets...)
-			changes, held := p.changesFor(p.rollingTargets())
-			if tt.want == nil {
-				tt.want = []string{}
-			}
-			if diff := cmp.Diff(tt.want, sizesOf(changes)); diff != "" {
-				t.Errorf("sizes (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tt.held, held); diff != "" && len(tt.held)+len(held) > 0 {
-				t.Errorf("held (-want +got):\n%s", diff)
-			}
+			checkPlan(t, rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets, facts{}, now), tt.want, tt.held...)
 		})
 	}
 }
@@ -147,40 +138,26 @@ func TestNewReplicaSetIsCreatedInTheSurge(t *testing.T) {
 		name               string
 		replicas           int32
 		surge, unavailable int
-		reserved           int
-		old                []replicaSet
-		create             int32
+		pending            int   // pods of another create with an unknown outcome
+		old                int32 // 0: no old ReplicaSet
 		want               []string
 	}{
-		{"the first", 3, 1, 0, 0, nil, 3, nil},
-		{"in the surge", 10, 3, 0, 0, []replicaSet{newOld("old", 10, 1)}, 3, nil},
-		{"and what becomes free", 10, 3, 2, 0, []replicaSet{newOld("old", 10, 1)}, 3, []string{"old 10→8", "web 3→5"}},
-		{"without a surge", 10, 0, 2, 0, []replicaSet{newOld("old", 10, 1)}, 0, []string{"old 10→8", "web 0→2"}},
-		{"never more than all", 3, 9, 0, 0, []replicaSet{newOld("old", 3, 1)}, 3, nil},
-		{"never fewer than none", 3, 0, 0, 0, []replicaSet{newOld("old", 7, 1)}, 0, []string{"old 7→2", "web 0→1"}},
-		{"no replicas", 0, 1, 0, 0, nil, 0, nil},
-		{"pods of a create that was not answered keep their room", 10, 3, 0, 2, []replicaSet{newOld("old", 10, 1)}, 1, nil},
-		{"all of it", 10, 3, 2, 5, []replicaSet{newOld("old", 10, 1)}, 0, []string{"old 10→8"}},
+		{"the first", 3, 1, 0, 0, 0, []string{"create 3"}},
+		{"in the surge", 10, 3, 0, 0, 10, []string{"create 3"}},
+		{"and what becomes free", 10, 3, 2, 0, 10, []string{"create 3", "old 10→8", "created 3→5"}},
+		{"without a surge", 10, 0, 2, 0, 10, []string{"create 0", "old 10→8", "created 0→2"}},
+		{"never more than all", 3, 9, 0, 0, 3, []string{"create 3"}},
+		{"never fewer than none", 3, 0, 0, 0, 7, []string{"create 0", "old 7→2", "created 0→1"}},
+		{"no replicas", 0, 1, 0, 0, 0, []string{"create 0"}},
+		{"pending pods keep their capacity", 10, 3, 0, 2, 10, []string{"create 1"}},
+		{"all of the capacity", 10, 3, 2, 5, 10, []string{"create 0", "old 10→8"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPass(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.old...)
-			p.facts.pendingOld = tt.reserved
-			s := p.rollingTargets()
-			if s.create == nil || *s.create.Spec.Replicas != tt.create {
-				t.Fatalf("created %v, want one with %d", s.create, tt.create)
+			var old []replicaSet
+			if tt.old > 0 {
+				old = append(old, newOld("old", tt.old, 1))
 			}
-			changes, _ := p.changesFor(s)
-			for i := range changes {
-				if changes[i].rs == s.create {
-					changes[i].rs = newOld("web", 0, 0).rs
-				}
-			}
-			if tt.want == nil {
-				tt.want = []string{}
-			}
-			if diff := cmp.Diff(tt.want, sizesOf(changes)); diff != "" {
-				t.Errorf("sizes (-want +got):\n%s", diff)
-			}
+			checkPlan(t, rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), old, facts{pendingOld: tt.pending}, now), tt.want)
 		})
 	}
 }
@@ -191,13 +168,10 @@ func TestPodsAreJudgedByTheMinReadySecondsThatAreToCome(t *testing.T) {
 		seconds, size int32
 		want          []string
 	}{
-		{0, 5, []string{"old 5→3", "new 5→7"}}, {3600, 5, []string{}},
+		{0, 5, []string{"old 5→3", "new 5→7"}}, {3600, 5, nil},
 		{0, 12, []string{"new 12→10", "old 5→0"}}, {3600, 12, []string{"new 12→10"}},
 	} {
 		d := newDeployment(10, within(0, 2), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.seconds })
-		got := rollout(d, []replicaSet{newNext("new", tt.size), newOld("old", 5, 1)}, facts{}, now)
-		if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
-			t.Errorf("minReadySeconds %d, size %d: sizes (-want +got):\n%s", tt.seconds, tt.size, diff)
-		}
+		checkPlan(t, rollout(d, []replicaSet{newNext("new", tt.size), newOld("old", 5, 1)}, facts{}, now), tt.want)
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// podsRecheck is the requeue delay if pod cache and statuses differ: no event of a ReplicaSet has to follow.
-const podsRecheck = time.Second
-
 // pass is the input of the pure functions that plan a sync. ReplicaSets are sorted by age, oldest first.
 type pass struct {
 	d      *appsv1.Deployment
@@ -89,8 +86,8 @@ func (p pass) makePlan() plan {
 
 	out.result.created, out.result.changes = out.create, out.changes
 	out.requeueAfter = s.requeueAfter
-	if defers(deferPodsDiffer) {
-		out.requeueAfter = controller.MinPositive(out.requeueAfter, podsRecheck)
+	if defers(deferPodsDiffer) { // no event of a ReplicaSet has to follow
+		out.requeueAfter = controller.MinPositive(out.requeueAfter, controller.ConsistencyRecheck)
 	}
 
 	// 5. Delete old ReplicaSets after the rollout.

@@ -36,11 +36,7 @@ func (p pass) wholeSize(s replicaSet) target {
 
 // newIsSaturated reports whether size, annotation and status of the new ReplicaSet show all replicas.
 func (p pass) newIsSaturated() bool {
-	if !p.found {
-		return false
-	}
-	desired, ok := sizeAnnotation(p.next.rs, desiredReplicasAnnotation)
-	return ok && desired == p.bounds.replicas && p.next.size() == desired && p.next.statusAvailable() == desired
+	return p.found && p.sizedForThis(p.next) && p.next.size() == p.bounds.replicas && p.next.statusAvailable() == p.bounds.replicas
 }
 
 // dropOldTargets stops all old pods once the status and the pod cache agree on the new ones.

@@ -2,10 +2,8 @@ package deployment
 
 import (
 	"math"
-	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 )
 
@@ -57,17 +55,7 @@ func TestScale(t *testing.T) {
 			[]string{"new 50000→1073741824", "old 50000→1073741823"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPass(newDeployment(tt.replicas, within(tt.surge, 1)), tt.sets...)
-			changes, held := p.changesFor(p.scaleTargets())
-			if tt.want == nil {
-				tt.want = []string{}
-			}
-			if diff := cmp.Diff(tt.want, sizesOf(changes)); diff != "" {
-				t.Errorf("sizes (-want +got):\n%s", diff)
-			}
-			if len(held) > 0 {
-				t.Errorf("held %v", held)
-			}
+			checkPlan(t, rollout(newDeployment(tt.replicas, within(tt.surge, 1), paused), tt.sets, facts{}, now), tt.want)
 		})
 	}
 }
@@ -82,94 +70,38 @@ func TestOldPodsOfACompleteRolloutGoWhenAllAgree(t *testing.T) {
 		held []deferral
 	}{
 		{"all agree", newNext("new", 10, sizedFor(10, 15)), []string{"old 1→0"}, nil},
-		{"the cache of pods shows fewer", newNext("new", 10, sizedFor(10, 15), seeing(9, 9)), []string{}, []deferral{deferPodsDiffer}},
-		{"the last reduction was not seen", newNext("new", 10, sizedFor(10, 15), slow, unseen), []string{}, []deferral{deferShrinkUnseen}},
+		{"the cache of pods shows fewer", newNext("new", 10, sizedFor(10, 15), seeing(9, 9)), nil, []deferral{deferPodsDiffer}},
+		{"the last reduction was not seen", newNext("new", 10, sizedFor(10, 15), slow, unseen), nil, []deferral{deferShrinkUnseen}},
 		{"the status tells of fewer: they get their shares", newNext("new", 10, sizedFor(10, 15), having(9)), []string{"new 10→13", "old 1→2"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDeployment(10, within(5, 0), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.next.rs.Spec.MinReadySeconds })
 			got := rollout(d, []replicaSet{tt.next, newOld("old", 1, 1, sizedFor(5, 8))}, facts{}, now)
-			if diff := cmp.Diff(tt.want, sizesOf(got.changes)); diff != "" {
-				t.Errorf("sizes (-want +got):\n%s", diff)
-			}
-			if !slices.Equal(got.deferred, tt.held) || (got.status.ObservedGeneration == 1) != (tt.held == nil) {
-				t.Errorf("held %v, generation %d observed, want held %v", got.deferred, got.status.ObservedGeneration, tt.held)
+			checkPlan(t, got, tt.want, tt.held...)
+			if observed := got.status.ObservedGeneration == 1; observed != (tt.held == nil) {
+				t.Errorf("observed %t", observed)
 			}
 		})
 	}
 }
 
-// TestShare checks the change of a ReplicaSet of size 10.
-func TestShare(t *testing.T) {
+// TestProportionalChange checks the change of a ReplicaSet of size 10, with 10 pods in the status of the Deployment.
+// TestScale has the shares that readable annotations give.
+func TestProportionalChange(t *testing.T) {
 	for _, tt := range []struct {
-		name     string
 		replicas int32
-		surge    int
-		status   int32
-		most     string
+		most     string // annotation
 		want     int
 	}{
-		{"to nothing", 0, 0, 10, "10", -10},
-		{"no annotation and no pods", 20, 0, 0, "", 0},
-		{"a zero annotation and no pods", 20, 0, 0, "0", 0},
-		{"no annotation: by the pods there are", 20, 0, 10, "", 10},
-		{"a zero annotation: by the pods there are", 20, 0, 10, "0", 10},
-		{"twice as many", 20, 0, 10, "10", 10},
-		{"the surge counts", 17, 2, 10, "10", 9},
-		{"a little less", 9, 0, 10, "10", -1},
-		{"a lot less", 2, 0, 10, "10", -8},
-		{"half a pod is rounded up", 7, 0, 10, "20", -6},
-		{"text is no annotation", 20, 0, 10, "many", 10},
-		{"a negative one is none", 20, 0, 10, "-5", 10},
-		{"one beyond int32 is none", 20, 0, 10, "2147483648", 10},
-		{"no overflow", math.MaxInt32, 0, 10, "1", math.MaxInt32 - 10},
+		{20, "10", 10}, {7, "20", -6}, {math.MaxInt32, "1", math.MaxInt32 - 10}, // half a pod is rounded up
+		{20, "", 10}, {20, "0", 10}, {20, "many", 10}, {20, "-5", 10}, {20, "2147483648", 10}, // the base is the status
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newNext("new", 10)
-			if tt.most != "" {
-				s.rs.Annotations = map[string]string{maxReplicasAnnotation: tt.most}
-			}
-			p := newPass(newDeployment(tt.replicas, within(tt.surge, 1)), s)
-			p.d.Status.Replicas = tt.status
-			if got := p.proportionalChange(s); got != tt.want {
-				t.Errorf("share %d, want %d", got, tt.want)
-			}
-		})
-	}
-}
-
-// apply returns the ReplicaSets after the writes of a plan, without any reaction.
-func apply(p plan, sets []replicaSet) []replicaSet {
-	var out []replicaSet
-	for _, s := range sets {
-		s.rs = s.rs.DeepCopy()
-		out = append(out, s)
-	}
-	if p.create != nil {
-		rs := p.create.DeepCopy()
-		rs.Generation = 1
-		rs.CreationTimestamp = ago(0)
-		out = append(out, replicaSet{rs: rs, current: true})
-	}
-	for _, c := range p.changes {
-		for i, s := range out {
-			if s.rs.Name != c.rs.Name {
-				continue
-			}
-			if c.from != c.to || c.minReadySeconds != nil {
-				out[i].rs.Generation++
-			}
-			out[i].rs.Spec.Replicas = new(int32(c.to))
-			if c.minReadySeconds != nil {
-				out[i].rs.Spec.MinReadySeconds = *c.minReadySeconds
-			}
-			for key, value := range c.annotations {
-				if out[i].rs.Annotations == nil {
-					out[i].rs.Annotations = map[string]string{}
-				}
-				out[i].rs.Annotations[key] = value
-			}
+		s := newNext("new", 10)
+		s.rs.Annotations = map[string]string{maxReplicasAnnotation: tt.most}
+		p := newPass(newDeployment(tt.replicas, within(0, 1)), s)
+		p.d.Status.Replicas = 10
+		if got := p.proportionalChange(s); got != tt.want {
+			t.Errorf("%d replicas, annotation %q: %d, want %d", tt.replicas, tt.most, got, tt.want)
 		}
 	}
-	return out
 }

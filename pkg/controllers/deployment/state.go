@@ -24,7 +24,9 @@ type state struct {
 	minReady     time.Duration // a rollout may stand still for that long between two steps
 }
 
-func newState() *state { return &state{expectations: newExpectations(), backoffs: newBackoffs()} }
+func newState() *state {
+	return &state{expectations: newExpectations(), backoffs: backoffs{rejectedResizes: map[types.UID]rejectedResize{}}}
+}
 
 // record stores the progress of a rollout.
 func (s *state) record(t syncState, finished, progressed bool) {
@@ -58,10 +60,6 @@ type backoffs struct {
 	rejectedResizes map[types.UID]rejectedResize // by ReplicaSet
 
 	statusAt time.Time // of the last status write
-}
-
-func newBackoffs() backoffs {
-	return backoffs{rejectedResizes: map[types.UID]rejectedResize{}}
 }
 
 func (t *backoffs) dropDeleted(isDeleted func(types.UID) bool) {

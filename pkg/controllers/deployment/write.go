@@ -39,7 +39,7 @@ func (c *Controller) applyPlan(ctx context.Context, t syncState, p plan) applyOu
 			a.result = passResult{collision: creation.outcome == createNameTaken, createFailure: creation.message}
 			return a
 		}
-		p = p.withCreated(creation.set)
+		*p.create = *creation.set // the changes refer to it
 	}
 	raises := slices.IndexFunc(p.changes, change.isRaise)
 	if raises < 0 {

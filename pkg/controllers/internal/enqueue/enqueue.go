@@ -15,8 +15,8 @@ import (
 	"minikcm/pkg/controllers/internal/selectors"
 )
 
-// Owners maps events on objects of type T to owners of type O, such as pods to ReplicaSets. All fields are
-// required. The methods are event handlers, for any goroutine.
+// Owners maps events on objects of type T to owners of type O, such as pods to ReplicaSets. The methods are event
+// handlers, for any goroutine.
 type Owners[O, T metav1.Object] struct {
 	Kind     string
 	InTerm   *atomic.Bool // events outside of a term are ignored
@@ -24,7 +24,7 @@ type Owners[O, T metav1.Object] struct {
 	In       func(namespace string) []O
 	Selector func(O) *metav1.LabelSelector
 	Enqueue  func(O)
-	Several  func(object T, owners []O) // called if several owners select an orphan
+	Several  func(object T, owners []O) // called if several owners select an orphan; may be nil
 }
 
 // OwnerOf returns the owner that controls an object.
@@ -101,7 +101,7 @@ func (w *Owners[O, T]) enqueueAdopters(object T) {
 	for _, owner := range adopters {
 		w.Enqueue(owner)
 	}
-	if len(adopters) > 1 {
+	if len(adopters) > 1 && w.Several != nil {
 		w.Several(object, adopters)
 	}
 }
