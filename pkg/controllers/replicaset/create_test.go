@@ -222,12 +222,7 @@ func TestTerminatingNamespace(t *testing.T) {
 	})
 	for _, want := range []int{1, 2, 102} { // creates so far
 		result, err := b.run(t.Context())
-		creates := 0
-		for _, r := range b.requests() {
-			if r == "create pods" {
-				creates++
-			}
-		}
+		creates := b.count("create pods")
 		if err != nil || result.RequeueAfter == 0 && creates < 100 || creates != want {
 			t.Errorf("result %+v, error %v, %d creates, want another look and %d", result, err, creates, want)
 		}

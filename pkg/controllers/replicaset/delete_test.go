@@ -157,13 +157,7 @@ func TestScaleDownTakenBack(t *testing.T) {
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			creates := 0
-			for _, r := range b.requests() {
-				if r == "create pods" {
-					creates++
-				}
-			}
-			if creates != tt.count || len(b.expectations.unconfirmed) != 0 {
+			if creates := b.count("create pods"); creates != tt.count || len(b.expectations.unconfirmed) != 0 {
 				t.Errorf("%d creates, want %d; still unanswered: %v", creates, tt.count, b.expectations.unconfirmed)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,39 +14,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
 
-// woken runs events on a controller with the ReplicaSets and returns the names of the queued ReplicaSets,
-// in order. It must be called in a synctest bubble. later holds the names that were queued again, for a
-// later time.
-func woken(t *testing.T, sets []*appsv1.ReplicaSet, events func(*Controller)) (names, later []string) {
+// woken runs an event on a controller that knows the ReplicaSets, and returns the names of the ReplicaSets that are
+// queued at once, in order, and later. It must be called in a synctest bubble.
+func woken(t *testing.T, sets []runtime.Object, event func(*Controller)) (names, later []string) {
 	t.Helper()
-	objects := make([]runtime.Object, len(sets))
-	for i := range sets {
-		objects[i] = sets[i]
-	}
-	client := fake.NewClientset(objects...)
+	client := fakeapi.NewClientset(t, sets...)
 	store := caches.New(client, caches.Config{Name: t.Name()})
-	deps := Deps{Client: client, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
-	var err error
-	if deps.Pods, err = store.Pods(); err != nil {
-		t.Fatal(err)
-	}
-	if deps.ReplicaSets, err = store.ReplicaSets(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := New(Config{}, deps)
+	c, err := New(Config{}, depsOf(t, store, client, clock.RealClock{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lock sync.Mutex
 	var queued []string
+	taken := func() (names []string) {
+		synctest.Wait()
+		lock.Lock()
+		defer lock.Unlock()
+		names, queued = queued, nil
+		slices.Sort(names)
+		return names
+	}
 	c.loop = controller.NewLoop(controller.LoopConfig{Controller: Name, Queue: queueName, Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
 		func(_ context.Context, key cache.ObjectName) (controller.Result, error) {
 			lock.Lock()
@@ -53,33 +49,13 @@ func woken(t *testing.T, sets []*appsv1.ReplicaSet, events func(*Controller)) (n
 			queued = append(queued, key.Name)
 			return controller.Result{}, nil
 		})
-	ctx, cancel := context.WithCancel(t.Context())
-	store.Start(ctx)
-	if err := store.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.loop.Run(ctx, func() []cache.ObjectName { return nil })
-	}()
-	synctest.Wait()
-	c.inTerm.Store(true)
-	events(c)
-	synctest.Wait()
-	lock.Lock()
-	names = slices.Sorted(slices.Values(queued))
-	queued = nil
-	lock.Unlock()
-	clock.RealClock{}.Sleep(ms(10_000)) // of the bubble
-	synctest.Wait()
-	lock.Lock()
-	later = slices.Clone(queued)
-	lock.Unlock()
-	cancel()
-	<-ended
-	store.Shutdown()
-	return names, later
+	defer fakeapi.Fill(t, store)()
+	defer fakeapi.Term(t, c.Run)()
+	taken() // all, at the beginning of the term
+	event(c)
+	names = taken()
+	time.Sleep(10 * time.Second)
+	return names, taken()
 }
 
 // TestWakeUps: the ReplicaSets that an event of a pod queues. web and twin select app=web, db selects app=db.
@@ -92,7 +68,7 @@ func TestWakeUps(t *testing.T) {
 	selects := func(app string) func(*appsv1.ReplicaSet) {
 		return func(rs *appsv1.ReplicaSet) { rs.Spec.Selector.MatchLabels = map[string]string{"app": app} }
 	}
-	sets := []*appsv1.ReplicaSet{
+	sets := []runtime.Object{
 		named("web"), named("twin"), named("db", selects("db")),
 		named("slow", selects("slow"), func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 }),
 		named("empty", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector = &metav1.LabelSelector{} }),

@@ -63,16 +63,8 @@ func TestOwnerOfAChangedPod(t *testing.T) {
 				}
 				return apiPod(response), nil
 			})
-			creates := func() (n int) {
-				for _, r := range b.requests() {
-					if r == "create pods" {
-						n++
-					}
-				}
-				return n
-			}
-			if _, err := b.run(t.Context()); !apierrors.IsConflict(err) || creates() > 0 {
-				t.Fatalf("error %v and %d creates, want a conflict and none", err, creates())
+			if _, err := b.run(t.Context()); !apierrors.IsConflict(err) || b.count("create pods") > 0 {
+				t.Fatalf("error %v, requests %v, want a conflict and no create", err, b.requests())
 			}
 			b.pods = tt.next
 			if _, err := b.run(t.Context()); err != nil {
@@ -81,8 +73,9 @@ func TestOwnerOfAChangedPod(t *testing.T) {
 			if tt.patches == 2 && ready(b, versions("9", "10"), now) {
 				t.Error("a cache that does not show the patch is good enough for the next sync")
 			}
-			if want := []string{"5", "9"}[:tt.patches]; !slices.Equal(patched, want) || creates() != tt.creates {
-				t.Errorf("patched as of %v and created %d, want %v and %d", patched, creates(), want, tt.creates)
+			creates := b.count("create pods")
+			if want := []string{"5", "9"}[:tt.patches]; !slices.Equal(patched, want) || creates != tt.creates {
+				t.Errorf("patched as of %v and created %d, want %v and %d", patched, creates, want, tt.creates)
 			}
 		})
 	}
@@ -101,19 +94,12 @@ func TestRefusedOwnership(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(0, statusOfSize(0)), tt.pod)
 			b.on("patch pods", fails(apierrors.NewForbidden(podResource, "a", errors.New("no"))))
-			patches := func() (n int) {
-				for _, r := range b.requests() {
-					if r == "patch pods" {
-						n++
-					}
-				}
-				return n
-			}
 			for after, want := range []int{1, 1, 2} {
 				b.now = now.Add(time.Duration(after) * 30 * time.Second)
 				b.deps.Clock.(*testingclock.FakeClock).SetTime(b.now)
-				if result, err := b.run(t.Context()); err != nil || result.RequeueAfter == 0 || patches() != want {
-					t.Errorf("after %d s: result %+v, error %v, %d patches, want %d", after*30, result, err, patches(), want)
+				result, err := b.run(t.Context())
+				if patches := b.count("patch pods"); err != nil || result.RequeueAfter == 0 || patches != want {
+					t.Errorf("after %d s: result %+v, error %v, %d patches, want %d", after*30, result, err, patches, want)
 				}
 			}
 			if told := b.told(); len(told) != 2 {

@@ -36,8 +36,6 @@ func TestClaim(t *testing.T) {
 		{"a set being deleted keeps what it has", newSet(1, setDeleting),
 			[]*caches.Pod{newPod("a"), newPod("b", orphaned)}, nil, sorted{Mine: []string{"a"}}},
 		{"a set being deleted releases nothing", newSet(1, setDeleting), []*caches.Pod{newPod("a", other)}, nil, sorted{}},
-		{"a pod of another controller is left alone", newSet(1),
-			[]*caches.Pod{newPod("a"), newPod("b", ownedBy("another"))}, nil, sorted{Mine: []string{"a"}}},
 		{"a pod that is no longer selected is released", newSet(1),
 			[]*caches.Pod{newPod("a"), newPod("b", other)}, nil, sorted{Mine: []string{"a"}, Release: []string{"b"}}},
 		{"pods being deleted are neither adopted nor released", newSet(1),
@@ -48,19 +46,11 @@ func TestClaim(t *testing.T) {
 		{"a kubelet reports a deleted pod as failed before it goes", newSet(1),
 			[]*caches.Pod{newPod("a", deleting, phase(corev1.PodFailed)), newPod("b", phase(corev1.PodFailed)), newPod("c", phase(corev1.PodFailed))},
 			map[types.UID]bool{"b": false}, sorted{Failed: []string{"c"}}},
-		{"a reference with our UID and another name or kind does not make a pod ours", newSet(1), []*caches.Pod{
-			newPod("a", func(p *caches.Pod) { p.OwnerReferences[0].Name = "other" }), newPod("b", func(p *caches.Pod) { p.OwnerReferences[0].Kind = "Job" }),
-			newPod("c", phase(corev1.PodFailed), func(p *caches.Pod) { p.OwnerReferences[0].Kind = "Job" })}, nil, sorted{}},
 		{"a finished pod being deleted is not terminating", newSet(1), []*caches.Pod{newPod("a", deleting, phase(corev1.PodSucceeded))}, nil, sorted{}},
 		{"phases empty and Unknown are active", newSet(1),
 			[]*caches.Pod{newPod("a", phase("")), newPod("b", phase(corev1.PodUnknown))}, nil, sorted{Mine: []string{"a", "b"}}},
 		{"both at once", newSet(2), []*caches.Pod{newPod("a"), newPod("b", other), newPod("c", orphaned)}, nil,
 			sorted{Mine: []string{"a"}, Release: []string{"b"}, Adopt: []string{"c"}}},
-		{"a pod of another namespace is nothing to us", newSet(1),
-			[]*caches.Pod{newPod("a", orphaned), newPod("b", orphaned, func(p *caches.Pod) { p.Namespace = "elsewhere" })}, nil, sorted{Adopt: []string{"a"}}},
-		{"an owner that is no controller does not matter", newSet(1), []*caches.Pod{newPod("a", func(p *caches.Pod) {
-			p.OwnerReferences[0].Controller = new(false)
-		})}, nil, sorted{Adopt: []string{"a"}}},
 		{"a deleted pod that the cache still shows is gone, or terminating if it takes its time", newSet(1),
 			[]*caches.Pod{newPod("a", onNode("n")), newPod("b", onNode("n"))}, map[types.UID]bool{"a": false, "b": true}, sorted{Terminating: 1}},
 	} {
@@ -87,45 +77,6 @@ func podsNamed(n int) []*caches.Pod {
 		pods[i] = newPod(fmt.Sprintf("pod-%d", i))
 	}
 	return pods
-}
-
-func TestPlanReplicas(t *testing.T) {
-	type numbers struct{ Create, Surplus, Repeat, Spared, Missing int }
-	for _, tt := range []struct {
-		name         string
-		want, active int
-		unanswered   int // how many of the active ones
-		burst        int
-		expect       numbers
-	}{
-		{"enough", 2, 2, 0, 500, numbers{}},
-		{"none wanted, none there", 0, 0, 0, 500, numbers{}},
-		{"too few", 3, 1, 0, 500, numbers{Create: 2, Missing: 2}},
-		{"creates are bounded by burst", 30, 0, 0, 5, numbers{Create: 5, Missing: 30}},
-		{"the rest of a burst", 12, 10, 0, 5, numbers{Create: 2, Missing: 2}},
-		{"too many", 1, 3, 0, 500, numbers{Surplus: 2, Missing: -2}},
-		{"deletes are bounded by burst", 0, 12, 0, 5, numbers{Surplus: 5, Missing: -12}},
-		{"a delete that was not answered is sent again if there still are too many", 2, 3, 1, 500, numbers{Repeat: 1, Missing: -1}},
-		{"before any other", 1, 3, 1, 500, numbers{Repeat: 1, Surplus: 1, Missing: -2}},
-		{"repetitions are part of the burst", 0, 12, 2, 5, numbers{Repeat: 2, Surplus: 3, Missing: -12}},
-		{"a pod that is wanted again is neither deleted again nor replaced", 3, 3, 1, 500, numbers{Spared: 1}},
-		{"a whole scale-down taken back", 20, 20, 18, 500, numbers{Spared: 18}},
-		{"and half of it", 10, 20, 18, 500, numbers{Repeat: 10, Spared: 8, Missing: -10}},
-		{"more than before are wanted", 25, 20, 18, 500, numbers{Create: 5, Spared: 18, Missing: 5}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			unanswered := map[types.UID]unconfirmedDelete{}
-			pods := podsNamed(tt.active)
-			for _, pod := range pods[:tt.unanswered] {
-				unanswered[pod.UID] = unconfirmedDelete{}
-			}
-			p := planReplicas(tt.want, pods, unanswered, tt.burst)
-			got := numbers{p.create, p.surplus, p.repeat, p.unconfirmedNeeded(), p.missing}
-			if diff := cmp.Diff(tt.expect, got); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
-		})
-	}
 }
 
 // TestPlanProperties: a plan stays within the burst, deletes only given pods, each pod once, and reaches

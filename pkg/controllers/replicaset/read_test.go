@@ -11,22 +11,34 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
 
+// TestAFirstWriteIsReadLiveOnlyUntilTheCachesHaveReachedTheBaseline: the first write creates a pod or writes the
+// status. A late cache does not show the pod, which is ready, or the readiness that an earlier leader wrote.
 func TestAFirstWriteIsReadLiveOnlyUntilTheCachesHaveReachedTheBaseline(t *testing.T) {
+	ready := func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = 1, 1 }
 	for _, tt := range []struct {
 		name string
+		pods []*caches.Pod
 		at   controller.Versions
 		want []string
 	}{
-		{"behind it", versions("99", "100"), []string{"get replicasets", "list pods", "create pods", "update replicasets/status"}},
-		{"past it", versions("100", "100"), []string{"create pods", "update replicasets/status"}},
+		{"create, behind the baseline", nil, versions("99", "100"), []string{"get replicasets", "list pods"}},
+		{"create, past the baseline", nil, versions("100", "100"), []string{"create pods", "update replicasets/status"}},
+		{"status, behind the baseline", []*caches.Pod{newPod("a")}, versions("99", "100"), []string{"get replicasets", "list pods"}},
+		{"status, past the baseline", []*caches.Pod{newPod("a")}, versions("100", "100"), []string{"update replicasets/status"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, newSet(1))
+			b := newBench(t, newSet(1, statusOfSize(1), ready), tt.pods...)
 			b.baselineAt(t, "100", "100")
 			b.versions = tt.at
+			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
+				pod := *apiPod(newPod("a"))
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "100"}, Items: []corev1.Pod{pod}}, nil
+			})
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}

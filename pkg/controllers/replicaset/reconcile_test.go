@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,12 +18,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
@@ -53,15 +57,7 @@ func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ..
 	if err := client.Tracker().Add(rs.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	store := caches.New(client, caches.Config{Name: t.Name()})
-	deps := Deps{Client: client, Clock: testingclock.NewFakeClock(now), Metrics: prometheus.NewRegistry()}
-	var err error
-	if deps.Pods, err = store.Pods(); err != nil {
-		t.Fatal(err)
-	}
-	if deps.ReplicaSets, err = store.ReplicaSets(); err != nil {
-		t.Fatal(err)
-	}
+	deps := depsOf(t, caches.New(client, caches.Config{Name: t.Name()}), client, testingclock.NewFakeClock(now))
 	events := record.NewFakeRecorder(1000)
 	deps.Recorder = events
 	edit(&deps)
@@ -77,6 +73,16 @@ func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ..
 		expectations: &st.expectations, backoffs: &st.backoffs,
 	}
 	return &bench{c, work, client, events}
+}
+
+func depsOf(t *testing.T, store *caches.Caches, client kubernetes.Interface, clk clock.WithTicker) Deps {
+	t.Helper()
+	pods, podsErr := store.Pods()
+	sets, setsErr := store.ReplicaSets()
+	if err := errors.Join(podsErr, setsErr); err != nil {
+		t.Fatal(err)
+	}
+	return Deps{Client: client, Pods: pods, ReplicaSets: sets, Clock: clk, Metrics: prometheus.NewRegistry()}
 }
 
 func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.task) }
@@ -130,6 +136,15 @@ func (b *bench) requests() []string {
 		out = append(out, a.GetVerb()+" "+resource)
 	}
 	return out
+}
+
+func (b *bench) count(request string) (n int) {
+	for _, r := range b.requests() {
+		if r == request {
+			n++
+		}
+	}
+	return n
 }
 
 func (b *bench) told() []string {
@@ -288,13 +303,7 @@ func TestFailedPodsDelayAsManyCreates(t *testing.T) {
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != minFailedBackoff {
 		t.Errorf("result %+v, error %v; want another sync after 10s", result, err)
 	}
-	creates := 0
-	for _, r := range b.requests() {
-		if r == "create pods" {
-			creates++
-		}
-	}
-	if creates != 9-4 {
+	if creates := b.count("create pods"); creates != 9-4 {
 		t.Errorf("%d creates, want all but four", creates)
 	}
 }
@@ -302,23 +311,17 @@ func TestFailedPodsDelayAsManyCreates(t *testing.T) {
 // TestTerminatingNamespaceHasNoWishes: no pods are created, and missing pods cause no alert.
 func TestTerminatingNamespaceHasNoWishes(t *testing.T) {
 	for _, terminating := range []bool{true, false} {
-		t.Run(fmt.Sprintf("terminating=%t", terminating), func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 			if terminating {
 				ns.DeletionTimestamp, ns.Finalizers = new(ago(time.Minute)), []string{"kubernetes"}
 			}
-			store := caches.New(fake.NewClientset(ns), caches.Config{Name: t.Name()})
+			store := caches.New(fakeapi.NewClientset(t, ns), caches.Config{Name: t.Name()})
 			namespaces, err := store.Namespaces()
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			store.Start(ctx)
-			defer store.Shutdown()
-			defer cancel()
-			if err := store.WaitForSync(ctx); err != nil {
-				t.Fatal(err)
-			}
+			defer fakeapi.Fill(t, store)()
 			b := newBench(t, newSet(1, statusOfSize(0)))
 			b.deps.Namespaces = namespaces
 			if _, err := b.run(t.Context()); err != nil {
@@ -326,7 +329,7 @@ func TestTerminatingNamespaceHasNoWishes(t *testing.T) {
 			}
 			unmet := longestMismatch(b.states, now.Add(time.Hour)) > 0
 			if created := len(b.requests()) > 0; created == terminating || unmet == terminating {
-				t.Errorf("created %t, unmet %t", created, unmet)
+				t.Errorf("terminating %t: created %t, unmet %t", terminating, created, unmet)
 			}
 		})
 	}

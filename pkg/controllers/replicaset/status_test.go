@@ -100,35 +100,3 @@ func TestConditions(t *testing.T) {
 		})
 	}
 }
-
-func TestNextAvailable(t *testing.T) {
-	ready := func(name string, since time.Duration) *caches.Pod { return newPod(name, readySince(ago(since))) }
-	unready := newPod("unready")
-	for _, tt := range []struct {
-		name     string
-		pods     []*caches.Pod
-		minReady int32
-		want     time.Duration // from now; -1: no pod will
-	}{
-		{"no pods", nil, 0, -1},
-		{"not ready", []*caches.Pod{unready, unready}, 10, -1},
-		{"ready is available", []*caches.Pod{ready("a", 0)}, 0, -1},
-		{"ready since nobody knows", []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, 1, -1},
-		{"just became ready", []*caches.Pod{ready("a", 0)}, 1, time.Second},
-		{"ready for 20 s of 30", []*caches.Pod{ready("a", 20*time.Second)}, 30, 10 * time.Second},
-		{"available already", []*caches.Pod{ready("a", 51*time.Second)}, 50, -1},
-		{"the first of several", []*caches.Pod{unready, ready("a", 2*time.Second), ready("b", 0), ready("c", 4*time.Second)}, 10, 6 * time.Second},
-		{"all available", []*caches.Pod{unready, ready("a", 15*time.Second), ready("b", 11*time.Second), ready("c", 10*time.Second)}, 10, -1},
-		{"ready in the future, by another clock", []*caches.Pod{ready("a", -5*time.Second)}, 10, 15 * time.Second},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			want := time.Time{}
-			if tt.want >= 0 {
-				want = now.Add(tt.want)
-			}
-			if got := nextAvailable(tt.pods, tt.minReady, now); !got.Equal(want) {
-				t.Errorf("next at %v, want %v", got, want)
-			}
-		})
-	}
-}

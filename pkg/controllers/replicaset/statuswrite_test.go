@@ -92,34 +92,6 @@ func TestRejectedStatusIsRepeatedWithTheTemplate(t *testing.T) {
 	b.wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
 }
 
-// TestStatusAfterATakeOver: numbers of an earlier leader that a late cache does not show stay until a live
-// read.
-func TestStatusAfterATakeOver(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		at   controller.Versions
-		want []string
-	}{
-		{"the caches may be late", versions("99", "100"), []string{"get replicasets", "list pods"}},
-		{"the caches know all that was before", versions("100", "100"), []string{"update replicasets/status"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, newSet(1, statusOfSize(1), func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = 1, 1 }), newPod("a"))
-			b.versions = tt.at
-			b.baselineAt(t, "100", "100")
-			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
-				ready := corev1.Pod{ObjectMeta: newPod("a").ObjectMeta}
-				ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-				return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "100"}, Items: []corev1.Pod{ready}}, nil
-			})
-			if _, err := b.run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			b.wants(t, tt.want...)
-		})
-	}
-}
-
 // TestServerWithoutTerminatingReplicas: an API server that drops the field gets no status because of that
 // field alone, for any ReplicaSet. Other statuses have the field, because another API server may keep it.
 func TestServerWithoutTerminatingReplicas(t *testing.T) {
@@ -151,21 +123,29 @@ func TestServerWithoutTerminatingReplicas(t *testing.T) {
 // TestAvailabilityRecheck: the key is requeued at the time at which the pod becomes available, as upstream:
 // 700 ms for a pod ready for 4.3 s of 5.
 func TestAvailabilityRecheck(t *testing.T) {
+	pods := func(readyFor ...int) (pods []*caches.Pod) { // milliseconds
+		for i, n := range readyFor {
+			pods = append(pods, newPod(fmt.Sprint(i), readySince(ago(ms(n)))))
+		}
+		return pods
+	}
 	for _, tt := range []struct {
 		name string
-		pod  *caches.Pod
+		pods []*caches.Pod
 		late int // milliseconds that the status write took
 		want int // milliseconds
 	}{
-		{"becomes available", newPod("a", readySince(ago(4300_000_000))), 0, 700},
-		{"the status write took a while", newPod("a", readySince(ago(4300_000_000))), 200, 500},
-		{"the moment has passed meanwhile", newPod("a", readySince(ago(4300_000_000))), 900, 1},
-		{"nobody knows since when it is ready", newPod("a", readySince(metav1.Time{})), 0, 5000},
-		{"available, so it is only the status write that nothing shows yet", newPod("a", readySince(ago(5000_000_000))), 0, 30_000},
-		{"not ready, likewise", newPod("a"), 0, 30_000},
+		{"becomes available", pods(4300), 0, 700},
+		{"the status write took a while", pods(4300), 200, 500},
+		{"the moment has passed meanwhile", pods(4300), 900, 1},
+		{"the first of several", pods(4300, 9000, 0), 0, 700},
+		{"ready in the future, by another clock", pods(-5000), 0, 10_000},
+		{"ready since an unknown time", []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, 0, 5000},
+		{"available: only the status write is not shown yet", pods(5000), 0, 30_000},
+		{"not ready, likewise", []*caches.Pod{newPod("a")}, 0, 30_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, newSet(1, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 }), tt.pod)
+			b := newBench(t, newSet(int32(len(tt.pods)), func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 }), tt.pods...)
 			clock := b.deps.Clock.(*testingclock.FakeClock)
 			b.on("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) {
 				clock.SetTime(now.Add(ms(tt.late)))
@@ -186,103 +166,76 @@ func TestAvailabilityRecheck(t *testing.T) {
 	}
 }
 
-// TestFewerEndingPodsAreToldAtTheirPace: statuses with fewer terminating pods are paced, except the last
-// status.
-func TestFewerEndingPodsAreToldAtTheirPace(t *testing.T) {
-	last := statusOfSize(1)
-	for _, tt := range []struct {
-		name  string
-		edits []func(*appsv1.ReplicaSet)
-		since int // milliseconds since the last status
-		wait  int // milliseconds; 0: written
-	}{
-		{"fewer", nil, 300, 700},
-		{"fewer, long after the last status", nil, 1000, 0},
-		{"more", []func(*appsv1.ReplicaSet){ending(0)}, 300, 0},
-		{"not told so far", []func(*appsv1.ReplicaSet){func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = nil }}, 300, 0},
-		{"another number with it", []func(*appsv1.ReplicaSet){func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas = 1 }}, 300, 0},
-		{"the generation with it", []func(*appsv1.ReplicaSet){func(rs *appsv1.ReplicaSet) { rs.Generation++ }}, 300, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, newSet(1, append([]func(*appsv1.ReplicaSet){last, ending(3)}, tt.edits...)...), newPod("a"), newPod("b", deleting), newPod("c", deleting))
-			b.backoffs.statusAt = now.Add(-ms(tt.since))
-			result, err := b.run(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if tt.wait > 0 {
-				b.wants(t)
-				if result.RequeueAfter != ms(tt.wait) {
-					t.Errorf("again after %v, want %v", result.RequeueAfter, ms(tt.wait))
-				}
-				return
-			}
-			b.wants(t, "update replicasets/status")
-		})
-	}
-	t.Run("none is left", func(t *testing.T) {
-		b := newBench(t, newSet(1, last, ending(1)), newPod("a"))
-		b.backoffs.statusAt = now
-		if _, err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b.wants(t, "update replicasets/status")
-	})
-}
-
-// TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer: statuses with more ready pods are paced if a controller
-// adds the numbers up, except the last status.
-func TestMoreReadyPodsAreToldAtThePaceOfTheAPIServer(t *testing.T) {
-	ready := func(pods int32) func(*appsv1.ReplicaSet) {
+// TestStatusesArePaced: two kinds of statuses wait since the last one. Fewer terminating pods, but not none, wait for a
+// second. More ready pods wait in proportion to the duration of the last write, if a controller adds the numbers up,
+// and if not all pods are ready.
+func TestStatusesArePaced(t *testing.T) {
+	type edit = func(*appsv1.ReplicaSet)
+	ready := func(pods int32) edit {
 		return func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = pods, pods }
 	}
-	desired := func(pods, most string) func(*appsv1.ReplicaSet) {
+	desired := func(pods, most string) edit {
 		return func(rs *appsv1.ReplicaSet) {
 			rs.Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": pods, "deployment.kubernetes.io/max-replicas": most}
 		}
 	}
+	replicas := func(n int32) edit { return func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = n } }
+	generation := func(rs *appsv1.ReplicaSet) { rs.Generation++ }
+	unreported := func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = nil }
 	slow := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 }
 	owned := func(rs *appsv1.ReplicaSet) {
 		rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&appsv1.Deployment{}, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
 	}
 	for _, tt := range []struct {
-		name  string
-		edits []func(*appsv1.ReplicaSet)
-		pods  int // ready
-		took  int // milliseconds, the last status
-		since int // milliseconds since then
-		wait  int // milliseconds; 0: written
-		size  int
+		name   string
+		was    []edit // after a status of size pods, none of them ready
+		size   int    // pods
+		ready  int    // pods
+		ending int    // pods
+		took   int    // milliseconds, the last status
+		since  int    // milliseconds since then
+		wait   int    // milliseconds; 0: written
 	}{
-		{"one more", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 5, 300, 500, 15},
-		{"one more, a while after the last status", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 5, 800, 0, 15},
-		{"the API server is quick", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 0, 0, 0, 15},
-		{"the API server hardly answers", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 60_000, 300, 1700, 15},
-		{"of few pods each counts", []func(*appsv1.ReplicaSet){owned, ready(1)}, 2, 20, 300, 0, 14},
-		{"few of a large Deployment", []func(*appsv1.ReplicaSet){owned, ready(1), desired("50", "63")}, 13, 5, 300, 500, 14},
-		{"of a small surge each counts", []func(*appsv1.ReplicaSet){owned, ready(20), desired("100", "107")}, 21, 5, 300, 0, 50},
-		{"of a large surge not", []func(*appsv1.ReplicaSet){owned, ready(20), desired("100", "108")}, 21, 5, 300, 500, 50},
-		{"many of a small Deployment", []func(*appsv1.ReplicaSet){owned, ready(1), desired("14", "18")}, 2, 10, 300, 0, 15},
-		{"less than a third", []func(*appsv1.ReplicaSet){owned, ready(10)}, 26, 5, 300, 500, 50},
-		{"a third", []func(*appsv1.ReplicaSet){owned, ready(10)}, 27, 10, 300, 0, 50},
-		{"no owner", []func(*appsv1.ReplicaSet){ready(1)}, 2, 20, 300, 0, 15},
-		{"all are ready", []func(*appsv1.ReplicaSet){owned, ready(1)}, 15, 20, 300, 0, 15},
-		{"all are ready, though not available", []func(*appsv1.ReplicaSet){owned, ready(0), slow}, 15, 20, 300, 0, 15},
-		{"fewer are", []func(*appsv1.ReplicaSet){owned, ready(2)}, 1, 20, 300, 0, 15},
-		{"the generation with it", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Generation++ }}, 2, 20, 300, 0, 15},
-		{"fewer are ending, too", []func(*appsv1.ReplicaSet){owned, ready(1), ending(1)}, 2, 20, 300, 0, 15},
-		{"more pods, too", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 14 }}, 2, 5, 300, 500, 15},
-		{"more pods of another generation", []func(*appsv1.ReplicaSet){owned, ready(1), func(rs *appsv1.ReplicaSet) { rs.Generation++; rs.Status.Replicas = 14 }}, 2, 5, 300, 500, 15},
+		{"fewer terminating", []edit{ending(3)}, 1, 0, 2, 0, 300, 700},
+		{"fewer terminating, long after the last status", []edit{ending(3)}, 1, 0, 2, 0, 1000, 0},
+		{"none terminating", []edit{ending(1)}, 1, 0, 0, 0, 0, 0},
+		{"more terminating", []edit{ending(0)}, 1, 0, 2, 0, 300, 0},
+		{"terminating for the first time", []edit{unreported}, 1, 0, 2, 0, 300, 0},
+		{"fewer terminating, and another number", []edit{ending(3), ready(1)}, 1, 0, 2, 0, 300, 0},
+		{"fewer terminating, and the generation", []edit{ending(3), generation}, 1, 0, 2, 0, 300, 0},
+
+		{"one more ready", []edit{owned, ready(1)}, 15, 2, 0, 5, 300, 500},
+		{"one more ready, a while after the last status", []edit{owned, ready(1)}, 15, 2, 0, 5, 800, 0},
+		{"a quick API server", []edit{owned, ready(1)}, 15, 2, 0, 0, 0, 0},
+		{"a slow API server", []edit{owned, ready(1)}, 15, 2, 0, 60_000, 300, 1700},
+		{"few pods: each counts", []edit{owned, ready(1)}, 14, 2, 0, 20, 300, 0},
+		{"few of a large Deployment", []edit{owned, ready(1), desired("50", "63")}, 14, 13, 0, 5, 300, 500},
+		{"a small surge: each pod counts", []edit{owned, ready(20), desired("100", "107")}, 50, 21, 0, 5, 300, 0},
+		{"a large surge", []edit{owned, ready(20), desired("100", "108")}, 50, 21, 0, 5, 300, 500},
+		{"many of a small Deployment", []edit{owned, ready(1), desired("14", "18")}, 15, 2, 0, 10, 300, 0},
+		{"less than a third", []edit{owned, ready(10)}, 50, 26, 0, 5, 300, 500},
+		{"a third", []edit{owned, ready(10)}, 50, 27, 0, 10, 300, 0},
+		{"no owner", []edit{ready(1)}, 15, 2, 0, 20, 300, 0},
+		{"all ready", []edit{owned, ready(1)}, 15, 15, 0, 20, 300, 0},
+		{"all ready, not available", []edit{owned, ready(0), slow}, 15, 15, 0, 20, 300, 0},
+		{"fewer ready", []edit{owned, ready(2)}, 15, 1, 0, 20, 300, 0},
+		{"more ready, and the generation", []edit{owned, ready(1), generation}, 15, 2, 0, 20, 300, 0},
+		{"more ready, and none terminating", []edit{owned, ready(1), ending(1)}, 15, 2, 0, 20, 300, 0},
+		{"more ready, and more pods", []edit{owned, ready(1), replicas(14)}, 15, 2, 0, 5, 300, 500},
+		{"more ready, and more pods of another generation", []edit{owned, ready(1), replicas(14), generation}, 15, 2, 0, 5, 300, 500},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var pods []*caches.Pod
 			for i := range tt.size {
 				pods = append(pods, newPod(fmt.Sprint(i)))
-				if i < tt.pods {
-					pods[i].Ready = caches.Condition{Status: corev1.ConditionTrue, Since: metav1.NewTime(now)}
+				if i < tt.ready {
+					readySince(ago(0))(pods[i])
 				}
 			}
-			b := newBench(t, newSet(int32(tt.size), append([]func(*appsv1.ReplicaSet){statusOfSize(int32(tt.size))}, tt.edits...)...), pods...)
+			for i := range tt.ending {
+				pods = append(pods, newPod(fmt.Sprint("ending-", i), deleting))
+			}
+			b := newBench(t, newSet(int32(tt.size), append([]edit{statusOfSize(int32(tt.size))}, tt.was...)...), pods...)
 			b.backoffs.statusAt, b.backoffs.statusTook = now.Add(-ms(tt.since)), ms(tt.took)
 			result, err := b.run(t.Context())
 			if err != nil {
@@ -406,28 +359,6 @@ func TestStatusCountsWhatASyncWasAnswered(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestOneStatusForEachSize: when the cache shows the created pods, the status is already right.
-func TestOneStatusForEachSize(t *testing.T) {
-	b := newBench(t, newSet(2))
-	var made []*caches.Pod
-	b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		pod := newPod(a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Name)
-		made = append(made, pod)
-		return apiPod(pod), nil
-	})
-	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		b.rs = a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet).DeepCopy()
-		return b.rs, nil
-	})
-	for range 2 {
-		if _, err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b.pods = made
-	}
-	b.wants(t, "create pods", "create pods", "update replicasets/status")
 }
 
 func TestStatusDurationIsRecorded(t *testing.T) {

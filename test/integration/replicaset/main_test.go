@@ -246,16 +246,3 @@ func (n *namespace) status(name string, want func(appsv1.ReplicaSetStatus) bool)
 		return nil
 	})
 }
-
-// events lists the messages of the events with a reason.
-func (n *namespace) events(ctx context.Context, reason string) ([]string, error) {
-	list, err := n.client.CoreV1().Events(n.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
-	if err != nil {
-		return nil, err
-	}
-	var messages []string
-	for _, e := range list.Items {
-		messages = append(messages, e.Message)
-	}
-	return messages, nil
-}
