@@ -44,4 +44,3 @@ func testReplicaSetWithOtherLabelsIsReleased(t *testing.T, _ *manager) {
 	})
 	n.complete()
 }
-
