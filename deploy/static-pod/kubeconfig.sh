@@ -1,13 +1,13 @@
 #!/bin/sh
 # Writes a kubeconfig with a client certificate for the manager as a static pod. The certificate names the service account of
-# deploy/rbac, so the same bindings hold, and the same levels of priority and fairness. It is good for DAYS days (365).
+# deploy/rbac, so the same role bindings and levels of priority and fairness apply. It is valid for DAYS days (365).
 #
 #   ./kubeconfig.sh /etc/kubernetes/pki/ca.crt /etc/kubernetes/pki/ca.key https://10.0.0.10:6443 /etc/kubernetes/minikcm.conf
 #
-# The file appears when it is whole, and only the group of the static pod may read it, if root runs this. Without a fourth argument the
-# kubeconfig goes to the standard output.
+# The file is replaced atomically. If root runs the script, only root and the group of the static pod may read the file. Without a fourth
+# argument the kubeconfig goes to the standard output.
 #
-# With kubeadm the same can be had with:
+# With kubeadm:
 #   (umask 077; kubeadm kubeconfig user --client-name=system:serviceaccount:kube-system:controller-manager \
 #     --org=system:serviceaccounts --org=system:serviceaccounts:kube-system >/etc/kubernetes/minikcm.conf)
 #   chgrp 10267 /etc/kubernetes/minikcm.conf; chmod 0640 /etc/kubernetes/minikcm.conf
@@ -17,14 +17,14 @@ if [ $# -lt 3 ] || [ $# -gt 4 ]; then
 	exit 2
 fi
 ca=$1 ca_key=$2 server=$3 file=${4-}
-group=10267 # that the static pod runs as
+group=10267 # of the static pod
 umask 077
 work=$(mktemp -d)
 trap 'rm -rf "$work" ${file:+"$file.new"}' EXIT
 
-# openssl talks when all is well, too.
+# openssl also writes to stderr when it succeeds.
 quietly() {
-	"$@" 2>"$work/said" || { cat "$work/said" >&2; echo "no kubeconfig written: $1 $2 failed" >&2; exit 1; }
+	"$@" 2>"$work/stderr" || { cat "$work/stderr" >&2; echo "no kubeconfig written: $1 $2 failed" >&2; exit 1; }
 }
 
 quietly openssl ecparam -name prime256v1 -genkey -noout -out "$work/key"
