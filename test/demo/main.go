@@ -40,7 +40,7 @@ func runDemo(ctx context.Context, manager string, end bool) {
 	s.printTitle("Your turn")
 	s.printLine("export KUBECONFIG=%s", s.kubeconfig)
 	s.printLine("kubectl -n %s get replicasets,pods -o wide     # Ctrl-C here ends everything", demoNamespace)
-	s.printLine("kill %d     # the manager; see \"Test failover\" in README.md", s.manager.Pid())
+	s.printLine("kill %d     # ends the manager; see \"Test failover\" in README.md", s.manager.Pid())
 	for {
 		select {
 		case <-ctx.Done():

@@ -225,7 +225,7 @@ func (s *stage) awaitOwned(ctx context.Context, n int) {
 }
 
 func deleteNamespace(ctx context.Context, s *stage) {
-	s.printLine("kubectl delete namespace %s", demoNamespace)
+	s.printLine("kubectl delete namespace %s     # pods go at once, other content after --namespace-deletion-grace-period, 5 s", demoNamespace)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: demoNamespace}}
 	must.Succeed(s.client.Delete(ctx, ns))
 	start := time.Now()

@@ -64,6 +64,7 @@ func (s *stage) setUp(ctx context.Context) {
 	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
 	must.Succeed(controlplane.WriteKubeconfig(s.kubeconfig, s.cluster.Config()))
 
+	s.printLine("export KUBECONFIG=%s     # for another terminal", s.kubeconfig)
 	s.printLine("simulating the scheduler and the kubelets of %s", strings.Join(nodes, " and "))
 	s.stopScheduler = startPlayer(func(ctx context.Context) {
 		repeat(ctx, bindInterval, func() { _ = must.Catch(func() { s.bindPods(ctx) }) })
@@ -72,12 +73,12 @@ func (s *stage) setUp(ctx context.Context) {
 		must.Succeed(kubelet.Register(ctx, s.kube, controlplane.Node(name), leaseGrace))
 		s.startKubelet(name)
 	}
-	s.printLine("starting our controller-manager; a silent node is declared dead after %s instead of 50s", nodeGrace)
+	s.printLine("starting controller-manager; a silent node becomes Unknown after %s instead of 50s", nodeGrace)
 	if s.program == "" {
 		s.program = must.Get(controlplane.Binary("controller-manager"))
 	}
 	s.manager = must.Get(controlplane.Launch(s.program, "--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig,
-		"--authorization-kubeconfig="+s.kubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", must.Get(controlplane.FindPort())),
+		"--authorization-kubeconfig="+s.kubeconfig, "--authentication-skip-lookup", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", must.Get(controlplane.FindPort())),
 		"--node-monitor-period=1s", "--node-monitor-grace-period="+nodeGrace))
 	go func() {
 		<-s.manager.Done()
