@@ -184,7 +184,7 @@ func (r *replica) steal(t *testing.T) time.Time {
 		if err != nil {
 			return err
 		}
-		thief := "somebody"
+		thief := "another-holder"
 		lease.Spec.HolderIdentity = &thief
 		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 		return err

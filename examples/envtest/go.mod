@@ -1,4 +1,4 @@
-// A module of its own, so that what it needs does not become needed by the program.
+// A module of its own, so that the program does not get its dependencies.
 module minikcm/examples/envtest
 
 go 1.26.0

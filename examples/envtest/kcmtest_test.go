@@ -19,7 +19,7 @@ import (
 func TestSite(t *testing.T) {
 	began := time.Now()
 	kcmtest.Start(t, cfg, kcmtest.PodsReady())
-	tell(t, "controllers started", began)
+	logDuration(t, "controllers started", began)
 
 	c := operate(t)
 	ns := namespace(t, c)
@@ -47,7 +47,7 @@ func TestSite(t *testing.T) {
 	}
 	eventually(t, "namespace gone", func() error {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(ns), ns); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is %s (%v)", ns.Status.Phase, err)
+			return fmt.Errorf("namespace is %s (%v)", ns.Status.Phase, err)
 		}
 		return nil
 	})

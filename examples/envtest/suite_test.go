@@ -114,7 +114,7 @@ func eventually(t *testing.T, what string, check func() error) {
 	for {
 		err := check()
 		if err == nil {
-			tell(t, what, began)
+			logDuration(t, what, began)
 			return
 		}
 		if time.Since(began) > time.Minute {
@@ -124,7 +124,7 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-func tell(t *testing.T, what string, began time.Time) {
+func logDuration(t *testing.T, what string, began time.Time) {
 	t.Helper()
 	t.Logf("%-36s %4d ms", what, time.Since(began).Milliseconds())
 }

@@ -65,7 +65,7 @@ func TestFooGetsItsDeployment(t *testing.T) {
 		return err
 	})
 
-	t.Run("somebody scales it", func(t *testing.T) {
+	t.Run("Deployment is scaled", func(t *testing.T) {
 		one := []byte(`{"spec":{"replicas":1}}`)
 		if _, err := deployments.Patch(t.Context(), "web", types.MergePatchType, one, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -73,20 +73,20 @@ func TestFooGetsItsDeployment(t *testing.T) {
 		controlplane.Eventually(t, patience, func(ctx context.Context) error {
 			got, err := deployments.Get(ctx, "web", metav1.GetOptions{})
 			if err == nil && (got.Generation < first.Generation+2 || *got.Spec.Replicas != 2) {
-				err = fmt.Errorf("generation %d with %d replicas, want it scaled and scaled back", got.Generation, *got.Spec.Replicas)
+				err = fmt.Errorf("generation %d with %d replicas, want the size to be changed and restored", got.Generation, *got.Spec.Replicas)
 			}
 			return err
 		})
 	})
-	t.Run("somebody deletes it", func(t *testing.T) {
+	t.Run("Deployment is deleted", func(t *testing.T) {
 		if err := deployments.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if again := replicas(2); again.UID == first.UID {
-			t.Error("it was not deleted")
+			t.Error("the Deployment was not deleted")
 		}
 	})
-	t.Run("its status is told", func(t *testing.T) {
+	t.Run("status is reported", func(t *testing.T) {
 		now := replicas(2)
 		now.Status.Replicas, now.Status.ReadyReplicas, now.Status.AvailableReplicas = 2, 2, 2
 		if _, err := deployments.UpdateStatus(t.Context(), now, metav1.UpdateOptions{}); err != nil {
@@ -105,14 +105,14 @@ func TestFooGetsItsDeployment(t *testing.T) {
 	})
 }
 
-func TestWrongFlagsAreToldTogether(t *testing.T) {
+func TestWrongFlagsAreReportedTogether(t *testing.T) {
 	cmd := command.New(append(app.Controllers(), foo.Registration(foo.DefaultConfig())))
 	cmd.SetArgs([]string{"--concurrent-foo-syncs=0", "--concurrent-namespace-syncs=0"})
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	err := cmd.ExecuteContext(t.Context())
 	for _, flag := range []string{"--concurrent-foo-syncs: ", "--concurrent-namespace-syncs: "} {
 		if err == nil || !strings.Contains(err.Error(), flag) {
-			t.Errorf("error %v, want it to name %s", err, flag)
+			t.Errorf("error %v, want %s in it", err, flag)
 		}
 	}
 }

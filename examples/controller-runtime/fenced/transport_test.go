@@ -60,17 +60,17 @@ func request(ctx context.Context, t *testing.T, method, path string) *http.Reque
 	return httptest.NewRequestWithContext(ctx, method, path, strings.NewReader("{}"))
 }
 
-func answered() *http.Response {
+func okResponse() *http.Response {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(""))}
 }
 
 func TestStandbyWritesNothingButEventsAndReviews(t *testing.T) {
 	fence := leadership.NewFence(clock.RealClock{}, leadership.NewMetrics(prometheus.NewRegistry()))
-	server := roundTripper(func(*http.Request) (*http.Response, error) { return answered(), nil })
+	server := roundTripper(func(*http.Request) (*http.Response, error) { return okResponse(), nil })
 	rt := &transport{guarded: fence.Wrap(server), beside: server}
 	for _, tt := range []struct {
 		method, path string
-		refused      bool
+		rejected     bool
 	}{
 		{http.MethodPost, "/api/v1/namespaces/shop/pods", true},
 		{http.MethodPut, "/api/v1/namespaces/shop/pods/a", true},
@@ -81,8 +81,8 @@ func TestStandbyWritesNothingButEventsAndReviews(t *testing.T) {
 		{http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", false},
 	} {
 		resp, err := rt.RoundTrip(request(t.Context(), t, tt.method, tt.path))
-		if errors.Is(err, leadership.ErrFenced) != tt.refused {
-			t.Errorf("%s %s: error %v, want refused: %v", tt.method, tt.path, err, tt.refused)
+		if errors.Is(err, leadership.ErrFenced) != tt.rejected {
+			t.Errorf("%s %s: error %v, want rejected: %v", tt.method, tt.path, err, tt.rejected)
 		}
 		if err == nil {
 			resp.Body.Close()
@@ -95,16 +95,16 @@ func TestWriteThatWasSentOutlivesItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	server := roundTripper(func(req *http.Request) (*http.Response, error) {
 		cancel()
-		return answered(), req.Context().Err()
+		return okResponse(), req.Context().Err()
 	})
 	rt := &transport{guarded: server, beside: server}
 	resp, err := rt.RoundTrip(request(ctx, t, http.MethodPatch, "/api/v1/namespaces/shop/pods/a"))
 	if err != nil {
-		t.Fatalf("a write in flight: %v, want its answer", err)
+		t.Fatalf("a write in flight: %v, want its response", err)
 	}
 	resp.Body.Close()
 	sent := false
-	rt.guarded = roundTripper(func(*http.Request) (*http.Response, error) { sent = true; return answered(), nil })
+	rt.guarded = roundTripper(func(*http.Request) (*http.Response, error) { sent = true; return okResponse(), nil })
 	if _, err := rt.RoundTrip(request(ctx, t, http.MethodPatch, "/api/v1/namespaces/shop/pods/a")); !errors.Is(err, context.Canceled) || sent {
 		t.Errorf("the next write: error %v, sent: %v; want it not to be sent", err, sent)
 	}

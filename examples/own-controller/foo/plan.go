@@ -35,7 +35,7 @@ func plan(foo *Foo, deployment *appsv1.Deployment) decision {
 	status := Status{AvailableReplicas: deployment.Status.AvailableReplicas}
 	changed := deployment.DeepCopy() // caches are shared
 	changed.Spec.Replicas = &foo.Spec.Replicas
-	changed.Spec.Template.Spec.Containers[0].Image = foo.Spec.Image // a Deployment has a container, the API server sees to that
+	changed.Spec.Template.Spec.Containers[0].Image = foo.Spec.Image // the API server rejects Deployments without a container
 	if apiequality.Semantic.DeepEqual(deployment.Spec, changed.Spec) {
 		return decision{step: keep, status: status}
 	}

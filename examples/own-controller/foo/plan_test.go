@@ -21,12 +21,12 @@ func TestPlan(t *testing.T) {
 		step       step
 		status     Status
 	}{
-		{"there is none", nil, create, Status{}},
-		{"it is as it should be", with(func(*appsv1.Deployment) {}), keep, Status{2}},
-		{"somebody scaled it", with(func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) }), update, Status{2}},
-		{"it is of another image", with(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/web:1" }), update, Status{2}},
-		{"another's has the name", with(func(d *appsv1.Deployment) { d.OwnerReferences = nil }), taken, Status{}},
-		{"that of a Foo before this one has it", with(func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "0" }), taken, Status{}},
+		{"no Deployment", nil, create, Status{}},
+		{"as specified", with(func(*appsv1.Deployment) {}), keep, Status{2}},
+		{"other size", with(func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) }), update, Status{2}},
+		{"other image", with(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/web:1" }), update, Status{2}},
+		{"Deployment without owner", with(func(d *appsv1.Deployment) { d.OwnerReferences = nil }), taken, Status{}},
+		{"Deployment of an earlier Foo", with(func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "0" }), taken, Status{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := plan(foo, tt.deployment)
@@ -37,7 +37,7 @@ func TestPlan(t *testing.T) {
 				return
 			}
 			if spec := got.deployment.Spec; *spec.Replicas != 3 || spec.Template.Spec.Containers[0].Image != "example.com/web:2" {
-				t.Errorf("it becomes %d replicas of %s, want 3 of example.com/web:2", *spec.Replicas, spec.Template.Spec.Containers[0].Image)
+				t.Errorf("update to %d replicas of %s, want 3 of example.com/web:2", *spec.Replicas, spec.Template.Spec.Containers[0].Image)
 			}
 		})
 	}
