@@ -96,13 +96,13 @@ func New(cfg Config) (*Manager, error) {
 	termMetrics := leadership.NewMetrics(registry)
 	fence := leadership.NewFence(m.clock, termMetrics)
 	electorDeps := leadership.Deps{Fence: fence, Metrics: termMetrics}
+	var leases *caches.Leases // nil without election
 	if cfg.Election.Enabled {
 		if electorDeps.Leases, err = leadership.NewLeaseClient(cfg.REST, cfg.Election.RenewDeadline); err != nil {
 			return nil, err
 		}
 		electorDeps.Events = m.events.newRecorder(Name)
-		leases, err := m.caches.Leases()
-		if err != nil {
+		if leases, err = m.caches.Leases(); err != nil {
 			return nil, err
 		}
 		electorDeps.Seen = leases.Expect
@@ -110,8 +110,10 @@ func New(cfg Config) (*Manager, error) {
 	if m.elector, err = leadership.New(cfg.Election, electorDeps); err != nil {
 		return nil, err
 	}
-	if err := m.observeLease(); err != nil {
-		return nil, err
+	if leases != nil {
+		if err := m.observeLease(leases); err != nil {
+			return nil, err
+		}
 	}
 
 	// 4. Build the controllers, which register their handlers before the caches start.
@@ -253,14 +255,7 @@ func drainTime(shutdownTimeout time.Duration) time.Duration {
 }
 
 // observeLease passes the events of the Lease to the elector.
-func (m *Manager) observeLease() error {
-	if !m.cfg.Election.Enabled {
-		return nil
-	}
-	leases, err := m.caches.Leases()
-	if err != nil {
-		return err
-	}
+func (m *Manager) observeLease(leases *caches.Leases) error {
 	observe := func(lease, state *coordinationv1.Lease) {
 		if lease.Namespace == m.cfg.Election.Namespace && lease.Name == m.cfg.Election.Name {
 			m.elector.Observe(state)
@@ -275,7 +270,10 @@ func (m *Manager) observeLease() error {
 
 // liveChecks returns the checks of /livez. None depends on the API server, or an outage would restart every manager.
 func (m *Manager) liveChecks() []serving.Check {
-	checks := []serving.Check{{Name: m.elector.Name(), Run: func() error { return m.elector.Check(nil) }}}
+	var checks []serving.Check
+	if m.cfg.Election.Enabled {
+		checks = append(checks, serving.Check{Name: m.elector.Name(), Run: func() error { return m.elector.Check(nil) }})
+	}
 	for _, c := range m.controllers {
 		checks = append(checks, serving.Check{Name: c.name, Run: c.Healthy})
 	}
@@ -413,7 +411,7 @@ func (m *Manager) runControllers(ctx context.Context, term leadership.Term) erro
 	m.markStarted()
 	<-ctx.Done()
 	controllers.Wait()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(ctx); cause != context.Canceled { // errors of controllers may wrap context.Canceled
 		return cause
 	}
 	return nil

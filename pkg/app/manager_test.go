@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/freshness"
 	"minikcm/pkg/leadership"
+	"minikcm/pkg/serving"
 )
 
 // client-go's informers sleep without looking at their context when a streaming list is refused with 429,
@@ -61,10 +63,13 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// brief is a controller that ends the term.
-type brief struct{ end func() }
+// brief is a controller that calls end and returns.
+type brief struct {
+	end func()
+	err error
+}
 
-func (b brief) Run(context.Context) error { b.end(); return nil }
+func (b brief) Run(context.Context) error { b.end(); return b.err }
 
 func (brief) Healthy() error { return nil }
 
@@ -73,7 +78,7 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 	controllersmetrics.Register()
 	for name, own := range map[string]bool{"of-its-own-process": true, "of-a-part": false} {
 		ctx, stop := context.WithCancel(t.Context())
-		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []namedController{{brief{stop}, name}}, markStarted: func() {}}
+		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []namedController{{brief{end: stop}, name}}, markStarted: func() {}}
 		if err := m.runControllers(ctx, leadership.Term{}); err != nil {
 			t.Fatal(err)
 		}
@@ -87,6 +92,33 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 		if shown != own {
 			t.Errorf("%s: shown: %v, want %v", name, shown, own)
 		}
+	}
+}
+
+// As in kube-controller-manager.
+func TestLeaderElectionCheckNeedsElection(t *testing.T) {
+	for _, election := range []bool{true, false} {
+		cfg, err := DefaultConfig(&rest.Config{Host: "https://127.0.0.1"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Serving.Port, cfg.Election.Enabled = 0, election
+		m, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.ContainsFunc(m.liveChecks(), func(c serving.Check) bool { return c.Name == "leaderElection" }); got != election {
+			t.Errorf("election: %v, check: %v", election, got)
+		}
+	}
+}
+
+// The fence returns errors that wrap context.Canceled.
+func TestErrorOfAControllerEndsTheTerm(t *testing.T) {
+	broken := fmt.Errorf("broken: %w", context.Canceled)
+	m := &Manager{clock: clock.RealClock{}, controllers: []namedController{{brief{end: func() {}, err: broken}, "a"}}, markStarted: func() {}}
+	if err := m.runControllers(t.Context(), leadership.Term{}); !errors.Is(err, broken) {
+		t.Errorf("runControllers = %v, want %v", err, broken)
 	}
 }
 
