@@ -34,7 +34,7 @@ type lastReport struct {
 	serverMissing bool // the API server is not there
 }
 
-// klogHeader is the part of a klog line before the message, and reasonPrefix the part before the reason.
+// header is the part of a klog line before the message, and reason the part that ends with the reason.
 var (
 	header = regexp.MustCompile(`^[IWEF]\d{4} [^]]*\] `)
 	reason = regexp.MustCompile(`^("command failed" err|` + waitingMessage + ` .*reason)=("(?:[^"\\]|\\.)*")`)

@@ -127,24 +127,24 @@ type fenceTerm struct {
 
 // admission is the decision on a request.
 type admission struct {
-	refused string        // reason; "" if the request is admitted
-	term    uint64        // 0: the request belongs to no term and needs no accounting
-	left    time.Duration // until the deadline of the request; 0 for no deadline
+	rejected string        // reason; "" if the request is admitted
+	term     uint64        // 0: the request belongs to no term and needs no accounting
+	left     time.Duration // until the deadline of the request; 0 for no deadline
 }
 
 // admit decides on a request. carried is the term of the context, 0 for none.
 func (t fenceTerm) admit(carried uint64, mutating bool, now time.Time) admission {
 	switch {
 	case carried != 0 && carried != t.number:
-		return admission{refused: termOver, term: carried}
+		return admission{rejected: termOver, term: carried}
 	case !t.open && (mutating || carried != 0):
-		return admission{refused: t.closedReason, term: carried}
+		return admission{rejected: t.closedReason, term: carried}
 	case !t.open:
 		return admission{}
 	case !mutating || !t.limits.isLimited():
 		return admission{term: t.number}
 	case !now.Before(t.limits.until):
-		return admission{refused: notRenewed, term: t.number}
+		return admission{rejected: notRenewed, term: t.number}
 	}
 	return admission{term: t.number, left: min(t.limits.until.Sub(now), t.limits.maxDuration)}
 }
@@ -216,9 +216,9 @@ func (f *Fence) startRequest(req *http.Request) (*http.Request, *flight, error) 
 	defer f.lock.Unlock()
 	now := f.clock.Now()
 	a := f.term.admit(termOf(req.Context()), isMutating(req.Method), now)
-	if a.refused != "" {
+	if a.rejected != "" {
 		f.metrics.refusals.WithLabelValues(req.Method).Inc()
-		return nil, nil, &FencedError{Method: req.Method, Path: req.URL.Path, Term: a.term, Reason: a.refused}
+		return nil, nil, &FencedError{Method: req.Method, Path: req.URL.Path, Term: a.term, Reason: a.rejected}
 	}
 	if a.term == 0 {
 		return req, nil, nil

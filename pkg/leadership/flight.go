@@ -32,9 +32,9 @@ type FencedError struct {
 
 // Error implements error.
 func (e *FencedError) Error() string {
-	done := "refused"
+	done := "rejected"
 	if e.Sent {
-		done = "cut"
+		done = "cancelled"
 	}
 	return fmt.Sprintf("%v: %s %s was %s: %s", ErrFenced, e.Method, e.Path, done, e.Reason)
 }

@@ -65,14 +65,14 @@ func (p phase) isOver() bool { return p == clean || p == broken }
 
 // decideWait decides how waitingForWrites continues once no request is in flight. unknownUntil is the
 // first moment at which no write has an unknown outcome. phaseDeadline is the end of the phase, zero
-// for none. If over is true, ev ends the phase: writesCompleted, or timedOut if unknownUntil is after
+// for none. If wait is 0, ev ends the phase: writesCompleted, or timedOut if unknownUntil is after
 // phaseDeadline, because waiting would be useless. Otherwise wait is the time until unknownUntil.
-func decideWait(unknownUntil, phaseDeadline, now time.Time) (ev event, over bool, wait time.Duration) {
+func decideWait(unknownUntil, phaseDeadline, now time.Time) (ev event, wait time.Duration) {
 	switch {
 	case !unknownUntil.After(now):
-		return writesCompleted, true, 0
+		return writesCompleted, 0
 	case !phaseDeadline.IsZero() && unknownUntil.After(phaseDeadline):
-		return timedOut, true, 0
+		return timedOut, 0
 	}
-	return 0, false, unknownUntil.Sub(now)
+	return 0, unknownUntil.Sub(now)
 }

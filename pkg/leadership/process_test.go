@@ -117,7 +117,7 @@ func (p *process) spans() []span {
 func (p *process) writable() bool {
 	p.fence.lock.Lock()
 	defer p.fence.lock.Unlock()
-	return p.fence.term.admit(0, true, time.Now()).refused == ""
+	return p.fence.term.admit(0, true, time.Now()).rejected == ""
 }
 
 // leads reports whether controllers run.

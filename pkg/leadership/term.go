@@ -256,8 +256,8 @@ func (t *termRunner) startPhase() {
 // checkWrites continues waitingForWrites once no request is in flight.
 func (t *termRunner) checkWrites(ctx context.Context) {
 	t.stopTimer()
-	ev, over, wait := decideWait(t.e.fence.unknownUntil(), t.phaseDeadline, t.e.clock.Now())
-	if over {
+	ev, wait := decideWait(t.e.fence.unknownUntil(), t.phaseDeadline, t.e.clock.Now())
+	if wait == 0 {
 		t.handle(ctx, ev, "a write has an unknown outcome")
 		return
 	}
