@@ -293,24 +293,14 @@ func TestRequired(t *testing.T) {
 		}
 		return by
 	}
-	const leases = "leases.coordination.k8s.io"
-	events := []string{"create events", "patch events"}
 	for _, tt := range []struct {
 		name string
 		args []string
 		want map[string][]string // by account, "" is this process
 	}{
-		{"serving and events", []string{"--controllers=-*", "--leader-elect=false"}, map[string][]string{"": events}},
-		{"election", []string{"--controllers=-*"}, map[string][]string{"": slices.Concat([]string{"create events", "create " + leases + " in kube-system",
-			"get " + leases + " n in kube-system", "list " + leases + " in kube-system", "patch events", "update " + leases + " n in kube-system", "watch " + leases + " in kube-system"})}},
-		{"garbage collector", []string{"--controllers=garbagecollector", "--leader-elect=false"}, map[string][]string{
-			"": {"create events", "delete *.*", "get *.*", "list *.*", "patch *.*", "patch events", "watch *.*"}}},
 		{"dry run of the garbage collector", []string{"--controllers=garbagecollector", "--garbage-collector-dry-run", "--leader-elect=false"}, map[string][]string{
 			"": {"create events", "get *.*", "list *.*", "patch events", "watch *.*"}}},
-		{"disabled garbage collector", []string{"--controllers=garbagecollector", "--enable-garbage-collector=false", "--leader-elect=false"}, map[string][]string{"": events}},
-		{"account of the garbage collector", []string{"--use-service-account-credentials", "--controllers=garbagecollector", "--leader-elect=false"}, map[string][]string{
-			"":                          {"create events", "create serviceaccounts/token generic-garbage-collector in kube-system", "list *.*", "patch events", "watch *.*"},
-			"generic-garbage-collector": {"delete *.*", "get *.*", "list *.*", "patch *.*"}}},
+		{"disabled garbage collector", []string{"--controllers=garbagecollector", "--enable-garbage-collector=false", "--leader-elect=false"}, map[string][]string{"": {"create events", "patch events"}}},
 	} {
 		if diff := cmp.Diff(tt.want, texts(tt.args...)); diff != "" {
 			t.Errorf("%s: permissions (-want +got):\n%s", tt.name, diff)
