@@ -166,7 +166,7 @@ func holderRecord(read *coordinationv1.Lease, identity string, duration time.Dur
 	if before.HolderIdentity == identity {
 		record.AcquireTime, record.LeaderTransitions = before.AcquireTime, before.LeaderTransitions
 	} else {
-		record.LeaderTransitions = before.LeaderTransitions + 1
+		record.LeaderTransitions = min(before.LeaderTransitions, math.MaxInt32-1) + 1 // the API server rejects an overflow
 	}
 	return record
 }

@@ -2,6 +2,7 @@ package leadership
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,7 @@ func TestAcquire(t *testing.T) {
 		{"held, and expired", record("x", 15), 15 * time.Second, true, 8, false},
 		{"the duration that counts is the record's", record("x", 60), 59 * time.Second, false, 7, true},
 		{"held by ourselves", record("a", 15), 0, true, 7, true},
+		{"transitions set to the maximum by hand", &resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1, LeaderTransitions: math.MaxInt32}, 0, true, math.MaxInt32, false},
 	} {
 		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
 			if tt.lease != nil {
