@@ -165,9 +165,6 @@ func logEnd(path string) string {
 	return strings.Join(lines[max(0, len(lines)-25):], "\n")
 }
 
-// StopAPIServer ends the API server as an orderly shutdown does. etcd goes on.
-func (c *Cluster) StopAPIServer() error { return c.primary.stopServer() }
-
 // KillAPIServer ends the API server without warning, as kill -9 does. etcd goes on.
 func (c *Cluster) KillAPIServer() error { return c.primary.killServer() }
 
@@ -179,8 +176,9 @@ func (c *Cluster) StartAPIServer() error {
 	return waitUsable(c.admin)
 }
 
+// RestartAPIServer ends the API server as an orderly shutdown does, and starts the server. etcd goes on.
 func (c *Cluster) RestartAPIServer() error {
-	return errors.Join(c.StopAPIServer(), c.StartAPIServer())
+	return errors.Join(c.primary.stopServer(), c.StartAPIServer())
 }
 
 // APIServerPID returns the process id of the API server.

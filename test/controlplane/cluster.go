@@ -33,8 +33,6 @@ type Options struct {
 	AuditPolicy string
 	// APIServerArgs are flags of kube-apiserver by name without dashes. Their values replace those we would pass.
 	APIServerArgs map[string][]string
-	// EtcdArgs are flags of etcd, likewise.
-	EtcdArgs map[string][]string
 	// SecondAPIServer starts another kube-apiserver on the same etcd with the same users, see [Cluster.AtSecond] and
 	// [Cluster.FreezeSecond].
 	SecondAPIServer bool
@@ -100,7 +98,7 @@ func Start(o Options) (_ *Cluster, err error) {
 			err = errors.Join(err, c.Stop())
 		}
 	}()
-	if err := c.startEtcd(o); err != nil {
+	if err := c.startEtcd(); err != nil {
 		return nil, err
 	}
 	if c.primary, err = c.newServer("kube-apiserver", o, c.etcd.URL, nil); err != nil {
@@ -159,7 +157,7 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-func (c *Cluster) startEtcd(o Options) error {
+func (c *Cluster) startEtcd() error {
 	program, err := Binary("etcd")
 	if err != nil {
 		return err
@@ -186,9 +184,6 @@ func (c *Cluster) startEtcd(o Options) error {
 			StartTimeout: startTimeout, StopTimeout: startTimeout,
 		}
 		c.etcd.Configure().Set("unsafe-no-fsync", "true") // the data does not outlive the test
-		for name, values := range o.EtcdArgs {
-			c.etcd.Configure().Set(name, values...)
-		}
 		if failed = c.etcd.Start(); failed == nil {
 			return nil
 		}

@@ -12,27 +12,6 @@ import (
 	"time"
 )
 
-func TestProcess(t *testing.T) {
-	p := StartProgram(t, "/bin/sh", "-c", `trap 'echo leaving; exit 7' TERM; echo ready; while :; do sleep 0.05; done`)
-	p.WaitForLog(t, "ready")
-	if code := p.ExitCode(); code != -1 {
-		t.Errorf("exit code while running = %d, want -1", code)
-	}
-	if _, err := p.Wait(time.Millisecond); err == nil {
-		t.Error("Wait returned although the process runs")
-	}
-	if err := p.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	p.WaitForLog(t, "leaving")
-	if code, err := p.Wait(time.Minute); code != 7 || err != nil {
-		t.Errorf("Wait = %d, %v; want 7", code, err)
-	}
-	if err := p.Kill(); err != nil {
-		t.Errorf("kill of an ended process: %v", err)
-	}
-}
-
 func TestStoppedProcessStandsStill(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells of a process's threads")
