@@ -1,5 +1,5 @@
-// Package app tests the daemon as a whole on a real API server: how it starts, its watches, and its messages when it
-// cannot work.
+// Package app tests the daemon as a whole on a real API server: start, signals, watches, access to the HTTPS endpoint,
+// and messages about mistakes.
 package app
 
 import (

@@ -138,7 +138,7 @@ func (r right) allows(e *auditv1.Event) bool {
 	return resource == r.resource && ref.APIGroup == r.group && inScope && (r.name == "" || ref.Name == r.name)
 }
 
-// checkAccess checks the permissions of deploy/prometheus. test/integration/serving has the other clients.
+// checkAccess checks the permissions of deploy/prometheus. test/integration/app has the other clients.
 func checkAccess(t *testing.T, port int) {
 	for path, want := range map[string]int{"/metrics": 200, "/metrics/slis": 200, "/configz": 403, "/flagz": 403, "/debug/pprof/heap": 403} {
 		expect(t, port, cluster.Token(t, "monitoring", "prometheus"), path, want)

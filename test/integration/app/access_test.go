@@ -1,8 +1,9 @@
-package serving
+package app
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,29 @@ import (
 
 	"minikcm/test/controlplane"
 )
+
+// startEndpoint runs a manager without controllers and returns the port of its endpoint.
+func startEndpoint(t *testing.T, args ...string) (port int) {
+	t.Helper()
+	port = controlplane.FreePort(t)
+	controlplane.StartProcess(t, slices.Concat(manager(t), []string{
+		"--controllers=", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1",
+	}, args)...)
+	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error {
+		_, err := controlplane.Page(ctx, &rest.Config{}, port, "/livez")
+		return err
+	})
+	return port
+}
+
+func get(t *testing.T, port int, identity *rest.Config, path string) (code int, body []byte) {
+	t.Helper()
+	code, body, err := controlplane.Get(t.Context(), identity, port, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, body
+}
 
 // allow lets a service account read paths.
 func allow(t *testing.T, ns, name string, paths ...string) {
@@ -47,7 +71,7 @@ func allow(t *testing.T, ns, name string, paths ...string) {
 func TestWhoGetsWhat(t *testing.T) {
 	ns := cluster.Namespace(t)
 	reviewer := cluster.ManagerKubeconfig(t, "manager")
-	port := start(t, "--authentication-kubeconfig="+reviewer, "--authorization-kubeconfig="+reviewer)
+	port := startEndpoint(t, "--authentication-kubeconfig="+reviewer, "--authorization-kubeconfig="+reviewer)
 	bearer := func(token string) *rest.Config { return &rest.Config{BearerToken: token} }
 	scraper, reader := cluster.Token(t, ns, "scraper"), cluster.Token(t, ns, "reader")
 	allow(t, ns, "reader", "/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/*", "/livez/*", "/readyz/*", "/healthz/*", "/nothing")
@@ -83,7 +107,7 @@ func TestWhoGetsWhat(t *testing.T) {
 // TestReviewsForbidden: health is open, everything else is closed, and the process continues without the client CAs.
 func TestReviewsForbidden(t *testing.T) {
 	nobody := cluster.Kubeconfig(t, "nobody")
-	port := start(t, "--authentication-kubeconfig="+nobody, "--authorization-kubeconfig="+nobody)
+	port := startEndpoint(t, "--authentication-kubeconfig="+nobody, "--authorization-kubeconfig="+nobody)
 	bearer := &rest.Config{BearerToken: cluster.Token(t, cluster.Namespace(t), "some")}
 	for _, tt := range []struct {
 		path     string
