@@ -68,7 +68,7 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 	}
 	m := c.state.owner(key, d.owner.marks.has(orphaning), c.deps.Clock.Now())
 	b, err := c.finishOwner(ctx, key, d, m)
-	return c.recordBlockage(ctx, key, d.owner, b, err)
+	return c.recordBlockage(ctx, key, d.owner, m, b, err)
 }
 
 func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ownerRecord) (blockage, error) {
@@ -171,7 +171,7 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 			}
 			since = c.deps.Clock.Now()
 		}
-		found, unlisted, err := c.sweepTypes(ctx, key, all, unserved, owner, since)
+		found, unlisted, err := c.sweepTypes(ctx, all, unserved, m.unlisted, owner, since)
 		switch b.types = unlisted; {
 		case err != nil:
 			return b, err
@@ -193,28 +193,19 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 }
 
 // sweepTypes sweeps all types that may have dependents of an owner. While a type is unlisted, only the types are swept
-// whose last list has failed.
-func (c *Controller) sweepTypes(ctx context.Context, key id, all []apiType, unserved []unlistedType, owner object, since time.Time) ([]object, []unlistedType, error) {
-	var last map[string]bool
-	c.state.updateOwner(key, func(m *ownerRecord) { last = m.unlisted })
+// that were unlisted at the last sync.
+func (c *Controller) sweepTypes(ctx context.Context, all []apiType, unserved, last []unlistedType, owner object, since time.Time) ([]object, []unlistedType, error) {
 	if len(last) > 0 {
-		failed := slices.DeleteFunc(slices.Clone(all), func(t apiType) bool { return !last[t.GroupResource().String()] })
+		failed := slices.DeleteFunc(slices.Clone(all), func(t apiType) bool {
+			return !slices.ContainsFunc(last, func(u unlistedType) bool { return u.resource == t.GroupResource().String() })
+		})
 		_, unlisted, err := c.sweeper.sweep(ctx, failed, owner, since)
 		if err != nil || len(unserved)+len(unlisted) > 0 {
 			return nil, append(unserved, unlisted...), err
 		}
 	}
 	found, unlisted, err := c.sweeper.sweep(ctx, all, owner, since)
-	if err != nil {
-		return nil, nil, err
-	}
-	unlisted = append(unserved, unlisted...)
-	last = map[string]bool{}
-	for _, t := range unlisted {
-		last[t.resource] = true
-	}
-	c.state.updateOwner(key, func(m *ownerRecord) { m.unlisted = last })
-	return found, unlisted, nil
+	return found, append(unserved, unlisted...), err
 }
 
 // orphan removes the references to an owner from dependents.

@@ -37,8 +37,7 @@ const (
 
 // recordBlockage records what blocks an owner and sends an event if the owner has been blocked for long. It returns the
 // result of the sync that ended with the given blockage and error.
-func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, b blockage, err error) (controller.Result, error) {
-	now := c.deps.Clock.Now()
+func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, m ownerRecord, b blockage, err error) (controller.Result, error) {
 	switch {
 	case errors.Is(err, errRejected):
 		b.cause, b.failure, err = causeRejected, err.Error(), nil
@@ -48,36 +47,17 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, b
 		return controller.Result{}, err
 	case err != nil:
 		b.cause, b.failure = cmp.Or(b.cause, causeFailed), outcome.EventMessage(err)
+	case b.cause == "" && b.after == 0:
+		c.state.forgetOwner(key)
+		return controller.Result{}, nil
 	}
-	var waited time.Duration
-	var report bool
-	m, known := c.state.updateOwner(key, func(m *ownerRecord) {
-		m.cause, waited = b.cause, now.Sub(m.since)
-		if b.cause == "" || b.cause == causeBusy {
-			return
-		}
-		holders := b.count + len(b.types)
-		if m.blockersChanged.IsZero() || m.blockers != holders && (b.failure == "" || holders > 0) {
-			m.blockers, m.blockersChanged = holders, now
-		}
-		pause := reportAgain
-		summary := blockageSummary{b.cause, holders, b.failure}
-		if m.reported != summary {
-			pause = reportAfter
-		}
-		if report = waited >= reportAfter && now.Sub(m.reportedAt) >= pause; report {
-			m.reported, m.reportedAt = summary, now
-		}
-	})
-	if !known || b.cause == "" || b.cause == causeBusy {
-		if b.cause == "" && b.after == 0 && err == nil {
-			c.state.forgetOwner(key)
-		}
-		return controller.Result{RequeueAfter: b.after}, err
-	}
+	now := c.deps.Clock.Now()
+	m, report := m.next(b, now)
+	c.state.setOwner(key, m)
 	if report {
 		c.reportBlockage(ctx, owner, m.orphaning, b)
 	}
+	waited := now.Sub(m.since)
 	if b.cause == causeRejected {
 		b.after = recheck(waited)
 	}
@@ -85,6 +65,28 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, b
 		b.after = min(b.after, reportAfter-waited)
 	}
 	return controller.Result{RequeueAfter: b.after}, err
+}
+
+// next returns the record after a sync with a blockage, and whether an event is due.
+func (m ownerRecord) next(b blockage, now time.Time) (_ ownerRecord, report bool) {
+	m.cause = b.cause
+	if b.cause == "" || b.cause == causeBusy {
+		return m, false
+	}
+	m.unlisted = b.types
+	blockers := b.count + len(b.types)
+	if m.blockersChanged.IsZero() || m.blockers != blockers && (b.failure == "" || blockers > 0) {
+		m.blockers, m.blockersChanged = blockers, now
+	}
+	summary, pause := blockageSummary{b.cause, blockers, b.failure}, reportAgain
+	if m.reported != summary {
+		pause = reportAfter
+	}
+	if now.Sub(m.since) < reportAfter || now.Sub(m.reportedAt) < pause {
+		return m, false
+	}
+	m.reported, m.reportedAt = summary, now
+	return m, true
 }
 
 // reportBlockage sends the event about a blocked owner.

@@ -33,7 +33,7 @@ type ownerRecord struct {
 	blockersChanged time.Time // last change of blockers; zero before the first sync
 	reported        blockageSummary
 	reportedAt      time.Time
-	unlisted        map[string]bool // types that the last sweep of all types could not list
+	unlisted        []unlistedType // at the last sync
 }
 
 // blockageSummary is compared to detect news for an event.
@@ -96,16 +96,10 @@ func (m *termState) owner(key id, orphaning bool, now time.Time) ownerRecord {
 	return record
 }
 
-// updateOwner changes the record of an owner and returns it. It does nothing if the owner was forgotten meanwhile.
-func (m *termState) updateOwner(key id, change func(*ownerRecord)) (ownerRecord, bool) {
+func (m *termState) setOwner(key id, record ownerRecord) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	record, ok := m.owners[key]
-	if ok {
-		change(&record)
-		m.owners[key] = record
-	}
-	return record, ok
+	m.owners[key] = record
 }
 
 // finishing returns all owners that are being deleted. A list collects the dependents of each of them.
