@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,7 +48,6 @@ type Controller struct {
 	writer     *writer
 	state      *termState
 	metrics    *metrics
-	inTerm     atomic.Bool
 }
 
 // New returns a controller whose graph is fed by the caches. The caches must not have been started.
@@ -80,11 +78,8 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// enqueue adds the keys that a change of the graph concerns to the queues.
+// enqueue adds the keys that a change of the graph concerns to the queues. The loops drop keys outside of a term.
 func (c *Controller) enqueue(w queueKeys) {
-	if !c.inTerm.Load() {
-		return
-	}
 	for _, key := range w.objects {
 		c.objectLoop.Add(key)
 	}
@@ -95,11 +90,7 @@ func (c *Controller) enqueue(w queueKeys) {
 
 // resync adds all keys with possible work to the queues. Discovery calls it after changes, and every five minutes in
 // case of a lost event.
-func (c *Controller) resync() {
-	if c.inTerm.Load() {
-		c.enqueue(c.graph.all())
-	}
-}
+func (c *Controller) resync() { c.enqueue(c.graph.all()) }
 
 // Run works for one term. It returns nil when ctx has ended and every sync has returned.
 func (c *Controller) Run(ctx context.Context) error {
@@ -108,9 +99,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	c.ownerLoop.Start(ctx, &loops, nil)
 	c.objectLoop.Start(ctx, &loops, nil)
-	c.inTerm.Store(true) // after the queues exist
-	defer c.inTerm.Store(false)
-	c.resync()
+	c.resync() // after the queues exist
 	prune := c.deps.Clock.NewTicker(pruneEvery)
 	defer prune.Stop()
 	for {
