@@ -223,7 +223,6 @@ type action string
 
 const (
 	keep    action = "keep"
-	finish  action = "finish"  // the object is being deleted with a finalizer of the collector
 	await   action = "wait"    // the state of an owner is unknown
 	release action = "release" // remove references to owners that are absent or wait for dependents
 	remove  action = "remove"  // delete the object
@@ -248,8 +247,6 @@ func decide(m marks, owners []ownerState, owns bool) decision {
 		}
 	}
 	switch {
-	case m.finishing():
-		return decision{action: finish}
 	case m.has(terminating), len(owners) == 0:
 		return decision{action: keep}
 	case count[solid] > 0 && len(dangling) > 0:

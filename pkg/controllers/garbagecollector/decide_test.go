@@ -53,9 +53,8 @@ func TestDecide(t *testing.T) {
 		{"one lives, one unknown, one waits", 0, of(solid, unknown, waitingForDependents), true, decision{action: release, refs: []int{2}}},
 		{"it is being deleted", terminating, of(absent), true, decision{action: keep}},
 		{"and others hold it", terminating | otherFinalizer, of(absent), true, decision{action: keep}},
-		{"it waits for its dependents", terminating | foreground, of(absent), true, decision{action: finish}},
-		{"it makes orphans", terminating | orphaning, of(solid), false, decision{action: finish}},
-		{"and has no owners", terminating | orphaning, nil, false, decision{action: finish}},
+		{"it waits for its dependents", terminating | foreground, of(absent), true, decision{action: keep}},
+		{"it makes orphans", terminating | orphaning, of(solid), false, decision{action: keep}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := decide(observed|tt.marks, tt.owners, tt.owns)

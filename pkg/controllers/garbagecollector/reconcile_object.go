@@ -44,9 +44,6 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		// 2. Decide.
 		d := decide(o.marks, v.states, c.graph.isOwner(key))
 		c.recordDecision(key, o, d, v)
-		if d.action == finish {
-			c.ownerLoop.Add(key)
-		}
 		if d.action != remove && d.action != release || !t.isServed() {
 			return controller.Result{RequeueAfter: v.after}, nil
 		}

@@ -345,9 +345,6 @@ func (c storageClient) Patch(_ context.Context, name string, _ types.PatchType, 
 func (c *collector) reconcile(ctx context.Context, key id) {
 	delete(c.objects, key)
 	result, err := c.reconcileObject(ctx, key)
-	if o, _, _ := c.graph.observe(key); o.marks.finishing() {
-		c.owners[key] = true
-	}
 	c.objects[key] = c.objects[key] || err != nil || result.RequeueAfter > 0
 }
 
