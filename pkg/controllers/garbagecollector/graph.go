@@ -357,26 +357,21 @@ func (g *graph) observedNode(key id) *node {
 	return nil
 }
 
-// observe returns an object and the observation of each owner. It returns false for a virtual node.
-func (g *graph) observe(key id) (o object, owners []ownerObservation, ok bool) {
+// observe returns an object. It returns false for a virtual node.
+func (g *graph) observe(key id) (o object, ok bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.observedNode(key)
 	if n == nil {
-		return object{}, nil, false
+		return object{}, false
 	}
-	o = g.objectOfNode(n)
-	return o, g.observations(o), true
+	return g.objectOfNode(n), true
 }
 
-// observeOwners returns the observations of the owners of an object from a live read.
+// observeOwners returns the observations of the owners of an object from the graph or from a live read.
 func (g *graph) observeOwners(o object) []ownerObservation {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	return g.observations(o)
-}
-
-func (g *graph) observations(o object) []ownerObservation {
 	since := o.read
 	if since.IsZero() {
 		since = g.clock.Now()

@@ -111,10 +111,15 @@ func (w *world) do(change func() error) (objects, owners []types.UID) {
 	return slices.Compact(objects), slices.Compact(owners)
 }
 
+// ownersOf returns the observations of the owners of an object.
+func (g *graph) ownersOf(u types.UID) []ownerObservation {
+	o, _ := g.observe(keyOf(u))
+	return g.observeOwners(o)
+}
+
 // statuses returns the status of each reference of an object.
 func (w *world) statuses(u types.UID) (all []refStatus) {
-	_, owners, _ := w.graph.observe(keyOf(u))
-	for _, o := range owners {
+	for _, o := range w.graph.ownersOf(u) {
 		all = append(all, o.status)
 	}
 	return all
@@ -168,7 +173,7 @@ func TestRefStatus(t *testing.T) {
 				if tt.want != refValid && !slices.Contains(woken, uid(3)) {
 					t.Error("no object was queued")
 				}
-				o, _, _ := w.graph.observe(keyOf(uid(3)))
+				o, _ := w.graph.observe(keyOf(uid(3)))
 				if want := testReference(tt.child.OwnerReferences[0]); !slices.Equal(o.refs, []reference{want}) {
 					t.Errorf("references are %v, want what is written: %v", o.refs, want)
 				}
@@ -229,7 +234,7 @@ func TestUIDs(t *testing.T) {
 	w.do(func() error {
 		return w.feed(configMaps).Add(newThing("a", "c", "odd").owned(ref("v1", "Node", "n", "odder")))
 	})
-	o, _, ok := w.graph.observe(keyOf("odd"))
+	o, ok := w.graph.observe(keyOf("odd"))
 	if !ok || o.uid != "odd" || o.refs[0].uid != "odder" {
 		t.Errorf("the object is %+v, want the UIDs as they are written", o)
 	}
@@ -291,9 +296,8 @@ func TestFirstSightOfReferences(t *testing.T) {
 				})
 			}
 			w.clock.SetTime(began.Add(time.Minute))
-			_, against, _ := w.graph.observe(keyOf(uid(9)))
 			var got []time.Duration
-			for _, s := range against {
+			for _, s := range w.graph.ownersOf(uid(9)) {
 				got = append(got, s.refSeen.Sub(began))
 			}
 			if !slices.Equal(got, tt.want) {
@@ -357,7 +361,7 @@ func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 			w := newWorld(t)
 			_ = w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref))
 			tt.send(w)
-			if _, against, _ := w.graph.observe(keyOf(uid(2))); against[0].deletedAt.IsZero() == tt.seen {
+			if against := w.graph.ownersOf(uid(2)); against[0].deletedAt.IsZero() == tt.seen {
 				t.Errorf("observation is %+v, want a deletion event: %v", against, tt.seen)
 			}
 		})
@@ -399,8 +403,7 @@ func TestRemovedOwnersNeedLaterEvidence(t *testing.T) {
 	})
 	w.clock.SetTime(began.Add(time.Hour))
 	w.do(func() error { w.graph.removeNotFound(keyOf(uid(1))); return nil })
-	_, against, _ := w.graph.observe(keyOf(uid(2)))
-	if got := against[0]; got.status != refVirtual || !got.refSeen.Equal(began.Add(time.Hour)) {
+	if got := w.graph.ownersOf(uid(2))[0]; got.status != refVirtual || !got.refSeen.Equal(began.Add(time.Hour)) {
 		t.Errorf("the graph has %+v, want evidence from after the denial", got)
 	}
 }
@@ -469,7 +472,8 @@ func TestFeedsRunConcurrently(t *testing.T) {
 		all.Go(func() {
 			for i := range 2000 {
 				key := keyOf(uid(i % (3 * population)))
-				g.observe(key)
+				o, _ := g.observe(key)
+				g.observeOwners(o)
 				g.dependentsOf(key, 3)
 				g.cycleBlockers(key)
 				g.referring(key)

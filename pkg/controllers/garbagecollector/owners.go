@@ -72,10 +72,10 @@ type ownerEvidence struct {
 }
 
 // read reads owners until no further read can change the view. Its error is errBusy or the end of the term.
-func (o *ownerReader) read(ctx context.Context, dependent object, observed []ownerObservation) (v ownerView, err error) {
+func (o *ownerReader) read(ctx context.Context, dependent object) (v ownerView, err error) {
 	syncBegun := o.clock.Now()
 	for range tries {
-		if v = o.view(dependent, observed, syncBegun); len(v.reads) == 0 {
+		if v = o.view(dependent, syncBegun); len(v.reads) == 0 {
 			return v, nil
 		}
 		var group controller.Group
@@ -95,7 +95,8 @@ func (o *ownerReader) read(ctx context.Context, dependent object, observed []own
 }
 
 // view classifies the owners of an object by the reads so far.
-func (o *ownerReader) view(dependent object, observed []ownerObservation, syncBegun time.Time) ownerView {
+func (o *ownerReader) view(dependent object, syncBegun time.Time) ownerView {
+	observed := o.graph.observeOwners(dependent)
 	now, known, n := o.clock.Now(), o.types.catalogue(), len(dependent.refs)
 	v := ownerView{syncBegun: syncBegun, at: now, owners: make([]ownerEvidence, n), states: make([]ownerState, n)}
 	for n, r := range dependent.refs {
@@ -134,7 +135,7 @@ func (o *ownerReader) holds(dependent object, was ownerView) bool {
 	if o.clock.Since(was.at) > readValidFor && slices.Contains(was.states, waitingForDependents) {
 		return false
 	}
-	now := o.view(dependent, o.graph.observeOwners(dependent), was.syncBegun)
+	now := o.view(dependent, was.syncBegun)
 	return len(now.reads) == 0 && slices.Equal(now.states, was.states)
 }
 

@@ -19,7 +19,7 @@ import (
 
 // reconcileObject deletes an object without solid owners, or removes its references to absent owners.
 func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Result, error) {
-	o, observed, ok := c.graph.observe(key)
+	o, ok := c.graph.observe(key)
 	if !ok {
 		c.state.setObject(key, objectRecord{})
 		return controller.Result{}, nil
@@ -36,7 +36,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		var v ownerView
 		if !o.marks.has(terminating) {
 			var err error
-			if v, err = c.owners.read(ctx, o, observed); err != nil {
+			if v, err = c.owners.read(ctx, o); err != nil {
 				c.recordFailure(key, err)
 				return controller.Result{}, err
 			}
@@ -57,7 +57,6 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 			return controller.Result{RequeueAfter: after}, nil
 		}
 		o = *changed
-		observed = c.graph.observeOwners(o)
 	}
 	return controller.Result{RequeueAfter: minBackoff}, nil // the object keeps changing
 }

@@ -409,7 +409,7 @@ func (c *collector) checkPatch(was, now *thing) {
 		for _, r := range o.OwnerReferences {
 			// As in kube-controller-manager, the graph decides about a foreground deletion: a dependent whose event is
 			// late goes after its owner.
-			shown, _, _ := c.graph.observe(keyOf(u))
+			shown, _ := c.graph.observe(keyOf(u))
 			late := !slices.Equal(shown.refs, objectOf(schema.GroupResource{}, o).refs)
 			inScope := now.Namespace == "" || now.Namespace == o.Namespace
 			if r.UID == now.UID && (orphans || blocking(r) && u != now.UID && !late) && inScope {

@@ -138,8 +138,7 @@ func (w *apiWorld) is(t *testing.T, r schema.GroupResource, want phase) {
 func (w *apiWorld) has(t *testing.T, u types.UID, want bool) {
 	t.Helper()
 	fakeapi.Eventually(t, func() error {
-		key, _ := idOf(u)
-		if _, _, ok := w.graph.observe(key); ok != want {
+		if _, ok := w.graph.observe(keyOf(u)); ok != want {
 			return fmt.Errorf("object %s is in the graph: %v, want %v", u, ok, want)
 		}
 		return nil
@@ -220,9 +219,8 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 	before := w.changes.Load()
 	w.undefine("a")
 	w.has(t, a, false)
-	key, _ := idOf(owned)
 	fakeapi.Eventually(t, func() error {
-		_, against, _ := w.graph.observe(key)
+		against := w.graph.ownersOf(owned)
 		switch {
 		case len(against) != 1 || against[0].deletedAt.IsZero():
 			return fmt.Errorf("the graph has no deletion event of the owner: %+v", against)
@@ -261,8 +259,7 @@ func TestDeletionEventsAfterTheDefinitionIsGone(t *testing.T) {
 	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
 	w.api.RemoveType(widgetsV1, "widgets")
 	w.is(t, widgetType, "")
-	key, _ := idOf(owned)
-	if _, against, _ := w.graph.observe(key); len(against) != 1 || !against[0].deletedAt.IsZero() {
+	if against := w.graph.ownersOf(owned); len(against) != 1 || !against[0].deletedAt.IsZero() {
 		t.Errorf("the graph has a deletion event that was never sent: %+v", against)
 	}
 
@@ -288,7 +285,7 @@ func TestDeletionEventsAfterTheDefinitionIsGone(t *testing.T) {
 	})
 	w.api.Remove(widgetsV1, "widgets", "ns", "b")
 	w.has(t, b, false)
-	if _, against, _ := w.graph.observe(keyOf(ofB)); len(against) != 1 || against[0].deletedAt.IsZero() {
+	if against := w.graph.ownersOf(ofB); len(against) != 1 || against[0].deletedAt.IsZero() {
 		t.Errorf("the graph lacks the deletion event: %+v", against)
 	}
 }
