@@ -31,11 +31,8 @@ type catalogue struct {
 	failing map[string]bool // groups with versions that failed
 }
 
-func newCatalogue(sent time.Time, failing []string, all ...apiType) catalogue {
-	c := catalogue{sent: sent, kinds: map[schema.GroupKind][]apiType{}, failing: map[string]bool{}}
-	for _, group := range failing {
-		c.failing[group] = true
-	}
+func newCatalogue(sent time.Time, failing map[string]bool, all ...apiType) catalogue {
+	c := catalogue{sent: sent, kinds: map[schema.GroupKind][]apiType{}, failing: failing}
 	for _, t := range all {
 		kind := schema.GroupKind{Group: t.Group, Kind: t.kind}
 		c.kinds[kind] = append(c.kinds[kind], t)

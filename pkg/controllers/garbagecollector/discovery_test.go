@@ -11,7 +11,7 @@ var (
 	began = time.Unix(1e9, 0)
 
 	// discovered is the catalogue of these tests.
-	discovered = newCatalogue(began, []string{"down.example.com"},
+	discovered = newCatalogue(began, map[string]bool{"down.example.com": true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, kind: "ConfigMap", namespaced: true, versions: []string{"v1"}, local: true, watched: true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, kind: "Node", versions: []string{"v1"}, local: true, watched: true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, kind: "Widget", namespaced: true, versions: []string{"v2", "v1"}, local: true, watched: true},

@@ -1,8 +1,7 @@
 package garbagecollector
 
 import (
-	"fmt"
-
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -66,13 +65,11 @@ func (g *graph) namesOf(r schema.GroupResource) map[string]bool {
 	return names
 }
 
-func notAnObject(obj any) error { return fmt.Errorf("%T has no object metadata", obj) }
-
 // Add implements cache.ReflectorStore.
 func (f *feed) Add(obj any) error {
-	m, ok := obj.(metav1.Object)
-	if !ok {
-		return notAnObject(obj)
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return err
 	}
 	f.graph.changeAndEnqueue(func(w *queueKeys) { f.graph.storeObject(f, m, w) })
 	f.notifyChanged()
@@ -100,9 +97,9 @@ func (f *feed) Delete(obj any) error {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj, event = tombstone.Obj, false
 	}
-	m, ok := obj.(metav1.Object)
-	if !ok {
-		return notAnObject(obj)
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return err
 	}
 	f.graph.changeAndEnqueue(func(w *queueKeys) { f.removeDeleted(m, event, w) })
 	f.notifyChanged()
@@ -139,9 +136,9 @@ func (f *feed) removeDeleted(m metav1.Object, event bool, w *queueKeys) {
 func (f *feed) Replace(list []any, _ string) error {
 	g, listed := f.graph, make(map[id]bool, len(list))
 	for _, obj := range list {
-		m, ok := obj.(metav1.Object)
-		if !ok {
-			return notAnObject(obj)
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			return err
 		}
 		key, _ := idOf(m.GetUID())
 		listed[key] = true

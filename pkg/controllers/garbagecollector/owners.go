@@ -185,5 +185,4 @@ func (o *ownerReader) prune() {
 			delete(o.reads, at)
 		}
 	}
-	o.limit.prune()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -116,12 +115,4 @@ func (l *readLimiter) slotsOf(t schema.GroupVersionResource) chan struct{} {
 		l.slots[t] = make(chan struct{}, l.perType)
 	}
 	return l.slots[t]
-}
-
-// prune forgets types without reads.
-func (l *readLimiter) prune() {
-	l.backoff.GC()
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	maps.DeleteFunc(l.slots, func(_ schema.GroupVersionResource, slots chan struct{}) bool { return len(slots) == 0 })
 }

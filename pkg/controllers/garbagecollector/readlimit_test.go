@@ -422,8 +422,7 @@ func TestStandstillIsCountedFromTheLastChange(t *testing.T) {
 	begin := time.Unix(1e9, 0)
 	m := newTermState()
 	for key, moved := range map[id]time.Time{object{uid: "a"}.key(): begin, object{uid: "b"}.key(): begin.Add(time.Minute), object{uid: "c"}.key(): {}} {
-		m.owner(key, false, begin)
-		m.updateOwner(key, func(known *ownerRecord) { known.cause, known.blockersChanged = causeFinalizers, moved })
+		m.setOwner(key, ownerRecord{cause: causeFinalizers, blockersChanged: moved})
 	}
 	if _, got := m.counts(begin.Add(time.Hour)); got != time.Hour {
 		t.Errorf("longest standstill is %v, want 1h", got)

@@ -230,8 +230,6 @@ func refsTo(o object, owner types.UID, blocking bool) (at []int) {
 	return at
 }
 
-var errKeepsChanging = errors.New("object was modified concurrently too often")
-
 // rewrite sends the patch that build returns, and builds the patch again from a live read if the object has changed.
 // An empty patch ends the loop.
 func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, purpose string, build func(object) []operation) error {
@@ -254,7 +252,7 @@ func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, p
 		}
 		o = *now
 	}
-	return fmt.Errorf("%s %v %q: %w", purpose, o.resource, o.qualifiedName(), errKeepsChanging)
+	return fmt.Errorf("%s %v %q: object was modified concurrently too often", purpose, o.resource, o.qualifiedName())
 }
 
 // forEach calls do for many objects, writesAtOnce at a time. It returns the first failure, or else the first
@@ -263,20 +261,20 @@ func forEach(ctx context.Context, all []object, do func(context.Context, object)
 	var group controller.Group
 	group.SetLimit(writesAtOnce)
 	var consecutive atomic.Int32
-	failed := make([]error, 1+len(all))
+	failed := make([]error, len(all))
 	for n, o := range all {
 		if controller.Draining(ctx) {
-			failed[0] = controller.ErrDraining
-			break
+			_ = group.Wait()
+			return controller.ErrDraining
 		}
 		group.Go(func() error {
 			if consecutive.Load() >= writesAtOnce {
 				return nil
 			}
-			switch failed[1+n] = controller.Contain(func() error { return do(ctx, o) }); {
-			case failed[1+n] == nil:
+			switch failed[n] = controller.Contain(func() error { return do(ctx, o) }); {
+			case failed[n] == nil:
 				consecutive.Store(0)
-			case errors.Is(failed[1+n], errBusy):
+			case errors.Is(failed[n], errBusy):
 				consecutive.Store(writesAtOnce)
 			default:
 				consecutive.Add(1)

@@ -104,9 +104,7 @@ func (s *sweeper) sweep(ctx context.Context, types []apiType, owner object, sinc
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil { // a panic
-		return nil, nil, err
-	}
+	_ = group.Wait() // panics if a call panicked
 	for n, t := range types {
 		switch {
 		case failed[n] != nil && (ctx.Err() != nil || errors.Is(failed[n], context.Canceled)):
@@ -211,6 +209,4 @@ func (s *sweeper) prune() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	maps.DeleteFunc(s.lists, func(_ listScope, list dependentList) bool { return s.clock.Since(list.received) >= listValidFor })
-	s.limit.prune()
-	s.allNamespaces.prune()
 }

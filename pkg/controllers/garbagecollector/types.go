@@ -239,9 +239,9 @@ func (t *knownTypes) catalogue() catalogue {
 func (t *knownTypes) unknownGroups() []string {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	groups, known, watched := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	groups, watched := map[string]bool{}, map[string]bool{}
 	for r, k := range t.types {
-		known[r.Group], watched[r.Group] = true, watched[r.Group] || k.watched
+		watched[r.Group] = watched[r.Group] || k.watched
 	}
 	for name, since := range t.defined { // another API server may serve the type already
 		r := schema.ParseGroupResource(name)
@@ -250,7 +250,7 @@ func (t *knownTypes) unknownGroups() []string {
 		}
 	}
 	for group := range t.latest.failing {
-		if (!known[group] || watched[group]) && !unstored[group] {
+		if owned, known := watched[group]; (owned || !known) && !unstored[group] {
 			groups[group] = true
 		}
 	}
@@ -396,7 +396,7 @@ func (t *knownTypes) buildCatalogue(sent time.Time, failing map[string]bool) (ch
 		}
 	}
 	slices.SortFunc(all, func(a, b apiType) int { return strings.Compare(a.GroupResource().String(), b.GroupResource().String()) })
-	next := newCatalogue(sent, slices.Sorted(maps.Keys(failing)), all...)
+	next := newCatalogue(sent, failing, all...)
 	changed = t.latest.sent.IsZero() || !reflect.DeepEqual(next.kinds, t.latest.kinds) || !maps.Equal(next.failing, t.latest.failing)
 	t.latest = next
 	return changed
