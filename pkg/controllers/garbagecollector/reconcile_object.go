@@ -24,8 +24,9 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		c.state.setObject(key, objectRecord{})
 		return controller.Result{}, nil
 	}
-	if m := c.state.object(key); m.version != "" && m.version == o.version && m.retryAt.After(c.deps.Clock.Now()) {
-		return controller.Result{RequeueAfter: m.retryAt.Sub(c.deps.Clock.Now())}, nil
+	m := c.state.object(key)
+	if backoff := m.backoff(remove, c.deps.Clock.Now()); backoff > 0 && m.version == o.version { // saves the reads of owners
+		return controller.Result{RequeueAfter: backoff}, nil
 	}
 	t := c.types.state(o.resource)
 	for range tries {
@@ -73,12 +74,9 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 		}
 		o = *now
 	}
-	valid := readValidFor
-	if d.action == remove {
-		valid = time.Second
-	}
-	stillValid := func() bool {
-		return (at.local || c.deps.Clock.Since(o.read) <= valid) && c.owners.holds(o, v)
+	stillValid := func() bool { // a patch tests the object itself
+		recent := at.local || d.action == release || c.deps.Clock.Since(o.read) <= time.Second
+		return recent && c.owners.holds(o, v)
 	}
 	var result requestResult
 	if d.action == remove {

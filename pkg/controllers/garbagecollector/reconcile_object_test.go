@@ -104,8 +104,9 @@ func TestRejectedDeletionBacksOff(t *testing.T) {
 	}
 }
 
-// A change of the object may mean another decision, so the pause after a rejection does not delay the next look.
-func TestRejectionDoesNotDelayChangedObject(t *testing.T) {
+// A change of the object or of its owners may mean another decision, so the pause after a rejection does not delay the
+// next look.
+func TestRejectionDoesNotDelayOtherDecision(t *testing.T) {
 	s := newShell(t)
 	key := s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)))
 	s.remove = func(int) error { return errPolicy }
@@ -120,6 +121,20 @@ func TestRejectionDoesNotDelayChangedObject(t *testing.T) {
 	s.look(t, key)
 	if got := s.sentRequests("patch"); len(got) != 1 || again > confirmAfter {
 		t.Errorf("after %v sent was %q, want the reference to o taken away", again, got)
+	}
+
+	s = newShell(t)
+	last := newThing("a", "p", uid(3))
+	check(t, s.feed.Add(last))
+	key = s.dependent(t, ref("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "p", uid(3)))
+	s.patch = func(string, int) error { return errPolicy }
+	for range 8 {
+		s.clock.Step(s.look(t, key).RequeueAfter)
+	}
+	s.look(t, key)
+	check(t, s.feed.Delete(last))
+	if s.look(t, key); len(s.sent()) != 1 {
+		t.Errorf("%d deletes were sent after the last owner had gone, want 1", len(s.sent()))
 	}
 }
 
