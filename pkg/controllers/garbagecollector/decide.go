@@ -173,6 +173,12 @@ func classifyOwner(e evidence, now time.Time) classification {
 		return classification{read: true}
 	case e.live.result == missing:
 		return confirmAbsence(e, now)
+	case e.live.uid != e.uid && e.watched == 0 && e.deletedAt.IsZero() && e.live.sent.Sub(e.refSeen) < confirmAfter:
+		// An aggregated API server may return an earlier object of this name from a cache.
+		if wait := e.refSeen.Add(confirmAfter).Sub(now); wait > 0 {
+			return classification{after: wait, cause: "unconfirmed"}
+		}
+		return classification{read: true}
 	case e.live.uid != e.uid:
 		return classification{state: absent}
 	case (e.live.waiting || e.status == refWaiting || !e.anyDeletedAt.IsZero()) && e.live.sent.Before(e.syncBegun):

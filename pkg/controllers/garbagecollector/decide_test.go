@@ -266,7 +266,8 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 		recent := (now.Sub(live.received) <= readValidFor || !live.sent.Before(tm.syncBegun)) && !live.sent.Before(tm.refSeen)
 		lacking := tm.status != refWaiting && tm.watched >= 2*time.Second && now.Sub(tm.refSeen) >= 2*time.Second
 		twice := !live.earlier.Before(tm.refSeen) && live.sent.Sub(live.earlier) >= 2*time.Second && !live.earlier.IsZero()
-		proof := says == found && recent && live.uid != uid(1) || says == missing && recent && (!tm.deletedAt.IsZero() || lacking || twice)
+		other := live.uid != uid(1) && (tm.watched > 0 || !tm.deletedAt.IsZero() || live.sent.Sub(tm.refSeen) >= 2*time.Second)
+		proof := says == found && recent && other || says == missing && recent && (!tm.deletedAt.IsZero() || lacking || twice)
 		removed := tm.problem == unserved && !tm.deletedAt.IsZero() && tm.discovered.After(tm.deletedAt)
 		switch {
 		case got.state == absent && (tm.status == refValid || !removed && (tm.problem != fine || !proof)):
@@ -308,6 +309,9 @@ func TestReadsBeforeTheReferenceProveNothing(t *testing.T) {
 	}{
 		{"a namesake was found before", refVirtual, 100 * ms, time.Hour, of(found, 2, 200*ms), classification{read: true}},
 		{"and is found now", refVirtual, 100 * ms, time.Hour, of(found, 2, 50*ms), classification{state: absent}},
+		{"and is found now, without a watch", refVirtual, 100 * ms, 0, of(found, 2, 50*ms), classification{after: 1900 * ms, cause: "unconfirmed"}},
+		{"and was found early, without a watch", refVirtual, 3 * time.Second, 0, of(found, 2, 1500*ms), classification{read: true}},
+		{"and is found later, without a watch", refVirtual, 3 * time.Second, 0, of(found, 2, 500*ms), classification{state: absent}},
 		{"found waiting before", refWaiting, 100 * ms, time.Hour, of(found, 1, 200*ms), classification{read: true}},
 		{"missing before", refVirtual, 100 * ms, time.Hour, of(missing, 0, 200*ms), classification{read: true}},
 		{"missing, and the feed has had no time to show it", refVirtual, 100 * ms, time.Hour, of(missing, 0, 50*ms), classification{after: 1900 * ms, cause: "unconfirmed"}},
