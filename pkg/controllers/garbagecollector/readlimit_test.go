@@ -144,9 +144,14 @@ var widgetsType = objectType{schema.GroupResource{Group: "example.com", Resource
 // Reads of one type hang, as behind a conversion webhook without responses. Objects with other owners in the same
 // namespaces are deleted, and the term ends at once.
 func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
+	t.Run("of owners", func(t *testing.T) { testHangingReads(t, true) })
+	t.Run("of dependents", func(t *testing.T) { testHangingReads(t, false) })
+}
+
+func testHangingReads(t *testing.T, ofOwners bool) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShell(t)
-		s.serve(t, widgetsType, "v1")
+		hanging := s.serve(t, objectType{widgetsType.GroupResource, "Widget", ofOwners}, "v1")
 		var questions atomic.Int32
 		deleted := make(chan string, 1000)
 		s.on(func(ctx context.Context, verb, resource, namespace, name string) (*thing, error) {
@@ -160,10 +165,13 @@ func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
 			}
 			return nil, notFound(name)
 		})
-		s.types.types[widgetsType.GroupResource].feedState = feedState{listing, time.Now().Add(-time.Hour)}
 		for n := range 400 {
-			owner := ref("example.com/v1", "Widget", fmt.Sprint("w", n), uid(1000+n))
-			check(t, s.feed.Add(newThing(fmt.Sprint("n", n%5), fmt.Sprint("d", n), uid(2000+n)).at("1").owned(owner)))
+			feed, owner := hanging, ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n))
+			if ofOwners {
+				s.types.types[widgetsType.GroupResource].feedState = feedState{listing, time.Now().Add(-time.Hour)}
+				feed, owner.APIVersion, owner.Kind = s.feed, "example.com/v1", "Widget"
+			}
+			check(t, feed.Add(newThing(fmt.Sprint("n", n%5), fmt.Sprint("d", n), uid(2000+n)).at("1").owned(owner)))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -187,7 +195,7 @@ func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
 		if n := questions.Load(); n > 100 {
 			t.Errorf("%d reads were sent to an API that does not respond", n)
 		}
-		if got := s.counts()["unable"]; got != 400 {
+		if got := s.counts()["unable"]; ofOwners && got != 400 {
 			t.Errorf("%d dependents are counted as held, want 400: %v", got, s.counts())
 		}
 		begun := time.Now()

@@ -120,12 +120,15 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 
 // readAgain reads an object. It returns nil, and removes the object from the graph, if the object is gone.
 func (c *Controller) readAgain(ctx context.Context, at apiType, was object) (*object, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	err := errName
 	var m *metav1.PartialObjectMetadata
 	if len(content.IsPathSegmentName(was.name)) == 0 {
-		m, err = c.deps.Metadata.Resource(at.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
+		err = c.owners.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) (err error) {
+			ctx, cancel := context.WithTimeout(ctx, readTimeout)
+			defer cancel()
+			m, err = c.deps.Metadata.Resource(at.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
+			return err
+		})
 	}
 	switch {
 	case err == nil && m.UID == "":
