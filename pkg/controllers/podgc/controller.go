@@ -116,7 +116,7 @@ func (c *Controller) enqueue(pod *caches.Pod) {
 		c.podLoop.Add(podkey.ForPod(pod))
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
 		c.podLoop.AddAfter(podkey.ForPod(pod), removalDelay)
-	case pod.NodeName != "" && mayConcern(c.cachedNode(pod.NodeName), pod):
+	case pod.NodeName != "" && causeFor(pod, c.cachedNode(pod.NodeName), false, false) != none:
 		c.nodeLoop.AddAfter(pod.NodeName, gather)
 	}
 }

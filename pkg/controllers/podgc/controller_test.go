@@ -18,7 +18,7 @@ import (
 
 const (
 	running, pending, failed, succeeded = corev1.PodRunning, corev1.PodPending, corev1.PodFailed, corev1.PodSucceeded
-	quarantine                          = defaultQuarantine
+	quarantine                          = 40 * time.Second
 )
 
 // Places of the cases of upstream's tests (k8s.io/kubernetes v1.37.1):

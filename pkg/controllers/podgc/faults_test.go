@@ -22,7 +22,7 @@ func TestDeletePutOffIsGivenUp(t *testing.T) {
 		defer stop()
 		c.client = fakeapi.Busy(t)
 		begun := time.Now()
-		err := c.markAndDelete(fakeapi.Quiet(t.Context()), c.pods.Trim(aPod("p", "gone", failed)), work{remove: true}, orphaned)
+		err := c.markAndDelete(fakeapi.Quiet(t.Context()), c.pods.Trim(aPod("p", "gone", failed)), orphaned)
 		if took := time.Since(begun); err == nil || took > outcome.MaxCompletionDelay {
 			t.Errorf("delete ended after %v with %v, want an error after at most %v", took, err, outcome.MaxCompletionDelay)
 		}

@@ -59,24 +59,9 @@ func causeFor(pod *caches.Pod, node nodeState, quarantined, surplus bool) cause 
 	return none
 }
 
-// mayConcern reports whether the node may be a cause for collecting a pod.
-func mayConcern(node nodeState, pod *caches.Pod) bool {
-	return !node.exists || node.outOfService && pod.DeletionTimestamp != nil
-}
-
-// work holds the remaining steps for collecting a pod.
-type work struct {
-	fail   bool // set phase Failed
-	remove bool // delete with grace period 0
-}
-
-// workFor returns the remaining steps for a pod. A pod that was deleted without grace and still exists has
-// finalizers.
-func workFor(pod *caches.Pod) work {
-	return work{
-		fail:   !pod.IsFinished(),
-		remove: pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds != 0,
-	}
+// isDeleted reports whether a pod was deleted without grace. Only finalizers keep such a pod.
+func isDeleted(pod *caches.Pod) bool {
+	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
 // isTerminated reports whether the pod counts as finished for the threshold. Unlike IsFinished, isTerminated
@@ -89,14 +74,12 @@ func isTerminated(pod *caches.Pod) bool {
 	return true
 }
 
-// surplusPods returns the finished pods in excess of a threshold, in the order of deletion.
+// surplusPods returns the finished pods in excess of a threshold, in the order of deletion. A pod that only
+// finalizers keep does not count.
 func surplusPods(pods []*caches.Pod, threshold int) []*caches.Pod {
-	if threshold <= 0 {
-		return nil
-	}
 	var finished []*caches.Pod
 	for _, pod := range pods {
-		if isTerminated(pod) && workFor(pod) != (work{}) { // a pod that only finalizers hold does not count
+		if isTerminated(pod) && !isDeleted(pod) {
 			finished = append(finished, pod)
 		}
 	}

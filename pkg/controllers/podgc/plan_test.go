@@ -67,8 +67,6 @@ func TestSurplus(t *testing.T) {
 		want      []string
 	}{
 		{"the two oldest of three", []pod{{"a", failed, ""}, {"b", succeeded, ""}, {"c", failed, ""}}, 1, []string{"a", "b"}},
-		{"threshold 0 keeps all", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 0, nil},
-		{"a negative one too", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, -1, nil},
 		{"the older of two finished", []pod{{"a", running, ""}, {"b", succeeded, ""}, {"c", failed, ""}}, 1, []string{"b"}},
 		{"the older of two", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 1, []string{"a"}},
 		{"fewer than the threshold", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 5, nil},

@@ -68,7 +68,7 @@ func (c *Controller) reconcileCount(context.Context, string) (controller.Result,
 // reconcilePod collects a pod if there is a cause.
 func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	pod, ok := c.pods.Get(key.Name)
-	if !ok || pod.UID != key.UID || workFor(pod) == (work{}) {
+	if !ok || pod.UID != key.UID || pod.IsFinished() && isDeleted(pod) {
 		return controller.Result{}, nil
 	}
 	because := causeFor(pod, c.cachedNode(pod.NodeName), c.quarantineLeft(pod.NodeName) > 0, c.isSurplus(key.UID))
@@ -76,40 +76,36 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 		return controller.Result{}, nil
 	}
 	collected, err := c.collect(ctx, key, pod, because)
-	switch {
-	case apierrors.IsNotFound(err): // gone since it was read
+	if !collected || apierrors.IsNotFound(err) { // the caches should show the reason by then
 		return controller.Result{RequeueAfter: c.cfg.Quarantine}, nil
-	case err != nil:
-		if !errors.Is(err, context.Canceled) {
-			c.metrics.errors.WithLabelValues(key.Name.Namespace, string(because)).Inc()
-		}
-		return controller.Result{}, err
-	case !collected:
-		return controller.Result{RequeueAfter: c.cfg.Quarantine}, nil // the caches should know by then
 	}
-	return controller.Result{}, nil
+	if err != nil && !errors.Is(err, context.Canceled) {
+		c.metrics.errors.WithLabelValues(key.Name.Namespace, string(because)).Inc()
+	}
+	return controller.Result{}, err
 }
 
-// collect reads the pod and its node live and performs the remaining steps. It returns false if the live
+// collect reads the pod and its node live and performs the remaining steps. collect returns false if the live
 // objects give no cause. A finished pod of the surplus is not read, because finished pods stay finished.
 func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches.Pod, because cause) (bool, error) {
 	if because == terminated && cached.IsFinished() {
-		return true, c.markAndDelete(ctx, cached, workFor(cached), because)
+		return true, c.markAndDelete(ctx, cached, because)
 	}
 	pod, err := c.livePod(ctx, key)
 	if pod == nil || err != nil {
 		return true, err
 	}
-	if pod.NodeName != cached.NodeName {
-		return false, nil
-	}
-	because = causeFor(pod, nodeState{exists: true}, false, c.isSurplus(key.UID))
-	if because == none {
-		if because, err = c.causeByNode(ctx, pod); err != nil || because == none {
-			return false, err
+	var node nodeState
+	if pod.NodeName != "" {
+		if node, err = c.term.live.Get(ctx, pod.NodeName, time.Time{}); err != nil {
+			return true, err
 		}
 	}
-	return true, c.markAndDelete(ctx, pod, workFor(pod), because)
+	because = causeFor(pod, node, c.quarantineLeft(pod.NodeName) > 0, c.isSurplus(key.UID))
+	if because == none || pod.NodeName != cached.NodeName {
+		return false, nil
+	}
+	return true, c.markAndDelete(ctx, pod, because)
 }
 
 // livePod reads a pod from the API server. It returns nil if no pod has this name and UID. livePod sends a
@@ -128,26 +124,14 @@ func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*caches.Pod, 
 	return nil, nil
 }
 
-// causeByNode returns the cause that the live node gives.
-func (c *Controller) causeByNode(ctx context.Context, pod *caches.Pod) (cause, error) {
-	if pod.NodeName == "" {
-		return none, nil
-	}
-	node, err := c.term.live.Get(ctx, pod.NodeName, time.Time{})
-	if err != nil {
-		return none, err
-	}
-	return causeFor(pod, node, c.quarantineLeft(pod.NodeName) > 0, false), nil
-}
-
 // markAndDelete performs the remaining steps for a pod.
-func (c *Controller) markAndDelete(ctx context.Context, pod *caches.Pod, todo work, because cause) error {
-	if todo.fail {
+func (c *Controller) markAndDelete(ctx context.Context, pod *caches.Pod, because cause) error {
+	if !pod.IsFinished() {
 		if err := c.setFailed(ctx, pod, because); err != nil {
 			return err
 		}
 	}
-	if !todo.remove {
+	if isDeleted(pod) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a later retry decides again

@@ -8,12 +8,6 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// Defaults of kube-controller-manager v1.37, where neither is a flag.
-const (
-	defaultQuarantine = 40 * time.Second
-	defaultPeriod     = 20 * time.Second
-)
-
 // Config of the controller.
 type Config struct {
 	// TerminatedPodThreshold is the number of finished pods that may exist. Zero or less sets no limit.
@@ -28,9 +22,9 @@ type Config struct {
 	Drain time.Duration `json:"-"`
 }
 
-// DefaultConfig is that of kube-controller-manager v1.37.
+// DefaultConfig is that of kube-controller-manager v1.37, where Quarantine and Period are constants.
 func DefaultConfig() *Config {
-	return &Config{TerminatedPodThreshold: 12500, Quarantine: defaultQuarantine, Period: defaultPeriod, Workers: controller.PodWorkers}
+	return &Config{TerminatedPodThreshold: 12500, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: controller.PodWorkers}
 }
 
 // AddFlags implements controller.Config.

@@ -58,9 +58,10 @@ func (w *world) manager(threshold int) (c *Controller, stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	cfg := Config{TerminatedPodThreshold: threshold, Quarantine: defaultQuarantine, Period: defaultPeriod, Workers: 4}
+	cfg := DefaultConfig()
+	cfg.TerminatedPodThreshold, cfg.Workers = threshold, 4
 	w.metrics = prometheus.NewRegistry()
-	c, err = New(cfg, Deps{Client: w.Clientset, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: w.metrics})
+	c, err = New(*cfg, Deps{Client: w.Clientset, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: w.metrics})
 	if err != nil {
 		w.t.Fatal(err)
 	}
