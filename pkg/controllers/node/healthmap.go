@@ -91,11 +91,6 @@ func (m *healthMap) lease(name string, renewed, now time.Time) {
 	m.change(name, "", func(h *nodeHealth) { h.heartbeat = h.heartbeat.afterLease(renewed, now) })
 }
 
-// written records a write of a node by this process.
-func (m *healthMap) written(node *corev1.Node) {
-	m.change(node.Name, node.UID, func(h *nodeHealth) { h.written = node.ResourceVersion })
-}
-
 // of returns the health of a node. An empty UID matches any UID.
 func (m *healthMap) of(name string, uid types.UID) (nodeHealth, bool) {
 	m.lock.Lock()

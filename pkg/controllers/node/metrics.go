@@ -53,7 +53,7 @@ func (m *metrics) reset() {
 }
 
 // zone sets the gauges of a zone. An empty zone shows as healthy.
-func (m *metrics) zone(key string, t tally, s zoneState, pending int) {
+func (m *metrics) zone(key string, t tally, s zoneState) {
 	health := 100.0
 	if t.size() > 0 {
 		health = 100 * float64(t.ready) / float64(t.size())
@@ -61,7 +61,6 @@ func (m *metrics) zone(key string, t tally, s zoneState, pending int) {
 	m.zoneHealth.WithLabelValues(key).Set(health)
 	m.zoneSize.WithLabelValues(key).Set(float64(t.size()))
 	m.zoneUnhealthy.WithLabelValues(key).Set(float64(t.notReady))
-	m.pending.WithLabelValues(key).Set(float64(pending))
 	for _, state := range zoneStates {
 		m.zoneState.WithLabelValues(key, string(state)).Set(gaugeValue(state == s))
 	}

@@ -193,7 +193,7 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 	for try := 1; ; try++ {
 		taints, changed := desiredTaints(node, want, metav1.NewTime(now))
 		labels := missingLabels(node.Labels)
-		if !changed && labels == nil {
+		if !changed && len(labels) == 0 {
 			return wait, nil
 		}
 		err := c.patchNode(ctx, node, taints, labels)

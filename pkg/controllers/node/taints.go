@@ -52,7 +52,7 @@ func readyKey(ready corev1.ConditionStatus) string {
 
 // noExecute is the decision about the two NoExecute taints of a node.
 type noExecute struct {
-	keep bool   // leave both taints as they are
+	keep bool   // leave both taints as they are; key is empty
 	key  string // key of the wanted taint; empty for no taint
 }
 
@@ -75,7 +75,7 @@ func followsReady(t corev1.Taint) bool {
 
 // needsToken reports whether want adds a taint to a node without one of the two NoExecute taints.
 func needsToken(taints []corev1.Taint, want noExecute) bool {
-	return !want.keep && want.key != "" && !slices.ContainsFunc(taints, followsReady)
+	return want.key != "" && !slices.ContainsFunc(taints, followsReady)
 }
 
 // desiredTaints returns the wanted taints of a node, and whether a taint changes. A remaining taint keeps its
@@ -105,7 +105,7 @@ func desiredTaints(node *corev1.Node, want noExecute, now metav1.Time) ([]corev1
 			changed = true
 		}
 	}
-	if want.keep || want.key == "" || has {
+	if want.key == "" || has {
 		return taints, changed
 	}
 	return append(taints, corev1.Taint{Key: want.key, Effect: corev1.TaintEffectNoExecute, TimeAdded: since}), true
@@ -127,16 +127,12 @@ var betaLabels = map[string]string{
 
 // missingLabels returns the labels that a node lacks.
 func missingLabels(labels map[string]string) map[string]string {
-	var missing map[string]string
+	missing := map[string]string{}
 	for beta, stable := range betaLabels {
 		value, ok := labels[stable]
-		if old, has := labels[beta]; !ok || has && old == value {
-			continue
+		if old, has := labels[beta]; ok && (!has || old != value) {
+			missing[beta] = value
 		}
-		if missing == nil {
-			missing = map[string]string{}
-		}
-		missing[beta] = value
 	}
 	return missing
 }

@@ -34,17 +34,14 @@ func (c *Controller) updateStatus(ctx context.Context, live *corev1.Node) (*core
 	if err != nil {
 		return nil, fmt.Errorf("set node status: %w", err)
 	}
-	c.health.written(node)
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.written = node.ResourceVersion })
 	return node, nil
 }
 
 // patchNode writes the whole list of taints, which has no merge key, and the given labels. Like every write of a
 // node, the patch carries the resource version.
 func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []corev1.Taint, labels map[string]string) error {
-	meta := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
-	if labels != nil {
-		meta["labels"] = labels
-	}
+	meta := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion, "labels": labels}
 	patch, err := json.Marshal(map[string]any{"metadata": meta, "spec": map[string]any{"taints": taints}})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
@@ -54,6 +51,6 @@ func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []
 		return fmt.Errorf("patch node: %w", err)
 	}
 	c.api.observeWrite(nil)
-	c.health.written(patched)
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.written = patched.ResourceVersion })
 	return nil
 }

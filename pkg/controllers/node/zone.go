@@ -91,10 +91,7 @@ func (l *limiter) setRate(rate float32, now time.Time) {
 // blocked.
 func (l *limiter) slot(p int) time.Time {
 	each := l.interval()
-	if time.Duration(p) > longestWait/each {
-		return l.next.Add(longestWait)
-	}
-	return l.next.Add(time.Duration(p) * each)
+	return l.next.Add(min(time.Duration(p), longestWait/each) * each)
 }
 
 func (l *limiter) take(now time.Time) { l.next = now.Add(l.interval()) }
@@ -103,8 +100,6 @@ func (l *limiter) take(now time.Time) { l.next = now.Add(l.interval()) }
 const longestWait = 365 * 24 * time.Hour
 
 func (l *limiter) interval() time.Duration {
-	if seconds := 1 / float64(l.rate); seconds < longestWait.Seconds() {
-		return max(time.Duration(seconds*float64(time.Second)), 1)
-	}
-	return longestWait
+	seconds := min(1/float64(l.rate), longestWait.Seconds())
+	return max(time.Duration(seconds*float64(time.Second)), 1)
 }

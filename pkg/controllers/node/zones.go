@@ -30,6 +30,7 @@ type place struct {
 }
 
 type zone struct {
+	key     string
 	nodes   int // excluded nodes included
 	tally   tally
 	state   zoneState
@@ -106,9 +107,10 @@ func (z *zones) update(now time.Time) {
 	for _, p := range z.nodes {
 		in := z.zones[p.zone]
 		if in == nil {
-			in = &zone{state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now)}
+			in = &zone{key: p.zone, state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now)}
 			z.zones[p.zone] = in
 			z.metrics.evictions.WithLabelValues(p.zone)
+			z.setLine(in, nil)
 		}
 		in.nodes++
 		switch {
@@ -122,13 +124,13 @@ func (z *zones) update(now time.Time) {
 	for key, in := range z.zones {
 		if in.nodes == 0 {
 			delete(z.zones, key)
-			z.metrics.zone(key, tally{}, zoneNormal, 0)
+			z.metrics.zone(key, tally{}, zoneNormal)
 			continue
 		}
 		if !z.frozen {
 			in.state = in.tally.state(z.cfg)
 		}
-		z.metrics.zone(key, in.tally, in.state, len(in.waiting))
+		z.metrics.zone(key, in.tally, in.state)
 		if in.tally.size() > 0 {
 			counted++
 		}
@@ -169,17 +171,15 @@ func (z *zones) isStopped() bool {
 func (z *zones) acquire(name string, exhausted bool, now time.Time) (granted bool, wait time.Duration) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	key := z.nodes[name].zone
-	in := z.zones[key]
+	in := z.zones[z.nodes[name].zone]
 	if in == nil {
 		return false, time.Second
 	}
 	turn := slices.Index(in.waiting, name)
 	if turn < 0 {
 		turn = len(in.waiting)
-		in.waiting = append(in.waiting, name)
+		z.setLine(in, append(in.waiting, name))
 	}
-	defer func() { z.metrics.pending.WithLabelValues(key).Set(float64(len(in.waiting))) }()
 	if z.frozen && !exhausted || in.limiter.rate == 0 {
 		return false, 0
 	}
@@ -195,23 +195,26 @@ func (z *zones) acquire(name string, exhausted bool, now time.Time) (granted boo
 func (z *zones) withdraw(name string, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	key := z.nodes[name].zone
-	if in := z.zones[key]; in != nil && z.leaveLine(in, name, now) {
-		z.metrics.pending.WithLabelValues(key).Set(float64(len(in.waiting)))
+	if in := z.zones[z.nodes[name].zone]; in != nil {
+		z.leaveLine(in, name, now)
 	}
 }
 
 // leaveLine removes a node from the line and queues the next node if the first leaves. The lock is held.
-func (z *zones) leaveLine(in *zone, name string, now time.Time) bool {
+func (z *zones) leaveLine(in *zone, name string, now time.Time) {
 	i := slices.Index(in.waiting, name)
 	if i < 0 {
-		return false
+		return
 	}
-	in.waiting = slices.Delete(in.waiting, i, i+1)
+	z.setLine(in, slices.Delete(in.waiting, i, i+1))
 	if i == 0 {
 		z.enqueueFirst(in, now)
 	}
-	return true
+}
+
+func (z *zones) setLine(in *zone, waiting []string) {
+	in.waiting = waiting
+	z.metrics.pending.WithLabelValues(in.key).Set(float64(len(waiting)))
 }
 
 // enqueueFirst queues the first waiting node for its turn. Waiting nodes have no other event.
