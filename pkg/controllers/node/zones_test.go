@@ -3,262 +3,262 @@ package node
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// fill makes n members of a zone, named prefix0, prefix1, …
-func (z *zones) fill(prefix, zone string, m member, n int, now time.Time) {
-	for i := range n {
-		z.setNode(fmt.Sprintf("%s%d", prefix, i), zone, m, now)
+// TestTaintsOfZones checks the seconds of the NoExecute taints in each zone. Column nodes lists the nodes of each
+// zone: "+" Ready, "-" not Ready, "x" and "y" the same and excluded from the counts. Column steps lists changes as
+// SECOND:NODE:CHANGE: "+" Ready, "-" not Ready, "x" deleted, or the name of another zone. The rates are one taint
+// per 8 s, and one per 16 s in a large zone with a partial disruption.
+func TestTaintsOfZones(t *testing.T) {
+	zone := func(ready, notReady int) string {
+		return "a:" + strings.Repeat("+", ready) + strings.Repeat("-", notReady)
 	}
-}
-
-var (
-	up       = member{counted: true, ready: true}
-	down     = member{counted: true}
-	excluded = member{}
-)
-
-// zonesBench records the effects of zones.
-type zonesBench struct {
-	*zones
-	turns   map[string]time.Duration // of the nodes that were queued
-	toggles []bool
-}
-
-func testZones(cfg Config) *zonesBench {
-	b := &zonesBench{turns: map[string]time.Duration{}}
-	b.zones = newZones(cfg, newMetrics(prometheus.NewRegistry()),
-		func(name string, after time.Duration) { b.turns[name] = after }, func(stopped bool) { b.toggles = append(b.toggles, stopped) })
-	return b
-}
-
-// reset forgets the effects so far.
-func (b *zonesBench) reset() { b.turns, b.toggles = map[string]time.Duration{}, nil }
-
-func (z *zones) states() map[string]zoneState {
-	z.lock.Lock()
-	defer z.lock.Unlock()
-	states := map[string]zoneState{}
-	for key, in := range z.zones {
-		states[key] = in.state
-	}
-	return states
-}
-
-func TestZoneStates(t *testing.T) {
-	all := func(n int, m member) []member { return slices.Repeat([]member{m}, n) }
-	type step map[string][]member
+	threshold := func(f float32) func(*Config) { return func(c *Config) { c.UnhealthyZoneThreshold = f } }
+	evictionRate := func(f float32) func(*Config) { return func(c *Config) { c.EvictionRate = f } }
 	for _, tt := range []struct {
-		name            string
-		first, then     step
-		initial, follow map[string]zoneState
-		stopped, stops  bool
+		name, nodes, steps, want string
+		edit                     func(*Config)
 	}{
-		{
-			"one node, no labels, well", step{"": {up}}, step{"": {up}},
-			map[string]zoneState{"": zoneNormal}, map[string]zoneState{"": zoneNormal}, false, false,
-		},
-		{
-			"both zones down, one comes back", step{"1": {down}, "2": {down}}, step{"1": {down}, "2": {up}},
-			map[string]zoneState{"1": zoneFull, "2": zoneFull}, map[string]zoneState{"1": zoneFull, "2": zoneNormal}, true, false,
-		},
-		{
-			"two of five down, then three", step{"1": {down, down, up, up, up}}, step{"1": {down, down, down, up, up}},
-			map[string]zoneState{"1": zoneNormal}, map[string]zoneState{"1": zonePartial}, false, false,
-		},
-		{
-			"the last one up fails", step{"1": {down, down, up}}, step{"1": all(3, down)},
-			map[string]zoneState{"1": zoneNormal}, map[string]zoneState{"1": zoneFull}, false, true,
-		},
-		{
-			"a healthy node that is excluded does not help", step{"1": {down, excluded}}, step{"1": {down, excluded}},
-			map[string]zoneState{"1": zoneFull}, map[string]zoneState{"1": zoneFull}, true, true,
-		},
-		{
-			"a zone of excluded nodes does not keep another from stopping", step{"1": {up}, "2": {excluded}}, step{"1": {down}, "2": {excluded}},
-			map[string]zoneState{"1": zoneNormal, "2": zoneNormal}, map[string]zoneState{"1": zoneFull, "2": zoneNormal}, false, true,
-		},
-		{
-			"exactly the threshold", step{"1": append(all(11, down), all(9, up)...)}, step{"1": append(all(10, down), all(10, up)...)},
-			map[string]zoneState{"1": zonePartial}, map[string]zoneState{"1": zoneNormal}, false, false,
-		},
+		{"normal zone", zone(10, 4), "", "a@00 a@08 a@16 a@24", nil},
+		{"zones do not wait for each other", "a:+-- b:+--", "", "a@00 a@08 b@00 b@08", nil},
+		{"two nodes are no partial disruption", zone(1, 2), "", "a@00 a@08", nil},
+		{"partial disruption of a small zone", zone(5, 45), "", "", nil},
+		{"partial disruption of a large zone", zone(5, 46), "", "a@00 a@16 a@32", nil},
+		{"just below the threshold", zone(10, 10), "", "a@00 a@08 a@16 a@24 a@32", nil},
+		{"exactly the threshold", zone(9, 11), "", "", nil},
+		{"threshold above 1", zone(1, 9), "", "a@00 a@08 a@16 a@24 a@32", threshold(100)},
+		{"threshold 0, three nodes", zone(10, 3), "", "", threshold(0)},
+		{"threshold 0, two nodes", zone(10, 2), "", "a@00 a@08", threshold(0)},
+		{"full disruption of one zone of two", "a:--- b:+", "", "a@00 a@08 a@16", nil},
+		{"full disruption of all zones", "a:-- b:-", "", "", nil},
+		{"full disruption with a threshold above 1", zone(0, 9), "", "", threshold(100)},
+		{"an excluded Ready node does not count", "a:-x", "", "", nil},
+		{"a zone of excluded nodes is normal", "a:xyy b:+", "", "a@00 a@08", nil},
+		{"a zone of excluded nodes is no other zone for pods", "a:- b:xy", "", "", nil},
+		{"all nodes are excluded", "a:xyy", "", "a@00 a@08", nil},
+		{"rate 0", zone(3, 1), "", "", evictionRate(0)},
+		{"smallest rate", zone(3, 2), "", "a@00", evictionRate(1e-45)},
+		{"one zone of two recovers", "a:- b:-", "10:b0:+", "a@18", nil},
+		{"one zone of two recovers, rate 1", "a:- b:-", "10:b0:+", "a@11", evictionRate(1)},
+		{"the last Ready node fails: the taint is removed", "a:+-", "10:a0:-", "", nil},
+		{"a partial disruption ends", zone(2, 3), "10:a2:+", "a@18 a@26", nil},
+		{"a partial disruption begins", zone(2, 2), "4:a1:-", "a@00", nil},
+		{"the first node of the line recovers", "a:+++++-", "1:a0:- 2:a1:- 3:a0:+", "a@00 a@08", nil},
+		{"the first node of the line is deleted", "a:+++++-", "1:a0:- 2:a1:- 3:a0:x", "a@00 a@08", nil},
+		{"the first node of the line moves", "a:+++++-", "1:a0:- 2:a1:- 3:a0:b", "a@00 a@08 b@03", nil},
+		{"the second node of the line is deleted", "a:+++++-", "1:a0:- 2:a1:- 3:a1:x", "a@00 a@08", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			z := testZones(defaults())
-			for i, s := range []struct {
-				nodes   step
-				want    map[string]zoneState
-				stopped bool
-			}{{tt.first, tt.initial, tt.stopped}, {tt.then, tt.follow, tt.stops}} {
-				for zone, members := range s.nodes {
-					for n, m := range members {
-						z.setNode(fmt.Sprintf("%s/%d", zone, n), zone, m, day)
+			cfg := defaults()
+			cfg.EvictionRate, cfg.SecondaryEvictionRate = 1./8, 1./16
+			if tt.edit != nil {
+				tt.edit(&cfg)
+			}
+			var objects []runtime.Object
+			for _, zone := range strings.Fields(tt.nodes) {
+				key, states, _ := strings.Cut(zone, ":")
+				for i, state := range states {
+					status := map[rune]corev1.ConditionStatus{'+': "True", 'x': "True", '-': "False", 'y': "False"}[state]
+					node := aNode(fmt.Sprint(key, i), key, status)
+					if state == 'x' || state == 'y' {
+						node.Labels[excludeLabel] = ""
+					}
+					objects = append(objects, node)
+				}
+			}
+			inBubble(t, cfg, objects, func(b *bench) {
+				b.term()
+				for _, step := range strings.Fields(tt.steps) {
+					var at int
+					var name, change string
+					if _, err := fmt.Sscan(strings.ReplaceAll(step, ":", " "), &at, &name, &change); err != nil {
+						t.Fatal(err)
+					}
+					b.pass(time.Until(epoch.Add(time.Duration(at) * time.Second)))
+					switch change {
+					case "+":
+						b.post(name, corev1.ConditionTrue)
+					case "-":
+						b.post(name, corev1.ConditionFalse)
+					case "x":
+						b.Remove("nodes", "", name)
+					default:
+						b.edit(name, func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = change })
 					}
 				}
-				if diff := cmp.Diff(s.want, z.states()); diff != "" || z.isStopped() != s.stopped {
-					t.Errorf("step %d: stopped = %v, want %v; states (-want +got):\n%s", i, z.isStopped(), s.stopped, diff)
+				b.pass(time.Until(epoch.Add(39 * time.Second))) // less than a grace period
+				nodes, err := b.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
+				var got []string
+				for _, node := range nodes.Items {
+					for _, taint := range node.Spec.Taints {
+						if followsReady(taint) {
+							got = append(got, fmt.Sprintf("%s@%02.0f", node.Labels[corev1.LabelTopologyZone], taint.TimeAdded.Sub(epoch).Seconds()))
+						}
+					}
+				}
+				slices.Sort(got)
+				if got := strings.Join(got, " "); got != tt.want {
+					t.Errorf("taints at %q, want %q", got, tt.want)
+				}
+			})
 		})
 	}
 }
 
-func TestTokensGoToThoseWhoNeedThem(t *testing.T) {
-	at := func(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
-	z := testZones(defaults())
-	z.fill("up", "z", up, 20, day)
-	z.fill("down", "z", down, 4, day)
-	ask := func(name string, now time.Time, granted bool, wait time.Duration) {
-		t.Helper()
-		ok, w := z.acquire(name, false, now)
-		if ok != granted || (w-wait).Abs() > time.Millisecond {
-			t.Errorf("%s asks at %v: granted %v, wait %v; want %v, %v", name, now.Sub(day), ok, w, granted, wait)
-		}
-	}
-	ask("down0", at(0), true, 0)
-	ask("down1", at(0), false, 10*time.Second)
-	ask("down2", at(1), false, 19*time.Second)
-	ask("down1", at(5), false, 5*time.Second) // a repeated call changes nothing
-	z.withdraw("down1", at(5))                // the node came back
-	if got, want := z.turns["down2"], 5*time.Second; (got - want).Abs() > time.Millisecond {
-		t.Errorf("next in line queued after %v, want %v", got, want)
-	}
-	ask("down2", at(10), true, 0)
-	ask("down3", at(20), true, 0)
-	ask("down0", at(31), true, 0)               // the taint was removed by hand
-	ask("down0", at(31), false, 10*time.Second) // the write failed: the node waits for another token
-	if got := testutil.ToFloat64(z.metrics.pending.WithLabelValues("z")); got != 1 {
-		t.Errorf("%v pending taints, want 1", got)
-	}
-}
-
-func TestZoneWithoutRateTaintsNobody(t *testing.T) {
-	cfg := defaults()
-	cfg.EvictionRate = 0
-	z := testZones(cfg)
-	z.fill("up", "z", up, 3, day)
-	z.setNode("down", "z", down, day)
-	if ok, wait := z.acquire("down", false, day.Add(time.Hour)); ok || wait != 0 {
-		t.Errorf("granted %v, wait %v with rate 0", ok, wait)
-	}
-}
-
-// When the first node leaves the line, the next node is queued for an earlier turn.
-func TestTheNextInLineIsWoken(t *testing.T) {
+func TestZoneOf(t *testing.T) {
+	const zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 	for _, tt := range []struct {
-		name  string
-		leave func(z *zonesBench)
-		wakes string
-		at    time.Duration
+		labels map[string]string
+		want   string
 	}{
-		{"the head is deleted", func(z *zonesBench) { z.removeNode("down1", day) }, "down2", 10 * time.Second},
-		{"the head moves to another zone", func(z *zonesBench) { z.setNode("down1", "other", down, day) }, "down2", 10 * time.Second},
-		{"the head needs no taint any more", func(z *zonesBench) { z.withdraw("down1", day) }, "down2", 10 * time.Second},
-		{"one in the middle is deleted: nothing changes for the head", func(z *zonesBench) { z.removeNode("down2", day) }, "", 0},
+		{nil, ""},
+		{map[string]string{zone: "z", region: "r"}, "r:\x00:z"},
+		{map[string]string{region: "r"}, "r:\x00:"},
+		{map[string]string{
+			zone: "z", "failure-domain.beta.kubernetes.io/zone": "bz", region: "r", "failure-domain.beta.kubernetes.io/region": "br",
+		}, "br:\x00:bz"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			z := testZones(defaults())
-			z.fill("up", "z", up, 20, day)
-			z.fill("down", "z", down, 4, day)
-			for i := range 4 { // the first is granted, the next two wait in line
-				z.acquire(fmt.Sprint("down", i), false, day)
-			}
-			z.reset()
-			tt.leave(z)
-			if tt.wakes == "" {
-				if len(z.turns) > 0 {
-					t.Errorf("queues %v, want none", z.turns)
-				}
-				return
-			}
-			if after, ok := z.turns[tt.wakes]; !ok || after.Round(time.Millisecond) != tt.at {
-				t.Errorf("queues %v, want %s after %v", z.turns, tt.wakes, tt.at)
-			}
-		})
-	}
-}
-
-// Changes of several zones at once must not look as if all zones had failed.
-func TestThawDoesNotStopAndResume(t *testing.T) {
-	z := testZones(defaults())
-	z.setNode("a", "1", down, day)
-	z.setNode("b", "2", up, day)
-	z.freeze(true, day)
-	z.reset()
-	z.setNode("a", "1", up, day)
-	z.setNode("b", "2", down, day)
-	z.freeze(false, day)
-	if len(z.toggles) > 0 || z.isStopped() {
-		t.Errorf("one zone has recovered and the other failed: toggles %v, stopped %v", z.toggles, z.isStopped())
-	}
-	z.setNode("a", "2", up, day)
-	if len(z.toggles) > 0 {
-		t.Error("the only Ready node moves to another zone, and tainting stops and resumes")
-	}
-}
-
-func TestFrozenZonesTaintWhoHasBeenGivenAllTime(t *testing.T) {
-	z := testZones(defaults())
-	z.fill("up", "z", up, 10, day)
-	z.fill("down", "z", down, 2, day)
-	z.freeze(true, day)
-	if ok, _ := z.acquire("down0", false, day); ok {
-		t.Error("frozen: granted")
-	}
-	z.withdraw("down0", day)
-	if ok, _ := z.acquire("down1", true, day); !ok {
-		t.Error("a node that no suspension holds back is refused while zones are frozen")
-	}
-}
-
-func TestFreezeKeepsStatesAndForgetsNothing(t *testing.T) {
-	z := testZones(defaults())
-	z.fill("node", "z", up, 10, day)
-	z.setNode("node0", "z", down, day)
-	z.acquire("node0", false, day) // the token is gone
-	z.freeze(true, day)
-	z.setNode("node1", "z", down, day)
-	if ok, _ := z.acquire("node1", false, day.Add(time.Hour)); ok {
-		t.Error("frozen: a taint was granted")
-	}
-	z.fill("node", "z", down, 10, day)
-	if z.isStopped() || z.states()["z"] != zoneNormal {
-		t.Errorf("frozen: stopped %v, states %v", z.isStopped(), z.states())
-	}
-	z.fill("node", "z", up, 9, day)
-	z.freeze(false, day)
-	if z.isStopped() || len(z.toggles) > 0 {
-		t.Errorf("after the freeze: stopped %v, toggles %v", z.isStopped(), z.toggles)
-	}
-	if ok, wait := z.acquire("node9", false, day.Add(time.Second)); ok {
-		t.Errorf("after the freeze the limiter is new: granted after 1 s (wait %v)", wait)
-	}
-}
-
-// Nodes that began to wait while the zones were frozen have no other event.
-func TestThawWakesThoseWhoAskedWhileFrozen(t *testing.T) {
-	z := testZones(defaults())
-	z.fill("node", "z", up, 10, day)
-	z.setNode("node0", "z", down, day)
-	z.setNode("node1", "z", down, day)
-	z.freeze(true, day)
-	for _, name := range []string{"node0", "node1"} {
-		if ok, wait := z.acquire(name, false, day); ok || wait != 0 {
-			t.Fatalf("frozen: %s granted %v, wait %v; want a promise to be woken", name, ok, wait)
+		if got := zoneOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels}}); got != tt.want {
+			t.Errorf("zoneOf(%v) = %q, want %q", tt.labels, got, tt.want)
 		}
 	}
-	z.reset()
-	z.freeze(false, day)
-	if diff := cmp.Diff(map[string]time.Duration{"node0": 0}, z.turns); diff != "" {
-		t.Errorf("thawed, the rate as it was: turns (-want +got):\n%s", diff)
+}
+
+// During an outage of the API server the states, the line and the bucket of a zone stay as they are.
+func TestFreeze(t *testing.T) {
+	up, down := member{counted: true, ready: true}, member{counted: true}
+	now := epoch
+	turns, toggles := map[string]time.Duration{}, 0
+	z := newZones(defaults(), newMetrics(prometheus.NewRegistry()), func(name string, after time.Duration) { turns[name] = after }, func(bool) { toggles++ })
+	set := func(m member, names ...string) {
+		for _, name := range names {
+			z.setNode(name, "zone of "+name[:1], m, now)
+		}
 	}
-	if ok, _ := z.acquire("node0", false, day); !ok || z.turns["node1"].Round(time.Millisecond) != 10*time.Second {
-		t.Errorf("granted %v, then queues %v, want node1 after 10 s", ok, z.turns)
+	set(up, "a0", "a1", "a2", "a3", "b0")
+	set(down, "a3", "a4", "a5")
+	if granted, _ := z.acquire("a3", false, now); !granted {
+		t.Fatal("the first node got no token")
 	}
+	z.freeze(true, now)
+	set(down, "a0", "a1", "a2", "b0")
+	for _, name := range []string{"a4", "a5"} {
+		if granted, wait := z.acquire(name, false, now); granted || wait != 0 {
+			t.Errorf("frozen: %s granted %v, wait %v, want a node that waits for its turn", name, granted, wait)
+		}
+	}
+	set(up, "a0", "a1", "a2")
+	z.freeze(false, now)
+	if z.isStopped() || toggles > 0 {
+		t.Errorf("stopped %v, %d toggles after one zone has failed and the other has recovered", z.isStopped(), toggles)
+	}
+	if diff := cmp.Diff(map[string]time.Duration{"a4": 10 * time.Second}, roundTurns(turns)); diff != "" {
+		t.Errorf("turns after the outage (-want +got):\n%s", diff)
+	}
+	z.freeze(true, now)
+	now = now.Add(10 * time.Second)
+	if granted, _ := z.acquire("a4", true, now); !granted {
+		t.Error("frozen: a node without extra time got no token")
+	}
+	z.freeze(false, now)
+	if diff := cmp.Diff(map[string]time.Duration{"a4": 10 * time.Second, "a5": 10 * time.Second}, roundTurns(turns)); diff != "" {
+		t.Errorf("turns after the second outage (-want +got):\n%s", diff)
+	}
+}
+
+func roundTurns(turns map[string]time.Duration) map[string]time.Duration {
+	for name, after := range turns {
+		turns[name] = after.Round(time.Millisecond)
+	}
+	return turns
+}
+
+func TestNoTaintStaysWhileEverythingIsDown(t *testing.T) {
+	objects, live, dying := cluster(1, 2)
+	all := append(slices.Clone(live), dying...)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		tainted := func(want int, when string) {
+			t.Helper()
+			if got := b.tainted(unreachableNoExecute, all); got != want {
+				t.Errorf("%d nodes tainted %s, want %d", got, when, want)
+			}
+		}
+		b.term()
+		b.renewFor(55*time.Second, live...)
+		tainted(1, "while one node lives")
+		b.pass(51 * time.Second) // the last node falls silent
+		if got := b.withStatus("Unknown", all); got != 3 {
+			t.Fatalf("%d nodes Unknown, want 3", got)
+		}
+		tainted(0, "while all are down")
+		b.edit("dying1", func(n *corev1.Node) { // a taint that another client adds
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: noExec})
+		})
+		b.pass(time.Second)
+		tainted(0, "while all are down, after another client added one")
+		b.post("live0", "True")
+		b.pass(5 * time.Second)
+		tainted(0, "5 s after the stop")
+		b.renewFor(6*time.Second, "live0")
+		tainted(1, "11 s after the stop")
+	})
+}
+
+func TestReadyNodesStartAnewAfterAStop(t *testing.T) {
+	objects := []runtime.Object{
+		aNode("a", "1", "False"), aLease("a", epoch), aNode("b", "2", "True"), aLease("b", epoch), aNode("c", "2", "True"), aLease("c", epoch),
+	}
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(30*time.Second, "a", "c") // b silent for 30 s
+		b.post("b", "False")                 // sign of life at 30
+		b.renewFor(10*time.Second, "a", "c")
+		b.post("c", "False") // all down
+		if !b.controller.zones.isStopped() {
+			t.Fatal("not stopped")
+		}
+		b.edit("b", func(n *corev1.Node) { conditionOf(n, corev1.NodeReady).Status = "True" })
+		r, _ := b.controller.health.of("b", "")
+		if b.controller.zones.isStopped() || !r.heartbeat.seen.Equal(time.Now()) {
+			t.Errorf("stopped %v, b seen at %v, want now (%v)", b.controller.zones.isStopped(), r.heartbeat.seen.Sub(epoch), time.Since(epoch))
+		}
+		if r, _ := b.controller.health.of("a", ""); r.heartbeat.seen.Equal(time.Now()) {
+			t.Error("a, which is not Ready, was given a new start too")
+		}
+	})
+}
+
+func TestZoneThatDiesAtOnce(t *testing.T) {
+	objects, _, dying := cluster(0, 100)
+	objects = append(objects, aNode("other", "other", "True"), aLease("other", epoch))
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		for i := range 100 { // the last renewals are spread over ten seconds
+			b.renew(dying[i])
+			b.pass(100 * time.Millisecond)
+		}
+		b.renewFor(51*time.Second, "other")
+		if got := b.tainted(unreachableNoExecute, dying); got > 2 {
+			t.Errorf("%d nodes tainted within 11 s, want one each 10 s", got)
+		}
+		if got := b.withStatus("Unknown", dying); got != 100 {
+			t.Fatalf("%d of 100 nodes Unknown", got)
+		}
+		b.renewFor(35*time.Second, "other")
+		if got := b.tainted(unreachableNoExecute, dying); got < 3 || got > 7 {
+			t.Errorf("%d nodes tainted 46 s after the first node became Unknown, want one each 10 s", got)
+		}
+	})
 }
