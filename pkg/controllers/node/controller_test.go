@@ -102,6 +102,23 @@ func TestHealthyClusterIsNotWritten(t *testing.T) {
 	})
 }
 
+// Two checks of a node are at least a monitor period apart.
+func TestLongMonitorPeriod(t *testing.T) {
+	cfg := defaults()
+	cfg.MonitorPeriod = 2 * time.Minute
+	inBubble(t, cfg, []runtime.Object{aNode("node", "", "True")}, func(b *bench) {
+		b.term()
+		b.pass(2 * time.Minute)
+		if got := readiness(b.Node("node")); got != "True" {
+			t.Errorf("Ready after a monitor period = %s, want True", got)
+		}
+		b.pass(time.Second)
+		if got := readiness(b.Node("node")); got != "Unknown" {
+			t.Errorf("Ready after more than a monitor period = %s, want Unknown", got)
+		}
+	})
+}
+
 // The lease cases of upstream, checked through the API.
 func TestLeaseCases(t *testing.T) {
 	young := func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) }
@@ -136,6 +153,16 @@ func TestLeaseCases(t *testing.T) {
 			b.pass(40 * time.Second)
 			b.renew("node")
 			b.pass(61 * time.Second)
+		}, "Unknown", "NodeStatusUnknown"},
+		{"an earlier heartbeat posted: the clock of the kubelet was set back", aNode("node", "", "True"), false, func(b *bench) {
+			b.pass(30 * time.Second)
+			b.edit("node", func(n *corev1.Node) { setReady(n, "True", epoch.AddDate(-2, 0, 0)) })
+			b.pass(49 * time.Second)
+		}, "True", "Kubelet"},
+		{"another status with the same heartbeat", aNode("node", "", "True"), false, func(b *bench) {
+			b.pass(30 * time.Second)
+			b.edit("node", func(n *corev1.Node) { setReady(n, "False", n.CreationTimestamp.Time) })
+			b.pass(21 * time.Second)
 		}, "Unknown", "NodeStatusUnknown"},
 		{"Ready taken away by somebody: 60 s from the last sign of life", aNode("node", "", "True"), true, func(b *bench) {
 			b.edit("node", func(n *corev1.Node) { n.Status.Conditions = nil })
@@ -181,7 +208,7 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 		aNode("unready", "zone", "False"), aNode("unknown", "zone", "Unknown"),
 		aNode("silent", "zone", "", func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) }),
 		aNode("tainted", "zone", "True", func(n *corev1.Node) {
-			n.Spec.Taints = []corev1.Taint{taint("node.kubernetes.io/not-ready", noExec, time.Time{}), taint("user", noExec, time.Time{})}
+			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: noExec}, {Key: "user", Effect: noExec}}
 		}),
 	)
 	for _, name := range []string{"unready", "tainted"} {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,143 +10,75 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func taint(key string, effect corev1.TaintEffect, added time.Time) corev1.Taint {
-	t := corev1.Taint{Key: key, Effect: effect}
-	if !added.IsZero() {
-		t.TimeAdded = &metav1.Time{Time: added}
-	}
-	return t
-}
-
 const (
 	noSchedule = corev1.TaintEffectNoSchedule
 	noExec     = corev1.TaintEffectNoExecute
 )
 
+// parseTaints returns taints written as KEY:EFFECT, KEY:EFFECT@now or KEY:EFFECT@old, the key without the common
+// prefix.
+func parseTaints(text string) (taints []corev1.Taint) {
+	effects := map[string]corev1.TaintEffect{"NS": noSchedule, "NE": noExec, "PNS": corev1.TaintEffectPreferNoSchedule}
+	for _, word := range strings.Fields(text) {
+		rest, added, _ := strings.Cut(word, "@")
+		key, effect, _ := strings.Cut(rest, ":")
+		taint := corev1.Taint{Key: "node.kubernetes.io/" + key, Effect: effects[effect]}
+		switch added {
+		case "now":
+			taint.TimeAdded = &metav1.Time{Time: day}
+		case "old":
+			taint.TimeAdded = &metav1.Time{Time: day.Add(-time.Hour)}
+		}
+		taints = append(taints, taint)
+	}
+	return taints
+}
+
 func TestDesiredTaints(t *testing.T) {
-	old := day.Add(-time.Hour)
-	userNoSchedule := corev1.Taint{Key: "example.com/mine", Value: "v", Effect: noSchedule}
-	userNotReady := corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectPreferNoSchedule}
-	keep := noExecute{keep: true}
+	keep, none, unreachable := noExecute{keep: true}, noExecute{}, noExecute{key: corev1.TaintNodeUnreachable}
 	for _, tt := range []struct {
-		name          string
-		have          []corev1.Taint
-		conditions    map[corev1.NodeConditionType]corev1.ConditionStatus
-		unschedulable bool
-		want          noExecute
-		taints        []corev1.Taint
-		changed       bool
+		name, conditions, have, taints string
+		want                           noExecute
 	}{
-		{name: "Ready", conditions: is("Ready", "True")},
-		{
-			name: "not Ready", conditions: is("Ready", "False"), want: keep,
-			taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, day)}, changed: true,
-		},
-		{
-			name: "Unknown", conditions: is("Ready", "Unknown"), want: keep,
-			taints: []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, day)}, changed: true,
-		},
-		{
-			name: "all pressures", conditions: is("Ready", "True", "NetworkUnavailable", "True", "DiskPressure", "True", "MemoryPressure", "True", "PIDPressure", "True"),
-			taints: []corev1.Taint{
-				taint("node.kubernetes.io/memory-pressure", noSchedule, day), taint("node.kubernetes.io/disk-pressure", noSchedule, day),
-				taint("node.kubernetes.io/pid-pressure", noSchedule, day), taint("node.kubernetes.io/network-unavailable", noSchedule, day),
-			}, changed: true,
-		},
-		{
-			name: "pressure that turned Unknown is no pressure", conditions: is("Ready", "Unknown", "DiskPressure", "Unknown"), want: keep,
-			have:   []corev1.Taint{taint("node.kubernetes.io/disk-pressure", noSchedule, old)},
-			taints: []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, day)}, changed: true,
-		},
-		{
-			name: "cordoned", conditions: is("Ready", "True"), unschedulable: true,
-			taints: []corev1.Taint{taint("node.kubernetes.io/unschedulable", noSchedule, day)}, changed: true,
-		},
-		{
-			name: "a taint that is right keeps its time and place", conditions: is("Ready", "False", "DiskPressure", "True"), want: keep,
-			have: []corev1.Taint{taint("node.kubernetes.io/disk-pressure", noSchedule, old), userNoSchedule},
-			taints: []corev1.Taint{
-				taint("node.kubernetes.io/disk-pressure", noSchedule, old), userNoSchedule, taint("node.kubernetes.io/not-ready", noSchedule, day),
-			}, changed: true,
-		},
-		{
-			name: "the same key with another effect is not ours", conditions: is("Ready", "True"),
-			have: []corev1.Taint{userNotReady}, taints: []corev1.Taint{userNotReady},
-		},
-		{
-			name: "what a user put with one of our keys goes", conditions: is("Ready", "True"),
-			have: []corev1.Taint{taint("node.kubernetes.io/memory-pressure", noSchedule, time.Time{}), userNoSchedule}, taints: []corev1.Taint{userNoSchedule}, changed: true,
-		},
-		{
-			name: "no condition: the taint of admission goes, the NoExecute one stays", want: keep,
-			have:   []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, old), taint("node.kubernetes.io/not-ready", noExec, old)},
-			taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", noExec, old)}, changed: true,
-		},
-		{
-			name: "NoExecute is given", conditions: is("Ready", "False"), want: noExecute{key: "node.kubernetes.io/not-ready"},
-			taints:  []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, day), taint("node.kubernetes.io/not-ready", noExec, day)},
-			changed: true,
-		},
-		{
-			name: "a swap carries the time over", conditions: is("Ready", "Unknown"), want: noExecute{key: "node.kubernetes.io/unreachable"},
-			have:    []corev1.Taint{taint("node.kubernetes.io/not-ready", noSchedule, old), taint("node.kubernetes.io/not-ready", noExec, old)},
-			taints:  []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, day), taint("node.kubernetes.io/unreachable", noExec, old)},
-			changed: true,
-		},
-		{
-			name: "a swap of a taint without a time gives one", conditions: is("Ready", "Unknown"), want: noExecute{key: "node.kubernetes.io/unreachable"},
-			have:    []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, old), taint("node.kubernetes.io/not-ready", noExec, time.Time{})},
-			taints:  []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, old), taint("node.kubernetes.io/unreachable", noExec, day)},
-			changed: true,
-		},
-		{
-			name: "both there: the wrong one goes", conditions: is("Ready", "Unknown"), want: noExecute{key: "node.kubernetes.io/unreachable"},
-			have: []corev1.Taint{
-				taint("node.kubernetes.io/unreachable", noSchedule, old), taint("node.kubernetes.io/unreachable", noExec, old), taint("node.kubernetes.io/not-ready", noExec, day),
-			},
-			taints:  []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, old), taint("node.kubernetes.io/unreachable", noExec, old)},
-			changed: true,
-		},
-		{
-			name: "recovered: both effects go in one", conditions: is("Ready", "True"),
-			have: []corev1.Taint{
-				taint("node.kubernetes.io/unreachable", noSchedule, old), userNoSchedule, taint("node.kubernetes.io/unreachable", noExec, old),
-				taint("node.kubernetes.io/out-of-service", noExec, old),
-			},
-			taints: []corev1.Taint{userNoSchedule, taint("node.kubernetes.io/out-of-service", noExec, old)}, changed: true,
-		},
-		{
-			name: "stopped: NoExecute goes, NoSchedule stays", conditions: is("Ready", "Unknown"),
-			have:   []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, old), taint("node.kubernetes.io/unreachable", noExec, old)},
-			taints: []corev1.Taint{taint("node.kubernetes.io/unreachable", noSchedule, old)}, changed: true,
-		},
+		{"Ready", "Ready=True", "", "", none},
+		{"not Ready", "Ready=False", "", "not-ready:NS@now", keep},
+		{"Unknown", "Ready=Unknown", "", "unreachable:NS@now", keep},
+		{"all pressures", "Ready=True NetworkUnavailable=True DiskPressure=True MemoryPressure=True PIDPressure=True", "",
+			"memory-pressure:NS@now disk-pressure:NS@now pid-pressure:NS@now network-unavailable:NS@now", none},
+		{"an Unknown pressure is no pressure", "Ready=Unknown DiskPressure=Unknown", "disk-pressure:NS@old", "unreachable:NS@now", keep},
+		{"cordoned", "Ready=True unschedulable=True", "", "unschedulable:NS@now", none},
+		{"a correct taint keeps its time and place", "Ready=False DiskPressure=True", "disk-pressure:NS@old user:NS",
+			"disk-pressure:NS@old user:NS not-ready:NS@now", keep},
+		{"the same key with another effect", "Ready=True", "not-ready:PNS", "not-ready:PNS", none},
+		{"a key of ours that a user added", "Ready=True", "memory-pressure:NS user:NS", "user:NS", none},
+		{"no condition: only NoExecute stays", "", "not-ready:NS@old not-ready:NE@old", "not-ready:NE@old", keep},
+		{"NoExecute is added", "Ready=Unknown", "", "unreachable:NS@now unreachable:NE@now", unreachable},
+		{"a swap keeps the time", "Ready=Unknown", "not-ready:NS@old not-ready:NE@old", "unreachable:NS@now unreachable:NE@old", unreachable},
+		{"a swap of a taint without a time", "Ready=Unknown", "unreachable:NS@old not-ready:NE", "unreachable:NS@old unreachable:NE@now", unreachable},
+		{"both NoExecute taints: one goes", "Ready=Unknown", "unreachable:NS@old unreachable:NE@old not-ready:NE@now",
+			"unreachable:NS@old unreachable:NE@old", unreachable},
+		{"recovered", "Ready=True", "unreachable:NS@old user:NS unreachable:NE@old out-of-service:NE@old", "user:NS out-of-service:NE@old", none},
+		{"stopped: NoSchedule stays", "Ready=Unknown", "unreachable:NS@old unreachable:NE@old", "unreachable:NS@old", none},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: tt.have, Unschedulable: tt.unschedulable}}
-			for _, kind := range []corev1.NodeConditionType{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"} {
-				if status, ok := tt.conditions[kind]; ok {
-					node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status})
+			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: parseTaints(tt.have)}}
+			for _, condition := range strings.Fields(tt.conditions) {
+				kind, status, _ := strings.Cut(condition, "=")
+				if node.Spec.Unschedulable = kind == "unschedulable"; !node.Spec.Unschedulable {
+					node.Status.Conditions = append(node.Status.Conditions,
+						corev1.NodeCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
 				}
 			}
 			got, changed := desiredTaints(node, tt.want, metav1.NewTime(day))
-			if diff := cmp.Diff(tt.taints, got); diff != "" || changed != tt.changed {
-				t.Errorf("changed = %v, want %v; taints (-want +got):\n%s", changed, tt.changed, diff)
+			if diff := cmp.Diff(parseTaints(tt.taints), got); diff != "" || changed != (tt.taints != tt.have) {
+				t.Errorf("changed = %v; taints (-want +got):\n%s", changed, diff)
 			}
 			node.Spec.Taints = got
 			if _, again := desiredTaints(node, tt.want, metav1.NewTime(day.Add(time.Hour))); again {
-				t.Error("what was desired is not desired a second time")
+				t.Error("the desired taints are changed again")
 			}
 		})
 	}
-}
-
-// is makes conditions from pairs of type and status.
-func is(pairs ...string) map[corev1.NodeConditionType]corev1.ConditionStatus {
-	m := map[corev1.NodeConditionType]corev1.ConditionStatus{}
-	for i := 0; i < len(pairs); i += 2 {
-		m[corev1.NodeConditionType(pairs[i])] = corev1.ConditionStatus(pairs[i+1])
-	}
-	return m
 }
 
 func TestMissingLabels(t *testing.T) {
