@@ -77,9 +77,6 @@ func newLimiter(rate float32, now time.Time) limiter { return limiter{rate: rate
 
 // setRate changes the rate. A bucket that was empty or blocked starts empty.
 func (l *limiter) setRate(rate float32, now time.Time) {
-	if l.rate == rate {
-		return
-	}
 	empty := l.rate == 0 || now.Before(l.next)
 	l.rate = rate
 	if empty && rate > 0 {

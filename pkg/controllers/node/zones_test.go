@@ -55,6 +55,7 @@ func TestTaintsOfZones(t *testing.T) {
 		{"the first node of the line recovers", "a:+++++-", "1:a0:- 2:a1:- 3:a0:+", "a@00 a@08", nil},
 		{"the first node of the line is deleted", "a:+++++-", "1:a0:- 2:a1:- 3:a0:x", "a@00 a@08", nil},
 		{"the first node of the line moves", "a:+++++-", "1:a0:- 2:a1:- 3:a0:b", "a@00 a@08 b@03", nil},
+		{"the last node of a zone moves", "a:++++ b:-", "3:b0:a", "a@00", nil},
 		{"the second node of the line is deleted", "a:+++++-", "1:a0:- 2:a1:- 3:a1:x", "a@00 a@08", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
