@@ -127,22 +127,27 @@ func TestReadOnlyAPIServerCondemnsOneAtMost(t *testing.T) {
 	}
 }
 
-func TestLeaseReadAnsweredByALoadBalancer(t *testing.T) {
-	objects, live, dying := cluster(3, 1)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renewFor(49*time.Second, live...)
-		b.Break(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", coordinationv1.Resource("leases"), "dying0", "404 page not found", 0, true), "get leases")
-		b.pass(5 * time.Second)
-		if got := b.withStatus("Unknown", dying); got != 0 {
-			t.Error("the node is Unknown, want it to wait for a proof")
-		}
-		b.Break(nil, "get leases")
-		b.renewFor(10*time.Second, live...)
-		if got := b.withStatus("Unknown", dying); got != 1 {
-			t.Error("the dead node was not found once its Lease could be read")
-		}
-	})
+// A load balancer, not the API server, returns 404. The controller tries again.
+func TestNotFoundOfALoadBalancer(t *testing.T) {
+	for _, request := range []string{"get leases", "get nodes", "patch pods/status"} {
+		t.Run(request, func(t *testing.T) {
+			objects, live, dying := cluster(3, 1)
+			inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
+				b.term()
+				b.renewFor(49*time.Second, live...)
+				b.Break(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", coordinationv1.Resource("leases"), "dying0", "404 page not found", 0, true), request)
+				b.pass(5 * time.Second)
+				if got := b.withStatus("Unknown", dying); got != 0 && request != "patch pods/status" {
+					t.Error("the node is Unknown, want it to wait for a proof")
+				}
+				b.Break(nil, request)
+				b.renewFor(10*time.Second, live...)
+				if got := b.withStatus("Unknown", dying); got != 1 || podReady(b.Pod("pod")) != corev1.ConditionFalse {
+					t.Errorf("%d dead nodes Unknown, Ready of the pod %s, want both changed after the failure", got, podReady(b.Pod("pod")))
+				}
+			})
+		})
+	}
 }
 
 func TestOutageDuringStandbyCondemnsNobody(t *testing.T) {

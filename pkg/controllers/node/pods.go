@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -15,6 +14,7 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podstatus"
+	"minikcm/pkg/outcome"
 )
 
 type podKey struct {
@@ -71,7 +71,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	}
 	_, err = c.deps.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
-	case apierrors.IsNotFound(err):
+	case outcome.IsNotFound(err, pod.Name):
 		return controller.Result{}, nil
 	case err != nil:
 		return controller.Result{}, fmt.Errorf("set pod not ready: %w", err)

@@ -6,9 +6,10 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/pkg/outcome"
 )
 
 // readNode reads a node live. It returns nil if no node has this name and UID.
@@ -16,7 +17,7 @@ func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.N
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	live, err := c.deps.Reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && live.UID != node.UID {
+	if outcome.IsNotFound(err, node.Name) || err == nil && live.UID != node.UID {
 		c.api.observeRead(nil)
 		return nil, nil
 	}

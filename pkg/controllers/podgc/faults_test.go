@@ -2,6 +2,7 @@ package podgc
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,8 +36,9 @@ func TestRefusalsOfAllKinds(t *testing.T) {
 		"too many requests": apierrors.NewTooManyRequests("later", 1),
 		"internal error":    apierrors.NewInternalError(errors.New("webhook")),
 		"invalid":           apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil),
+		"404 of a proxy":    apierrors.NewGenericServerResponse(http.StatusNotFound, "get", corev1.Resource("pods"), "p", "404 page not found", 0, true),
 	} {
-		for _, request := range []string{"patch pods/status", "delete pods"} {
+		for _, request := range []string{"get nodes", "patch pods/status", "delete pods"} {
 			t.Run(request+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, aPod("p", "gone", running))

@@ -186,7 +186,7 @@ func (c *Controller) cachedNode(name string) nodeState {
 func (c *Controller) readNode(ctx context.Context, name string) (nodeState, error) {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case outcome.IsNotFound(err, name):
 		return nodeState{}, nil
 	case err != nil:
 		return nodeState{}, fmt.Errorf("get node %s: %w", name, err)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -55,7 +54,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 // livePod reads a pod from the API server. It returns nil if no pod has this name and UID.
 func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*corev1.Pod, error) {
 	pod, err := c.client.CoreV1().Pods(key.Name.Namespace).Get(ctx, key.Name.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && pod.UID != key.UID {
+	if outcome.IsNotFound(err, key.Name.Name) || err == nil && pod.UID != key.UID {
 		return nil, nil
 	}
 	if err != nil {
@@ -83,7 +82,7 @@ func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *cor
 	case err == nil:
 		c.metrics.observeDeletion(due, c.clock.Now())
 		klog.FromContext(ctx).V(2).Info("Evicted a pod", "pod", klog.KObj(pod), "node", klog.KRef("", pod.Spec.NodeName), "due", due)
-	case apierrors.IsNotFound(err):
+	case outcome.IsNotFound(err, pod.Name):
 	default: // includes conflicts: the next attempt reads the pod again
 		return fmt.Errorf("delete pod %s: %w", key.Name, err)
 	}

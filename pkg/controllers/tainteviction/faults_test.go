@@ -2,6 +2,7 @@ package tainteviction
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +30,9 @@ func TestRefusalsOfAllKinds(t *testing.T) {
 		"too many requests": apierrors.NewTooManyRequests("later", 1),
 		"internal error":    apierrors.NewInternalError(errors.New("webhook")),
 		"invalid":           apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil),
+		"404 of a proxy":    apierrors.NewGenericServerResponse(http.StatusNotFound, "get", corev1.Resource("pods"), "p", "404 page not found", 0, true),
 	} {
-		for _, refused := range []string{"patch pods/status", "delete pods"} {
+		for _, refused := range []string{"get nodes", "get pods", "patch pods/status", "delete pods"} {
 			t.Run(name+" of "+refused, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, aNode("t1")(), aPod("p"))

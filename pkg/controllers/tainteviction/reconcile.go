@@ -6,13 +6,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/podkey"
+	"minikcm/pkg/outcome"
 )
 
 // liveRecheck is the time until the next decision about a pod that only the cached objects evict. An event
@@ -92,7 +92,7 @@ func (c *Controller) nodeState(node *corev1.Node, now time.Time) nodeState {
 // readNode reads a node's state from the API server.
 func (c *Controller) readNode(ctx context.Context, name string) (nodeState, error) {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if outcome.IsNotFound(err, name) {
 		return nodeState{}, nil
 	}
 	if err != nil {
