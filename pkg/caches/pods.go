@@ -110,10 +110,11 @@ func (p *Pods) Read(ctx context.Context, client kubernetes.Interface, namespace 
 // Latest reads the current resourceVersion of pods with a limit=1 list. A cache with at least that
 // [Store.Version] shows everything written before the call.
 func (p *Pods) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return fetchVersion(ctx, "pods", client.CoreV1().Pods(metav1.NamespaceAll).List)
+	return LatestVersion(ctx, "pods", client.CoreV1().Pods(metav1.NamespaceAll).List)
 }
 
-func fetchVersion[L metav1.ListInterface](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error)) (string, error) {
+// LatestVersion reads the current resourceVersion of a type with a limit=1 list.
+func LatestVersion[L metav1.ListInterface](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error)) (string, error) {
 	first, err := list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return "", fmt.Errorf("read the version of %s: %w", what, err)

@@ -47,7 +47,7 @@ func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 
 // Latest is like [Pods.Latest].
 func (r *ReplicaSets) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return fetchVersion(ctx, "ReplicaSets", client.AppsV1().ReplicaSets(metav1.NamespaceAll).List)
+	return LatestVersion(ctx, "ReplicaSets", client.AppsV1().ReplicaSets(metav1.NamespaceAll).List)
 }
 
 // trimReplicaSet drops the template of ReplicaSets with zero replicas. These are old revisions of
@@ -96,7 +96,7 @@ func (c *Caches) Deployments() (*Deployments, error) {
 
 // Latest is like [Pods.Latest].
 func (d *Deployments) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return fetchVersion(ctx, "Deployments", client.AppsV1().Deployments(metav1.NamespaceAll).List)
+	return LatestVersion(ctx, "Deployments", client.AppsV1().Deployments(metav1.NamespaceAll).List)
 }
 
 // Nodes is the cache of nodes. Their status holds the conditions and, if [NodeCPU] is requested, the

@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -47,6 +48,14 @@ func trimSlice(obj any) (_ any, err error) {
 	return kept, err
 }
 
+// decode returns a managed slice as the library reads it.
+func (s *EndpointSlice) decode() *discoveryv1.EndpointSlice {
+	decoded := &discoveryv1.EndpointSlice{}
+	utilruntime.Must(decoded.Unmarshal(s.content)) // encoded by trimSlice
+	decoded.ObjectMeta = s.ObjectMeta
+	return decoded
+}
+
 func isManaged(slice metav1.Object) bool {
 	return slice.GetLabels()[discoveryv1.LabelManagedBy] == managedBy
 }
@@ -76,34 +85,30 @@ type selectorIndex struct {
 
 type labelPair struct{ namespace, key, value string }
 
-// add keeps a Service under the pair with the fewest Services.
-func (x *selectorIndex) add(service *corev1.Service) {
-	if !selectsPods(service) {
-		return
-	}
+// replace removes the old Service and adds the new one, under the pair with the fewest Services. Either may be nil.
+func (x *selectorIndex) replace(old, service *corev1.Service) {
 	x.lock.Lock()
 	defer x.lock.Unlock()
-	var rarest labelPair
-	for key, value := range service.Spec.Selector {
-		pair := labelPair{service.Namespace, key, value}
-		if rarest.key == "" || len(x.byPair[pair]) < len(x.byPair[rarest]) {
-			rarest = pair
-		}
-	}
-	x.byPair[rarest] = append(x.byPair[rarest], service)
-}
-
-// remove removes a Service with the selector that add was called with.
-func (x *selectorIndex) remove(service *corev1.Service) {
-	x.lock.Lock()
-	defer x.lock.Unlock()
-	for key, value := range service.Spec.Selector {
-		pair := labelPair{service.Namespace, key, value}
-		x.byPair[pair] = slices.DeleteFunc(x.byPair[pair], func(known *corev1.Service) bool { return known.Name == service.Name })
+	for _, pair := range labelPairs(old) {
+		x.byPair[pair] = slices.DeleteFunc(x.byPair[pair], func(known *corev1.Service) bool { return known.Name == old.Name })
 		if len(x.byPair[pair]) == 0 {
 			delete(x.byPair, pair)
 		}
 	}
+	if pairs := labelPairs(service); len(pairs) > 0 {
+		rarest := slices.MinFunc(pairs, func(a, b labelPair) int { return len(x.byPair[a]) - len(x.byPair[b]) })
+		x.byPair[rarest] = append(x.byPair[rarest], service)
+	}
+}
+
+// labelPairs returns the selector of a Service that gets slices from this controller.
+func labelPairs(service *corev1.Service) (pairs []labelPair) {
+	if service != nil && selectsPods(service) {
+		for key, value := range service.Spec.Selector {
+			pairs = append(pairs, labelPair{service.Namespace, key, value})
+		}
+	}
+	return pairs
 }
 
 // servicesFor returns the Services of a namespace that select pods with these labels.

@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,26 +94,21 @@ func (c *Controller) openCaches() error {
 
 func (c *Controller) handleEvents() error {
 	return errors.Join(
-		c.services.Handle(caches.Handler[*corev1.Service]{Add: c.serviceAdded, Update: c.serviceUpdated, Delete: c.serviceDeleted}),
+		c.services.Handle(caches.Handler[*corev1.Service]{
+			Add:    func(service *corev1.Service) { c.serviceChanged(nil, service) },
+			Update: c.serviceChanged,
+			Delete: func(service *corev1.Service) { c.serviceChanged(service, nil) },
+		}),
 		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.podChanged, Update: c.podUpdated, Delete: c.podChanged}),
 		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceDeleted}),
 		c.nodes.Handle(caches.Handler[*corev1.Node]{Add: c.nodeChanged, Update: c.nodeUpdated, Delete: c.enqueueTopology}),
 	)
 }
 
-func (c *Controller) serviceAdded(service *corev1.Service) {
-	c.selectors.add(service)
-	c.loop.Add(cache.MetaObjectToName(service))
-}
-
-func (c *Controller) serviceUpdated(old, service *corev1.Service) {
-	c.selectors.remove(old)
-	c.serviceAdded(service)
-}
-
-func (c *Controller) serviceDeleted(service *corev1.Service) {
-	c.selectors.remove(service)
-	c.loop.Add(cache.MetaObjectToName(service))
+// serviceChanged adds a Service. old is nil for a new Service, service is nil for a deleted Service.
+func (c *Controller) serviceChanged(old, service *corev1.Service) {
+	c.selectors.replace(old, service)
+	c.loop.Add(cache.MetaObjectToName(cmp.Or(service, old)))
 }
 
 func (c *Controller) podChanged(pod *caches.Pod) { c.enqueuePodServices(nil, pod, true) }
@@ -148,11 +144,9 @@ func endpointChanged(old, pod *caches.Pod) bool {
 
 // sliceChanged adds the Service of a slice, unless this process has written or read this generation or a later one.
 func (c *Controller) sliceChanged(slice *EndpointSlice) {
-	switch t := c.term.Load(); {
-	case t == nil:
-	case slice.DeletionTimestamp != nil:
+	if slice.DeletionTimestamp != nil {
 		c.sliceDeleted(slice) // finalizers may hold the slice for long
-	case t.tracker.ShouldSync(&discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}):
+	} else if t := c.term.Load(); t != nil && t.tracker.ShouldSync(&discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}) {
 		c.enqueueSliceService(slice)
 	}
 }
@@ -166,8 +160,8 @@ func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
 
 // sliceDeleted adds the Service of a slice that this process has not deleted. No sync waits for the slice any longer.
 func (c *Controller) sliceDeleted(slice *EndpointSlice) {
-	t, known := c.term.Load(), &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}
-	if t != nil && (!t.tracker.Has(known) || !t.tracker.HandleDeletion(known)) {
+	known := &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}
+	if t := c.term.Load(); t != nil && (!t.tracker.Has(known) || !t.tracker.HandleDeletion(known)) {
 		c.enqueueSliceService(slice)
 	}
 }
@@ -225,12 +219,9 @@ func (c *Controller) endTerm() {
 
 // latestVersions reads the current resourceVersions of slices and pods.
 func (c *Controller) latestVersions(ctx context.Context) (controller.Versions, error) {
-	list, err := c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return nil, fmt.Errorf("read the version of EndpointSlices: %w", err)
-	}
-	pods, err := c.pods.Latest(ctx, c.Client)
-	return controller.Versions{c.slices.Resource(): list.ResourceVersion, c.pods.Resource(): pods}, err
+	slices, slicesErr := caches.LatestVersion(ctx, "EndpointSlices", c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List)
+	pods, podsErr := c.pods.Latest(ctx, c.Client)
+	return controller.Versions{c.slices.Resource(): slices, c.pods.Resource(): pods}, errors.Join(slicesErr, podsErr)
 }
 
 // reconcileNodes passes all nodes to the topology cache, and adds the Services with hints out of balance.

@@ -60,11 +60,10 @@ func TestSelectorIndex(t *testing.T) {
 		selecting("none", nil), selecting("changed", map[string]string{"app": "a"}), selecting("gone", map[string]string{"app": "a"}),
 		aService("external", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }),
 	} {
-		index.add(service)
+		index.replace(nil, service)
 	}
-	index.remove(selecting("changed", map[string]string{"app": "a"}))
-	index.add(selecting("changed", map[string]string{"app": "b"}))
-	index.remove(selecting("gone", map[string]string{"app": "a"}))
+	index.replace(selecting("changed", map[string]string{"app": "a"}), selecting("changed", map[string]string{"app": "b"}))
+	index.replace(selecting("gone", map[string]string{"app": "a"}), nil)
 	for _, tt := range []struct {
 		labels map[string]string
 		want   []string
@@ -93,7 +92,7 @@ func TestSelectorIndex(t *testing.T) {
 func TestSelectorIndexUsesTheRarestLabel(t *testing.T) {
 	index := selectorIndex{byPair: map[labelPair][]*corev1.Service{}}
 	for i := range 1000 {
-		index.add(aService(fmt.Sprint(i), func(s *corev1.Service) {
+		index.replace(nil, aService(fmt.Sprint(i), func(s *corev1.Service) {
 			s.Spec.Selector = map[string]string{"app": fmt.Sprint(i), "part-of": "shop", "managed-by": "helm"}
 		}))
 	}

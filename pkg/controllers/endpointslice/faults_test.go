@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"minikcm/internal/fakeapi"
 )
@@ -309,9 +310,27 @@ func TestTerminatingNamespace(t *testing.T) {
 	})
 }
 
+// createsCounted returns the value of the metric of changes for creates.
+func createsCounted(t *testing.T) (n float64) {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "endpoint_slice_controller_changes" && metric.GetLabel()[0].GetValue() == "create" {
+				n = metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
 // A webhook rejects slices for hours. Upstream gives up after 15 retries.
 func TestRejectedSlicesAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		counted := createsCounted(t)
 		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
 		w.Break(apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "", errors.New("denied by the webhook")), "create endpointslices")
 		defer w.manager()()
@@ -332,6 +351,9 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 		w.until(3*time.Hour + 2*time.Minute)
 		if err := w.right("a", 1); err != nil {
 			t.Error(err)
+		}
+		if got := createsCounted(t) - counted; got != 1 {
+			t.Errorf("metric counts %v creates, want only the one that succeeded", got)
 		}
 	})
 }

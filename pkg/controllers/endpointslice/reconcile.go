@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/storage/names"
@@ -27,6 +26,8 @@ type state struct {
 	uncertain  bool      // slices may differ from the cache after a failed write
 	createName string    // of a create that is not confirmed; the next create has the same name
 }
+
+var errHeldBack = errors.New("write needs a live read first")
 
 // reconcile brings the slices of one Service in line with its pods.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
@@ -48,61 +49,48 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 
 	// 3. Wait until the cache shows the known slices, but not for ever: the cache never shows a slice that is
 	// created and deleted between two lists.
-	existing, err := c.cachedSlices(key)
-	if err != nil {
-		return controller.Result{}, err
+	var existing []*discoveryv1.EndpointSlice
+	for _, slice := range c.slices.ByIndex(byService, key.String()) {
+		existing = append(existing, slice.decode())
 	}
-	stale := t.tracker.StaleSlices(service, existing)
-	if !stale {
+	if !t.tracker.StaleSlices(service, existing) {
 		st.staleSince = time.Time{}
-	} else if st.staleSince.IsZero() {
-		st.staleSince = now
-	}
-	overdue := stale && now.Sub(st.staleSince) >= controller.ConsistencyTimeout
-	if stale && !overdue {
+	} else if st.staleSince = cmp.Or(st.staleSince, now); now.Sub(st.staleSince) < controller.ConsistencyTimeout {
 		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("stale").Inc()
 		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
 	}
+	overdue := !st.staleSince.IsZero()
 
-	// 4. Plan the writes.
+	// 4. Let the library compute and send the writes. Writes are held back if the caches may be older than the term or
+	// than a write.
+	holdBack, held := overdue || !current || st.uncertain, false
+	var failures []error
+	send := func(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+		if holdBack {
+			held = true
+			return nil, errHeldBack
+		}
+		stored, err := c.send(ctx, t, st, key.Namespace, verb, slice)
+		if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return stored, err // a terminating namespace needs no slices
+		}
+		failures = append(failures, fmt.Errorf("%s EndpointSlice %s: %w", verb, slice.Name, err))
+		return nil, errors.New(outcome.EventMessage(err))
+	}
 	pods := libraryPods(service, c.pods.InNamespace(key.Namespace))
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
-	writes, missingNodes := t.plan(ctx, service, pods, existing, trigger)
+	problem := t.reconcile(ctx, service, pods, existing, trigger, send)
 
-	// 5. Plan again on a live read if the caches may be older than the term or than a write. A Service that needs
-	// no write needs no live read.
-	if overdue || len(writes) > 0 && (!current || st.uncertain) {
-		if pods, existing, err = c.readLive(ctx, t, service, existing); err == nil {
-			st.staleSince, st.uncertain = time.Time{}, false
-			if slices.ContainsFunc(existing, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == st.createName }) {
-				st.createName = ""
-			}
-			writes, missingNodes = t.plan(ctx, service, pods, existing, trigger)
+	// 5. Compute again on a live read and send. A Service that needs no write needs no live read.
+	if overdue || held {
+		pods, existing, err := c.readLive(ctx, t, service, existing)
+		if err != nil {
+			return controller.Result{}, c.report(service, err, err)
 		}
+		holdBack, st.staleSince, st.uncertain = false, time.Time{}, false
+		problem = t.reconcile(ctx, service, pods, existing, trigger, send)
 	}
-
-	// 6. Send the writes. A failed write ends the writes of its address type, as in kube-controller-manager.
-	failures := map[discoveryv1.AddressType]error{}
-	for _, w := range writes {
-		if of := w.slice.AddressType; err == nil && failures[of] == nil {
-			failures[of] = c.send(ctx, t, st, w)
-		}
-	}
-	err = errors.Join(append(slices.Collect(maps.Values(failures)), err)...)
-	return controller.Result{}, c.report(service, missingNodes, err)
-}
-
-func (c *Controller) cachedSlices(service cache.ObjectName) ([]*discoveryv1.EndpointSlice, error) {
-	var decoded []*discoveryv1.EndpointSlice
-	for _, cached := range c.slices.ByIndex(byService, service.String()) {
-		slice := &discoveryv1.EndpointSlice{}
-		if err := slice.Unmarshal(cached.content); err != nil {
-			return nil, fmt.Errorf("decode cached EndpointSlice %s: %w", cached.Name, err)
-		}
-		slice.ObjectMeta = cached.ObjectMeta
-		decoded = append(decoded, slice)
-	}
-	return decoded, nil
+	return controller.Result{}, c.report(service, problem, errors.Join(failures...))
 }
 
 // readLive returns the pods and slices of a Service from the API server. From now on the tracker expects the cache to
@@ -125,69 +113,54 @@ func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Serv
 	for i := range list.Items {
 		if slice := &list.Items[i]; slice.DeletionTimestamp == nil {
 			existing = append(existing, slice)
-			c.expect(t, slice)
+			t.tracker.Update(slice)
 		}
 	}
 	return libraryPods(service, pods), existing, nil
 }
 
-// expect makes later syncs wait until the cache shows the slice.
-func (c *Controller) expect(t *term, slice *discoveryv1.EndpointSlice) {
-	t.tracker.Update(slice)
-	c.slices.Expect(slice.ResourceVersion)
-}
-
-// send sends one write and records the outcome.
-func (c *Controller) send(ctx context.Context, t *term, st *state, w write) error {
+// send sends one write. After a failure the slices may differ from the cache.
+func (c *Controller) send(ctx context.Context, t *term, st *state, namespace, verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error) {
 	if controller.Draining(ctx) {
-		return controller.ErrDraining
-	}
-	if w.verb == "create" {
-		st.createName = cmp.Or(st.createName, names.SimpleNameGenerator.GenerateName(w.slice.GenerateName))
-		w.slice.Name = st.createName
+		return nil, controller.ErrDraining
 	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // client-go may repeat a write for minutes
 	defer cancel()
-	client := c.Client.DiscoveryV1().EndpointSlices(w.slice.Namespace)
-	var stored *discoveryv1.EndpointSlice
-	result, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
-		switch w.verb {
-		case "create":
-			stored, err = client.Create(ctx, w.slice, metav1.CreateOptions{})
-		case "update":
-			stored, err = client.Update(ctx, w.slice, metav1.UpdateOptions{})
-		case "delete":
-			err = client.Delete(ctx, w.slice.Name, metav1.DeleteOptions{})
+	client := c.Client.DiscoveryV1().EndpointSlices(namespace)
+	switch verb {
+	case "create":
+		st.createName = cmp.Or(st.createName, names.SimpleNameGenerator.GenerateName(slice.GenerateName))
+		slice.Name = st.createName
+		stored, err = client.Create(ctx, slice, metav1.CreateOptions{})
+		if err == nil || apierrors.IsAlreadyExists(err) { // no earlier create is executed later
+			st.createName = ""
 		}
-		return err
-	})
-	if w.verb == "create" && (result == outcome.Done || result == outcome.Exists) { // the name is not created later
-		st.createName = ""
+	case "update":
+		stored, err = client.Update(ctx, slice, metav1.UpdateOptions{})
+	case "delete":
+		err = client.Delete(ctx, slice.Name, metav1.DeleteOptions{})
 	}
 	switch {
-	case result == outcome.Done && stored == nil:
-		t.tracker.ExpectDeletion(w.slice)
-	case result == outcome.Done:
-		c.expect(t, stored)
-	case result != outcome.Terminating: // the namespace needs no slices
-		st.uncertain = st.uncertain || result != outcome.Rejected && result != outcome.NotSent
-		return fmt.Errorf("%s EndpointSlice %s: %w", w.verb, w.slice.Name, err)
+	case err != nil:
+		st.uncertain = true
+	case stored != nil:
+		t.tracker.Update(stored) // before the event of the write, which needs no sync then
+		c.slices.Expect(stored.ResourceVersion)
 	}
-	return nil
+	return stored, err
 }
 
-// report counts a sync and returns err without missingNodes: the event of a missing node adds the Service. The end of
-// the term is no failure.
-func (c *Controller) report(service *corev1.Service, missingNodes, err error) error {
-	failure := errors.Join(missingNodes, err)
+// report counts a sync and returns the failures of requests. The problem of a missing node is no failure: the event of
+// the node adds the Service. The end of the term is no failure either.
+func (c *Controller) report(service *corev1.Service, problem, failures error) error {
 	switch {
-	case errors.Is(err, context.Canceled):
-	case failure == nil:
+	case errors.Is(failures, context.Canceled):
+	case problem == nil:
 		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("success").Inc()
 	default:
 		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("error").Inc()
 		c.recorder.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
-			"Error updating Endpoint Slices for Service %s/%s: %v", service.Namespace, service.Name, outcome.EventMessage(failure))
+			"Error updating Endpoint Slices for Service %s/%s: %v", service.Namespace, service.Name, outcome.EventMessage(problem))
 	}
-	return err
+	return failures
 }

@@ -30,10 +30,6 @@ const (
 	workersFlag      = "concurrent-service-endpoint-syncs"
 	maxEndpointsFlag = "max-endpoints-per-slice"
 	batchPeriodFlag  = "endpointslice-updates-batch-period"
-
-	maxWorkers     = 50
-	mostEndpoints  = 1000 // limit of the API server
-	maxBatchPeriod = time.Minute
 )
 
 // AddFlags implements controller.Config.
@@ -54,10 +50,10 @@ func (c *Config) Validate() []error {
 			p.Addf(flag, "%d is not in the range 1 to %d", n, most)
 		}
 	}
-	inRange(workersFlag, c.Workers, maxWorkers)
-	inRange(maxEndpointsFlag, c.MaxEndpoints, mostEndpoints)
-	if c.BatchPeriod < 0 || c.BatchPeriod > maxBatchPeriod {
-		p.Addf(batchPeriodFlag, "%v is not in the range 0s to %v", c.BatchPeriod, maxBatchPeriod)
+	inRange(workersFlag, c.Workers, 50)
+	inRange(maxEndpointsFlag, c.MaxEndpoints, 1000)
+	if c.BatchPeriod < 0 || c.BatchPeriod > time.Minute {
+		p.Addf(batchPeriodFlag, "%v is not in the range 0s to 1m0s", c.BatchPeriod)
 	}
 	return p
 }

@@ -2,7 +2,6 @@ package endpointslice
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,12 +21,6 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// write is a planned write of a slice.
-type write struct {
-	verb  string // create, update or delete
-	slice *discoveryv1.EndpointSlice
-}
-
 // term is the state of one term of leadership.
 type term struct {
 	states   *controller.KeyStates[cache.ObjectName, state]
@@ -36,9 +29,7 @@ type term struct {
 	triggers *util.TriggerTimeTracker
 	topology *topologycache.TopologyCache
 
-	planning   sync.Mutex // serializes calls of Reconcile, whose writes do not name their Service
-	client     recordingClient
-	unsent     *util.EndpointSliceTracker // the library tracks writes that are not sent yet
+	client     libraryClient
 	reconciler *endpointslice.Reconciler
 }
 
@@ -46,9 +37,8 @@ func newTerm(c *Controller) *term {
 	t := &term{
 		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
-		unsent: util.NewEndpointSliceTracker(),
 	}
-	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.unsent, t.topology, c.recorder, managedBy,
+	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.tracker, t.topology, c.recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.Enabled(PreferSameTrafficDistribution)))
 	return t
 }
@@ -61,57 +51,67 @@ func (t *term) forget(service cache.ObjectName) {
 	t.states.Delete(service)
 }
 
-// plan returns the writes that make the slices of a Service equal to its pods. The error is about pods whose node is
-// missing; the plan leaves these pods out.
-func (t *term) plan(ctx context.Context, service *corev1.Service, pods []*corev1.Pod, existing []*discoveryv1.EndpointSlice, trigger time.Time) ([]write, error) {
-	t.planning.Lock()
-	defer t.planning.Unlock()
-	t.client.existing, t.client.writes = existing, nil
-	err := t.reconciler.Reconcile(libraryLogger(ctx), service, pods, existing, trigger)
-	t.unsent.DeleteService(service.Namespace, service.Name)
-	return t.client.writes, err
+// sendFunc creates, updates or deletes a slice, and returns the stored slice. A slice to delete has only a name.
+type sendFunc func(verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error)
+
+// reconcile lets the library compute the writes that make the slices of a Service equal to its pods. The library
+// passes each write to send. The error also names pods that the slices leave out, because their nodes are missing.
+func (t *term) reconcile(ctx context.Context, service *corev1.Service, pods []*corev1.Pod, existing []*discoveryv1.EndpointSlice, trigger time.Time, send sendFunc) error {
+	t.client.lock.Lock()
+	defer t.client.lock.Unlock()
+	t.client.send = send
+	return t.reconciler.Reconcile(libraryLogger(ctx), service, pods, existing, trigger)
 }
 
 // libraryLogger returns a logger for the library, which logs details at the level of events.
 func libraryLogger(ctx context.Context) klog.Logger { return klog.FromContext(ctx).V(2) }
 
-// recordingClient records the writes of the library, which calls its client with context.TODO. The controller sends
-// the writes with the context of the sync. Other methods panic.
-type recordingClient struct {
+// libraryClient is the client of the library. Its requests name neither the sync nor the context of the sync, so only
+// the sync that holds the lock may compute. Methods that the library does not call panic.
+type libraryClient struct {
 	kubernetes.Interface
 	discoveryclient.DiscoveryV1Interface
 	discoveryclient.EndpointSliceInterface
 
-	existing []*discoveryv1.EndpointSlice
-	writes   []write
+	lock sync.Mutex
+	send sendFunc // of the sync that holds the lock
 }
 
-func (r *recordingClient) DiscoveryV1() discoveryclient.DiscoveryV1Interface { return r }
-
-func (r *recordingClient) EndpointSlices(string) discoveryclient.EndpointSliceInterface { return r }
-
-func (r *recordingClient) Create(_ context.Context, slice *discoveryv1.EndpointSlice, _ metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
-	r.writes = append(r.writes, write{"create", slice})
-	return slice, nil
+// sendUnlocked lets other syncs compute while the request is in flight.
+func (l *libraryClient) sendUnlocked(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	send := l.send
+	l.lock.Unlock()
+	defer func() {
+		l.lock.Lock()
+		l.send = send
+	}()
+	return send(verb, slice)
 }
 
-func (r *recordingClient) Update(_ context.Context, slice *discoveryv1.EndpointSlice, _ metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
-	r.writes = append(r.writes, write{"update", slice})
-	return slice, nil
+func (l *libraryClient) DiscoveryV1() discoveryclient.DiscoveryV1Interface { return l }
+
+func (l *libraryClient) EndpointSlices(string) discoveryclient.EndpointSliceInterface { return l }
+
+func (l *libraryClient) Create(_ context.Context, slice *discoveryv1.EndpointSlice, _ metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
+	return l.sendUnlocked("create", slice)
 }
 
-func (r *recordingClient) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
-	i := slices.IndexFunc(r.existing, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == name })
-	r.writes = append(r.writes, write{"delete", r.existing[i]})
-	return nil
+func (l *libraryClient) Update(_ context.Context, slice *discoveryv1.EndpointSlice, _ metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
+	return l.sendUnlocked("update", slice)
+}
+
+func (l *libraryClient) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
+	_, err := l.sendUnlocked("delete", &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return err
 }
 
 // libraryPods returns the selected pods with the fields that the library reads. Labels, addresses and ports are
 // shared with the cache.
 func libraryPods(service *corev1.Service, pods []*caches.Pod) []*corev1.Pod {
+	selector := labels.ValidatedSetSelector(service.Spec.Selector)
 	var selected []*corev1.Pod
 	for _, pod := range pods {
-		if !labels.ValidatedSetSelector(service.Spec.Selector).Matches(labels.Set(pod.Labels)) {
+		if !selector.Matches(labels.Set(pod.Labels)) {
 			continue
 		}
 		out := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Status: corev1.PodStatus{Phase: pod.Phase, PodIPs: pod.Endpoint.IPs}, Spec: corev1.PodSpec{
