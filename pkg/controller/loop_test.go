@@ -229,32 +229,6 @@ func TestALongSyncIsToldThatTheTermHasEnded(t *testing.T) {
 	})
 }
 
-func TestHealthyNoticesASyncThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
-			if key == "hangs" {
-				<-release
-			}
-			return Result{}, nil
-		})
-		end := term(l, "hangs", "fine")
-		time.Sleep(2 * time.Minute)
-		if err := l.Healthy(); err != nil {
-			t.Errorf("after two minutes: %v, want healthy", err)
-		}
-		time.Sleep(time.Second)
-		if l.Healthy() == nil {
-			t.Error("healthy although a sync has been running for more than two minutes")
-		}
-		close(release)
-		end()
-		if err := l.Healthy(); err != nil {
-			t.Errorf("outside a term: %v, want healthy", err)
-		}
-	})
-}
-
 func TestMetricsCountSyncsByResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := map[string]func() (Result, error){

@@ -112,8 +112,8 @@ func (s *scheduler[K]) markOld(r *run) {
 	s.groups[r.group].old++
 }
 
-// endSync returns withheld keys of the group: one in place of the sync, one more because the share may have
-// grown, and all after the last slow sync of the group.
+// endSync ends a sync. The end of a slow sync frees its share and enlarges the share of every group by one, so
+// endSync returns up to two withheld keys of each group with room. A group without slow syncs has no share.
 func (s *scheduler[K]) endSync(r *run) (keys []K) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -123,21 +123,24 @@ func (s *scheduler[K]) endSync(r *run) (keys []K) {
 		<-s.workers
 		return nil
 	}
-	g := s.groups[r.group]
 	s.slow--
-	g.slow--
+	s.groups[r.group].slow--
 	if r.old {
-		g.old--
+		s.groups[r.group].old--
 	}
-	for key := range g.withheld {
-		if g.slow > 0 && len(keys) == 2 {
-			break
+	for name, g := range s.groups {
+		room := min(s.slowMost-s.slow-g.slow, 2)
+		if g.slow == 0 {
+			delete(s.groups, name)
+			room = len(g.withheld)
 		}
-		delete(g.withheld, key)
-		keys = append(keys, key)
-	}
-	if g.slow == 0 {
-		delete(s.groups, r.group)
+		for key := range g.withheld {
+			if room--; room < 0 {
+				break
+			}
+			delete(g.withheld, key)
+			keys = append(keys, key)
+		}
 	}
 	return keys
 }

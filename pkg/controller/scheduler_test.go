@@ -22,63 +22,72 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// TestGroupsShareSlowSyncs: with two workers at most 32 syncs are slow.
+// TestGroupsShareSlowSyncs: with two workers at most 32 syncs are slow. Keys hang until their group heals, the groups
+// heal one after the other.
 func TestGroupsShareSlowSyncs(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		keys map[string]int // number of keys of each group that hang, added in the order of the names
-		want map[string]int // least running syncs after a minute; the workers may run two more
+		keys map[string]int   // number of keys of each group, added in the order of the names
+		want []map[string]int // least running syncs, and after each group that heals; the workers may run two more
 	}{
-		{"one group has half", map[string]int{"a": 100}, map[string]int{"a": 16}},
-		{"groups with few keys", map[string]int{"a": 3, "b": 4}, map[string]int{"a": 3, "b": 4}},
-		{"keys without a group have all, and the workers", map[string]int{"": 100}, map[string]int{"": 34}},
-		{"the next group has half of the rest", map[string]int{"a": 50, "b": 50}, map[string]int{"a": 16, "b": 7}},
+		{"one group has half", map[string]int{"a": 100}, []map[string]int{{"a": 16}}},
+		{"groups with few keys", map[string]int{"a": 3, "b": 4}, []map[string]int{{"a": 3, "b": 4}, {"b": 4}}},
+		{"keys without a group have all, and the workers", map[string]int{"": 100}, []map[string]int{{"": 34}}},
+		{"the next group has half of the rest, and then half", map[string]int{"a": 50, "b": 50}, []map[string]int{{"a": 16, "b": 7}, {"b": 16}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var lock sync.Mutex
-				running := map[string]int{}
-				fine := 0
-				heal := make(chan struct{})
-				l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
-					lock.Lock()
-					defer lock.Unlock()
-					if group := groupOfKey(key); group != "fine" {
-						running[group]++
-						lock.Unlock()
-						<-heal
-						lock.Lock()
-						running[group]--
-					} else {
-						fine++
-					}
-					return Result{}, nil
-				}).GroupBy(groupOfKey)
+				running, done := map[string]int{}, map[string]int{}
+				heal := map[string]chan struct{}{}
 				var keys []string
-				for _, group := range slices.Sorted(maps.Keys(tt.keys)) {
+				names := slices.Sorted(maps.Keys(tt.keys))
+				for _, group := range names {
+					heal[group] = make(chan struct{})
 					for i := range tt.keys[group] {
 						keys = append(keys, fmt.Sprintf("%s/%d", group, i))
 					}
 				}
+				l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
+					lock.Lock()
+					defer lock.Unlock()
+					if hangs := heal[groupOfKey(key)]; hangs != nil {
+						running[groupOfKey(key)]++
+						lock.Unlock()
+						<-hangs
+						lock.Lock()
+						running[groupOfKey(key)]--
+					}
+					done[key]++
+					return Result{}, nil
+				}).GroupBy(groupOfKey)
 				end := term(l, keys...)
 				time.Sleep(time.Minute)
-				l.Add("fine/1")
-				synctest.Wait()
-				lock.Lock()
-				for group, want := range tt.want {
-					if got := running[group]; got < want || got > min(want+2, 34) {
-						t.Errorf("%d syncs of group %q run, want %d", got, group, want)
+				for i, group := range names {
+					fine := fmt.Sprintf("fine/%d", i)
+					l.Add(fine)
+					synctest.Wait()
+					lock.Lock()
+					for group, want := range tt.want[i] {
+						if got := running[group]; got < want || got > min(want+2, 34) {
+							t.Errorf("%d syncs of group %q run after %d have healed, want %d", got, group, i, want)
+						}
 					}
+					if _, full := tt.want[i][""]; done[fine] != 1 && !full {
+						t.Error("a key of another group waits")
+					}
+					lock.Unlock()
+					close(heal[group])
+					time.Sleep(time.Second)
 				}
-				if _, full := tt.want[""]; fine != 1 && !full {
-					t.Error("a key of another group waits")
-				}
-				lock.Unlock()
-				close(heal)
-				time.Sleep(time.Minute)
 				end()
-				if fine != 1 {
-					t.Error("a key of another group was not reconciled")
+				if len(l.scheduler.groups) > 0 {
+					t.Errorf("groups %v have no slow syncs and are kept", l.scheduler.groups)
+				}
+				for _, key := range append(keys, "fine/0") {
+					if done[key] != 1 {
+						t.Errorf("%s was reconciled %d times, want once", key, done[key])
+					}
 				}
 			})
 		})
@@ -112,13 +121,18 @@ func TestGroupTakesWorkersAgainAfterItsSlowSyncs(t *testing.T) {
 	})
 }
 
-// Keys that are withheld follow each other at the speed of their syncs.
+// Keys that are withheld follow each other at the speed of their syncs, and do not delay keys of other groups.
 func TestWithheldKeysFollowAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done atomic.Int32
+		var other time.Time
 		l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
 			if key == "a/slow" {
 				time.Sleep(10 * time.Second)
+				return Result{}, nil
+			}
+			if key == "other/1" {
+				other = time.Now()
 				return Result{}, nil
 			}
 			time.Sleep(30 * time.Millisecond)
@@ -131,9 +145,15 @@ func TestWithheldKeysFollowAtOnce(t *testing.T) {
 		for i := range 1000 {
 			l.Add(fmt.Sprintf("a/%d", i))
 		}
-		time.Sleep(3 * time.Second)
+		time.Sleep(time.Second)
+		added := time.Now()
+		l.Add("other/1")
+		time.Sleep(2 * time.Second)
 		if got := done.Load(); got != 1000 {
 			t.Errorf("%d keys are done after 3 s, want 1,000", got)
+		}
+		if waited := other.Sub(added); waited != 0 {
+			t.Errorf("a key of another group waited %v", waited)
 		}
 	})
 }
@@ -164,104 +184,45 @@ func TestSlowSyncsDoNotHoldUpOtherKeys(t *testing.T) {
 	})
 }
 
-// TestAGroupOfSlowKeysDoesNotHoldUpOthers: a thousand pods of one namespace whose webhook hangs.
-func TestAGroupOfSlowKeysDoesNotHoldUpOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var lock sync.Mutex
-		done, running, most := map[string]int{}, 0, 0
-		healed := false
-		l := newLoop(t, 4, 0, func(_ context.Context, key string) (Result, error) {
-			lock.Lock()
-			running++
-			most = max(most, running)
-			hangs := strings.HasPrefix(key, "slow/") && !healed
-			lock.Unlock()
-			if hangs {
-				time.Sleep(10 * time.Second)
-			}
-			lock.Lock()
-			running--
-			done[key]++
-			lock.Unlock()
-			return Result{}, nil
-		}).GroupBy(groupOfKey)
-		var keys []string
-		for i := range 1000 {
-			keys = append(keys, fmt.Sprintf("slow/%d", i))
-		}
-		end := term(l, keys...)
-		time.Sleep(30 * time.Second)
-		for i := range 20 {
-			key, asked := fmt.Sprintf("other/%d", i), time.Now()
-			l.Add(key)
-			for {
-				lock.Lock()
-				finished := done[key] > 0
-				lock.Unlock()
-				if finished {
-					break
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
-			if waited := time.Since(asked); waited > 50*time.Millisecond {
-				t.Errorf("a key of another group waited %v", waited)
-			}
-			time.Sleep(3 * time.Second)
-		}
-		lock.Lock()
-		if most > 4*slowPerWorker/2+4+1 {
-			t.Errorf("%d syncs ran at once, want half of the slow ones, and the workers", most)
-		}
-		healed = true
-		lock.Unlock()
-		time.Sleep(time.Minute)
-		l.scheduler.lock.Lock()
-		groups := len(l.scheduler.groups)
-		l.scheduler.lock.Unlock()
-		if groups != 0 {
-			t.Errorf("%d groups are kept in mind when nothing is slow any more", groups)
-		}
-		end()
-		for _, key := range keys {
-			if done[key] != 1 {
-				t.Errorf("%s was reconciled %d times, want once", key, done[key])
-			}
-		}
-	})
-}
-
-func TestASyncWhoseRequestsAreAnsweredIsSlowAndNotStuck(t *testing.T) {
+func TestHealthyNoticesASyncThatHangs(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		request func(*httptrace.ClientTrace)
+		name     string
+		progress func(*httptrace.ClientTrace) // once a minute, for ten minutes
+		healthy  int                          // minutes
 	}{
-		{"requests are answered", func(trace *httptrace.ClientTrace) { trace.GotFirstResponseByte() }},
-		{"requests are sent again and again", func(trace *httptrace.ClientTrace) { trace.GetConn("") }},
+		{"no request", func(*httptrace.ClientTrace) {}, 2},
+		{"requests have responses", func(trace *httptrace.ClientTrace) { trace.GotFirstResponseByte() }, 12},
+		{"requests are sent again and again", func(trace *httptrace.ClientTrace) { trace.GetConn("") }, 12},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				release := make(chan struct{})
-				l := newLoop(t, 1, 0, func(ctx context.Context, _ string) (Result, error) {
-					for range 10 {
+				l := newLoop(t, 2, 0, func(ctx context.Context, key string) (Result, error) {
+					for minute := range 20 {
+						if key == "fine" {
+							break
+						}
 						time.Sleep(time.Minute)
-						tt.request(httptrace.ContextClientTrace(ctx))
+						if minute < 10 {
+							tt.progress(httptrace.ContextClientTrace(ctx))
+						}
 					}
-					<-release
 					return Result{}, nil
 				})
-				end := term(l, "k")
-				for range 12 {
+				end := term(l, "hangs", "fine")
+				for range tt.healthy {
 					time.Sleep(time.Minute)
 					if err := l.Healthy(); err != nil {
-						t.Errorf("while requests are answered, and for two minutes after: %v", err)
+						t.Errorf("within two minutes after progress: %v", err)
 					}
 				}
 				time.Sleep(time.Second)
 				if l.Healthy() == nil {
 					t.Error("healthy although no request was sent or answered for more than two minutes")
 				}
-				close(release)
 				end()
+				if err := l.Healthy(); err != nil {
+					t.Errorf("outside a term: %v, want healthy", err)
+				}
 			})
 		})
 	}
@@ -271,54 +232,38 @@ func TestASyncWhoseRequestsAreAnsweredIsSlowAndNotStuck(t *testing.T) {
 func TestRequestsAreSignsOfLife(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("HTTP/%d", version), func(t *testing.T) {
-			clk := &steppedClock{now: time.Unix(1e9, 0)}
+			var served time.Time
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if r.ProtoMajor != version {
 					t.Errorf("the request came over %s", r.Proto)
 				}
-				clk.step(time.Minute)
+				served = time.Now()
 			}))
 			server.EnableHTTP2 = version == 2
 			server.StartTLS()
 			defer server.Close()
-			l := NewLoop[string](LoopConfig{Controller: "c", Queue: "signs", Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
-			r := l.scheduler.startSync("k", "", clk.Now())
+			l := newLoop(t, 1, 0, nil)
+			r := l.scheduler.startSync("k", "", time.Now())
 			for range 3 {
-				clk.step(time.Minute)
 				req, err := http.NewRequestWithContext(l.withTrace(t.Context(), r), http.MethodGet, server.URL, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				answer, err := server.Client().Do(req)
+				resp, err := server.Client().Do(req)
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, _ = io.Copy(io.Discard, answer.Body)
-				answer.Body.Close()
-				if silent := clk.Now().Sub(*r.signed.Load()); silent != 0 {
-					t.Errorf("last sign of life %v before the answer", silent)
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if signed := *r.signed.Load(); signed.Before(served) {
+					t.Errorf("last sign of life at %v, before the response at %v", signed, served)
 				}
+			}
+			if got := r.requests.Load(); got != 3 {
+				t.Errorf("%d requests were counted, want 3", got)
 			}
 		})
 	}
-}
-
-type steppedClock struct {
-	clock.RealClock
-	lock sync.Mutex
-	now  time.Time
-}
-
-func (c *steppedClock) Now() time.Time {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	return c.now
-}
-
-func (c *steppedClock) step(d time.Duration) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	c.now = c.now.Add(d)
 }
 
 func TestQueueDepthIsZeroAfterTheTerm(t *testing.T) {
