@@ -26,6 +26,9 @@ import (
 // it has reached.
 const AtomicFIFO featuregate.Feature = "AtomicFIFO"
 
+// oldestEmulation returns the lowest value of --emulated-version: three minor versions back, as upstream.
+func oldestEmulation() *apiversion.Version { return apiversion.MajorMinor(1, 34) }
+
 // gates holds the feature gates of a command, and the versions that the gates depend on.
 type gates struct {
 	gate     featuregate.MutableVersionedFeatureGate
@@ -52,7 +55,7 @@ func newGates(controllers []controller.Registration) *gates {
 	for _, c := range controllers {
 		maps.Copy(specs, c.Gates)
 	}
-	oldest := controller.OldestEmulation().String()
+	oldest := oldestEmulation().String()
 	gate := featuregate.NewVersionedFeatureGate(apiversion.MustParse(baseversion.DefaultKubeBinaryVersion))
 	effective := compatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, oldest, oldest)
 	registry := compatibility.NewComponentGlobalsRegistry()
@@ -71,7 +74,7 @@ func newGates(controllers []controller.Registration) *gates {
 // sets the gate to the opposite is rejected.
 func lockedTo(on bool) featuregate.VersionedSpecs {
 	return featuregate.VersionedSpecs{{
-		Version: controller.OldestEmulation(), Default: on, LockToDefault: true, PreRelease: featuregate.GA,
+		Version: oldestEmulation(), Default: on, LockToDefault: true, PreRelease: featuregate.GA,
 	}}
 }
 

@@ -41,9 +41,6 @@ func (f *failureLog) admitsLine(key any, err error) bool {
 	if _, known := f.causes[cause]; !known && len(f.causes) >= failureCauses {
 		cause = ""
 	}
-	if f.causes == nil {
-		f.causes = map[string]failure{}
-	}
 	f.causes[cause] = failure{f.causes[cause].count + 1, key, err}
 	return f.causes[cause].count <= failureLogLines
 }
@@ -59,7 +56,7 @@ func (f *failureLog) logPeriods(term context.Context, clk clock.WithTicker, logg
 		}
 		f.lock.Lock()
 		causes := f.causes
-		f.causes = nil
+		f.causes = map[string]failure{}
 		f.lock.Unlock()
 		for _, last := range causes {
 			if more := last.count - failureLogLines; more > 0 {

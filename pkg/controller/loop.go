@@ -16,8 +16,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-
-	"minikcm/internal/timing"
 )
 
 // Back-off of a failed key, doubled with every failure in a row.
@@ -88,7 +86,8 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, scheduler: newScheduler[K](cfg.Workers, cfg.Patience),
 		seconds: m.HistogramVec("controller_sync_duration_seconds", "How long one sync of one key took, by its result.",
 			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", resultDone, resultRequeue, resultError, resultCanceled}),
-		panics: m.Counter("controller_sync_panics_total", "Syncs that panicked; their keys were retried."),
+		failures: failureLog{causes: map[string]failure{}},
+		panics:   m.Counter("controller_sync_panics_total", "Syncs that panicked; their keys were retried."),
 	}
 }
 
@@ -164,10 +163,7 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 		queue.ShutDown()
 	}
 	if l.cfg.Drain > 0 {
-		go func() {
-			timing.Sleep(work, l.cfg.Clock, l.cfg.Drain)
-			cancel()
-		}()
+		defer time.AfterFunc(l.cfg.Drain, cancel).Stop()
 	}
 	syncs.Wait()
 	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // remaining keys would count in the depth metric

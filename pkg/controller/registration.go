@@ -105,9 +105,6 @@ func TerminatingReplicasStages() featuregate.VersionedSpecs {
 	}
 }
 
-// OldestEmulation returns the lowest value of --emulated-version: three minor versions back, as upstream.
-func OldestEmulation() *apiversion.Version { return apiversion.MajorMinor(1, 34) }
-
 // Access is a set of permissions on a resource or a non-resource path.
 type Access struct {
 	Group       string

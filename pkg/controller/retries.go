@@ -66,12 +66,10 @@ func (q *termQueue[K]) admitsKey(key K) bool {
 func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line workqueue.TypedInterface[K], bucket *rate.Limiter) {
 	for key, shutdown := line.Get(); !shutdown; key, shutdown = line.Get() {
 		line.Done(key)
-		further := int32(0)
-		if requests, ok := q.requests.LoadAndDelete(key); ok {
-			further = requests.(int32) - 1
-		}
+		requests, _ := q.requests.LoadAndDelete(key)
+		tokens, _ := requests.(int32) // 0 after a conflict
 		if line == q.first {
-			further = min(further, firstRetriesBurst-1) // most requests of a long sync may have succeeded
+			tokens = min(tokens, firstRetriesBurst) // most requests of a long sync may have succeeded
 		}
 		now := clk.Now()
 		token := bucket.ReserveN(now, 1)
@@ -81,12 +79,12 @@ func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line wor
 			case <-timer.C():
 			case <-q.recovered:
 				token.CancelAt(clk.Now())
-				further = 0
+				tokens = 1
 			case <-term.Done():
 			}
 			timer.Stop()
 		}
-		for range further { // the next key waits for these tokens
+		for range tokens - 1 { // the next key waits for these tokens
 			bucket.ReserveN(clk.Now(), 1)
 		}
 		q.admitted.Store(key, nil)
