@@ -39,33 +39,29 @@ func TestBaselineIsReachedByCachesThatShowAllBeforeTheTerm(t *testing.T) {
 	}
 }
 
-func TestBaselineIsAskedForUntilItIsKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var b Baseline
-		begin, calls := time.Now(), 0
-		b.Read(t.Context(), func(context.Context) (Versions, error) {
-			if b.ReachedBy(at("1000", "1000")) {
-				t.Error("known without a result")
+func TestBaselineIsReadUntilItIsKnownOrTheTermEnds(t *testing.T) {
+	for _, tt := range []struct {
+		term, took time.Duration
+		reads      int
+		known      bool
+	}{{time.Hour, 2 * baselineRetry, 3, true}, {baselineRetry / 2, baselineRetry / 2, 1, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), tt.term)
+			defer cancel()
+			var b Baseline
+			begin, reads := time.Now(), 0
+			b.Read(ctx, func(context.Context) (Versions, error) {
+				if b.ReachedBy(at("1000", "1000")) {
+					t.Error("known without a result")
+				}
+				if reads++; reads < 3 {
+					return nil, errors.New("no response")
+				}
+				return at("7", "8"), nil
+			})
+			if took := time.Since(begin); reads != tt.reads || took != tt.took || b.ReachedBy(at("7", "8")) != tt.known {
+				t.Errorf("%d reads in %v, want %d in %v and a baseline: %t", reads, took, tt.reads, tt.took, tt.known)
 			}
-			if calls++; calls < 3 {
-				return nil, errors.New("no answer")
-			}
-			return at("7", "8"), nil
 		})
-		if took := time.Since(begin); calls != 3 || took != 2*baselineRetry || !b.ReachedBy(at("7", "8")) {
-			t.Errorf("known %t after %d calls in %v, want known after 3 calls in 2s", b.ReachedBy(at("7", "8")), calls, took)
-		}
-	})
-}
-
-func TestBaselineIsNotAskedForAfterTheTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), baselineRetry/2)
-		defer cancel()
-		var b Baseline
-		b.Read(ctx, func(context.Context) (Versions, error) { return nil, errors.New("no answer") })
-		if b.ReachedBy(at("1", "1")) {
-			t.Error("known without a result")
-		}
-	})
+	}
 }

@@ -105,14 +105,18 @@ func TestEnsureReady(t *testing.T) {
 // after the read.
 func TestEnsureReadyOverTime(t *testing.T) {
 	var b ConsistencyBarrier
-	b.WroteAt(pods, "50", now)
-	b.WroteAt(pods, "100", now.Add(time.Second))
-	b.WroteAt(pods, "70", now.Add(2*time.Second))
+	pods := &fakeCache{resource: pods.resource}
+	for i, version := range []string{"50", "100", "", "70"} {
+		b.WroteAt(pods, version, now.Add(time.Duration(i)*time.Second))
+	}
+	if want := []string{"50", "100", "70"}; !slices.Equal(pods.expected, want) {
+		t.Errorf("versions %v were announced to the cache, want %v", pods.expected, want)
+	}
 	for _, step := range []struct {
 		after time.Duration
 		want  readiness
 	}{
-		{3 * time.Second, behind}, {29 * time.Second, behind}, {30 * time.Second, overdue}, {31 * time.Second, overdue},
+		{4 * time.Second, behind}, {29 * time.Second, behind}, {30 * time.Second, overdue}, {31 * time.Second, overdue},
 	} {
 		if got, _ := readinessOf(&b, at("99", "1"), now.Add(step.after)); got != step.want {
 			t.Errorf("after %v: %s, want %s", step.after, got, step.want)
@@ -188,20 +192,13 @@ func TestDeletedBeforeList(t *testing.T) {
 	}
 }
 
-func TestWrittenVersionIsExpectedOfTheCache(t *testing.T) {
-	cache := &fakeCache{resource: pods.resource}
-	var b ConsistencyBarrier
-	for _, version := range []string{"5", "", "4"} {
-		b.WroteAt(cache, version, now)
-	}
-	if want := []string{"5", "4"}; !slices.Equal(cache.expected, want) {
-		t.Errorf("expected of the cache %v, want %v", cache.expected, want)
-	}
-}
-
 func TestLoadConsistent(t *testing.T) {
 	failed := errors.New("failed")
 	wrote := func(b *ConsistencyBarrier) { b.WroteAt(pods, "100", now.Add(-time.Hour)) }
+	waited := func(b *ConsistencyBarrier) {
+		wrote(b)
+		readinessOf(b, at("99", "1"), now.Add(-time.Minute))
+	}
 	verified := func(b *ConsistencyBarrier) {
 		RecordLiveRead(b, sets, object("set", "1"), pods, []*metav1.ObjectMeta{}, "1", now)
 	}
@@ -220,6 +217,7 @@ func TestLoadConsistent(t *testing.T) {
 		{"later write", verified, at("200", "1"), true, "", "", []string{"cached", "decide"}},
 		{"unconfirmed", nil, at("50", "1"), true, "doubt", "", []string{"cached", "decide", "live doubt", "decide"}},
 		{"caches behind", wrote, nil, true, "", "", []string{}},
+		{"caches overdue", waited, nil, true, "", "", []string{"live overdue", "decide"}},
 		{"decision fails", nil, nil, true, "", "decide", []string{"cached", "decide"}},
 		{"live read fails", nil, nil, true, "", "live first_write", []string{"cached", "decide", "live first_write"}},
 	} {
@@ -267,22 +265,5 @@ func TestLoadConsistent(t *testing.T) {
 				t.Errorf("decision %q on %d, error %v", decision, in, err)
 			}
 		})
-	}
-}
-
-func TestOverdueCachesAreReadLive(t *testing.T) {
-	var b ConsistencyBarrier
-	b.WroteAt(pods, "100", now.Add(-time.Hour))
-	readinessOf(&b, at("99", "1"), now.Add(-time.Minute))
-	var reasons []string
-	loader := Loader[int, int]{
-		Live: func(_ context.Context, in int, reason string) (int, error) {
-			reasons = append(reasons, reason)
-			return in, nil
-		},
-		Decide: func(context.Context, int) (int, error) { return 1, nil },
-	}
-	if _, decision, err := loader.LoadConsistent(t.Context(), &b, at("99", "1"), now, 0); err != nil || decision != 1 || !slices.Equal(reasons, []string{ReadOverdue}) {
-		t.Errorf("decision %d after live reads %v, error %v", decision, reasons, err)
 	}
 }

@@ -28,6 +28,7 @@ func TestAnswersAreReused(t *testing.T) {
 	}{
 		{"complete and sent in time", nil, 0, time.Second, 1},
 		{"sent before notBefore", nil, 1, time.Second, 2},
+		{"notBefore in the future, as after a step of the clock", nil, time.Hour, time.Second, 2},
 		{"ten seconds old", nil, 0, 10 * time.Second, 1},
 		{"older", nil, 0, 10*time.Second + 1, 2},
 		{"incomplete, within the pause", broken, 1, time.Second - 1, 1},
@@ -52,32 +53,22 @@ type fakeDiscovery struct {
 	fakeapi.Readyz
 	lists []*metav1.APIResourceList
 	err   error
-	asked int
+	takes time.Duration
 	ask   func() // may be nil
-}
-
-func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	d.asked++
-	if d.ask != nil {
-		d.ask()
-	}
-	return nil, d.lists, d.err
-}
-
-// slowDiscovery takes a second.
-type slowDiscovery struct {
-	fakeapi.Readyz
 	lock  sync.Mutex
 	asked int
 }
 
-func (d *slowDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	d.lock.Lock()
 	d.asked++
 	d.lock.Unlock()
+	if d.ask != nil {
+		d.ask()
+	}
 	select {
-	case <-time.After(time.Second):
-		return nil, []*metav1.APIResourceList{coreList()}, nil
+	case <-time.After(d.takes):
+		return nil, d.lists, d.err
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
 	}
@@ -85,7 +76,7 @@ func (d *slowDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context)
 
 func TestDiscoveryIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := &slowDiscovery{}
+		client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}, takes: time.Second}
 		c := NewCatalogue(client, clock.RealClock{}, deletable)
 		var wait sync.WaitGroup
 		read := func(after time.Duration) {
@@ -109,22 +100,10 @@ func TestDiscoveryIsShared(t *testing.T) {
 	})
 }
 
-func TestDiscoveryCutShortIsNotKept(t *testing.T) {
-	c := NewCatalogue(&slowDiscovery{}, clock.RealClock{}, deletable)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := c.Read(ctx, time.Time{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-	if !c.latest.Sent.IsZero() {
-		t.Error("the answer of a cancelled request was kept")
-	}
-}
-
 // A caller with a short deadline does not fail other callers.
 func TestCanceledDiscoveryIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := &slowDiscovery{}
+		client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}, takes: time.Second}
 		c := NewCatalogue(client, clock.RealClock{}, deletable)
 		hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -185,35 +164,17 @@ func TestDiscoveryBeforeReadinessIsIncomplete(t *testing.T) {
 	}
 }
 
-func TestReadAfterAClockStepSendsOneDiscovery(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}}
-	c := NewCatalogue(client, testclock.NewFakeClock(epoch), deletable)
-	if _, err := c.Read(ctx, epoch.Add(time.Hour)); err != nil || client.asked != 1 {
-		t.Errorf("%d discoveries, error %v, want one", client.asked, err)
-	}
-}
-
-// panicky is a client with a bug.
-type panicky struct{ *fakeDiscovery }
-
-func (d panicky) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	if d.asked++; d.asked == 1 {
-		panic("client")
-	}
-	return nil, []*metav1.APIResourceList{coreList()}, nil
-}
-
 // The loop recovers from panics. The next caller must not wait for the failed read.
 func TestDiscoveryThatPanicsIsRepeated(t *testing.T) {
-	c := NewCatalogue(panicky{&fakeDiscovery{}}, clock.RealClock{}, deletable)
+	client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}, ask: func() { panic("a client with a bug") }}
+	c := NewCatalogue(client, clock.RealClock{}, deletable)
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = c.Read(t.Context(), time.Time{})
 	}()
-	if answer, err := c.Read(t.Context(), time.Time{}); err != nil || !answer.Complete() {
-		t.Errorf("answer %+v, error %v", answer, err)
+	client.ask = nil
+	if result, err := c.Read(t.Context(), time.Time{}); err != nil || !result.Complete() {
+		t.Errorf("result %+v, error %v", result, err)
 	}
 }
 

@@ -108,21 +108,6 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-func TestIncompleteAnswersNameAPIServices(t *testing.T) {
-	broken := errors.New("broken")
-	err := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
-		{Group: "z.example.com", Version: "v1"}: broken, {Group: "a.example.com", Version: "v1beta1"}: broken,
-	}}
-	a := SelectTypes(nil, []*metav1.APIResourceList{coreList()}, err, epoch, deletable)
-	var got []string
-	for _, f := range a.Failing {
-		got = append(got, f.APIService())
-	}
-	if diff := cmp.Diff([]string{"v1.z.example.com", "v1beta1.a.example.com"}, got); diff != "" || a.Complete() {
-		t.Errorf("complete %v, failing: %s", a.Complete(), diff)
-	}
-}
-
 // The client takes a 404 for an API without core types.
 func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 	broken := errors.New("broken")
@@ -134,6 +119,7 @@ func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 		return err
 	}
 	x, core := schema.GroupVersion{Group: "x", Version: "v1"}, schema.GroupVersion{Version: "v1"}
+	z, a := schema.GroupVersion{Group: "z.example.com", Version: "v1"}, schema.GroupVersion{Group: "a.example.com", Version: "v1beta1"}
 	for _, tt := range []struct {
 		name  string
 		lists []*metav1.APIResourceList
@@ -141,6 +127,7 @@ func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 		want  []string
 	}{
 		{"it is there, and another API fails", []*metav1.APIResourceList{coreList()}, failed(x), []string{"v1.x"}},
+		{"it is there, and two other APIs fail", []*metav1.APIResourceList{coreList()}, failed(z, a), []string{"v1.z.example.com", "v1beta1.a.example.com"}},
 		{"it is not, and another API fails", nil, failed(x), []string{"v1.", "v1.x"}},
 		{"it fails", nil, failed(core, x), []string{"v1.", "v1.x"}},
 		{"nothing fails: anything may be missing", nil, nil, nil},
@@ -151,17 +138,8 @@ func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 		for _, f := range a.Failing {
 			got = append(got, f.APIService())
 		}
-		if !slices.Equal(got, tt.want) || a.Err == nil {
+		if !slices.Equal(got, tt.want) || a.Err == nil || a.Complete() {
 			t.Errorf("%s: failing are %v, want %v; error %v", tt.name, got, tt.want, a.Err)
-		}
-	}
-}
-
-func TestAnAnswerTellsWhatItShows(t *testing.T) {
-	a := SelectTypes(nil, []*metav1.APIResourceList{coreList(typ("pods", "delete")), served("x/v1", typ("a", "get"))}, nil, epoch, deletable)
-	for r, want := range map[string]bool{"pods": true, "a": false} {
-		if got := a.Has(schema.GroupResource{Resource: r}); got != want {
-			t.Errorf("it has %s: %v, want %v", r, got, want)
 		}
 	}
 }
@@ -180,5 +158,8 @@ func TestSelectTellsOfATypeWhatItIs(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"v2", "v1"}, a.Versions(want[0].GroupResource())); diff != "" {
 		t.Error(diff)
+	}
+	if core := (schema.GroupResource{Resource: "namespaces"}); !a.Has(want[0].GroupResource()) || a.Has(core) {
+		t.Errorf("has %s: %t, has %s, which is not wanted: %t", want[0], a.Has(want[0].GroupResource()), core, a.Has(core))
 	}
 }
