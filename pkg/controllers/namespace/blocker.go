@@ -39,19 +39,16 @@ func blockerOf(r report) blocker {
 		}
 	}
 	for _, result := range r.results {
-		pods := result.resource.GroupResource() == discovery.Pods.GroupResource()
-		cause := func(other string) string {
-			if pods {
-				return causePods
-			}
-			return other
+		held, free := causeFinalizers, causeContent
+		if result.resource.GroupResource() == discovery.Pods.GroupResource() {
+			held, free = causePods, causePods
 		}
 		for _, f := range slices.Sorted(maps.Keys(result.finalizers)) {
 			n := result.finalizers[f]
-			add(cause(causeFinalizers), fmt.Sprintf("%d %s held by finalizer %s (%s)", n, result.resource, f, exampleText(result.examples[f], int64(n))))
+			add(held, fmt.Sprintf("%d %s held by finalizer %s (%s)", n, result.resource, f, exampleText(result.examples[f], int64(n))))
 		}
 		if names, ok := result.examples[""]; ok {
-			add(cause(causeContent), fmt.Sprintf("%d %s remaining (%s)", result.remaining, result.resource, exampleText(names, result.remaining)))
+			add(free, fmt.Sprintf("%d %s remaining (%s)", result.remaining, result.resource, exampleText(names, result.remaining)))
 		}
 		if result.err != nil {
 			add(causeError, conditionText(result.err))

@@ -10,12 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditionTexts holds the texts of a condition for both states.
+// conditionTexts holds the reason and text of a condition without a problem, and returns those of a problem.
 type conditionTexts struct {
 	condition        corev1.NamespaceConditionType
 	okReason, okText string
-	badReason        string // empty: see blockedReason
-	badTextOrEmpty   func(report) string
+	problem          func(report) (reason, textOrEmpty string)
 }
 
 // deletionBlocked is a condition in addition to upstream's five, which show types, counts and finalizers.
@@ -25,30 +24,15 @@ const deletionBlocked corev1.NamespaceConditionType = "NamespaceDeletionBlocked"
 // conditionTable has kube-controller-manager's five conditions, whose texts tools compare, and then ours, in
 // the order in which they are added.
 var conditionTable = []conditionTexts{
-	{
-		corev1.NamespaceDeletionDiscoveryFailure, "ResourcesDiscovered", "All resources successfully discovered",
-		"DiscoveryFailed", discoveryText,
-	},
-	{
-		corev1.NamespaceDeletionGVParsingFailure, "ParsedGroupVersions", "All legacy kube types successfully parsed",
-		"GroupVersionParsingFailed", parsingText,
-	},
+	{corev1.NamespaceDeletionDiscoveryFailure, "ResourcesDiscovered", "All resources successfully discovered", discoveryProblem},
+	{corev1.NamespaceDeletionGVParsingFailure, "ParsedGroupVersions", "All legacy kube types successfully parsed", parsingProblem},
 	{
 		corev1.NamespaceDeletionContentFailure, "ContentDeleted", "All content successfully deleted, may be waiting on finalization",
-		"ContentDeletionFailed", failureText,
+		failureProblem,
 	},
-	{
-		corev1.NamespaceContentRemaining, "ContentRemoved", "All content successfully removed",
-		"SomeResourcesRemain", remainingText,
-	},
-	{
-		corev1.NamespaceFinalizersRemaining, "ContentHasNoFinalizers", "All content-preserving finalizers finished",
-		"SomeFinalizersRemain", finalizersText,
-	},
-	{
-		deletionBlocked, "NothingBlocks", "Nothing is known to hold up the deletion",
-		"", adviceText,
-	},
+	{corev1.NamespaceContentRemaining, "ContentRemoved", "All content successfully removed", remainingProblem},
+	{corev1.NamespaceFinalizersRemaining, "ContentHasNoFinalizers", "All content-preserving finalizers finished", finalizersProblem},
+	{deletionBlocked, "NothingBlocks", "Nothing is known to hold up the deletion", blockedProblem},
 }
 
 // withConditions returns the updated conditions and whether any condition changed. Conditions of others stay in
@@ -59,66 +43,60 @@ func withConditions(old []corev1.NamespaceCondition, r report, now metav1.Time) 
 		want := corev1.NamespaceCondition{
 			Type: texts.condition, Status: corev1.ConditionFalse, Reason: texts.okReason, Message: texts.okText, LastTransitionTime: now,
 		}
-		if bad := texts.badTextOrEmpty(r); bad != "" {
-			want.Status, want.Reason, want.Message = corev1.ConditionTrue, cmp.Or(texts.badReason, blockedReason(r)), bad
+		if reason, text := texts.problem(r); text != "" {
+			want.Status, want.Reason, want.Message = corev1.ConditionTrue, reason, text
 		}
 		i := slices.IndexFunc(conditions, func(c corev1.NamespaceCondition) bool { return c.Type == texts.condition })
 		if i < 0 {
 			conditions, changed = append(conditions, want), true
 			continue
 		}
-		have := conditions[i]
-		if have.Status == want.Status {
-			want.LastTransitionTime = have.LastTransitionTime
-			if have.Reason == want.Reason && have.Message == want.Message {
-				continue
-			}
+		if conditions[i].Status == want.Status {
+			want.LastTransitionTime = conditions[i].LastTransitionTime
 		}
-		conditions[i], changed = want, true
+		changed = changed || conditions[i] != want
+		conditions[i] = want
 	}
 	return conditions, changed
 }
 
-func discoveryText(r report) string {
-	switch {
-	case r.content.Err == nil:
-		return ""
-	case len(r.content.Failing) > 0:
-		return fmt.Sprintf("Discovery failed for some groups, %d failing: %v", len(r.content.Failing), r.content.Err)
-	default:
-		return r.content.Err.Error()
+func discoveryProblem(r report) (reason, textOrEmpty string) {
+	const failed = "DiscoveryFailed"
+	if n := len(r.content.Failing); n > 0 {
+		return failed, fmt.Sprintf("Discovery failed for some groups, %d failing: %v", n, r.content.Err)
 	}
+	return failed, errorText(r.content.Err)
 }
 
-func parsingText(r report) string {
-	if r.content.ParseErr == nil {
-		return ""
-	}
-	return r.content.ParseErr.Error()
+func parsingProblem(r report) (reason, textOrEmpty string) {
+	return "GroupVersionParsingFailed", errorText(r.content.ParseErr)
 }
 
-func failureText(r report) string {
-	errs := r.errs()
-	if len(errs) == 0 {
+func errorText(err error) string {
+	if err == nil {
 		return ""
 	}
-	texts := make([]string, len(errs))
-	for i, err := range errs {
-		texts[i] = conditionText(err)
-	}
-	return fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(errs), strings.Join(texts, ", "))
+	return err.Error()
 }
 
-func remainingText(r report) string {
+func failureProblem(r report) (reason, textOrEmpty string) {
+	var texts []string
+	for _, err := range r.errs() {
+		texts = append(texts, conditionText(err))
+	}
+	return "ContentDeletionFailed", joinParts(fmt.Sprintf("Failed to delete all resource types, %d remaining: ", len(texts)), texts)
+}
+
+func remainingProblem(r report) (reason, textOrEmpty string) {
 	var parts []string
 	for _, o := range r.withObjects() {
 		// The dot after a core type's name is upstream's.
 		parts = append(parts, fmt.Sprintf("%s.%s has %d resource instances", o.resource.Resource, o.resource.Group, o.remaining))
 	}
-	return joinParts("Some resources are remaining: ", parts)
+	return "SomeResourcesRemain", joinParts("Some resources are remaining: ", parts)
 }
 
-func finalizersText(r report) string {
+func finalizersProblem(r report) (reason, textOrEmpty string) {
 	sums := map[string]int{}
 	for _, o := range r.results {
 		for f, n := range o.finalizers {
@@ -129,7 +107,7 @@ func finalizersText(r report) string {
 	for f, n := range sums {
 		parts = append(parts, fmt.Sprintf("%s in %d resource instances", f, n))
 	}
-	return joinParts("Some content in the namespace has finalizers remaining: ", parts)
+	return "SomeFinalizersRemain", joinParts("Some content in the namespace has finalizers remaining: ", parts)
 }
 
 func joinParts(prefix string, parts []string) string {
@@ -150,28 +128,22 @@ var remedies = []struct{ cause, reason, advice string }{
 	{causeNamespace, "NamespaceFinalizersRemain", "the owner of the namespace's finalizer is to remove it"},
 }
 
-func blockedReason(r report) string {
-	causes := blockerOf(r).causes
-	for _, x := range remedies {
-		if slices.Contains(causes, x.cause) {
-			return x.reason
-		}
-	}
-	return ""
-}
-
-// adviceText returns the blocker with its remedies.
-func adviceText(r report) string {
+// blockedProblem returns the blocker with its remedies.
+func blockedProblem(r report) (reason, textOrEmpty string) {
 	b := blockerOf(r)
 	var advice []string
 	unnamed := r.content.Err != nil && len(r.content.Failing) == 0 // no APIService is known to fail
 	for _, x := range remedies {
-		if x.advice != "" && slices.Contains(b.causes, x.cause) && !(unnamed && x.cause == causeDiscovery) {
+		if !slices.Contains(b.causes, x.cause) {
+			continue
+		}
+		reason = cmp.Or(reason, x.reason)
+		if x.advice != "" && !(unnamed && x.cause == causeDiscovery) {
 			advice = append(advice, x.advice)
 		}
 	}
-	if len(advice) == 0 {
-		return b.text
+	if len(advice) > 0 {
+		b.text += ". What to do: " + strings.Join(advice, "; ")
 	}
-	return b.text + ". What to do: " + strings.Join(advice, "; ")
+	return reason, b.text
 }

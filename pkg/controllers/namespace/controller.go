@@ -54,7 +54,7 @@ type Controller struct {
 	loop      *controller.Loop[string]
 	metrics   *metrics
 	slots     *semaphore.Weighted
-	deletions deletions
+	deletions sync.Map // time of the first sight of each deletion, by UID
 
 	// Of the current term; set by beginTerm before any sync.
 	catalogue    *discovery.Catalogue
@@ -71,7 +71,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	if err := deps.Namespaces.Handle(caches.Handler[*corev1.Namespace]{
 		Add:    c.onAdd,
 		Update: c.onUpdate,
-		Delete: func(gone *corev1.Namespace) { c.deletions.forget(gone.UID) },
+		Delete: func(gone *corev1.Namespace) { c.deletions.Delete(gone.UID) },
 	}); err != nil {
 		return nil, fmt.Errorf("namespaces: %w", err)
 	}
@@ -83,7 +83,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 
 func (c *Controller) onAdd(ns *corev1.Namespace) {
 	if ns.DeletionTimestamp != nil {
-		c.deletions.note(ns.UID, c.deps.Clock.Now())
+		c.firstSeen(ns.UID, c.deps.Clock.Now())
 		c.loop.Add(ns.Name)
 	}
 }
@@ -91,12 +91,12 @@ func (c *Controller) onAdd(ns *corev1.Namespace) {
 // onUpdate ignores irrelevant changes such as those of our own conditions.
 func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 	if before.UID != ns.UID {
-		c.deletions.forget(before.UID)
+		c.deletions.Delete(before.UID)
 	}
 	if ns.DeletionTimestamp == nil {
 		return
 	}
-	c.deletions.note(ns.UID, c.deps.Clock.Now())
+	c.firstSeen(ns.UID, c.deps.Clock.Now())
 	if before.UID != ns.UID || before.DeletionTimestamp == nil || !slices.Equal(before.Spec.Finalizers, ns.Spec.Finalizers) {
 		c.loop.Add(ns.Name)
 	}
@@ -139,29 +139,9 @@ func (c *Controller) beginTerm() {
 // Healthy fails while a sync is stuck.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
-// deletions hold the time at which this process first saw each deletion. Handlers record deletions on a
-// standby, too, so a new leader does not wait for the grace period again.
-type deletions struct {
-	lock  sync.Mutex
-	first map[types.UID]time.Time
-}
-
-// note returns the time at which the deletion of uid was first seen. The default is now.
-func (d *deletions) note(uid types.UID, now time.Time) time.Time {
-	d.lock.Lock()
-	defer d.lock.Unlock()
-	if seen, ok := d.first[uid]; ok {
-		return seen
-	}
-	if d.first == nil {
-		d.first = map[types.UID]time.Time{}
-	}
-	d.first[uid] = now
-	return now
-}
-
-func (d *deletions) forget(uid types.UID) {
-	d.lock.Lock()
-	defer d.lock.Unlock()
-	delete(d.first, uid)
+// firstSeen returns the time at which this process first saw the deletion of a namespace. The default is now. Handlers
+// record deletions on a standby, too, so a new leader does not wait for the grace period again.
+func (c *Controller) firstSeen(uid types.UID, now time.Time) time.Time {
+	seen, _ := c.deletions.LoadOrStore(uid, now)
+	return seen.(time.Time)
 }

@@ -57,33 +57,26 @@ func (b *bench) work(t *testing.T) (stop func()) {
 	}
 }
 
-// stays makes every list of ConfigMaps show an object.
-func (b *bench) stays(finalizers ...string) {
-	b.metadata.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		o := &metav1.PartialObjectMetadata{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: a.GetNamespace(), Name: "stays", Finalizers: finalizers},
-		}
-		if len(finalizers) > 0 {
-			o.DeletionTimestamp = &metav1.Time{Time: epoch}
-		}
-		return true, &metav1.List{Items: []runtime.RawExtension{{Object: o}}}, nil
-	})
+// namesake returns a terminating namespace with another name.
+func namesake(name string) *corev1.Namespace {
+	return terminating(func(ns *corev1.Namespace) { ns.Name, ns.UID, ns.ResourceVersion = name, types.UID(name), "" })
 }
+
+func stuck(n int) (namespaces []runtime.Object) {
+	for i := range n {
+		namespaces = append(namespaces, namesake(fmt.Sprint("stuck-", i)))
+	}
+	return namespaces
+}
+
+func (b *bench) sent() int { return len(b.client.Actions()) + len(b.metadata.Actions()) }
 
 // The controller of their finalizers is gone. A thousand such namespaces must not keep the API server busy.
 func TestStuckNamespacesCostFewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const count = 20
-		var stuck []runtime.Object
-		for i := range count {
-			stuck = append(stuck, terminating(func(ns *corev1.Namespace) {
-				ns.Name, ns.UID, ns.ResourceVersion = fmt.Sprint("stuck-", i), types.UID(fmt.Sprint("uid-", i)), ""
-			}))
-		}
-		b := newBench(t, stuck...)
-		b.stays("example.com/hold")
-		sent := func() int { return len(b.client.Actions()) + len(b.metadata.Actions()) }
+		b := newBench(t, stuck(count)...)
+		b.respond("list", "configmaps", deleting("ConfigMap", "v1", "example.com/hold"), nil)
 		stop := b.work(t)
 		defer stop()
 		// The first sync sends five requests, the conditions included; each of the others four.
@@ -95,9 +88,9 @@ func TestStuckNamespacesCostFewRequests(t *testing.T) {
 			{time.Hour, 10 * time.Minute, 20},
 		} {
 			time.Sleep(tt.after)
-			before := sent()
+			before := b.sent()
 			time.Sleep(tt.during)
-			if each := float64(sent()-before) / count; each > 4*float64(tt.syncs)+2 {
+			if each := float64(b.sent()-before) / count; each > 4*float64(tt.syncs)+2 {
 				t.Errorf("%.1f requests for each stuck namespace during %v after %v, want %d syncs of 4 requests", each, tt.during, tt.after, tt.syncs)
 			}
 		}
@@ -130,15 +123,8 @@ func (hangingType) List(ctx context.Context, _ metav1.ListOptions) (*metav1.Part
 func TestSilentAPIBlocksNoOtherNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const late = "late"
-		namesake := func(name string) *corev1.Namespace {
-			return terminating(func(ns *corev1.Namespace) { ns.Name, ns.UID, ns.ResourceVersion = name, types.UID(name), "" })
-		}
-		var stuck []runtime.Object
-		for i := range 200 {
-			stuck = append(stuck, namesake(fmt.Sprint("stuck-", i)))
-		}
-		b := newBench(t, stuck...)
-		b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ("hang", "delete", "list")))
+		b := newBench(t, stuck(200)...)
+		b.serve("a.io/v1", typ("hang", "delete", "list"))
 		var lookedAt time.Time
 		b.metadata.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if a.GetNamespace() == late && lookedAt.IsZero() {
@@ -154,11 +140,10 @@ func TestSilentAPIBlocksNoOtherNamespace(t *testing.T) {
 		if _, err := b.client.CoreV1().Namespaces().Create(t.Context(), namesake(late), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		sent := func() int { return len(b.client.Actions()) + len(b.metadata.Actions()) }
 		time.Sleep(time.Second)
-		before := sent()
+		before := b.sent()
 		time.Sleep(24 * time.Second)
-		if got := sent() - before; got > 2400 {
+		if got := b.sent() - before; got > 2400 {
 			t.Errorf("%d requests in 24 s, want at most 100 per second", got)
 		}
 		time.Sleep(3 * time.Minute)
@@ -175,10 +160,9 @@ func TestSyncWithoutASlotEnds(t *testing.T) {
 		b.deps.Clock = clock.RealClock{}
 		b.beginTerm()
 		for i := range 50 {
-			b.discovery.lists = append(b.discovery.lists, served("a.io/v1", typ(fmt.Sprint("type", i), "delete", "list")))
+			b.serve("a.io/v1", typ(fmt.Sprint("type", i), "delete", "list"))
 		}
-		b.deletions = deletions{}
-		b.deletions.note("uid-1", time.Now().Add(-time.Second))
+		b.deletions.Store(types.UID("uid-1"), time.Now().Add(-time.Second))
 		api := schema.GroupVersion{Group: "a.io", Version: "v1"}
 		b.unresponsive.record(api, "other", true)
 		begin := time.Now()
@@ -195,21 +179,20 @@ func TestSyncWithoutASlotEnds(t *testing.T) {
 // The deletion of the last pod ends the wait between two syncs.
 func TestDeletionOfTheLastPodEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "x"}}
 		b := newBench(t, terminating())
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "p"}}
 		if err := b.client.Tracker().Add(pod); err != nil {
 			t.Fatal(err)
 		}
-		var left atomic.Bool
-		left.Store(true)
+		var gone atomic.Bool
 		b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return left.Load(), itemOf("Pod", "v1"), nil
+			return !gone.Load(), item("Pod", "v1"), nil
 		})
 		stop := b.work(t)
 		defer stop()
 		time.Sleep(time.Minute)
-		left.Store(false)
-		if err := b.client.CoreV1().Pods("test").Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
+		gone.Store(true)
+		if err := b.client.CoreV1().Pods("test").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -28,31 +28,11 @@ func discoveryNotBefore(seen, gate, hiddenAt, now time.Time) time.Time {
 	return notBefore
 }
 
-// podGate is the state of the gate between pods and other types.
-type podGate string
-
-const (
-	podsGone   podGate = "gone"   // other types may be deleted
-	podsEarly  podGate = "early"  // the list was empty, but sent within the grace period
-	podsLeft   podGate = "left"   // pods remain
-	podsFailed podGate = "failed" // the list failed or proves nothing
-)
-
-// podGateOf returns the state of the gate after a pod list that was sent at now. kube-controller-manager deletes
-// the other types even if the list fails.
-func podGateOf(pods typeResult, now, gate time.Time, known discovery.Result) podGate {
-	switch {
-	case pods.err != nil:
-		return podsFailed
-	case pods.remaining > 0:
-		return podsLeft
-	case now.Before(gate):
-		return podsEarly
-	case pods.unserved && (!known.Complete() || known.Has(discovery.Pods.GroupResource())):
-		return podsFailed
-	default:
-		return podsGone
-	}
+// podsGone reports whether other types may be deleted after a pod list, which was sent after the grace period if it was
+// empty. A failed list proves nothing: kube-controller-manager deletes the other types even then.
+func podsGone(pods typeResult, known discovery.Result) bool {
+	unknown := pods.unserved && (!known.Complete() || known.Has(discovery.Pods.GroupResource()))
+	return pods.err == nil && pods.remaining == 0 && !unknown
 }
 
 // report is the result of one pass.
@@ -89,27 +69,9 @@ func (r report) withObjects() []typeResult {
 	return slices.DeleteFunc(slices.Clone(r.results), func(result typeResult) bool { return result.remaining == 0 })
 }
 
-// decision is the consequence of a pass.
-type decision string
-
-const (
-	blocked     decision = "blocked"     // objects remain, requests failed, or types are unknown
-	unverified  decision = "unverified"  // every type was empty, but not all of them in the same pass
-	finalizable decision = "finalizable" // one pass found every type empty
-)
-
-// decide judges a pass. whole reports whether the pass listed all types.
-func decide(r report, whole bool) decision {
-	switch {
-	case len(r.errs()) > 0, len(r.withObjects()) > 0:
-		return blocked
-	case !r.content.Complete():
-		return blocked
-	case !whole:
-		return unverified
-	default:
-		return finalizable
-	}
+// isBlocked reports whether objects remain, requests failed, or types are unknown.
+func (r report) isBlocked() bool {
+	return len(r.errs()) > 0 || len(r.withObjects()) > 0 || !r.content.Complete()
 }
 
 // nextSync returns the time until the next sync. waited is the time since the deletion was seen, unfinished the

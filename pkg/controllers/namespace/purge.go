@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,22 +126,11 @@ func (u *unresponsive) record(gv schema.GroupVersion, namespace string, timedOut
 
 // purger deletes and counts the content of one namespace in one sync.
 type purger struct {
-	client       metadata.Interface
-	slots        *semaphore.Weighted // of all namespaces
-	noSlot       atomic.Bool         // a request got no slot: the sync sends no more
-	unresponsive *unresponsive
-	timeouts     map[schema.GroupResource]int
-	clock        clock.PassiveClock
-	namespace    string
-	deleted      time.Time        // deletionTimestamp of the namespace
-	known        discovery.Result // shows the versions of types
-}
-
-func (c *Controller) newPurger(ns *corev1.Namespace, s *state) *purger {
-	return &purger{
-		client: c.deps.Metadata, slots: c.slots, unresponsive: c.unresponsive, timeouts: s.timeouts,
-		clock: c.deps.Clock, namespace: ns.Name, deleted: ns.DeletionTimestamp.Time,
-	}
+	*Controller
+	namespace *corev1.Namespace
+	timeouts  map[schema.GroupResource]int
+	known     discovery.Result // shows the versions of types
+	noSlot    atomic.Bool      // a request got no slot: the sync sends no more
 }
 
 // purgeAll deletes the objects of all types, several types at a time, and returns the results in the order of
@@ -154,7 +142,7 @@ func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []typeRes
 	for _, i := range rand.Perm(len(types)) {
 		r := types[i]
 		group.Go(func() error {
-			if p.unresponsive.skip(r.GroupVersion(), p.namespace) {
+			if p.unresponsive.skip(r.GroupVersion(), p.namespace.Name) {
 				results[i] = typeResult{resource: r, err: listFailed(r, errSkipped)}
 				return nil
 			}
@@ -164,7 +152,7 @@ func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []typeRes
 			}
 			// The core group has no server of its own.
 			if r.Group != "" && r.List && ctx.Err() == nil && !errors.Is(results[i].err, errNoSlot) {
-				p.unresponsive.record(r.GroupVersion(), p.namespace, errors.Is(results[i].err, context.DeadlineExceeded))
+				p.unresponsive.record(r.GroupVersion(), p.namespace.Name, errors.Is(results[i].err, context.DeadlineExceeded))
 			}
 			return nil
 		})
@@ -281,7 +269,7 @@ func (p *purger) recordFailure(out *typeResult, err error, token string) {
 // without a Status only means that the path is unknown.
 func (p *purger) lacksStorage(r discovery.Type, err error) bool {
 	return r.Group != "" && apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
-		p.clock.Since(p.deleted) > storageTimeout
+		p.deps.Clock.Since(p.namespace.DeletionTimestamp.Time) > storageTimeout
 }
 
 func isNotDeleted(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp == nil }
@@ -324,8 +312,12 @@ func (p *purger) pageSize(r discovery.Type) int64 {
 func (p *purger) list(ctx context.Context, r discovery.Type, options metav1.ListOptions) (page *metav1.PartialObjectMetadataList, err error) {
 	options.Limit = p.pageSize(r)
 	err = p.send(ctx, min(minTimeout<<p.timeouts[r.GroupResource()], maxTimeout), func(ctx context.Context) error {
-		page, err = p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).List(ctx, options)
+		page, err = p.resource(r).List(ctx, options)
 		return err
 	})
 	return page, err
+}
+
+func (p *purger) resource(r discovery.Type) metadata.ResourceInterface {
+	return p.deps.Metadata.Resource(r.GroupVersionResource).Namespace(p.namespace.Name)
 }

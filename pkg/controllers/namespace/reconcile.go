@@ -46,14 +46,14 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	}
 	s := c.states.For(name, ns.UID)
 	now := c.deps.Clock.Now() // before the first list
-	seen := c.deletions.note(ns.UID, now)
+	seen := c.firstSeen(ns.UID, now)
 	gate := seen.Add(max(c.cfg.Grace, minGrace))
 
 	// 2. Delete the pods. Pods do not wait for the grace period.
-	p := c.newPurger(ns, s)
+	p := &purger{Controller: c, namespace: ns, timeouts: s.timeouts}
 	pods := p.purge(ctx, discovery.Pods)
 	s.recordTimeouts(pods)
-	if podGateOf(pods, now, gate, discovery.Result{}) == podsEarly {
+	if pods.err == nil && pods.remaining == 0 && now.Before(gate) {
 		c.metrics.showCauses(name, causeGrace)
 		return controller.Result{RequeueAfter: max(gate.Sub(c.deps.Clock.Now()), controller.Immediately)}, nil
 	}
@@ -66,7 +66,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	r := report{content: known, results: []typeResult{pods}}
 
 	// 4. Wait until no pods are left.
-	if podGateOf(pods, now, gate, known) != podsGone {
+	if !podsGone(pods, known) {
 		if pods.unserved && known.Has(discovery.Pods.GroupResource()) {
 			r.results[0].err = listFailed(discovery.Pods, errHidden)
 		}
@@ -88,14 +88,14 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	s.record(r.results[1:], c.deps.Clock.Now())
 
 	// 6. Finalize after a pass over all types that left no objects.
-	switch decide(r, whole) {
-	case finalizable:
-		return c.finish(ctx, ns, r)
-	case unverified:
+	switch {
+	case r.isBlocked():
+		return c.hold(ctx, ns, r, now.Sub(seen))
+	case !whole:
 		s.empty = nil
 		return controller.Result{RequeueAfter: controller.Immediately}, nil
 	default:
-		return c.hold(ctx, ns, r, now.Sub(seen))
+		return c.finish(ctx, ns, r)
 	}
 }
 
@@ -129,7 +129,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		ns = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {
-		seen := c.deletions.note(ns.UID, c.deps.Clock.Now()) // the event of the deletion removes the note
+		seen := c.firstSeen(ns.UID, c.deps.Clock.Now()) // before the event of the deletion removes the time
 		done, err := c.finalize(ctx, ns)
 		if err != nil {
 			return controller.Result{}, err

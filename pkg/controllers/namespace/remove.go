@@ -108,12 +108,12 @@ func (p *purger) send(ctx context.Context, timeout time.Duration, request func(c
 	defer p.slots.Release(1)
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	begin := p.clock.Now()
+	begin := p.deps.Clock.Now()
 	err = request(bounded)
 	if err == nil || ctx.Err() != nil || errors.Is(err, context.Canceled) || isRejected(err) {
 		return err
 	}
-	if errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || p.clock.Since(begin) >= minTimeout {
+	if errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || p.deps.Clock.Since(begin) >= minTimeout {
 		return fmt.Errorf("%w: %w", errTooLong, err)
 	}
 	return err
@@ -127,7 +127,7 @@ func (p *purger) removeCollection(ctx context.Context, r discovery.Type, page me
 		timeout = maxTimeout
 	}
 	return p.send(ctx, timeout, func(ctx context.Context) error {
-		return p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).DeleteCollection(ctx, backgroundOptions(), page)
+		return p.resource(r).DeleteCollection(ctx, backgroundOptions(), page)
 	})
 }
 
@@ -137,7 +137,7 @@ func (p *purger) remove(ctx context.Context, r discovery.Type, item metav1.Parti
 		options.Preconditions = &metav1.Preconditions{UID: &item.UID}
 	}
 	err := p.send(ctx, maxTimeout, func(ctx context.Context) error {
-		return p.client.Resource(r.GroupVersionResource).Namespace(p.namespace).Delete(ctx, item.Name, options)
+		return p.resource(r).Delete(ctx, item.Name, options)
 	})
 	if apierrors.IsConflict(err) {
 		return nil // another object has the name: the next list shows that object

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,114 +16,189 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientdiscovery "k8s.io/client-go/discovery"
 	clienttesting "k8s.io/client-go/testing"
-
-	"minikcm/pkg/controllers/internal/discovery"
 )
 
-func TestActiveNamespaceCostsOneRead(t *testing.T) {
-	b := newBench(t, terminating(func(ns *corev1.Namespace) {
-		ns.DeletionTimestamp, ns.Status.Phase = nil, corev1.NamespaceActive
-	}))
-	b.mustSync(t)
-	expect(t, requests(b.client.Actions(), b.metadata.Actions()), "get namespaces")
+const (
+	statusWrite  = "update namespaces/status"
+	finalization = "create namespaces/finalize"
+)
+
+func broken(groupVersion string) error {
+	gv, _ := schema.ParseGroupVersion(groupVersion)
+	return &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{gv: errors.New("down")}}
 }
 
-func TestMissingNamespaceIsDone(t *testing.T) {
-	b := newBench(t)
-	b.mustSync(t)
-	expect(t, requests(b.client.Actions(), b.metadata.Actions()), "get namespaces")
+// TestSync runs one sync, after the grace period.
+func TestSync(t *testing.T) {
+	pods, configMaps := schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "configmaps"}
+	widgets := schema.GroupResource{Group: "a.io", Resource: "widgets"}
+	forbidden := apierrors.NewForbidden(pods, "", errors.New("no"))
+	canceled := fmt.Errorf("fence: %w", context.Canceled)
+	once, twice := []string{"get namespaces"}, []string{"get namespaces", "get namespaces"}
+	reported, finalized := append(twice, statusWrite), append(twice, finalization)
+	all := []string{"list pods", "list configmaps"}
+	deletedAgo := func(d time.Duration) func(*corev1.Namespace) {
+		return func(ns *corev1.Namespace) { ns.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour - d)} }
+	}
+	widgetsFail := func(err error) func(*bench) {
+		return func(b *bench) {
+			b.serve("a.io/v1", typ("widgets", "delete", "list"))
+			b.respond("list", "widgets", nil, err)
+		}
+	}
+	lists := func(err error, resources ...string) func(*bench) {
+		return func(b *bench) {
+			for _, resource := range resources {
+				b.respond("list", resource, nil, err)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		ns     func(*corev1.Namespace) // nil leaves the namespace as it is
+		setup  func(*bench)
+		fails  string   // text of the error
+		sent   []string // requests about content
+		client []string // requests about the namespace
+	}{
+		{"active", func(ns *corev1.Namespace) { ns.DeletionTimestamp, ns.Status.Phase = nil, corev1.NamespaceActive }, nil, "", nil, once},
+		{"finalized", func(ns *corev1.Namespace) { ns.Spec.Finalizers, ns.Finalizers = nil, []string{"orphan"} }, nil, "", nil, once},
+		{"another name", func(ns *corev1.Namespace) { ns.Name = "other" }, nil, "", nil, once},
+		{"empty", nil, nil, "", all, finalized},
+		{"finalizers of others alone", func(ns *corev1.Namespace) {
+			ns.Spec.Finalizers = []corev1.FinalizerName{"other/x"}
+			ns.Status.Conditions, _ = withConditions(nil, report{finalizers: []string{"other/x"}}, metav1.NewTime(epoch))
+		}, nil, "", all, twice},
+
+		{"pods that cannot be listed", nil, lists(forbidden, "pods"), "list pods", []string{"list pods"}, append(once, statusWrite)},
+		{"pods whose list times out", nil, lists(context.DeadlineExceeded, "pods"), "list pods", []string{"list pods"}, append(once, statusWrite)},
+		{"pods that do not exist", nil, lists(apierrors.NewNotFound(pods, ""), "pods"), errHidden.Error(), []string{"list pods"}, append(once, statusWrite)},
+		{"pods that cannot be deleted", nil, func(b *bench) {
+			b.respond("list", "pods", item("Pod", "v1", "a/b"), nil)
+			b.respond("delete-collection", "pods", nil, forbidden)
+			b.respond("delete", "pods", nil, forbidden)
+		}, "delete pods", []string{"list pods", "delete-collection pods", "delete pods"}, append(once, statusWrite)},
+		{"pods that remain", nil, func(b *bench) { b.respond("list", "pods", item("Pod", "v1", "a/b"), nil) }, "",
+			[]string{"list pods", "delete-collection pods", "list pods"}, append(once, statusWrite)},
+		{"no pods in a complete discovery", nil, func(b *bench) {
+			lists(apierrors.NewNotFound(pods, ""), "pods")(b)
+			b.discovery.lists = []*metav1.APIResourceList{coreList(typ("configmaps", "delete", "list"))}
+		}, "", all, finalized},
+		{"no pods in an incomplete discovery", nil, func(b *bench) {
+			lists(apierrors.NewNotFound(pods, ""), "pods")(b)
+			b.discovery.lists, b.discovery.err = []*metav1.APIResourceList{coreList()}, broken("b.io/v1")
+		}, "", []string{"list pods"}, append(once, statusWrite)},
+
+		// client-go takes a 404 for /api as an API without core types. Finalization would orphan their objects.
+		{"discovery without core types", nil, func(b *bench) {
+			b.discovery.lists = []*metav1.APIResourceList{served("apps/v1", typ("deployments", "delete", "list"))}
+		}, "", []string{"list pods", "list deployments"}, reported},
+		{"an unparsable group version", nil, func(b *bench) { b.serve("a/b/c", typ("x", "delete", "list")) }, "", all, reported},
+		{"an API that is skipped", nil, func(b *bench) {
+			b.serve("a.io/v1", typ("hang", "delete", "list"))
+			b.unresponsive.record(schema.GroupVersion{Group: "a.io", Version: "v1"}, "test", true)
+		}, "", all, reported}, // without an error: the back-off would outlast the repair
+
+		{"the term ends at the pods", nil, lists(canceled, "pods"), "fence", []string{"list pods"}, once},
+		{"the term ends at another type", nil, lists(canceled, "configmaps"), "fence", all, twice},
+
+		// A 405 means that the type has no list, except for pods.
+		{"a type without list", nil, lists(apierrors.NewMethodNotSupported(configMaps, "list"), "configmaps"), "",
+			append(all, "delete-collection configmaps"), finalized},
+		{"pods without list", nil, lists(apierrors.NewMethodNotSupported(pods, "list"), "pods"), errHidden.Error(),
+			[]string{"list pods", "delete-collection pods"}, append(once, statusWrite)},
+
+		// An extension API server may have no storage, or no tenant, for a namespace. A restarting server does not know the path.
+		{"no storage", deletedAgo(3 * time.Minute), widgetsFail(apierrors.NewNotFound(widgets, "")), "", append(all, "list widgets"), finalized},
+		{"no storage soon after the deletion", deletedAgo(time.Minute), widgetsFail(apierrors.NewNotFound(widgets, "")), errHidden.Error(),
+			append(all, "list widgets"), reported},
+		{"an unknown path", deletedAgo(3 * time.Minute),
+			widgetsFail(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", widgets, "", "404 page not found", 0, true)), errHidden.Error(),
+			append(all, "list widgets"), reported},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ns := terminating()
+			if tt.ns != nil {
+				tt.ns(ns)
+			}
+			b := newBench(t, ns)
+			if tt.setup != nil {
+				tt.setup(b)
+			}
+			next, err := b.sync(t.Context(), "test")
+			if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
+				t.Errorf("error %v, want %q", err, tt.fails)
+			}
+			if blocked := slices.Contains(tt.client, statusWrite); blocked && next.RequeueAfter == 0 {
+				t.Error("no further sync")
+			}
+			sent := requests(b.metadata.Actions())
+			if len(sent) > 1 {
+				slices.Sort(sent[1:]) // types are listed side by side
+				slices.Sort(tt.sent[1:])
+			}
+			expect(t, sent, tt.sent...)
+			expect(t, requests(b.client.Actions()), tt.client...)
+		})
+	}
 }
 
-func TestFinalizedNamespaceCostsOneRead(t *testing.T) {
-	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Spec.Finalizers, ns.Finalizers = nil, []string{"orphan"} }))
-	b.mustSync(t)
-	expect(t, requests(b.client.Actions(), b.metadata.Actions()), "get namespaces")
-}
-
-func TestEmptyNamespaceIsListedOnceAndFinalized(t *testing.T) {
+func TestFinalizersOfOthersStay(t *testing.T) {
 	b := newBench(t, terminating(func(ns *corev1.Namespace) {
 		ns.Spec.Finalizers = []corev1.FinalizerName{"other/x", "kubernetes", "a/b", "other/x"}
 	}))
 	b.mustSync(t)
-	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
-	// It stays, so its conditions are brought up to date.
-	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces", "update namespaces/status", "create namespaces/finalize")
+	actions := b.client.Actions()
+	expect(t, requests(actions), "get namespaces", "get namespaces", statusWrite, finalization)
 	if t.Failed() {
 		return
 	}
-	actions := b.client.Actions()
 	sent := actions[3].(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
 	if diff := cmp.Diff([]corev1.FinalizerName{"a/b", "other/x"}, sent.Spec.Finalizers); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestForeignFinalizersAreVerifiedAndNotFinalized(t *testing.T) {
-	b := newBench(t, terminating(func(ns *corev1.Namespace) {
-		ns.Spec.Finalizers = []corev1.FinalizerName{"other/x"}
-		ns.Status.Conditions, _ = withConditions(nil, report{finalizers: []string{"other/x"}}, metav1.NewTime(epoch))
-	}))
-	b.mustSync(t)
-	expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
-	expect(t, requests(b.metadata.Actions()), "list pods", "list configmaps")
-}
-
 func TestReplacedNamespaceKeepsItsContent(t *testing.T) {
-	failed := apierrors.NewTimeoutError("no answer", 1)
-	for _, tt := range []struct {
-		name     string
-		response error // to the second read; nil: another namespace
-	}{
-		{"another UID", nil},
-		{"no answer", failed},
-		{"no answer in time", context.DeadlineExceeded},
+	for name, failure := range map[string]error{ // of the second read; nil: another namespace
+		"another UID": nil, "no response": apierrors.NewTimeoutError("slow", 1), "no response in time": context.DeadlineExceeded,
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			b := newBench(t, terminating())
-			b.stays()
+			b.respond("list", "configmaps", item("ConfigMap", "v1"), nil)
 			b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				b.client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, terminating(func(ns *corev1.Namespace) { ns.UID = "another" }), tt.response
+					return true, terminating(func(ns *corev1.Namespace) { ns.UID = "another" }), failure
 				})
 				return true, &metav1.List{}, nil
 			})
-			if _, err := b.sync(t.Context(), "test"); !errors.Is(err, tt.response) {
-				t.Errorf("error %v, want %v", err, tt.response)
+			if _, err := b.sync(t.Context(), "test"); !errors.Is(err, failure) {
+				t.Errorf("error %v, want %v", err, failure)
 			}
 			expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
 			expect(t, requests(b.metadata.Actions()), "list pods")
 			states := 0
 			b.states.ForEach(func(*state) { states++ })
-			if kept := states == 1; kept != (tt.response != nil) {
+			if kept := states == 1; kept != (failure != nil) {
 				t.Errorf("state kept: %v", kept)
 			}
 		})
 	}
 }
 
-func TestOneDiscoveryServesTheSyncsAfterTheGate(t *testing.T) {
-	b := newBench(t, terminating())
-	b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "stays", DeletionTimestamp: &metav1.Time{Time: epoch}}}}}}, nil
-	})
-	for range 3 {
-		b.mustSync(t)
-		b.clock.Step(time.Second)
-	}
-	if b.discovery.asked != 1 {
-		t.Errorf("discovery was asked %d times, want once", b.discovery.asked)
-	}
-}
-
-func TestConflictsAreRetriedAndBounded(t *testing.T) {
+func TestConflictsOfFinalizeAreRetriedAndBounded(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("changed"))
 	for _, tt := range []struct {
 		conflicts, tries int
+		uid              types.UID // after the first conflict
 		want             error
-	}{{0, 1, nil}, {1, 2, nil}, {4, 5, nil}, {100, 5, conflict}} {
-		t.Run(fmt.Sprint(tt.conflicts), func(t *testing.T) {
-			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.ResourceVersion = "2" }))
+		done             bool
+	}{{0, 1, "uid-1", nil, true}, {1, 2, "uid-1", nil, true}, {4, 5, "uid-1", nil, true}, {100, 5, "uid-1", conflict, false}, {100, 1, "uid-2", nil, false}} {
+		t.Run(fmt.Sprint(tt.conflicts, tt.uid), func(t *testing.T) {
+			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.UID, ns.ResourceVersion = tt.uid, "2" }))
 			tries := 0
 			b.client.PrependReactor("create", "namespaces", func(a clienttesting.Action) (bool, runtime.Object, error) {
 				sent := a.(clienttesting.CreateAction).GetObject().(*corev1.Namespace).ResourceVersion
@@ -133,51 +211,10 @@ func TestConflictsAreRetriedAndBounded(t *testing.T) {
 				return true, terminating(), nil
 			})
 			done, err := b.finalize(t.Context(), terminating())
-			if !errors.Is(err, tt.want) || tries != tt.tries || done != (err == nil) {
+			if !errors.Is(err, tt.want) || tries != tt.tries || done != tt.done {
 				t.Errorf("%v, done %v, after %d tries, want %v after %d", err, done, tries, tt.want, tt.tries)
 			}
 		})
-	}
-}
-
-func TestConflictWithANamesakeEndsTheSync(t *testing.T) {
-	b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.UID = "uid-2" }))
-	tries := 0
-	b.client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-		tries++
-		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("other UID"))
-	})
-	if done, err := b.finalize(t.Context(), terminating()); done || err != nil || tries != 1 {
-		t.Errorf("done %v, %v after %d tries, want not done, no error after 1", done, err, tries)
-	}
-}
-
-func TestNotFoundIsNotRemembered(t *testing.T) {
-	item := &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "x"}}}}}
-	for range 2 {
-		b := newBench(t, terminating())
-		listed := 0
-		b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if listed++; listed > 1 {
-				return true, &metav1.List{}, nil
-			}
-			return true, item, nil
-		})
-		b.metadata.PrependReactor("delete-collection", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "")
-		})
-		p := b.newPurger(terminating(), b.states.For("test", terminating().UID))
-		r := discovery.Pods
-		r.GroupVersionResource = corev1.SchemeGroupVersion.WithResource("configmaps")
-		for range 2 {
-			listed = 0
-			if out := p.purge(t.Context(), r); out.err != nil || out.remaining != 0 {
-				t.Errorf("outcome %+v", out)
-			}
-		}
-		once := []string{"list configmaps", "delete-collection configmaps", "delete configmaps", "list configmaps"}
-		expect(t, requests(b.metadata.Actions()), append(once, once...)...)
 	}
 }
 
@@ -186,14 +223,9 @@ func TestLastPassListsAllTypes(t *testing.T) {
 	b := newBench(t, terminating())
 	b.discovery.lists = []*metav1.APIResourceList{coreList(typ("pods", "delete", "list"), typ("secrets", "delete", "list"), typ("configmaps", "delete", "list"))}
 	held, late := true, false
-	show := func(resource string, shown *bool) {
-		b.metadata.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-			return *shown, itemOf("Any", "v1"), nil
-		})
-		b.metadata.PrependReactor("delete", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-	}
-	show("configmaps", &held)
-	show("secrets", &late)
+	b.respondWhile(&held, "list", "configmaps", item("Any", "v1"), nil)
+	b.respondWhile(&late, "list", "secrets", item("Any", "v1"), nil)
+	b.respond("delete", "*", nil, nil)
 	b.mustSync(t)
 	b.mustSync(t)
 	held, late = false, true
@@ -209,16 +241,40 @@ func TestLastPassListsAllTypes(t *testing.T) {
 
 func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
 	b := newBench(t, terminating())
-	b.deletions = deletions{}
+	b.deletions.Clear()
 	b.cfg.Grace = 5 * time.Second
 	if next := b.mustSync(t); next.RequeueAfter != 5*time.Second {
-		t.Errorf("next look in %v, want 5s", next.RequeueAfter)
+		t.Errorf("next sync in %v, want 5s", next.RequeueAfter)
 	}
 	expect(t, requests(b.metadata.Actions()), "list pods")
 	b.clock.Step(5*time.Second - 1)
+	left := true
+	b.respondWhile(&left, "list", "pods", deleting("Pod", "v1", "a/b"), nil)
 	b.mustSync(t)
-	expect(t, requests(b.metadata.Actions()), "list pods", "list pods")
+	left = false
+	b.mustSync(t)
+	expect(t, requests(b.metadata.Actions()), "list pods", "list pods", "list pods")
 	b.clock.Step(1)
 	b.mustSync(t)
-	expect(t, requests(b.metadata.Actions())[2:], "list pods", "list configmaps")
+	expect(t, requests(b.metadata.Actions())[3:], "list pods", "list configmaps")
+}
+
+// The time of the first sight outlives a term, and ends with the namespace. The event of the deletion may precede the
+// response to finalize.
+func TestFirstSightOfADeletion(t *testing.T) {
+	b := newBench(t, terminating())
+	b.client.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		b.clock.Step(time.Second)
+		b.deletions.Delete(types.UID("uid-1"))
+		return true, terminating(), nil
+	})
+	b.beginTerm()
+	b.mustSync(t)
+	b.deletions.Range(func(uid, seen any) bool {
+		t.Errorf("kept %v at %v", uid, seen)
+		return true
+	})
+	if sum := sumOf(t, b.metrics.duration); sum != 1.1 {
+		t.Errorf("the deletion took %v s by the metric, want 1.1", sum)
+	}
 }

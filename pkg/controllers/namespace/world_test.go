@@ -59,6 +59,10 @@ func group(name string, versions ...string) *metav1.APIGroup {
 	return g
 }
 
+var epoch = time.Unix(1e9, 0)
+
+func at(d time.Duration) time.Time { return epoch.Add(d) }
+
 func served(gv string, resources ...metav1.APIResource) *metav1.APIResourceList {
 	return &metav1.APIResourceList{GroupVersion: gv, APIResources: resources}
 }
@@ -98,7 +102,7 @@ func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
 	c.beginTerm()
 	for _, o := range namespaces {
 		if ns := o.(*corev1.Namespace); ns.DeletionTimestamp != nil {
-			c.deletions.note(ns.UID, b.clock.Now().Add(-minGrace))
+			c.firstSeen(ns.UID, b.clock.Now().Add(-minGrace))
 		}
 	}
 	b.Controller = c
@@ -132,6 +136,33 @@ func terminating(edits ...func(*corev1.Namespace)) *corev1.Namespace {
 		edit(ns)
 	}
 	return ns
+}
+
+// item returns a list of one object.
+func item(kind, version string, finalizers ...string) *metav1.List {
+	return &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "x", Finalizers: finalizers}}}}}
+}
+
+// deleting returns a list of one object that has been deleted.
+func deleting(kind, version string, finalizers ...string) *metav1.List {
+	list := item(kind, version, finalizers...)
+	list.Items[0].Object.(*metav1.PartialObjectMetadata).DeletionTimestamp = &metav1.Time{Time: epoch}
+	return list
+}
+
+// respond lets requests about content return an object or an error. Later calls come first.
+func (b *bench) respond(verb, resource string, o runtime.Object, err error) {
+	b.respondWhile(new(true), verb, resource, o, err)
+}
+
+func (b *bench) respondWhile(on *bool, verb, resource string, o runtime.Object, err error) {
+	b.metadata.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return *on, o, err })
+}
+
+// serve adds types to the discovery.
+func (b *bench) serve(gv string, types ...metav1.APIResource) {
+	b.discovery.lists = append(b.discovery.lists, served(gv, types...))
 }
 
 func (b *bench) mustSync(t *testing.T) controller.Result {

@@ -23,14 +23,13 @@ func (c *Controller) readNamespace(ctx context.Context, name string) (*corev1.Na
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	ns, err := c.deps.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) {
 		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get namespace: %w", err)
-	default:
-		return ns, nil
 	}
+	if err != nil {
+		return nil, fmt.Errorf("get namespace: %w", err)
+	}
+	return ns, nil
 }
 
 // finalize removes our finalizer from the spec. The resource version of ns is a precondition, so a new
