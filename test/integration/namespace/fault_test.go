@@ -1,9 +1,6 @@
 package namespace_test
 
 import (
-	"context"
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
 
@@ -29,67 +25,6 @@ func held(t *testing.T, ns string) (letGo func()) {
 		t.Helper()
 		_, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		check(t, err)
-	}
-}
-
-func TestOneTypeFails(t *testing.T) {
-	t.Parallel()
-	secrets := func(verbs, ns string) faults.Match {
-		return faults.Match{Verbs: verbs, Resource: "secrets", Namespace: ns}
-	}
-	for _, tt := range []struct {
-		name  string
-		verbs string
-		fault faults.Fault
-		says  string
-		left  int // secrets that stay while the fault does
-	}{
-		{"cannot be listed", "list", faults.Refuse(http.StatusInternalServerError), "list secrets: ", 2},
-		{"cannot be deleted", "delete,deletecollection", faults.Refuse(http.StatusInternalServerError), "delete secrets: ", 2},
-		{"is throttled", "", faults.RefuseRetryAfter(http.StatusTooManyRequests, time.Second), "", 0},
-		{"loses every answer", "deletecollection", faults.DropAnswer(), "delete secrets: ", 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			proxy := faults.New(t, rights("faulty"))
-			m := start(t, through(proxy))
-			client := cluster.Client(t)
-			ns := create(t)
-			letGo := held(t, ns)
-			fill(t, client, ns, 6)
-			rule := proxy.Inject(secrets(tt.verbs, ns), tt.fault)
-			remove(t, ns)
-			controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error {
-				maps, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
-				if err == nil && len(maps.Items) != 1 || rule.Hits() < 1 {
-					err = fmt.Errorf("%d ConfigMaps, %d faults", len(maps.Items), rule.Hits())
-				}
-				return err
-			})
-			if tt.says != "" {
-				shows(t, ns, map[corev1.NamespaceConditionType]string{
-					corev1.NamespaceDeletionContentFailure: "True ContentDeletionFailed Failed to delete all resource types, 1 remaining: " + tt.says,
-					"NamespaceDeletionBlocked":             tt.says,
-				})
-			}
-			letGo()
-			if tt.left > 0 {
-				tries := rule.Hits()
-				controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
-					if left := contentOf(t, ns); len(left) != tt.left || rule.Hits() < tries+3 {
-						return fmt.Errorf("left %v, %d faults since the finalizer is gone", left, rule.Hits()-tries)
-					}
-					return nil
-				})
-				check(t, namespaceKnown(t.Context(), client, ns))
-			}
-			proxy.Clear()
-			gone(t, ns, 20*time.Second)
-			if left := contentOf(t, ns); len(left) > 0 {
-				t.Errorf("orphans %v", left)
-			}
-			podsFirst(t, m, ns, time.Time{})
-		})
 	}
 }
 

@@ -3,7 +3,6 @@ package namespace_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -75,38 +74,4 @@ func TestGraceOutlastsALaggingAPIServer(t *testing.T) {
 		t.Errorf("orphans %v", left)
 	}
 	podsFirst(t, m, ns, graceEnds)
-}
-
-// TestZeroGraceIsForOneAPIServer: with a second API server that lags, objects outlive their namespace.
-func TestZeroGraceIsForOneAPIServer(t *testing.T) {
-	m := start(t)
-	ns := create(t)
-	late, catchUp := behind(t, ns)
-	remove(t, ns)
-	gone(t, ns, 10*time.Second)
-	configMap(t, late, ns, "orphan")
-	if left := contentOf(t, ns); len(left) != 1 || !strings.HasPrefix(left[0], "configmaps orphan ") {
-		t.Errorf("left over: %q, want the orphan that the documentation warns of", left)
-	}
-	orphan, err := late.CoreV1().ConfigMaps(ns).Get(t.Context(), "orphan", metav1.GetOptions{})
-	check(t, err)
-	orphan.Data = map[string]string{"its": "owner may change it, though its namespace is gone"}
-	_, err = cluster.Client(t).CoreV1().ConfigMaps(ns).Update(t.Context(), orphan, metav1.UpdateOptions{})
-	check(t, err)
-	catchUp()
-	controlplane.Eventually(t, 10*time.Second, func(ctx context.Context) error {
-		if _, err := late.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{}); err == nil {
-			return fmt.Errorf("an object was admitted after the second API server had caught up")
-		}
-		return nil
-	})
-	// The deletion of another namespace with the same name removes the objects.
-	_, err = cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), named(t, ns), metav1.CreateOptions{})
-	check(t, err)
-	remove(t, ns)
-	gone(t, ns, 10*time.Second)
-	if left := contentOf(t, ns); len(left) > 0 {
-		t.Errorf("orphans %v", left)
-	}
-	podsFirst(t, m, ns, time.Time{})
 }
