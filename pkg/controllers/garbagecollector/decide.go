@@ -144,7 +144,8 @@ type classification struct {
 }
 
 // classifyOwner returns the state of an owner. A watch that shows the owner is enough to keep a dependent. Absence
-// takes a live read and a second, independent fact.
+// takes a live read: of another object with the name, or a named 404 with a second, independent fact. Without a live
+// read only an impossible name proves absence, or a deletion event of an owner whose kind is no longer served.
 func classifyOwner(e evidence, now time.Time) classification {
 	e.live = e.live.sentSince(e.refSeen)
 	age, backoff := now.Sub(e.live.received), min(minBackoff<<min(max(e.live.failures-1, 0), 10), maxBackoff)

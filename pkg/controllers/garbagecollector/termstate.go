@@ -141,7 +141,7 @@ func (m *termState) prune(mayBeGarbage func(id) bool, now time.Time) {
 	maps.DeleteFunc(m.objects, func(key id, o objectRecord) bool { return !mayBeGarbage(key) && !o.retryAt.After(now) })
 }
 
-// counts returns the number of blocked owners and objects by cause, and the longest time for which the holders of an
+// counts returns the number of blocked owners and objects by cause, and the longest time for which the blockers of an
 // owner have not changed.
 func (m *termState) counts(now time.Time) (causes map[string]int, standstill time.Duration) {
 	m.lock.Lock()
