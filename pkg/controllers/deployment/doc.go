@@ -8,8 +8,8 @@
 //
 // Invariants, for a constant spec and no other writer, however old the caches are:
 //
-//   - No write raises the sum of sizes above replicas and maxSurge.
-//   - No write lowers the available pods below replicas without maxUnavailable.
+//   - No write raises the sum of sizes above replicas + maxSurge.
+//   - No write lowers the available pods below replicas - maxUnavailable.
 //   - A template and a collisionCount have at most one ReplicaSet.
 //   - A killed process can be restarted after any write.
 //

@@ -76,7 +76,8 @@ func (p pass) makePlan() plan {
 		out = plan{}
 	}
 
-	// 4. Make one change for each ReplicaSet. Clients that see the generation observed may read the sizes.
+	// 4. Make one change for each ReplicaSet. Clients that see the generation observed may read the sizes, so it
+	//    counts as observed only when the sizes follow from the spec and reliable statuses.
 	out.changes, out.deferred = p.changesFor(s)
 	out.capacity = p.capacity(out.create, out.changes)
 	defers := func(reason deferral) bool { return slices.Contains(out.deferred, reason) }
@@ -90,7 +91,7 @@ func (p pass) makePlan() plan {
 		out.requeueAfter = controller.MinPositive(out.requeueAfter, controller.ConsistencyRecheck)
 	}
 
-	// 5. Delete old ReplicaSets after the rollout.
+	// 5. Delete old ReplicaSets after the rollout and, as upstream, while paused.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && isComplete(d, d.Status) {
 		out.delete = slices.DeleteFunc(p.beyondHistory(), func(rs *appsv1.ReplicaSet) bool {
 			return slices.ContainsFunc(out.changes, func(c change) bool { return c.rs == rs })
