@@ -108,7 +108,10 @@ func TestWhenToLookAgain(t *testing.T) {
 		want time.Duration
 	}{
 		{"no deadline", newDeployment(3, running), sets(), 0},
+		{"no deadline, as a number", newDeployment(3, running, deadline(math.MaxInt32)), sets(), 0},
 		{"at the deadline", newDeployment(3, running, deadline(60)), sets(), 40*time.Second + 1},
+		{"after the deadline", newDeployment(3, running, deadline(10)), sets(), 0},
+		{"complete", newDeployment(3, running, deadline(60)), []replicaSet{newNext("new", 3, revision("2"))}, 0},
 		{"soon, if pods became unready and no event may follow", newDeployment(3, running, deadline(60)), sets(seeing(0, 0)), time.Second},
 		{"sooner than that at the deadline", newDeployment(3, running, deadline(20)), sets(seeing(0, 0)), 1},
 		{"paused", newDeployment(3, running, deadline(60), paused), sets(), 0},

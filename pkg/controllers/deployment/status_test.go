@@ -58,102 +58,6 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func TestComplete(t *testing.T) {
-	for _, tt := range []struct {
-		name                                string
-		replicas, updated, there, available int32
-		observed, generation                int64
-		want                                bool
-	}{
-		{"complete", 5, 5, 5, 5, 2, 2, true},
-		{"pods are missing", 5, 5, 5, 4, 2, 2, false},
-		{"some are old", 5, 4, 5, 5, 2, 2, false},
-		{"more pods than asked for", 5, 5, 6, 5, 2, 2, false},
-		{"fewer", 5, 4, 4, 4, 2, 2, false},
-		{"about another generation", 5, 5, 5, 5, 1, 2, false},
-		{"nothing is asked for", 0, 0, 0, 0, 2, 2, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(tt.replicas)
-			d.Generation = tt.generation
-			status := appsv1.DeploymentStatus{ObservedGeneration: tt.observed, Replicas: tt.there, UpdatedReplicas: tt.updated, AvailableReplicas: tt.available}
-			if got := isComplete(d, status); got != tt.want {
-				t.Errorf("complete %t, want %t", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestProgress(t *testing.T) {
-	status := func(replicas, updated, ready, available int32) appsv1.DeploymentStatus {
-		return appsv1.DeploymentStatus{Replicas: replicas, UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: available}
-	}
-	for _, tt := range []struct {
-		name     string
-		was, now appsv1.DeploymentStatus
-		want     bool
-	}{
-		{"nothing", status(10, 4, 4, 4), status(10, 4, 4, 4), false},
-		{"more updated", status(10, 4, 4, 4), status(10, 6, 4, 4), true},
-		{"fewer old", status(8, 4, 4, 4), status(7, 4, 4, 4), true},
-		{"fewer old, though as many updated fewer", status(8, 4, 4, 4), status(5, 3, 3, 3), true},
-		{"fewer updated", status(8, 4, 4, 4), status(7, 3, 3, 3), false},
-		{"more ready", status(10, 10, 8, 8), status(10, 10, 9, 8), true},
-		{"more available", status(10, 10, 9, 8), status(10, 10, 9, 9), true},
-		{"fewer ready", status(10, 10, 9, 8), status(10, 10, 8, 8), false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := progressed(tt.was, tt.now); got != tt.want {
-				t.Errorf("progressed %t, want %t", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestDeadline(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		deadline *int32
-		reason   string
-		updated  time.Duration // ago
-		timedOut bool
-		until    time.Duration
-	}{
-		{"no deadline", nil, "ReplicaSetUpdated", time.Hour, false, 0},
-		{"no deadline, said otherwise", new(int32(math.MaxInt32)), "ReplicaSetUpdated", time.Hour, false, 0},
-		{"within", new(int32(10)), "ReplicaSetUpdated", 9 * time.Second, false, time.Second + 1},
-		{"half a minute to go", new(int32(60)), "ReplicaSetUpdated", 30 * time.Second, false, 30*time.Second + 1},
-		{"its last instant", new(int32(10)), "ReplicaSetUpdated", 10 * time.Second, false, 1},
-		{"after", new(int32(10)), "ReplicaSetUpdated", 10*time.Second + 1, true, 1},
-		{"long after", new(int32(10)), "DeploymentResumed", time.Hour, true, 1},
-		{"a rollout that was over", new(int32(10)), reasonComplete, time.Hour, false, 0},
-		{"it has passed already", new(int32(10)), reasonTimedOut, 0, true, 0},
-		{"nothing was said yet", new(int32(10)), "", time.Hour, false, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(3)
-			d.Spec.ProgressDeadlineSeconds = tt.deadline
-			p := newPass(d)
-			has := progressing(corev1.ConditionTrue, tt.reason, tt.updated, tt.updated)
-			if got := tt.deadline != nil && p.progressDeadline() > 0 && p.timedOut(has); got != tt.timedOut {
-				t.Errorf("timed out %t, want %t", got, tt.timedOut)
-			}
-			status := appsv1.DeploymentStatus{}
-			if tt.reason != "" {
-				status.Conditions = []appsv1.DeploymentCondition{has}
-			}
-			if got := p.untilTimeout(status, passResult{progressCounts: true}); got != tt.until {
-				t.Errorf("look again after %v, want %v", got, tt.until)
-			}
-		})
-	}
-	d := newDeployment(0, deadline(10))
-	d.Status.Conditions = []appsv1.DeploymentCondition{progressing(corev1.ConditionTrue, "ReplicaSetUpdated", 0, 0)}
-	if got := newPass(d).untilTimeout(appsv1.DeploymentStatus{ObservedGeneration: 1, Conditions: d.Status.Conditions}, passResult{progressCounts: true}); got != 0 {
-		t.Errorf("a complete rollout is looked at again after %v", got)
-	}
-}
-
 // TestProgressing: the Deployment has 3 replicas, and the last status has 3 pods, 2 of them updated and available.
 func TestProgressing(t *testing.T) {
 	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
@@ -179,6 +83,13 @@ func TestProgressing(t *testing.T) {
 		{"the first time", nil, nil, same, passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
 		{"progress", nil, was(yes, "NewReplicaSetCreated"), more, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
 		{"progress again", nil, was(yes, "ReplicaSetUpdated"), more, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
+		{"fewer old pods", nil, was(yes, "ReplicaSetUpdated"), []replicaSet{newNext("new", 2, revision("2"))}, passResult{progressCounts: true},
+			is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
+		{"fewer updated pods are no progress", nil, was(yes, "ReplicaSetUpdated"), []replicaSet{newNext("new", 1, revision("2")), newOld("old", 1, 1, revision("1"))},
+			passResult{progressCounts: true}, was(yes, "ReplicaSetUpdated")},
+		{"more ready pods", nil, was(yes, "ReplicaSetUpdated"), []replicaSet{newNext("new", 2, revision("2")), newOld("old", 1, 1, revision("1"), having(0),
+			telling(func(s *appsv1.ReplicaSetStatus) { s.ReadyReplicas = 1 }))}, passResult{progressCounts: true},
+			is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
 		{"progress after the deadline", nil, was(no, reasonTimedOut), more, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, 0)},
 		{"complete", nil, was(yes, "ReplicaSetUpdated"), done, passResult{progressCounts: true, observed: true},
 			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, time.Minute)},
@@ -186,6 +97,9 @@ func TestProgressing(t *testing.T) {
 			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
 		{"it was complete: pods that are lost later do not count", nil, was(yes, reasonComplete), []replicaSet{newNext("new", 2, having(0), revision("2"))}, passResult{progressCounts: true},
 			was(yes, reasonComplete)},
+		{"the last instant before the deadline", deadline(30), was(yes, "ReplicaSetUpdated"), same, passResult{progressCounts: true}, was(yes, "ReplicaSetUpdated")},
+		{"the deadline after a pause", deadline(10), was(unknown, "DeploymentResumed"), same, passResult{progressCounts: true},
+			is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
 		{"the deadline", deadline(10), was(yes, "ReplicaSetUpdated"), same, passResult{progressCounts: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
 		{"long after", deadline(10), was(no, reasonTimedOut), same, passResult{progressCounts: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 30*time.Second, time.Minute)},
 		{"without a new ReplicaSet it is the Deployment that takes too long", deadline(10), was(no, reasonCreateFailed), []replicaSet{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},

@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,11 @@ func TestDeleteAnswers(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: trimmed.ObjectMeta, Spec: corev1.PodSpec{NodeName: trimmed.NodeName}, Status: corev1.PodStatus{Phase: trimmed.Phase}}
 	}
 	precondition := apierrors.NewConflict(podResource, "a", errors.New("the UID or the resourceVersion is another"))
+	webhook := apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": refused`))
+	onNodeN := newPod("a", onNode("n"))
 	for _, tt := range []struct {
 		name       string
+		pod        *caches.Pod // nil: without a node
 		answers    []error
 		live       *corev1.Pod // found when looking after a conflict; nil: gone
 		deletes    int
@@ -49,9 +53,18 @@ func TestDeleteAnswers(t *testing.T) {
 		{name: "given away", answers: []error{precondition}, live: changed(orphaned), deletes: 1},
 		{name: "no longer selected", answers: []error{precondition}, live: changed(labelled(nil)), deletes: 1},
 		{name: "finished", answers: []error{precondition}, live: changed(phase(corev1.PodFailed)), deletes: 1},
+
+		{name: "never sent", pod: onNodeN, answers: []error{errors.New("connection refused")}, deletes: 1, failed: true, told: 1},
+		{name: "stopped by the fence", pod: onNodeN, answers: []error{fmt.Errorf("not leading: %w", context.Canceled)}, deletes: 1, failed: true},
+		{name: "not answered, on a node", pod: onNodeN, answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unanswered: "5", failed: true, told: 1},
+		{name: "refused, on a node", pod: onNodeN, answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, failed: true, told: 1},
+		{name: "a webhook failed, on a node", pod: onNodeN, answers: []error{webhook}, deletes: 1, failed: true, told: 1},
+		{name: "a webhook failed, and the pod may have been marked before", answers: []error{webhook}, deletes: 1, unanswered: "5", failed: true, told: 1},
+		{name: "a webhook failed, and a finalizer keeps the pod", pod: newPod("a", func(p *caches.Pod) { p.Finalizers = []string{"f"} }),
+			answers: []error{webhook}, deletes: 1, failed: true, told: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, newSet(0, statusOfSize(1)), newPod("a"))
+			b := newBench(t, newSet(0, statusOfSize(1)), cmp.Or(tt.pod, newPod("a")))
 			deletes := 0
 			b.on("delete pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				deletes++
@@ -72,6 +85,9 @@ func TestDeleteAnswers(t *testing.T) {
 			_, gone := b.expectations.deleted["a"]
 			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.expectations.unconfirmed["a"].version != tt.unanswered {
 				t.Errorf("error %v, %d deletes, gone %t, to be deleted again at %q", err, deletes, gone, b.expectations.unconfirmed["a"].version)
+			}
+			if until := b.expectations.unconfirmed["a"].until; tt.unanswered != "" && !until.Equal(now.Add(outcome.MaxCompletionDelay)) {
+				t.Errorf("the outcome is final at %v", until)
 			}
 			if told := b.told(); len(told) != tt.told {
 				t.Errorf("events are %v, want %d", told, tt.told)
@@ -159,38 +175,6 @@ func TestScaleDownTakenBack(t *testing.T) {
 			}
 			if creates := b.count("create pods"); creates != tt.count || len(b.expectations.unconfirmed) != 0 {
 				t.Errorf("%d creates, want %d; still unanswered: %v", creates, tt.count, b.expectations.unconfirmed)
-			}
-		})
-	}
-}
-
-// TestDeletesThatMayStillBeCarriedOut: the conditions under which a pod may be deleted at any moment.
-func TestDeletesThatMayStillBeCarriedOut(t *testing.T) {
-	webhook := apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": refused`))
-	for _, tt := range []struct {
-		name       string
-		pod        *caches.Pod
-		err        error
-		unanswered bool
-	}{
-		{"not answered", newPod("a", onNode("n")), apierrors.NewTimeoutError("slow", 0), true},
-		{"never sent", newPod("a", onNode("n")), errors.New("connection refused"), false},
-		{"refused by the fence", newPod("a", onNode("n")), fmt.Errorf("not leading: %w", context.Canceled), false},
-		{"refused", newPod("a", onNode("n")), apierrors.NewForbidden(podResource, "a", errors.New("no")), false},
-		{"a webhook failed", newPod("a", onNode("n")), webhook, false},
-		{"a webhook failed, and the pod may have been marked before", newPod("a"), webhook, true},
-		{"refused, and the pod may have been marked before", newPod("a"), apierrors.NewForbidden(podResource, "a", errors.New("no")), true},
-		{"a webhook failed, and somebody's finalizer keeps the pod", newPod("a", func(p *caches.Pod) { p.Finalizers = []string{"f"} }), webhook, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, newSet(0), tt.pod)
-			b.on("delete pods", fails(tt.err))
-			if _, err := b.run(t.Context()); err == nil {
-				t.Error("no error")
-			}
-			d, unanswered := b.expectations.unconfirmed["a"]
-			if unanswered != tt.unanswered || unanswered && d != (unconfirmedDelete{"5", now.Add(outcome.MaxCompletionDelay)}) {
-				t.Errorf("unanswered %t %+v, want %t", unanswered, d, tt.unanswered)
 			}
 		})
 	}

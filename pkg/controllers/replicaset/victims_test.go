@@ -116,14 +116,11 @@ func TestChooseVictims(t *testing.T) {
 	}{
 		{"none of none", nil, nil, 0, nil},
 		{"all of two", []*caches.Pod{broken, one}, nil, 2, []*caches.Pod{one, broken}},
-		{"the one that is not ready", []*caches.Pod{one, broken}, nil, 1, []*caches.Pod{broken}},
 		{"all of five, by name", []*caches.Pod{homeless, one, two, broken, waiting}, nil, 5, []*caches.Pod{one, two, broken, waiting, homeless}},
 		{"all of five, with nothing related", []*caches.Pod{homeless, one, two, broken, waiting}, []*caches.Pod{}, 5,
 			[]*caches.Pod{one, two, broken, waiting, homeless}},
-		{"not assigned before assigned", []*caches.Pod{waiting, homeless}, nil, 1, []*caches.Pod{homeless}},
 		{"both that are not ready", []*caches.Pod{one, broken, broken}, nil, 2, []*caches.Pod{broken, broken}},
 		{"the one with company on its node", []*caches.Pod{one, two}, []*caches.Pod{one, two, two}, 1, []*caches.Pod{two}},
-		{"pending before running", []*caches.Pod{waiting, broken}, nil, 1, []*caches.Pod{waiting}},
 		{"three of five", []*caches.Pod{one, two, broken, waiting, homeless}, nil, 3, []*caches.Pod{homeless, waiting, broken}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
