@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -514,9 +513,8 @@ func sizesIn(s modelState) (sum int) {
 
 // TestModelOfRollingUpdates: for any age of statuses, change of templates and interrupted pass, the sizes stay
 // within replicas and surge, available pods do not fall below the minimum, and the rollout ends.
-func TestModelOfRollingUpdates(t *testing.T) { modelOfRollingUpdates().tell(t) }
-
-var modelOfRollingUpdates = walked(func() (w walks) {
+func TestModelOfRollingUpdates(t *testing.T) {
+	var w walks
 	for _, tt := range []struct {
 		replicas, surge, unavailable, sets int
 		changes                            int8
@@ -571,8 +569,8 @@ var modelOfRollingUpdates = walked(func() (w walks) {
 			minReady: tt.minReady, restarts: !tt.undeletable, undeletable: tt.undeletable}
 		w.add(tt, m, m.finished(2), m.withinBounds)
 	}
-	return w
-})
+	w.tell(t)
+}
 
 // walks holds the results of walks.
 type walks struct {
@@ -586,9 +584,6 @@ func (w *walks) add(what any, m *model, start modelState, check func(from, to mo
 		w.problems = append(w.problems, fmt.Sprintf("%+v:\n  %s", what, bad))
 	}
 }
-
-// walked runs a walk once, also if a test is repeated.
-func walked(walk func() walks) func() walks { return sync.OnceValue(walk) }
 
 func (w walks) tell(t *testing.T) {
 	for _, problem := range w.problems {
@@ -619,9 +614,8 @@ func (m *model) withinBounds(from, to modelState, quiet bool) string {
 
 // TestModelOfScaling: a Deployment that is scaled during a rollout gets the new size, and no write raises the sum
 // of sizes above replicas and surge.
-func TestModelOfScaling(t *testing.T) { modelOfScaling().tell(t) }
-
-var modelOfScaling = walked(func() (w walks) {
+func TestModelOfScaling(t *testing.T) {
+	var w walks
 	for _, strategy := range []appsv1.DeploymentStrategyType{appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType} {
 		for _, tt := range []struct{ replicas, scaleTo, surge, unavailable int }{
 			{2, 3, 1, 0}, {3, 2, 1, 1}, {3, 1, 0, 1}, {1, 3, 1, 1}, {3, 2, 0, 1},
@@ -639,14 +633,13 @@ var modelOfScaling = walked(func() (w walks) {
 			})
 		}
 	}
-	return w
-})
+	w.tell(t)
+}
 
 // TestModelOfScalingThatIsTakenBack: also if pods cannot be deleted, the Deployment keeps its pods, and a parallel
 // rollout stays within bounds.
-func TestModelOfScalingThatIsTakenBack(t *testing.T) { modelOfScalingThatIsTakenBack().tell(t) }
-
-var modelOfScalingThatIsTakenBack = walked(func() (w walks) {
+func TestModelOfScalingThatIsTakenBack(t *testing.T) {
+	var w walks
 	for _, strategy := range []appsv1.DeploymentStrategyType{appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType} {
 		for _, tt := range []struct {
 			replicas, scaleTo, surge, unavailable int
@@ -669,14 +662,13 @@ var modelOfScalingThatIsTakenBack = walked(func() (w walks) {
 			})
 		}
 	}
-	return w
-})
+	w.tell(t)
+}
 
 // TestModelOfRecreate: new pods never run beside old ones, unless the template changes back, and the rollout ends,
 // also after lost responses.
-func TestModelOfRecreate(t *testing.T) { modelOfRecreate().tell(t) }
-
-var modelOfRecreate = walked(func() (w walks) {
+func TestModelOfRecreate(t *testing.T) {
+	var w walks
 	for _, tt := range []struct {
 		replicas        int
 		changes, losses int8
@@ -694,5 +686,5 @@ var modelOfRecreate = walked(func() (w walks) {
 			return ""
 		})
 	}
-	return w
-})
+	w.tell(t)
+}

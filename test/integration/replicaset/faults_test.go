@@ -28,7 +28,7 @@ func startFaulty(t testing.TB) *faulty {
 	t.Helper()
 	f := &faulty{
 		requests: faults.New(t, controllerConfig(), faults.WithName("requests")),
-		watches:  faults.New(t, watcherConfig(), faults.WithName("watches")),
+		watches:  faults.New(t, controllerConfig(), faults.WithName("watches")),
 	}
 	f.loop = standby(t, defaults(), f.requests.Config(), f.watches.Config(), clock.RealClock{}).beginTerm()
 	return f

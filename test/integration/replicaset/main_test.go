@@ -71,10 +71,8 @@ func (l *loop) beginTerm() *loop {
 
 func start(t testing.TB, config replicaset.Config) *loop {
 	t.Helper()
-	return standby(t, config, controllerConfig(), watcherConfig(), clock.RealClock{}).beginTerm()
+	return standby(t, config, controllerConfig(), controllerConfig(), clock.RealClock{}).beginTerm()
 }
-
-func watcherConfig() *rest.Config { return controllerConfig() }
 
 type namespace struct {
 	t      testing.TB

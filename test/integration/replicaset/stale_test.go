@@ -70,7 +70,7 @@ func TestStaleStandby(t *testing.T) {
 		from, to int32
 	}{{"ScaledUp", 2, 6}, {"ScaledDown", 6, 2}} {
 		t.Run(tt.name, func(t *testing.T) {
-			watches := faults.New(t, watcherConfig(), faults.WithName("watches"))
+			watches := faults.New(t, controllerConfig(), faults.WithName("watches"))
 			next := standby(t, defaults(), controllerConfig(), watches.Config(), clock.RealClock{})
 			leader := start(t, defaults())
 			n := newNamespace(t)
