@@ -80,15 +80,8 @@ type watchedType struct {
 	freshness.Watched
 	observe func(Observer) error
 	trimmed bool
-	synced  cache.DoneChecker
-	handled cache.DoneChecker // nil without a handler
-}
-
-func (t watchedType) syncCheckers() []cache.DoneChecker {
-	if t.handled == nil {
-		return []cache.DoneChecker{t.synced}
-	}
-	return []cache.DoneChecker{t.synced, t.handled}
+	handled bool
+	synced  cache.DoneChecker // done when the cache and the handler, if any, have the first list
 }
 
 // New returns caches without types. The client should be neither rate limited nor fenced.
@@ -169,7 +162,7 @@ func (c *Caches) Shutdown() {
 // WaitForSync blocks until every cache and every handler has the first list, or ctx has ended.
 func (c *Caches) WaitForSync(ctx context.Context) error {
 	for _, t := range c.types {
-		if !cache.WaitFor(ctx, "", t.syncCheckers()...) { // without a name nothing is logged
+		if !cache.WaitFor(ctx, "", t.synced) { // without a name nothing is logged
 			return fmt.Errorf("wait for the cache of %s: %w", t.Resource.Resource, context.Cause(ctx))
 		}
 		klog.FromContext(ctx).V(2).Info("Cache synced", "resource", t.Resource.Resource, "resourceVersion", t.Version())
@@ -184,14 +177,8 @@ func (c *Caches) WaitForSync(ctx context.Context) error {
 func (c *Caches) Unsynced() []string {
 	var names []string
 	for _, t := range c.types {
-		for _, checker := range t.syncCheckers() {
-			select {
-			case <-checker.Done():
-				continue
-			default:
-			}
+		if !cache.IsDone(t.synced) {
 			names = append(names, t.Resource.Resource)
-			break
 		}
 	}
 	return names

@@ -52,14 +52,14 @@ func (s Store[T]) Handle(h Handler[T]) error {
 
 func (s Store[T]) registerFanOut() error {
 	t := &s.caches.types[s.typ]
-	if t.handled != nil {
+	if t.handled {
 		return nil
 	}
 	registration, err := s.informer.AddEventHandler(s.handlers.eventHandler(s.caches))
 	if err != nil {
 		return fmt.Errorf("register handler: %w", err)
 	}
-	t.handled = registration.HasSyncedChecker()
+	t.handled, t.synced = true, registration.HasSyncedChecker()
 	return nil
 }
 
@@ -69,7 +69,7 @@ func (s Store[T]) addObserver(o Observer) error {
 		return err
 	}
 	t := s.caches.types[s.typ]
-	h := o(Cached{t.Resource, reflect.TypeFor[T]().Elem().Name(), t.handled.Done()})
+	h := o(Cached{t.Resource, reflect.TypeFor[T]().Elem().Name(), t.synced.Done()})
 	of := func(tell func(metav1.Object)) func(T) {
 		if tell == nil {
 			return nil

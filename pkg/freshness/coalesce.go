@@ -31,7 +31,10 @@ func coalesceReads(dial dialer) dialer {
 		if err != nil {
 			return nil, err
 		}
-		return newCoalescedConn(conn), nil
+		c := &coalescedConn{Conn: conn, pace: rate.NewLimiter(rate.Every(coalescePause), coalesceBurst)}
+		c.closed, c.close = context.WithCancel(context.Background())
+		c.buffer = bufio.NewReaderSize(readerFunc(c.readPaced), coalesceBuffer)
+		return c, nil
 	}
 }
 
@@ -43,13 +46,6 @@ type coalescedConn struct {
 	more   bool            // The last read filled the buffer.
 	closed context.Context // Ends with the connection.
 	close  context.CancelFunc
-}
-
-func newCoalescedConn(conn net.Conn) *coalescedConn {
-	c := &coalescedConn{Conn: conn, pace: rate.NewLimiter(rate.Every(coalescePause), coalesceBurst)}
-	c.closed, c.close = context.WithCancel(context.Background())
-	c.buffer = bufio.NewReaderSize(readerFunc(c.readPaced), coalesceBuffer)
-	return c
 }
 
 type readerFunc func([]byte) (int, error)

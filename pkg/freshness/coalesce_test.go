@@ -27,6 +27,15 @@ func (s *source) Read(p []byte) (int, error) {
 	return s.size, nil
 }
 
+func coalesced(t *testing.T, conn net.Conn) net.Conn {
+	t.Helper()
+	conn, err := coalesceReads(func(context.Context, string, string) (net.Conn, error) { return conn, nil })(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
 func TestCoalescedReads(t *testing.T) {
 	event := make([]byte, 500)
 	for _, tt := range []struct {
@@ -42,10 +51,7 @@ func TestCoalescedReads(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				from := &source{size: tt.size, start: time.Now()}
-				conn, err := coalesceReads(func(context.Context, string, string) (net.Conn, error) { return from, nil })(t.Context(), "", "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := coalesced(t, from)
 				for len(from.reads) < 40 {
 					if _, err := conn.Read(event); err != nil {
 						t.Fatal(err)
@@ -71,7 +77,7 @@ func TestCoalescedConnectionCarriesEverything(t *testing.T) {
 			}
 		}
 	}()
-	got, err := io.ReadAll(newCoalescedConn(client))
+	got, err := io.ReadAll(coalesced(t, client))
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("read %d bytes, %v; want the %d that were sent", len(got), err, len(want))
 	}
@@ -81,7 +87,7 @@ func TestCoalescedReadEndsWithItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := net.Pipe()
 		defer server.Close()
-		conn := newCoalescedConn(client)
+		conn := coalesced(t, client)
 		paced := make(chan error)
 		go func() {
 			for {
@@ -105,13 +111,4 @@ func TestCoalescedReadEndsWithItsConnection(t *testing.T) {
 			t.Errorf("Read after Close = %v after %v, want an error at once", err, time.Since(start))
 		}
 	})
-}
-
-func TestCoalescedDialThatFails(t *testing.T) {
-	dial := coalesceReads((&net.Dialer{}).DialContext)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if conn, err := dial(ctx, "tcp", "127.0.0.1:1"); err == nil || conn != nil {
-		t.Errorf("dial = %v, %v, want the error", conn, err)
-	}
 }

@@ -44,9 +44,8 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clo
 	if err != nil {
 		return err
 	}
-	diff := differenceTo(listed, version, w.Objects())
-	for key := range diff {
-		return fmt.Errorf("%w: the cache differs from a list in %d objects, one is %s", ErrBehind, len(diff), key)
+	if diff := differenceTo(listed, version, w.Objects()); len(diff) > 0 {
+		return fmt.Errorf("%w: %v", ErrBehind, diff)
 	}
 	return nil
 }

@@ -29,9 +29,3 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		stale: gauge("stale", "1 while the cache of a resource differs from a consistent list."),
 	}
 }
-
-// createSeries creates the series of one watch that otherwise begin with an event.
-func (m *Metrics) createSeries(target watchTarget) {
-	m.reopened.WithLabelValues(target.labels()...)
-	m.stale.WithLabelValues(target.labels()...)
-}

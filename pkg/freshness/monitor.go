@@ -71,8 +71,9 @@ type Monitor struct {
 
 // New returns a monitor of the given informers. It does nothing before Run.
 func New(deps Deps, watched []Watched) *Monitor {
-	for _, w := range watched {
-		deps.Metrics.createSeries(w.target())
+	for _, w := range watched { // Create the series that otherwise begin with an event.
+		deps.Metrics.reopened.WithLabelValues(w.target().labels()...)
+		deps.Metrics.stale.WithLabelValues(w.target().labels()...)
 	}
 	return &Monitor{deps: deps, watched: watched, stale: map[watchTarget]string{}}
 }
@@ -87,17 +88,12 @@ func (m *Monitor) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Stale returns a sentence per stale type, sorted. It is empty if all types are current.
-func (m *Monitor) Stale() []string {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	return slices.Sorted(maps.Values(m.stale))
-}
-
 // Check returns an error while a type is stale. It belongs to readiness, not to liveness.
 func (m *Monitor) Check() error {
-	if stale := m.Stale(); len(stale) > 0 {
-		return fmt.Errorf("stale caches: %s", strings.Join(stale, "; "))
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if len(m.stale) > 0 {
+		return fmt.Errorf("stale caches: %s", strings.Join(slices.Sorted(maps.Values(m.stale)), "; "))
 	}
 	return nil
 }
@@ -114,7 +110,7 @@ func (m *Monitor) setStale(ctx context.Context, target watchTarget, reason strin
 	if !known {
 		klog.FromContext(ctx).Info("Cache is stale", "reason", reason)
 	}
-	m.deps.StepDown(reason, func() bool { return len(m.Stale()) == 0 })
+	m.deps.StepDown(reason, func() bool { return m.Check() == nil })
 }
 
 func (m *Monitor) setCurrent(ctx context.Context, target watchTarget) {

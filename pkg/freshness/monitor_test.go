@@ -305,7 +305,7 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 				w.addPod()
 			}
 			changed := time.Now()
-			for len(l.Stale()) == 0 && time.Since(changed) < time.Hour {
+			for l.Check() == nil && time.Since(changed) < time.Hour {
 				w.run(time.Second, 0)
 				if tt.each != nil && time.Since(changed)%tt.period == 0 {
 					tt.each(w)
@@ -390,8 +390,8 @@ func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 			w := newWorld()
 			l := observeWorld(t, w, w.pods())
 			w.check = func() {
-				if got := l.Stale(); len(got) > 0 {
-					t.Fatalf("stale: %v", got)
+				if err := l.Check(); err != nil {
+					t.Fatal(err)
 				}
 			}
 			tt.script(t, w)
@@ -438,8 +438,8 @@ func TestSlowRelistIsNotStaleness(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody}, nil
 		}))
 		w.check = func() {
-			if got := l.Stale(); len(got) > 0 {
-				t.Fatalf("stale during lists: %v", got)
+			if err := l.Check(); err != nil {
+				t.Fatalf("during lists: %v", err)
 			}
 		}
 		for range 16 { // 8 minutes
@@ -451,7 +451,7 @@ func TestSlowRelistIsNotStaleness(t *testing.T) {
 		}
 		w.check = func() {}
 		begun := time.Now()
-		for len(l.Stale()) == 0 && time.Since(begun) < time.Hour {
+		for l.Check() == nil && time.Since(begun) < time.Hour {
 			w.run(time.Second, 0)
 		}
 		if took := time.Since(begun); took > 150*time.Second {

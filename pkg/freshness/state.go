@@ -1,6 +1,7 @@
 package freshness
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
@@ -99,6 +100,14 @@ func (v ObjectVersion) objectKey() types.NamespacedName {
 // difference maps each differing key to its listed version. An empty UID means that the object was deleted
 // by that version.
 type difference map[types.NamespacedName]ObjectVersion
+
+// String describes a difference. It is empty if there is none.
+func (d difference) String() string {
+	for key := range d {
+		return fmt.Sprintf("the cache differs from a list in %d objects, one is %s", len(d), key)
+	}
+	return ""
+}
 
 // differenceTo returns the objects of a consistent list that the cache lacks, and the objects of the cache
 // that the list lacks. An object of the cache that is newer than the list is no difference.

@@ -8,7 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/rv"
@@ -37,21 +37,15 @@ type typeMonitor struct {
 	changedAt      time.Time
 	reopenedAt     time.Time
 	comparedAt     time.Time
-	nextComparison time.Time // The earliest time of the next whole list.
-	backoff        utilwait.Backoff
-	equalAt        string // The version at which the cache was found equal to a list.
+	nextComparison time.Time     // The earliest time of the next whole list.
+	failurePause   time.Duration // After the last whole list, or zero if the list succeeded.
+	equalAt        string        // The version at which the cache was found equal to a list.
 	lacking        difference
 	undelivered    string // The missing version at the last comparison.
 }
 
 func newTypeMonitor(m *Monitor, w Watched) *typeMonitor {
-	k := &typeMonitor{Monitor: m, Watched: w, version: w.Version(), changedAt: m.deps.Clock.Now()}
-	k.resetBackoff()
-	return k
-}
-
-func (k *typeMonitor) resetBackoff() {
-	k.backoff = utilwait.Backoff{Duration: listInterval, Factor: 2, Jitter: 0.5, Cap: equalInterval, Steps: 10}
+	return &typeMonitor{Monitor: m, Watched: w, version: w.Version(), changedAt: m.deps.Clock.Now()}
 }
 
 func (k *typeMonitor) run(ctx context.Context) error {
@@ -109,7 +103,8 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 	}
 	k.enterState(ctx, next, now)
 	if next == stale && act != noAction {
-		k.setStale(ctx, k.target(), k.staleReason())
+		reason := cmp.Or(k.lacking.String(), "no watch has delivered version "+cmp.Or(k.undelivered, k.missing.version, k.goal.version))
+		k.setStale(ctx, k.target(), reason)
 		if act == declare || now.Sub(k.reopenedAt) >= cmp.Or(k.Impatience, relistLimit) {
 			// Use another connection: the present connection may lead to an API server without events of this type.
 			k.reopenWatch(ctx, now.Add(time.Hour), now)
@@ -232,16 +227,6 @@ func (k *typeMonitor) stillDiffers() bool {
 	return len(k.lacking) > 0
 }
 
-func (k *typeMonitor) staleReason() string {
-	if len(k.lacking) == 0 {
-		return "no watch has delivered version " + cmp.Or(k.undelivered, k.missing.version, k.goal.version)
-	}
-	for key := range k.lacking {
-		return fmt.Sprintf("the cache differs from a list in %d objects, one is %s", len(k.lacking), key)
-	}
-	return ""
-}
-
 // reopenWatch restarts the watch, on a new connection if the client has received nothing since.
 func (k *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
 	verbosity := 0
@@ -273,11 +258,12 @@ func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal
 	listed, version, err := k.listAll(ctx, k.listPage)
 	k.comparedAt = k.deps.Clock.Now()
 	if err != nil {
-		k.nextComparison = k.comparedAt.Add(k.backoff.Step())
+		k.failurePause = min(max(2*k.failurePause, listInterval), equalInterval)
+		k.nextComparison = k.comparedAt.Add(wait.Jitter(k.failurePause, 0.5))
 		klog.FromContext(ctx).V(2).Info("Whole list failed, cannot check cache freshness", "watch", k.target().String(), "err", err, "nextTry", k.nextComparison)
 		return false
 	}
-	k.resetBackoff()
+	k.failurePause = 0
 	k.lacking, k.nextComparison = differenceTo(listed, version, k.Objects()), k.comparedAt.Add(listInterval)
 	if len(k.lacking) > 0 {
 		return false

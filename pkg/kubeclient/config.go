@@ -55,14 +55,11 @@ func Load(flag, file, address string) (*rest.Config, error) {
 func UserAgent(program string) string {
 	v := version.Get()
 	commit := v.GitCommit
-	if len(commit) > 7 {
-		commit = commit[:7]
-	}
-	if commit == "" || strings.HasPrefix(commit, "$") {
+	if strings.HasPrefix(commit, "$") { // not set by the build
 		commit = "unknown"
 	}
 	semver, _, _ := strings.Cut(v.GitVersion, "-") // without build metadata
-	return fmt.Sprintf("%s/%s (%s/%s) kubernetes/%s", program, semver, runtime.GOOS, runtime.GOARCH, commit)
+	return fmt.Sprintf("%s/%s (%s/%s) kubernetes/%.7s", program, semver, runtime.GOOS, runtime.GOARCH, commit)
 }
 
 // WithAgent returns a copy of base whose user agent ends in a slash and purpose.

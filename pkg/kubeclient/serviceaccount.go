@@ -20,8 +20,6 @@ import (
 
 const (
 	tokenLifetime = time.Hour // as in kube-controller-manager v1.37
-	// tokenUse is the part of its lifetime for which a token is used.
-	tokenUse = 0.8
 	// tokenTimeout bounds the fetch of a token.
 	tokenTimeout = 30 * time.Second
 )
@@ -75,17 +73,13 @@ func (s *serviceAccount) requestToken(ctx context.Context) (*oauth2.Token, error
 	if err != nil {
 		return nil, err
 	}
+	// The lifetime may be shorter than tokenLifetime, and the clock of the API server may be behind.
+	life := response.Status.ExpirationTimestamp.Sub(sent)
 	return &oauth2.Token{
 		AccessToken: response.Status.Token,
 		TokenType:   "Bearer",
-		Expiry:      sent.Add(usableFor(response.Status.ExpirationTimestamp.Sub(sent))),
+		Expiry:      sent.Add(max(life*4/5, time.Minute)),
 	}, nil
-}
-
-// usableFor returns the time for which a token with a lifetime is used. The lifetime may be shorter than
-// tokenLifetime, and the clock of the API server may be behind.
-func usableFor(life time.Duration) time.Duration {
-	return max(time.Duration(float64(life)*tokenUse), time.Minute)
 }
 
 func (s *serviceAccount) createAccount(ctx context.Context) error {

@@ -26,13 +26,16 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 	missing := apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "replicaset-controller")
 	for _, tt := range []struct {
 		name    string
-		answers []error // to requests for a token
+		results []error // of requests for a token
+		life    time.Duration
 		calls   []string
-		failed  bool
+		use     time.Duration // zero for an error
 	}{
-		{"the account exists", []error{nil}, []string{"create serviceaccounts/token"}, false},
-		{"the account is missing", []error{missing, nil}, []string{"create serviceaccounts/token", "create serviceaccounts", "create serviceaccounts/token"}, false},
-		{"rejected", []error{errors.New("no")}, []string{"create serviceaccounts/token"}, true},
+		{"account exists", []error{nil}, time.Hour, []string{"create serviceaccounts/token"}, 48 * time.Minute},
+		{"short life", []error{nil}, 10 * time.Minute, []string{"create serviceaccounts/token"}, 8 * time.Minute},
+		{"clock of the API server is behind", []error{nil}, -time.Hour, []string{"create serviceaccounts/token"}, time.Minute},
+		{"account is missing", []error{missing, nil}, time.Hour, []string{"create serviceaccounts/token", "create serviceaccounts", "create serviceaccounts/token"}, 48 * time.Minute},
+		{"rejected", []error{errors.New("no")}, time.Hour, []string{"create serviceaccounts/token"}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now := time.Unix(1e9, 0)
@@ -50,16 +53,16 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 				}
 				tokens++
 				answer := &authenticationv1.TokenRequest{}
-				answer.Status.Token, answer.Status.ExpirationTimestamp = "secret", metav1.NewTime(now.Add(time.Hour))
-				return true, answer, tt.answers[tokens-1]
+				answer.Status.Token, answer.Status.ExpirationTimestamp = "secret", metav1.NewTime(now.Add(tt.life))
+				return true, answer, tt.results[tokens-1]
 			})
 			s := &serviceAccount{client: client.CoreV1().ServiceAccounts("kube-system"), name: "replicaset-controller", clock: testingclock.NewFakePassiveClock(now)}
 			token, err := s.Token()
-			if !slices.Equal(calls, tt.calls) || (err != nil) != tt.failed {
-				t.Errorf("calls %q, error %v; want %q, failed %v", calls, err, tt.calls, tt.failed)
+			if !slices.Equal(calls, tt.calls) || (err != nil) != (tt.use == 0) {
+				t.Errorf("calls %q, error %v; want %q and %v of use", calls, err, tt.calls, tt.use)
 			}
-			if err == nil && (token.AccessToken != "secret" || token.Expiry.Sub(now) != 48*time.Minute) {
-				t.Errorf("token %q is used for %v, want 48m of its hour", token.AccessToken, token.Expiry.Sub(now))
+			if err == nil && (token.AccessToken != "secret" || token.Expiry.Sub(now) != tt.use) {
+				t.Errorf("token %q is used for %v, want %v", token.AccessToken, token.Expiry.Sub(now), tt.use)
 			}
 		})
 	}
@@ -111,11 +114,3 @@ func TestTokenIsFetchedBeforeARequestIsGuarded(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-func TestUsableFor(t *testing.T) {
-	for life, want := range map[time.Duration]time.Duration{time.Hour: 48 * time.Minute, 10 * time.Minute: 8 * time.Minute, -time.Hour: time.Minute} {
-		if got := usableFor(life); got != want {
-			t.Errorf("usableFor(%v) = %v, want %v", life, got, want)
-		}
-	}
-}
