@@ -27,11 +27,7 @@ func streamParts(gap time.Duration, parts ...string) roundTripper {
 
 func get(t *testing.T, rt http.RoundTripper, url string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := rt.RoundTrip(req)
+	resp, err := rt.RoundTrip(request(t.Context(), http.MethodGet, url))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +35,8 @@ func get(t *testing.T, rt http.RoundTripper, url string) *http.Response {
 }
 
 const (
-	streamingList = "https://server/api/v1/pods?watch=true&sendInitialEvents=true"
-	plainWatch    = "https://server/api/v1/pods?watch=true&resourceVersion=7"
+	streamingList = server + "?watch=true&sendInitialEvents=true"
+	plainWatch    = server + "?watch=true&resourceVersion=7"
 )
 
 // A streaming list without a byte for a minute is cut, and any other watch after three minutes.
@@ -82,9 +78,9 @@ func TestSilentWatchIsCut(t *testing.T) {
 // A proxy that ends responses may cut every streaming list before it is complete. Pages are short enough.
 func TestIncompleteStreamingListsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var server roundTripper
-		rt := newPool(t, newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) { return server(req) }))
-		request := func(url string, want ...int) {
+		var respondNow roundTripper
+		rt := newPool(t, newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) { return respondNow(req) }))
+		expect := func(url string, want ...int) {
 			t.Helper()
 			for _, want := range want {
 				resp := get(t, rt, url)
@@ -96,15 +92,15 @@ func TestIncompleteStreamingListsAreRejected(t *testing.T) {
 			}
 		}
 		otherType := strings.NewReplacer("pods", "nodes")
-		server = func(*http.Request) (*http.Response, error) { return respond(http.StatusServiceUnavailable, ""), nil }
-		request(streamingList, 503, 503, 503) // no list has begun
-		server = func(*http.Request) (*http.Response, error) { return respond(http.StatusOK, ""), nil }
-		request(streamingList, 200, 200, 422, 422)
-		request(otherType.Replace(streamingList), 200)
-		request(otherType.Replace(plainWatch), 200)
-		request(streamingList, 422)
-		request(plainWatch, 200) // the list is complete
-		server = streamParts(0)
-		request(streamingList, 200, 422) // one stall is enough
+		respondNow = func(*http.Request) (*http.Response, error) { return respond(http.StatusServiceUnavailable, ""), nil }
+		expect(streamingList, 503, 503, 503) // no list has begun
+		respondNow = func(*http.Request) (*http.Response, error) { return respond(http.StatusOK, ""), nil }
+		expect(streamingList, 200, 200, 422, 422)
+		expect(otherType.Replace(streamingList), 200)
+		expect(otherType.Replace(plainWatch), 200)
+		expect(streamingList, 422)
+		expect(plainWatch, 200) // the list is complete
+		respondNow = streamParts(0)
+		expect(streamingList, 200, 422) // one stall is enough
 	})
 }

@@ -141,8 +141,7 @@ func (w *world) follow(ctx context.Context, path string) {
 			time.Sleep(time.Second)
 			continue
 		}
-		req, _ := http.NewRequestWithContext(ctx, "GET", "http://host"+path+"?watch=true&"+query, nil)
-		resp, err := w.client.RoundTrip(req)
+		resp, err := w.client.RoundTrip(request(ctx, http.MethodGet, "http://host"+path+"?watch=true&"+query))
 		if err != nil {
 			time.Sleep(250 * time.Millisecond)
 			continue
@@ -443,10 +442,7 @@ func TestSlowRelistIsNotStaleness(t *testing.T) {
 			}
 		}
 		for range 16 { // 8 minutes
-			req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://host/api/v1/pods?limit=500", nil)
-			if _, err := lists.RoundTrip(req); err != nil {
-				t.Fatal(err)
-			}
+			get(t, lists, "http://host/api/v1/pods?limit=500")
 			w.run(30*time.Second, 0)
 		}
 		w.check = func() {}

@@ -2,107 +2,91 @@ package freshness
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
 // pager serves pods in pages to clients that page, and cannot stream lists.
 type pager struct {
-	pods int
-
-	lock    sync.Mutex
-	expires bool // the second page of the next list
-	lists   []string
+	pods    int
+	expires bool     // the second page of the next list
+	lists   []string // queries
 }
 
-func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	if query.Get("watch") != "" {
-		if query.Get("sendInitialEvents") != "" {
-			http.Error(w, "no", http.StatusUnprocessableEntity)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-		return
+func (p *pager) RoundTrip(req *http.Request) (*http.Response, error) {
+	query := req.URL.Query()
+	reply := func(code int, body any) (*http.Response, error) {
+		text, err := json.Marshal(body)
+		resp := respond(code, string(text))
+		resp.Header = http.Header{"Content-Type": {"application/json"}}
+		return resp, err
 	}
-	p.lock.Lock()
-	defer p.lock.Unlock()
+	switch {
+	case query.Get("sendInitialEvents") != "":
+		return reply(http.StatusUnprocessableEntity, metav1.Status{})
+	case query.Get("watch") != "":
+		return streamParts(0)(req)
+	}
 	p.lists = append(p.lists, "limit="+query.Get("limit")+" version="+query.Get("resourceVersion")+" continue="+query.Get("continue"))
 	limit, _ := strconv.Atoi(query.Get("limit"))
 	from, _ := strconv.Atoi(query.Get("continue"))
-	w.Header().Set("Content-Type", "application/json")
 	if from > 0 && p.expires {
 		p.expires = false
-		w.WriteHeader(http.StatusGone)
-		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
-		return
-	}
-	to := p.pods
-	if limit > 0 {
-		to = min(from+limit, p.pods)
+		return reply(http.StatusGone, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: "Expired", Code: http.StatusGone})
 	}
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
-	if to < p.pods {
+	to := p.pods
+	if limit > 0 && from+limit < p.pods {
+		to = from + limit
 		list.Continue = strconv.Itoa(to)
 	}
 	for i := range to - from {
 		list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strconv.Itoa(from + i), ResourceVersion: "1"}})
 	}
-	_ = runtime.Encoder(scheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion)).Encode(&list, w)
+	return reply(http.StatusOK, list)
 }
 
 // A reflector without streaming lists requests all objects in a single response in several cases.
 func TestPlainListsComeInPages(t *testing.T) {
+	pages := []string{"limit=2000 version= continue=", "limit=2000 version= continue=2000"}
 	for _, tt := range []struct {
 		name    string
 		expires bool
-		version string // the reflector has reached
+		version string // of the request for the first list
 		want    []string
 	}{
-		{"the first", false, "", []string{
-			"limit=2000 version= continue=", "limit=2000 version= continue=2000"}},
-		{"one from a version on", false, "5", []string{
-			"limit=2000 version= continue=", "limit=2000 version= continue=2000"}},
-		{"one that expires is listed again in pages", true, "", []string{
-			"limit=2000 version= continue=", "limit=2000 version= continue=2000", "limit=2000 version= continue=", "limit=2000 version= continue=2000"}},
+		{"first list", false, "", pages},
+		{"list from a version", false, "5", pages},
+		{"expired list is repeated in pages", true, "", slices.Concat(pages, pages)},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		bubble(t, tt.name, func(t *testing.T) {
 			p := &pager{pods: 2500, expires: tt.expires}
-			server := httptest.NewServer(p)
-			defer server.Close()
-			defer server.CloseClientConnections()
-			cfg, http, err := newTransport().Client(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, false)
+			cfg, held, err := newTransport().Client(&rest.Config{Host: "http://host", ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: p}, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			client, err := kubernetes.NewForConfigAndClient(cfg, http)
+			client, err := kubernetes.NewForConfigAndClient(cfg, held)
 			if err != nil {
 				t.Fatal(err)
 			}
 			store := cache.NewStore(cache.MetaNamespaceKeyFunc)
 			reflector := cache.NewReflector(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-					if o.ResourceVersion != "" && o.ResourceVersion != "0" || tt.version == "" {
-						return client.CoreV1().Pods("").List(ctx, o)
+					if o.Continue == "" && tt.version != "" {
+						o.ResourceVersion, o.Limit = tt.version, 0
 					}
-					o.ResourceVersion, o.Limit = tt.version, 0
 					return client.CoreV1().Pods("").List(ctx, o)
 				},
 				WatchFuncWithContext: client.CoreV1().Pods("").Watch,
@@ -110,18 +94,12 @@ func TestPlainListsComeInPages(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var done sync.WaitGroup
 			done.Go(func() { reflector.RunWithContext(ctx) })
-			defer done.Wait()
-			defer cancel()
-			for end := time.Now().Add(30 * time.Second); len(store.List()) != 2500; time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("%d pods in the store, want 2500", len(store.List()))
-				}
+			sleep(settleTime)
+			if len(store.List()) != p.pods || !slices.Equal(p.lists, tt.want) {
+				t.Errorf("%d pods in the store, want %d; lists %q, want %q", len(store.List()), p.pods, p.lists, tt.want)
 			}
-			p.lock.Lock()
-			defer p.lock.Unlock()
-			if !slices.Equal(p.lists, tt.want) {
-				t.Errorf("lists %q, want %q", p.lists, tt.want)
-			}
+			cancel()
+			done.Wait()
 		})
 	}
 }
@@ -129,8 +107,7 @@ func TestPlainListsComeInPages(t *testing.T) {
 func TestExpiredPageIsNoExpiredList(t *testing.T) {
 	rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) { return respond(http.StatusGone, ""), nil }))
 	for query, want := range map[string]error{"?continue=x": errExpired, "?resourceVersion=7": nil, "?watch=true&resourceVersion=7": nil} {
-		req := httptest.NewRequest(http.MethodGet, "https://server/api/v1/pods"+query, nil)
-		if _, err := rt.RoundTrip(req); !errors.Is(err, want) {
+		if _, err := rt.RoundTrip(request(t.Context(), http.MethodGet, server+query)); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", query, err, want)
 		}
 	}

@@ -41,6 +41,20 @@ func newPool(t *testing.T, transport *Transport, next http.RoundTripper) http.Ro
 	return client.Transport
 }
 
+const server = "https://server/api/v1/pods"
+
+func request(ctx context.Context, method, url string) *http.Request {
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		panic(err)
+	}
+	return req
+}
+
+func refuseConnection(*http.Request) (*http.Response, error) {
+	return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+}
+
 func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
@@ -69,11 +83,7 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 					}
 					return respond(http.StatusOK, ""), nil
 				}))
-				req, err := http.NewRequestWithContext(t.Context(), tt.method, "https://server/api/v1/pods"+tt.query, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, err = rt.RoundTrip(req)
+				_, err := rt.RoundTrip(request(t.Context(), tt.method, server+tt.query))
 				if took := time.Since(start); !errors.Is(err, tt.wantErr) || took < tt.want || took > 3*tt.want {
 					t.Errorf("returned %v after %v, want %v after %v, or somewhat later", err, took, tt.wantErr, tt.want)
 				}
@@ -119,7 +129,7 @@ func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 					}
 					return respond(http.StatusOK, ""), nil
 				}))
-				resp := get(t, rt, "https://server/api/v1/pods"+tt.query)
+				resp := get(t, rt, server+tt.query)
 				if resp.StatusCode != tt.want || asked > tt.asked {
 					t.Errorf("answered %d after %d requests, want %d after at most %d", resp.StatusCode, asked, tt.want, tt.asked)
 				}
@@ -138,16 +148,12 @@ func TestLastingServerErrorIsReturned(t *testing.T) {
 			lines, start := 0, time.Now()
 			rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
 				if time.Since(start) < away {
-					return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+					return refuseConnection(nil)
 				}
 				return respond(http.StatusServiceUnavailable, ""), nil
 			}))
 			ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/apis/example.com/v1/widgets?watch=true&resourceVersion=7", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := rt.RoundTrip(req)
+			resp, err := rt.RoundTrip(request(ctx, http.MethodGet, plainWatch))
 			late := time.Since(start) - away - errorPatience
 			if err != nil || resp.StatusCode != http.StatusServiceUnavailable || late < -time.Second || late > 2*maxErrorPause {
 				t.Errorf("after an outage of %v: response %v, error %v, %v after %v", away, resp, err, late, errorPatience)
@@ -178,7 +184,7 @@ func TestRetriesAfterErrorsShareARate(t *testing.T) {
 			}))
 			for range watches {
 				group.Go(func() {
-					if resp := get(t, rt, "https://server/api/v1/pods?watch=true&resourceVersion=7"); resp.StatusCode != http.StatusOK {
+					if resp := get(t, rt, plainWatch); resp.StatusCode != http.StatusOK {
 						t.Errorf("answered %d", resp.StatusCode)
 					}
 				})
@@ -209,7 +215,7 @@ func (s *awayServer) client(t *testing.T, transport *Transport) http.RoundTrippe
 			s.attempts[int(time.Since(s.begun).Seconds())]++
 			s.lock.Unlock()
 			if time.Now().Before(s.back) {
-				return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+				return refuseConnection(req)
 			}
 			time.Sleep(20 * time.Millisecond)
 			connected.Store(true)
@@ -247,11 +253,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 								defer cancel()
 								ctx = ended
 							}
-							req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/api/v1/pods?watch=true&resourceVersion=7", nil)
-							if err != nil {
-								panic(err)
-							}
-							if resp, err := client.RoundTrip(req); i >= tt.leaving && (err != nil || resp.StatusCode != http.StatusOK) {
+							if resp, err := client.RoundTrip(request(ctx, http.MethodGet, plainWatch)); i >= tt.leaving && (err != nil || resp.StatusCode != http.StatusOK) {
 								t.Errorf("answered %v, %v", resp, err)
 							}
 						})
@@ -284,14 +286,12 @@ func TestUnansweredWatchDelaysNoOther(t *testing.T) {
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/apis/example.com/v1/widgets?watch=true&resourceVersion=7", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() { _, _ = rt.RoundTrip(req) }()
+		go func() {
+			_, _ = rt.RoundTrip(request(ctx, http.MethodGet, "https://server/apis/example.com/v1/widgets?watch=true&resourceVersion=7"))
+		}()
 		synctest.Wait()
 		start := time.Now()
-		get(t, rt, "https://server/api/v1/pods?watch=true&resourceVersion=7")
+		get(t, rt, plainWatch)
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("a watch of pods was opened after %v, want 1s at most", took)
 		}
@@ -300,16 +300,10 @@ func TestUnansweredWatchDelaysNoOther(t *testing.T) {
 
 func TestReconnectingEndsWithItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
-			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-		}))
+		rt := newPool(t, newTransport(), roundTripper(refuseConnection))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/api/v1/pods", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := rt.RoundTrip(req); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := rt.RoundTrip(request(ctx, http.MethodGet, server)); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("RoundTrip = %v, want the last failure", err)
 		}
 	})
@@ -337,20 +331,22 @@ func (b *brokenBody) Close() error { return nil }
 func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
 	for _, tt := range []struct {
-		name  string
-		query string
-		code  int
-		after time.Duration // the stream breaks
-		event string
-		want  time.Duration // the end
-		err   error
+		name   string
+		query  string
+		code   int
+		after  time.Duration // the stream breaks
+		event  string
+		closed time.Duration // the reflector closes the stream; zero means never
+		want   time.Duration // the end
+		err    error
 	}{
-		{"broken at once", "?watch=true&resourceVersion=7", http.StatusOK, 0, "", 1250 * time.Millisecond, nil},
-		{"broken early, after an event", "?watch=true&resourceVersion=7", http.StatusOK, 300 * time.Millisecond, "pod", 1250 * time.Millisecond, nil},
-		{"broken later", "?watch=1&resourceVersion=7", http.StatusOK, time.Minute, "pod", time.Minute, nil},
-		{"broken right after a streaming list", "?watch=true&sendInitialEvents=true", http.StatusOK, 300 * time.Millisecond, "pod", 1550 * time.Millisecond, nil},
-		{"a list is no stream", "", http.StatusOK, 0, "", 0, reset},
-		{"nor is a refusal", "?watch=true", http.StatusTooManyRequests, 0, "", 0, reset},
+		{"broken at once", "?watch=true&resourceVersion=7", http.StatusOK, 0, "", 0, 1250 * time.Millisecond, nil},
+		{"broken early, after an event", "?watch=true&resourceVersion=7", http.StatusOK, 300 * time.Millisecond, "pod", 0, 1250 * time.Millisecond, nil},
+		{"broken later", "?watch=1&resourceVersion=7", http.StatusOK, time.Minute, "pod", 0, time.Minute, nil},
+		{"broken after a streaming list", "?watch=true&sendInitialEvents=true", http.StatusOK, 300 * time.Millisecond, "pod", 0, 1550 * time.Millisecond, nil},
+		{"broken and closed", "?watch=true&resourceVersion=7", http.StatusOK, 0, "", 100 * time.Millisecond, 100 * time.Millisecond, reset},
+		{"list", "", http.StatusOK, 0, "", 0, 0, reset},
+		{"rejected watch", "?watch=true", http.StatusTooManyRequests, 0, "", 0, 0, reset},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -358,13 +354,9 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 				rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
 					return &http.Response{StatusCode: tt.code, Body: &brokenBody{start.Add(tt.after), tt.event, reset}}, nil
 				}))
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server/api/v1/pods"+tt.query, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp, err := rt.RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
+				resp := get(t, rt, server+tt.query)
+				if tt.closed > 0 {
+					time.AfterFunc(tt.closed, func() { _ = resp.Body.Close() })
 				}
 				text, err := io.ReadAll(resp.Body)
 				if took := time.Since(start); string(text) != tt.event || !errors.Is(err, tt.err) || took != tt.want {
@@ -373,26 +365,4 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestClosedWatchReturnsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusOK, Body: &brokenBody{start, "", io.ErrUnexpectedEOF}}, nil
-		}))
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server/api/v1/pods?watch=true", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := rt.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.AfterFunc(100*time.Millisecond, func() { _ = resp.Body.Close() })
-		_, err = io.ReadAll(resp.Body)
-		if took := time.Since(start); !errors.Is(err, io.ErrUnexpectedEOF) || took != 100*time.Millisecond {
-			t.Errorf("the stream ended with %v after %v, want its own error when it was closed", err, took)
-		}
-	})
 }
