@@ -84,6 +84,32 @@ func TestExpiredLeaseIsTakenAtThatInstant(t *testing.T) {
 	}
 }
 
+// The watch shows the release before the response to an earlier GET.
+func TestReleaseDuringARead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &leaseServer{}
+		s.hold("x")
+		b := start(t, s, "b")
+		sleep(time.Second)
+		var released time.Time
+		b.conn.set(func(c *conn) {
+			c.slow = 3 * time.Second
+			c.before = func(string) {
+				if released.IsZero() {
+					released = time.Now().Add(time.Second)
+					time.AfterFunc(time.Second, func() {
+						b.conn.set(func(c *conn) { c.slow = 0 })
+						s.hold("")
+					})
+				}
+			}
+		})
+		sleep(20 * time.Second)
+		wantLeading(t, b, true)
+		wantEqual(t, "time from release to term", b.spans()[0].begun.Sub(released), 2*time.Second)
+	})
+}
+
 // The holder renews between the GET and the PUT of the candidate.
 func TestRenewalBeatsExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

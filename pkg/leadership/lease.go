@@ -76,6 +76,7 @@ func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, duratio
 		klog.FromContext(ctx).V(2).Info("Reading the lease before the renewal", "lease", l, "err", updateErr)
 	}
 	// 2. A standby, and a holder whose update failed, read the Lease.
+	seen := l.latestObservation().version
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -84,7 +85,7 @@ func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, duratio
 		return attemptResult{err: errors.Join(updateErr, fmt.Errorf("read the lease: %w", err)), version: l.latestObservation().version}
 	}
 	// 3. The Lease must be free, or held by this process.
-	o, ok := l.evaluateRead(lease, renewing)
+	o, ok := l.evaluateRead(lease, seen, renewing)
 	if !ok {
 		return o
 	}
@@ -103,19 +104,24 @@ func (l *leaseClient) storedLease() (lease *coordinationv1.Lease, holding bool) 
 }
 
 // evaluateRead records the response to a GET, nil for no Lease, and decides whether this process may
-// write the Lease.
-func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, renewing bool) (o attemptResult, ok bool) {
+// write the Lease. before is the version of the observation when the GET was sent.
+func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, before string, renewing bool) (o attemptResult, ok bool) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	now := l.clock.Now()
-	if lease == nil {
+	now, version := l.clock.Now(), l.seen.version
+	switch {
+	case lease == nil:
 		l.seen = l.seen.withoutLease(now)
-	} else {
-		l.stored = lease
+	case l.seen.version != before: // the watch may have shown a later change before the response
+		l.seen = l.seen.withEvent(lease, now)
+	default:
 		l.seen = l.seen.withResponse(lease, now)
-		l.seenVersion(lease.ResourceVersion)
 	}
-	o = attemptResult{version: l.seen.version, read: true}
+	if lease != nil {
+		l.stored, version = lease, lease.ResourceVersion
+		l.seenVersion(version)
+	}
+	o = attemptResult{version: version, read: true}
 	if l.checkHolder(); renewing {
 		return o, l.holding
 	}
