@@ -69,10 +69,9 @@ func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, duratio
 			return attemptResult{}
 		}
 		o := l.writeHolder(ctx, stored, durations)
-		if o.err == nil {
+		if updateErr = o.err; updateErr == nil {
 			return o
 		}
-		updateErr = o.err
 		klog.FromContext(ctx).V(2).Info("Reading the lease before the renewal", "lease", l, "err", updateErr)
 	}
 	// 2. A standby, and a holder whose update failed, read the Lease.
