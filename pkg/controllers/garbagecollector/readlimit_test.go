@@ -13,10 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -63,54 +60,6 @@ func TestReadLimiterBacksOff(t *testing.T) {
 	}
 }
 
-// apiCalls is a client whose responses come from one function. The function may be slow.
-type apiCalls struct {
-	metadata.Interface
-	metadata.ResourceInterface
-	resource, namespace string
-	do                  func(ctx context.Context, verb, resource, namespace, name string) (*thing, error)
-}
-
-func (a apiCalls) Resource(r schema.GroupVersionResource) metadata.Getter {
-	a.resource = r.Resource
-	return a
-}
-
-func (a apiCalls) Namespace(namespace string) metadata.ResourceInterface {
-	a.namespace = namespace
-	return a
-}
-
-func (a apiCalls) Get(ctx context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
-	o, err := a.do(ctx, "get", a.resource, a.namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	return &o.PartialObjectMetadata, nil
-}
-
-func (a apiCalls) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	item, err := a.do(ctx, "list", a.resource, a.namespace, "")
-	if err != nil {
-		return nil, err
-	}
-	list := &metav1.PartialObjectMetadataList{}
-	if item != nil {
-		list.Items = append(list.Items, item.PartialObjectMetadata)
-	}
-	return list, nil
-}
-
-func (a apiCalls) Delete(ctx context.Context, name string, _ metav1.DeleteOptions, _ ...string) error {
-	_, err := a.do(ctx, "delete", a.resource, a.namespace, name)
-	return err
-}
-
-func (a apiCalls) Patch(ctx context.Context, name string, _ types.PatchType, _ []byte, _ metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
-	_, err := a.do(ctx, "patch", a.resource, a.namespace, name)
-	return nil, err
-}
-
 // silentFor waits for the given time.
 func silentFor(ctx context.Context, d time.Duration) error {
 	select {
@@ -123,7 +72,7 @@ func silentFor(ctx context.Context, d time.Duration) error {
 
 // on replaces the client and the clock of a shell in a synctest bubble.
 func (s *shell) on(do func(ctx context.Context, verb, resource, namespace, name string) (*thing, error)) {
-	c, client := s.Controller, apiCalls{do: do}
+	c, client := s.Controller, apiCalls{do: oneThing(do)}
 	c.deps.Clock, c.deps.Metadata = clock.RealClock{}, client
 	c.graph.clock, c.graph.began, c.graph.enqueue = c.deps.Clock, time.Now(), c.enqueue
 	c.types.deps.Clock = c.deps.Clock
@@ -238,20 +187,20 @@ func typeCalled(name string) []apiType {
 }
 
 // testSweeper has no types in the graph, so each namespace is listed.
-func testSweeper(client metadata.Interface) *sweeper {
-	return newSweeper(client, clock.RealClock{}, nil, &knownTypes{}, func() map[id]bool { return map[id]bool{} })
+func testSweeper(do func(ctx context.Context, verb, resource, namespace, name string) (*thing, error)) *sweeper {
+	return newSweeper(apiCalls{do: oneThing(do)}, clock.RealClock{}, nil, &knownTypes{}, func() map[id]bool { return map[id]bool{} })
 }
 
 // A paused type returns no dependents of an older list.
 func TestPausedTypeHasNoOlderDependents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails := false
-		s := testSweeper(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
+		s := testSweeper(func(context.Context, string, string, string, string) (*thing, error) {
 			if fails {
 				return nil, context.DeadlineExceeded
 			}
 			return newThing("a", "dependent", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))), nil
-		}})
+		})
 		for n, want := range []int{1, 0, 0} { // the last sweep finds the type paused
 			fails = n > 0
 			time.Sleep(listValidFor / 2)
@@ -267,13 +216,13 @@ func TestPausedTypeHasNoOlderDependents(t *testing.T) {
 func TestHangingListsDelayNoOtherType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
-		s := testSweeper(apiCalls{do: func(ctx context.Context, _, resource, _, _ string) (*thing, error) {
+		s := testSweeper(func(ctx context.Context, _, resource, _, _ string) (*thing, error) {
 			if resource != "hanging" {
 				return nil, nil
 			}
 			sent.Add(1)
 			return nil, silentFor(ctx, time.Minute)
-		}})
+		})
 		sweep := func(name, namespace string) ([]unlistedType, error) {
 			_, unlisted, err := s.sweep(t.Context(), typeCalled(name), object{namespace: namespace, uid: uid(1)}, time.Now())
 			return unlisted, err
@@ -326,14 +275,14 @@ func TestHangingListsDelayNoOtherType(t *testing.T) {
 func TestListsInFlightAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
-		s := testSweeper(apiCalls{do: func(context.Context, string, string, string, string) (*thing, error) {
+		s := testSweeper(func(context.Context, string, string, string, string) (*thing, error) {
 			if n := now.Add(1); n > most.Load() {
 				most.Store(n)
 			}
 			time.Sleep(time.Second)
 			now.Add(-1)
 			return nil, nil
-		}})
+		})
 		var types []apiType
 		for n := range 60 {
 			types = append(types, typeCalled(fmt.Sprint("t", n))...)
@@ -353,7 +302,7 @@ func TestListsInFlightAreBounded(t *testing.T) {
 // Errors without delay concern one namespace: a missing permission, or a restart of the API server.
 func TestFailedListDelaysNoOtherNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testSweeper(apiCalls{do: func(_ context.Context, _, _, namespace, _ string) (*thing, error) {
+		s := testSweeper(func(_ context.Context, _, _, namespace, _ string) (*thing, error) {
 			switch namespace {
 			case "panics":
 				panic("as tests do")
@@ -361,7 +310,7 @@ func TestFailedListDelaysNoOtherNamespace(t *testing.T) {
 				return nil, apierrors.NewResourceExpired("too old")
 			}
 			return nil, nil
-		}})
+		})
 		sweep := func(namespace string) (unlisted []unlistedType, err error) {
 			err = controller.Contain(func() error { // as the loop does
 				_, unlisted, err = s.sweep(t.Context(), typeCalled("pods"), object{namespace: namespace, uid: uid(1)}, time.Now())

@@ -1,7 +1,8 @@
 package garbagecollector
 
 import (
-	"fmt"
+	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -11,11 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -52,50 +51,26 @@ func newShell(t *testing.T) *shell {
 		patch:  func(string, int) error { return nil },
 		list:   func(string) ([]*thing, error) { return nil, nil },
 	}
-	client := metadatafake.NewSimpleMetadataClient(runtime.NewScheme())
-	react := func(verb string, answer func(clienttesting.Action) (runtime.Object, error)) {
-		client.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			s.lock.Lock()
-			defer s.lock.Unlock()
-			o, err := answer(a)
-			return true, o, err
-		})
-	}
-	react("get", func(a clienttesting.Action) (runtime.Object, error) {
-		name := a.(clienttesting.GetAction).GetName()
-		s.gets[name]++
-		s.note("get", a, name)
-		o, err := s.get(name, s.gets[name])
-		if err != nil {
-			return nil, err
+	client := apiCalls{do: func(_ context.Context, c apiCall) ([]*thing, error) {
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		s.requests = append(s.requests, strings.TrimSpace(strings.Join([]string{c.verb, c.resource, cmp.Or(c.name, c.namespace), string(c.patch)}, " ")))
+		switch c.verb {
+		case "get":
+			s.gets[c.name]++
+			o, err := s.get(c.name, s.gets[c.name])
+			return []*thing{o}, err
+		case "list":
+			return s.list(c.resource)
+		case "delete":
+			s.deletes = append(s.deletes, c.options)
+			return nil, s.remove(len(s.deletes))
 		}
-		return &o.PartialObjectMetadata, nil
-	})
-	react("list", func(a clienttesting.Action) (runtime.Object, error) {
-		s.note("list", a, a.GetNamespace())
-		all, err := s.list(a.GetResource().Resource)
-		if err != nil {
-			return nil, err
-		}
-		list := &metav1.List{}
-		for _, o := range all {
-			list.Items = append(list.Items, runtime.RawExtension{Object: &o.PartialObjectMetadata})
-		}
-		return list, nil
-	})
-	react("delete", func(a clienttesting.Action) (runtime.Object, error) {
-		s.deletes = append(s.deletes, a.(clienttesting.DeleteActionImpl).DeleteOptions)
-		s.note("delete", a, a.(clienttesting.DeleteAction).GetName())
-		return nil, s.remove(len(s.deletes))
-	})
-	react("patch", func(a clienttesting.Action) (runtime.Object, error) {
-		p := a.(clienttesting.PatchAction)
-		s.patches[p.GetName()]++
-		s.note("patch", a, p.GetName(), string(p.GetPatch()))
-		err := s.patch(p.GetName(), s.patches[p.GetName()])
-		s.patched[p.GetName()] = s.patched[p.GetName()] || err == nil
+		s.patches[c.name]++
+		err := s.patch(c.name, s.patches[c.name])
+		s.patched[c.name] = s.patched[c.name] || err == nil
 		return nil, err
-	})
+	}}
 	s.Controller = newTestController(client, s.clock, func(queueKeys) {})
 	s.events = s.deps.Recorder.(*record.FakeRecorder).Events
 	s.feed = s.serve(t, configMaps, "v1")
@@ -135,10 +110,6 @@ func (s *shell) discover(sent time.Time) {
 	s.types.latest = newCatalogue(sent, nil, all...)
 }
 
-func (s *shell) note(verb string, a clienttesting.Action, what ...string) {
-	s.requests = append(s.requests, strings.TrimSpace(fmt.Sprint(verb, " ", a.GetResource().Resource, " ", strings.Join(what, " "))))
-}
-
 // sentRequests returns the requests so far, of one verb unless verb is empty.
 func (s *shell) sentRequests(verb string) []string {
 	s.lock.Lock()
@@ -160,4 +131,70 @@ func notFound(name string) error {
 func (s *shell) counts() map[string]int {
 	causes, _ := s.state.counts(s.clock.Now())
 	return causes
+}
+
+// apiCalls is a client whose responses come from one function. The function may be slow.
+type apiCalls struct {
+	metadata.Interface
+	metadata.ResourceInterface
+	call apiCall
+	do   func(context.Context, apiCall) ([]*thing, error)
+}
+
+type apiCall struct {
+	verb, resource, namespace, name string
+	options                         metav1.DeleteOptions
+	patch                           []byte
+}
+
+// oneThing adapts a function that returns one object.
+func oneThing(do func(ctx context.Context, verb, resource, namespace, name string) (*thing, error)) func(context.Context, apiCall) ([]*thing, error) {
+	return func(ctx context.Context, c apiCall) ([]*thing, error) {
+		o, err := do(ctx, c.verb, c.resource, c.namespace, c.name)
+		if o == nil {
+			return nil, err
+		}
+		return []*thing{o}, err
+	}
+}
+
+func (a apiCalls) Resource(r schema.GroupVersionResource) metadata.Getter {
+	a.call.resource = r.Resource
+	return a
+}
+
+func (a apiCalls) Namespace(namespace string) metadata.ResourceInterface {
+	a.call.namespace = namespace
+	return a
+}
+
+func (a apiCalls) Get(ctx context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	a.call.verb, a.call.name = "get", name
+	all, err := a.do(ctx, a.call)
+	if err != nil {
+		return nil, err
+	}
+	return &all[0].PartialObjectMetadata, nil
+}
+
+func (a apiCalls) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	a.call.verb = "list"
+	all, err := a.do(ctx, a.call)
+	list := &metav1.PartialObjectMetadataList{}
+	for _, o := range all {
+		list.Items = append(list.Items, o.PartialObjectMetadata)
+	}
+	return list, err
+}
+
+func (a apiCalls) Delete(ctx context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
+	a.call.verb, a.call.name, a.call.options = "delete", name, options
+	_, err := a.do(ctx, a.call)
+	return err
+}
+
+func (a apiCalls) Patch(ctx context.Context, name string, _ types.PatchType, patch []byte, _ metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	a.call.verb, a.call.name, a.call.patch = "patch", name, patch
+	_, err := a.do(ctx, a.call)
+	return nil, err
 }
