@@ -67,38 +67,20 @@ func TestDecide(t *testing.T) {
 
 // The invariants hold for every combination of up to four owners.
 func TestSolidOwnersKeepObjects(t *testing.T) {
-	for n := range 4 * 4 * 4 * 4 {
-		owners := []ownerState{ownerState(n % 4), ownerState(n / 4 % 4), ownerState(n / 16 % 4), ownerState(n / 64)}
-		for _, owners := range [][]ownerState{owners, owners[:3], owners[:2], owners[:1], nil} {
-			for m := range marks(1 << 5) {
-				for _, owns := range []bool{false, true} {
-					checkDecision(t, observed|m&facts, owners, owns)
-				}
-			}
-		}
-	}
-}
-
-func checkDecision(t *testing.T, m marks, owners []ownerState, owns bool) {
-	t.Helper()
-	got := decide(m, owners, owns)
-	switch got.action {
-	case remove:
-		if len(owners) == 0 || slices.Contains(owners, solid) || slices.Contains(owners, unknown) || m.has(terminating) {
-			t.Fatalf("%v with owners %v is removed", m, owners)
-		}
-	case release:
-		if !slices.Contains(owners, solid) || len(got.refs) == 0 {
-			t.Fatalf("%v with owners %v is released: %v", m, owners, got.refs)
+	for n := range 4 * 4 * 4 * 4 * 5 * 64 {
+		all := []ownerState{ownerState(n % 4), ownerState(n / 4 % 4), ownerState(n / 16 % 4), ownerState(n / 64 % 4)}
+		owners, m := all[:n/256%5], observed|marks(n/1280%32)&facts
+		got := decide(m, owners, n/1280 >= 32)
+		isSolid, isUnknown := slices.Contains(owners, solid), slices.Contains(owners, unknown)
+		if got.action == remove && (len(owners) == 0 || isSolid || isUnknown || m.has(terminating)) || got.action == release && !isSolid ||
+			(got.action == remove) != (got.policy != "") || (got.action == release) != (len(got.refs) > 0) {
+			t.Fatalf("%v with owners %v: decision is %+v", m, owners, got)
 		}
 		for _, n := range got.refs {
 			if owners[n] == solid || owners[n] == unknown {
 				t.Fatalf("%v with owners %v is released from owner %d", m, owners, n)
 			}
 		}
-	}
-	if (got.action == remove) != (got.policy != "") || (got.action == release) != (got.refs != nil) {
-		t.Fatalf("%v with owners %v: decision %+v is incomplete", m, owners, got)
 	}
 }
 
@@ -370,6 +352,7 @@ func TestOwnersWithoutWatchArePolled(t *testing.T) {
 		{"a deletion event", func(t *evidence) { t.deletedAt = began.Add(time.Second) }, time.Minute, classification{read: true}},
 		{"a feed could witness, and does not show it", func(t *evidence) { t.watched = time.Second }, time.Minute, classification{read: true}},
 		{"another object has its name", func(t *evidence) { t.uid = uid(2) }, time.Minute, classification{read: true}},
+		{"the reference has no UID", func(t *evidence) { t.uid = "" }, time.Minute, classification{cause: "unparsable_version"}},
 		{"it was leaving", func(t *evidence) { t.live.waiting = true }, time.Minute, classification{read: true}},
 		{"the reference is newer than the read", func(t *evidence) { t.refSeen = began.Add(time.Second) }, time.Minute, classification{read: true}},
 	} {

@@ -72,10 +72,3 @@ func TestResolve(t *testing.T) {
 		t.Errorf("before any discovery the problem is %q, want %q", p, undiscovered)
 	}
 }
-
-func TestInvalidNamespaceText(t *testing.T) {
-	got := invalidNamespace(reference{apiVersion: "v1", kind: "ConfigMap", name: "o", uid: "u"}, "shop")
-	if want := `ownerRef [v1/ConfigMap, namespace: shop, name: o, uid: u] does not exist in namespace "shop"`; got != want {
-		t.Errorf("text is %s, want %s", got, want)
-	}
-}

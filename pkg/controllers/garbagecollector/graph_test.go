@@ -148,6 +148,8 @@ func TestRefStatus(t *testing.T) {
 		{"an owner that is being deleted in the background", newThing("a", "o", uid(owner)).finalizedBy("x/y").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
 		{"one that makes orphans", newThing("a", "o", uid(owner)).finalizedBy("orphan").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
 		{"one that waits for its dependents", newThing("a", "o", uid(owner)).finalizedBy("foregroundDeletion").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refWaiting},
+		{"with another finalizer, too", newThing("a", "o", uid(owner)).finalizedBy("x/y", "foregroundDeletion").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refWaiting},
+		{"one with both finalizers of the collector", newThing("a", "o", uid(owner)).finalizedBy("orphan", "foregroundDeletion").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
 		{"one that would wait, were it deleted", newThing("a", "o", uid(owner)).finalizedBy("foregroundDeletion"), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
 		{"itself", nil, newThing("a", "c", uid(3)).owned(ref("v1", "ConfigMap", "c", uid(3))), refValid},
 	} {
@@ -242,13 +244,9 @@ func TestUIDs(t *testing.T) {
 	if len(w.graph.texts) != 0 {
 		t.Errorf("texts %v are kept for nothing", w.graph.texts)
 	}
-}
-
-func TestObjectsWithoutUIDAreNotKept(t *testing.T) {
-	w := newWorld(t)
-	w.do(func() error { return w.feed(widgets).Replace([]any{newThing("a", "made up", "")}, "2") })
+	w.do(func() error { return w.feed(widgets).Replace([]any{newThing("a", "computed", "")}, "2") })
 	if objects, _, _ := w.graph.size(); objects != 0 {
-		t.Errorf("%d objects, want none", objects)
+		t.Errorf("%d objects without UID are kept, want none", objects)
 	}
 }
 
@@ -373,24 +371,6 @@ func TestNumericVersions(t *testing.T) {
 		if got := numberOf(version); got != want {
 			t.Errorf("version %q is number %d, want %d", version, got, want)
 		}
-	}
-}
-
-func TestWaitingMarks(t *testing.T) {
-	for m, want := range map[marks]bool{
-		terminating | foreground: true, foreground: false, terminating | orphaning: false,
-		terminating | foreground | otherFinalizer: true, terminating | foreground | orphaning: false,
-	} {
-		if got := m.waiting(); got != want {
-			t.Errorf("marks %b: it waits: %v, want %v", m, got, want)
-		}
-	}
-}
-
-func TestReferenceWithoutUIDIsUnknown(t *testing.T) {
-	live := liveRead{}.next(found, newThing("a", "o", uid(1)), began, began)
-	if got, want := classifyOwner(evidence{ownerObservation: ownerObservation{status: refVirtual}, live: live}, began), (classification{cause: "unparsable_version"}); got != want {
-		t.Errorf("judgment is %+v, want %+v", got, want)
 	}
 }
 

@@ -2,7 +2,7 @@ package garbagecollector
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -56,10 +56,10 @@ func (c *Config) Validate() []error {
 }
 
 // ignored returns the types that the collector ignores.
-func (c *Config) ignored() []schema.GroupResource {
-	types := slices.Clone(defaultIgnored)
+func (c *Config) ignored() map[schema.GroupResource]bool {
+	types := maps.Clone(defaultIgnored)
 	for _, text := range c.Ignored {
-		types = append(types, schema.ParseGroupResource(text))
+		types[schema.ParseGroupResource(text)] = true
 	}
 	return types
 }

@@ -46,7 +46,7 @@ var (
 )
 
 // defaultIgnored are types of many short-lived objects without owners and dependents.
-var defaultIgnored = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
+var defaultIgnored = map[schema.GroupResource]bool{{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true}
 
 // unstored are groups whose objects are computed on request, so that no object has an owner. Servers of these groups
 // often fail.
@@ -110,7 +110,7 @@ type knownType struct {
 type typesDeps struct {
 	Graph   *graph
 	Caches  *caches.Caches
-	Ignored []schema.GroupResource
+	Ignored map[schema.GroupResource]bool
 	Clock   clock.WithTicker
 	// Changed is called, without locks, after the table of types has changed, a type has been listed, or
 	// a periodic discovery.
@@ -125,7 +125,6 @@ type knownTypes struct {
 	deps      typesDeps
 	checked   bool      // ignored types have been compared with a discovery
 	notified  time.Time // of the last signal of changes
-	ignored   map[schema.GroupResource]bool
 	feeds     *caches.Feeds
 	discovery discovery.Client
 	wake      chan struct{}     // holds an element if the next discovery may be due earlier
@@ -143,12 +142,9 @@ type knownTypes struct {
 // newTypes returns an empty table. The table is filled after the start of the caches.
 func newTypes(d typesDeps) (*knownTypes, error) {
 	t := &knownTypes{
-		deps: d, ignored: map[schema.GroupResource]bool{}, feeds: d.Caches.Feeds(),
+		deps: d, feeds: d.Caches.Feeds(),
 		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		types: map[schema.GroupResource]*knownType{}, defined: map[string]time.Time{}, latest: newCatalogue(time.Time{}, nil),
-	}
-	for _, r := range d.Ignored {
-		t.ignored[r] = true
 	}
 	var err error
 	if t.discovery, err = t.feeds.Discovery(); err != nil {
@@ -245,7 +241,7 @@ func (t *knownTypes) unknownGroups() []string {
 	}
 	for name, since := range t.defined { // another API server may serve the type already
 		r := schema.ParseGroupResource(name)
-		if t.types[r] == nil && !t.ignored[r] && t.deps.Clock.Since(since) < definitionLag {
+		if t.types[r] == nil && !t.deps.Ignored[r] && t.deps.Clock.Since(since) < definitionLag {
 			groups[r.Group] = true
 		}
 	}
@@ -276,8 +272,8 @@ func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
 			return false // any type may be missing
 		}
 	}
-	for r := range t.ignored {
-		if result.Complete() && !t.checked && !result.Has(r) && !slices.Contains(defaultIgnored, r) {
+	for r := range t.deps.Ignored {
+		if result.Complete() && !t.checked && !result.Has(r) && !defaultIgnored[r] {
 			klog.FromContext(ctx).Info("Ignored type is not served and may be misspelt", "controller", Name, "resource", r.String())
 		}
 	}
@@ -315,7 +311,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 			continue
 		}
 		k.GroupVersionResource = a.GroupVersionResource
-		k.watched = a.List && a.Watch && a.Delete && !t.ignored[r]
+		k.watched = a.List && a.Watch && a.Delete && !t.deps.Ignored[r]
 		switch {
 		case !k.watched && k.feed != nil:
 			drop = append(drop, &knownType{source: k.source, typeState: typeState{feed: k.feed}})
@@ -467,7 +463,7 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 // observeInformer connects the graph to the informer of a type.
 func (t *knownTypes) observeInformer(of caches.Cached) caches.Handler[metav1.Object] {
 	r := of.Resource.GroupResource()
-	if t.ignored[r] {
+	if t.deps.Ignored[r] {
 		return caches.Handler[metav1.Object]{}
 	}
 	k := &knownType{cached: true, typeState: typeState{

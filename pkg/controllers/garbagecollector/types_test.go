@@ -104,7 +104,7 @@ func (w *apiWorld) build(t *testing.T, clk clock.WithTicker) {
 	w.graph = newGraph(clk, func(queueKeys) {})
 	var err error
 	w.knownTypes, err = newTypes(typesDeps{
-		Graph: w.graph, Caches: w.caches, Clock: clk, Ignored: defaultIgnored,
+		Graph: w.graph, Caches: w.caches, Clock: clk, Ignored: DefaultConfig().ignored(),
 		Changed: func() { w.changes.Add(1) }, SyncError: func() { w.errors.Add(1) },
 	})
 	if err != nil {
@@ -143,6 +143,23 @@ func (w *apiWorld) has(t *testing.T, u types.UID, want bool) {
 		}
 		return nil
 	})
+}
+
+// areLocal waits until widgets are a local type.
+func (w *apiWorld) areLocal(t *testing.T) {
+	t.Helper()
+	fakeapi.Eventually(t, func() error {
+		if s := w.state(widgetType); !s.local {
+			return fmt.Errorf("widgets are not local: %+v", s)
+		}
+		return nil
+	})
+}
+
+// putOwned creates a secret with a widget as its owner.
+func (w *apiWorld) putOwned(owner string, u types.UID) types.UID {
+	refs := []metav1.OwnerReference{ref(widgetsV1, "Widget", owner, u)}
+	return w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "of-" + owner, Namespace: "ns", OwnerReferences: refs})
 }
 
 func widget(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "ns"} }
@@ -211,8 +228,7 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 	w.define()
 	w.is(t, widgetType, current) // the next discovery without an event is minutes away
 	a := w.api.Put(widgetsV1, "widgets", widget("a"))
-	owned := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "s", Namespace: "ns",
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: widgetsV1, Kind: "Widget", Name: "a", UID: a}}})
+	owned := w.putOwned("a", a)
 	w.has(t, a, true)
 	w.has(t, owned, true)
 
@@ -244,17 +260,11 @@ func TestDeletionEventsAfterTheDefinitionIsGone(t *testing.T) {
 	w := newAPIWorld(t)
 	w.define()
 	a := w.api.Put(widgetsV1, "widgets", widget("a"))
-	owned := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "s", Namespace: "ns",
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: widgetsV1, Kind: "Widget", Name: "a", UID: a}}})
+	owned := w.putOwned("a", a)
 	w.start(t)
 	w.has(t, a, true)
 	w.has(t, owned, true)
-	fakeapi.Eventually(t, func() error {
-		if s := w.state(widgetType); !s.local {
-			return fmt.Errorf("widgets are not local: %+v", s)
-		}
-		return nil
-	})
+	w.areLocal(t)
 	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
 	w.api.Remove("apiregistration.k8s.io/v1", "apiservices", "", "v1.example.com")
 	w.api.RemoveType(widgetsV1, "widgets")
@@ -265,16 +275,10 @@ func TestDeletionEventsAfterTheDefinitionIsGone(t *testing.T) {
 
 	w.define()
 	b := w.api.Put(widgetsV1, "widgets", widget("b"))
-	ofB := w.api.Put("v1", "secrets", metav1.ObjectMeta{Name: "of-b", Namespace: "ns",
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: widgetsV1, Kind: "Widget", Name: "b", UID: b}}})
+	ofB := w.putOwned("b", b)
 	w.has(t, b, true)
 	w.has(t, ofB, true)
-	fakeapi.Eventually(t, func() error {
-		if s := w.state(widgetType); !s.local {
-			return fmt.Errorf("widgets are not local: %+v", s)
-		}
-		return nil
-	})
+	w.areLocal(t)
 	w.api.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
 	sent := w.catalogue().sent
 	fakeapi.Eventually(t, func() error {
