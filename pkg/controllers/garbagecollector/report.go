@@ -78,7 +78,7 @@ func (m ownerRecord) next(b blockage, now time.Time) (_ ownerRecord, report bool
 	if m.blockersChanged.IsZero() || m.blockers != blockers && (b.failure == "" || blockers > 0) {
 		m.blockers, m.blockersChanged = blockers, now
 	}
-	summary, pause := blockageSummary{b.cause, blockers, b.failure}, reportAgain
+	summary, pause := fmt.Sprintf("%s %d %s", b.cause, blockers, b.failure), reportAgain
 	if m.reported != summary {
 		pause = reportAfter
 	}

@@ -31,16 +31,9 @@ type ownerRecord struct {
 	cause           cause     // of the blockage; empty: none
 	blockers        int       // dependents and types that blocked the owner at the last sync
 	blockersChanged time.Time // last change of blockers; zero before the first sync
-	reported        blockageSummary
+	reported        string // blockage in the latest event
 	reportedAt      time.Time
 	unlisted        []unlistedType // at the last sync
-}
-
-// blockageSummary is compared to detect news for an event.
-type blockageSummary struct {
-	cause    cause
-	blockers int
-	failure  string
 }
 
 // objectRecord belongs to an object that has to go, or may have to.

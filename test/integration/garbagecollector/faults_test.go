@@ -32,39 +32,21 @@ func proxied(t *testing.T) (*faults.Proxy, func(*rest.Config) *rest.Config) {
 func TestOrphansAreNotLostWhenTheirWatchStandsStill(t *testing.T) {
 	proxy, through := proxied(t)
 	start(t, through)
-	for _, tt := range []struct {
-		name   string
-		custom bool
-	}{{"ConfigMaps, which take strategic patches", false}, {"custom resources, which do not", true}} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			ns := cluster.Namespace(t)
-			typ, make := configMaps, func(name string, edits ...edit) thing { return create(t, configMaps, ns, name, edits...) }
-			if tt.custom {
-				typ = newType()
-				defineType(t, typ)
-				make = func(name string, edits ...edit) thing { return newWidget(t, typ, ns, name, edits...) }
-			}
-			settled(t, ns)
-			if tt.custom {
-				probe := make("probe", refers(metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: "never", UID: "never"}))
-				gone(t, soon, probe) // the type is watched
-			}
-			frozen := proxy.FreezeWatches(faults.Watches(typ.Resource))
-			owner := create(t, secrets, ns, "owner")
-			var all []thing
-			for n := range 50 {
-				all = append(all, make(fmt.Sprint("dependent-", n), ownedBy(owner)))
-			}
-			owner.delete(t, metav1.DeletePropagationOrphan)
-			gone(t, soon, owner)
-			frozen.Thaw()
-			settled(t, ns)
-			alive(t, all...)
-			for _, o := range all {
-				owners(t, soon, o)
-			}
-		})
+	ns := cluster.Namespace(t)
+	settled(t, ns)
+	frozen := proxy.FreezeWatches(faults.Watches(configMaps.Resource))
+	owner := create(t, secrets, ns, "owner")
+	var all []thing
+	for n := range 50 {
+		all = append(all, create(t, configMaps, ns, fmt.Sprint("dependent-", n), ownedBy(owner)))
+	}
+	owner.delete(t, metav1.DeletePropagationOrphan)
+	gone(t, soon, owner)
+	frozen.Thaw()
+	settled(t, ns)
+	alive(t, all...)
+	for _, o := range all {
+		owners(t, soon, o)
 	}
 }
 
