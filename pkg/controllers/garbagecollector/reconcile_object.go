@@ -24,8 +24,9 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		c.state.setObject(key, objectRecord{})
 		return controller.Result{}, nil
 	}
+	// A pause of an unchanged object saves the reads of owners. A rejected patch is no reason: the last owner may go.
 	m := c.state.object(key)
-	if backoff := m.backoff(remove, c.deps.Clock.Now()); backoff > 0 && m.version == o.version { // saves the reads of owners
+	if backoff := m.backoff(remove, c.deps.Clock.Now()); backoff > 0 && m.version == o.version {
 		return controller.Result{RequeueAfter: backoff}, nil
 	}
 	t := c.types.state(o.resource)

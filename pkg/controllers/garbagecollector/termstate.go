@@ -31,7 +31,7 @@ type ownerRecord struct {
 	cause           cause     // of the blockage; empty: none
 	blockers        int       // dependents and types that blocked the owner at the last sync
 	blockersChanged time.Time // last change of blockers; zero before the first sync
-	reported        string // blockage in the latest event
+	reported        string    // blockage in the latest event
 	reportedAt      time.Time
 	unlisted        []unlistedType // at the last sync
 }
