@@ -48,46 +48,6 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-func TestSelectorIndex(t *testing.T) {
-	index := selectorIndex{byPair: map[labelPair][]*corev1.Service{}}
-	selecting := func(name string, selector map[string]string) *corev1.Service {
-		return aService(name, func(s *corev1.Service) { s.Spec.Selector = selector })
-	}
-	elsewhere := selecting("c", map[string]string{"app": "a"})
-	elsewhere.Namespace = "other"
-	for _, service := range []*corev1.Service{
-		selecting("a", map[string]string{"app": "a"}), selecting("b", map[string]string{"app": "a", "tier": "web"}), elsewhere,
-		selecting("none", nil), selecting("changed", map[string]string{"app": "a"}), selecting("gone", map[string]string{"app": "a"}),
-		aService("external", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }),
-	} {
-		index.replace(nil, service)
-	}
-	index.replace(selecting("changed", map[string]string{"app": "a"}), selecting("changed", map[string]string{"app": "b"}))
-	index.replace(selecting("gone", map[string]string{"app": "a"}), nil)
-	for _, tt := range []struct {
-		labels map[string]string
-		want   []string
-	}{
-		{nil, nil},
-		{map[string]string{"app": "a"}, []string{"a"}},
-		{map[string]string{"app": "a", "tier": "web", "x": "y"}, []string{"a", "b"}},
-		{map[string]string{"tier": "web"}, nil},
-		{map[string]string{"app": "b"}, []string{"changed"}},
-		{map[string]string{"app": "external"}, nil},
-	} {
-		want := map[cache.ObjectName]bool{}
-		for _, name := range tt.want {
-			want[cache.NewObjectName("default", name)] = true
-		}
-		if diff := cmp.Diff(want, index.servicesFor("default", tt.labels)); diff != "" {
-			t.Errorf("services of %v (-want +got):\n%s", tt.labels, diff)
-		}
-	}
-	if len(index.byPair) != 4 {
-		t.Errorf("index holds %v", index.byPair)
-	}
-}
-
 // A lookup visits few Services, although all share two labels.
 func TestSelectorIndexUsesTheRarestLabel(t *testing.T) {
 	index := selectorIndex{byPair: map[labelPair][]*corev1.Service{}}
@@ -106,6 +66,8 @@ func TestSelectorIndexUsesTheRarestLabel(t *testing.T) {
 // Pod events by the Services that they sync.
 func TestPodEventsThatMatter(t *testing.T) {
 	other := aService("b", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"also": "this"} })
+	elsewhere := aService("a", func(s *corev1.Service) { s.Namespace = "elsewhere" })
+	both := aService("c", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "a", "tier": "web"} })
 	for _, tt := range []struct {
 		name string
 		edit func(*corev1.Pod)
@@ -123,6 +85,8 @@ func TestPodEventsThatMatter(t *testing.T) {
 		{"phase", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 1},
 		{"addresses", withIPs("10.1.1.1"), 1},
 		{"another Service too", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "a", "also": "this"} }, 1},
+		{"one label of two", func(p *corev1.Pod) { p.Labels = map[string]string{"tier": "web", "app": "none"} }, 1},
+		{"both labels of two", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "a", "tier": "web"} }, 1},
 		{"another Service too, and unready", func(p *corev1.Pod) {
 			p.Labels = map[string]string{"app": "a", "also": "this"}
 			unready(p)
@@ -130,7 +94,7 @@ func TestPodEventsThatMatter(t *testing.T) {
 		{"another Service instead", func(p *corev1.Pod) { p.Labels = map[string]string{"also": "this"} }, 2},
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
-			w := newWorld(t, aService("a"), other.DeepCopy(), aNode("n1", ""), aPod("a", 1))
+			w := newWorld(t, aService("a"), other.DeepCopy(), elsewhere.DeepCopy(), both.DeepCopy(), aNode("n1", ""), aPod("a", 1))
 			defer w.manager()()
 			w.until(10 * time.Second)
 			before := w.syncs()
@@ -321,6 +285,9 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 		term := c.(*Controller).term.Load()
 		states := 0
 		term.states.ForEach(func(*state) { states++ })
+		if indexed := c.(*Controller).selectors.byPair; len(indexed) != 0 {
+			t.Errorf("index of selectors holds %v", indexed)
+		}
 		if states != 0 || len(term.triggers.ServiceStates) != 0 || term.tracker.Has(w.only("a")) {
 			t.Errorf("the Service is remembered: %d states, %v", states, term.triggers.ServiceStates)
 		}

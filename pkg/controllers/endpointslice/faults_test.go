@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -289,23 +288,6 @@ func TestSliceThatTheCacheNeverShows(t *testing.T) {
 		w.until(2 * time.Minute)
 		if err := w.right("a", 2); err != nil {
 			t.Errorf("slices %q: %v", w.show("a"), err)
-		}
-	})
-}
-
-func TestTerminatingNamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
-		refusal := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "a", errors.New("namespace is being terminated"))
-		refusal.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-		w.Break(refusal, "create endpointslices")
-		defer w.manager()()
-		w.until(time.Hour)
-		if got := w.Count("create endpointslices"); got != 1 {
-			t.Errorf("%d creates in a terminating namespace, want 1", got)
-		}
-		if events := w.reasons(); len(events) > 0 {
-			t.Errorf("events %q, want none", events)
 		}
 	})
 }

@@ -101,25 +101,6 @@ func TestHandOverWithFrozenSlices(t *testing.T) {
 	w.gets("web", 3, 8)
 }
 
-// Half of the responses of writes are lost while the watch of slices comes late.
-func TestLostResponses(t *testing.T) {
-	w := newWorld(t)
-	watches := faults.New(t, managerConfig("manager"), faults.WithName("watches"))
-	requests := faults.New(t, managerConfig("manager"), faults.WithName("requests"))
-	watches.SlowWatches(faults.Watches("endpointslices"), time.Second)
-	requests.Inject(faults.Match{Verbs: faults.Writes, Resource: "endpointslices", Namespace: w.ns}, faults.DropAnswer(), faults.Chance(0.5))
-	w.service("web")
-	w.watchTwins("web", 5)
-	standby(t, requests.Config(), watches.Config()).BeginTerm()
-	for i := range 4 {
-		w.pods("web", 2*i+1, 2*i+2)
-		time.Sleep(time.Second / 2) // the fault is the time between
-	}
-	w.remove("web", 1, 3)
-	requests.Clear()
-	w.gets("web", 4, 8)
-}
-
 // failed waits for an event about the Service with a text.
 func (w *world) failed(service, text string) {
 	w.t.Helper()

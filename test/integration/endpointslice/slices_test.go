@@ -16,33 +16,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// Upstream's test/integration/endpointslice: TestEndpointSliceTerminating.
-func TestTerminatingPods(t *testing.T) {
-	start(t)
-	w := newWorld(t)
-	for _, tt := range []struct {
-		name    string
-		status  corev1.ConditionStatus
-		serving bool
-	}{{"ready", corev1.ConditionTrue, true}, {"unready", corev1.ConditionFalse, false}} {
-		w.service(tt.name)
-		w.pods(tt.name, 1, 1)
-		w.setReady(tt.name+"-1", tt.status, "10.0.0.1")
-		w.gets(tt.name, 1, 1)
-		w.must(w.client.CoreV1().Pods(w.ns).Delete(t.Context(), tt.name+"-1", metav1.DeleteOptions{}))
-		w.eventually(func(ctx context.Context) error {
-			all, err := w.slices(ctx, tt.name)
-			if err != nil || len(all) != 1 || len(all[0].Endpoints) != 1 {
-				return fmt.Errorf("slices %v, %v", all, err)
-			}
-			if c := all[0].Endpoints[0].Conditions; *c.Ready || *c.Serving != tt.serving || !*c.Terminating {
-				return fmt.Errorf("conditions %v %v %v", *c.Ready, *c.Serving, *c.Terminating)
-			}
-			return nil
-		})
-	}
-}
-
 // Upstream's TestEndpointsHeadlessLabel and TestEndpointsControllersLabelSemantics, the part about slices.
 func TestLabelsOfSlices(t *testing.T) {
 	start(t)
