@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,10 @@ const shutdownTimeoutOfCaches = time.Second
 
 // flushTimeout is the time that events have after the end of the last term and the release of the lease.
 const flushTimeout = time.Second
+
+// firstSyncs is the time from the start of a term until memory is returned to the operating system. The first syncs
+// of the controllers allocate several times the memory of the caches.
+const firstSyncs = 10 * time.Second
 
 // Manager is one run of the program.
 type Manager struct {
@@ -405,6 +410,13 @@ func (m *Manager) runControllers(ctx context.Context, term leadership.Term) erro
 			klog.FromContext(ctx).V(2).Info("Controller started", "controller", c.name, "term", term.Number)
 			if err := c.Run(ctx); err != nil {
 				abort(fmt.Errorf("%s: %w", c.name, err))
+			}
+		})
+	}
+	if m.cfg.OwnProcess {
+		controllers.Go(func() {
+			if timing.Sleep(ctx, m.clock, firstSyncs) {
+				debug.FreeOSMemory()
 			}
 		})
 	}
