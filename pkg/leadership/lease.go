@@ -171,7 +171,8 @@ func holderRecord(read *coordinationv1.Lease, identity string, duration time.Dur
 	if before.HolderIdentity == identity {
 		record.AcquireTime, record.LeaderTransitions = before.AcquireTime, before.LeaderTransitions
 	} else {
-		record.LeaderTransitions = min(before.LeaderTransitions, math.MaxInt32-1) + 1 // the API server rejects an overflow
+		// The API server rejects an overflow.
+		record.LeaderTransitions = min(before.LeaderTransitions, math.MaxInt32-1) + 1
 	}
 	return record
 }

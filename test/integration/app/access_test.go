@@ -87,7 +87,7 @@ func TestWhoGetsWhat(t *testing.T) {
 		return err
 	})
 	open, closed := []int{200, 401, 401, 200, 200, 200, 200, 200}, []int{403, 401, 401, 403, 403, 403, 200, 200}
-	for path, want := range map[string][]int{ // anonymous, wrong token, other audience, token and certificate without permissions, scraper, reader, admin
+	for path, want := range map[string][]int{ // in the order of clients
 		"/healthz": open, "/healthz?verbose": open, "/livez": open, "/readyz": open,
 		"/healthz/ping": closed, "/livez/ping": closed, "/readyz/caches": closed,
 		"/metrics":      {403, 401, 401, 403, 403, 200, 200, 200},

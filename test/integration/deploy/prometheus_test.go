@@ -29,7 +29,8 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// prometheusConfig returns a copy of deploy/prometheus/prometheus.yml that names existing files and the test's API server.
+// prometheusConfig returns a copy of deploy/prometheus/prometheus.yml that names existing files and the test's API
+// server.
 func prometheusConfig(t *testing.T) string {
 	t.Helper()
 	var config map[string]any
