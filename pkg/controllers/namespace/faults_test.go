@@ -114,15 +114,20 @@ func TestSilentAPIBlocksNoOtherType(t *testing.T) {
 	}
 }
 
+// The loop limits the log lines about an error, and a namespace is finalized without conditions.
 func TestStatusWritesMayFail(t *testing.T) {
-	b := newBench(t, terminating())
-	b.discovery.err = errors.New("down")
-	b.client.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("no"))
-	})
-	b.mustSync(t)
-	if next := b.mustSync(t); next.RequeueAfter == 0 {
-		t.Error("no further sync")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("no"))
+	for _, discovery := range []error{errors.New("down"), nil} {
+		b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Finalizers = []string{"other/x"} }))
+		b.discovery.err = discovery
+		b.client.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
+		b.cfg.SyncPeriod = time.Minute
+		if next, err := b.sync(t.Context(), "test"); !errors.Is(err, forbidden) || next.RequeueAfter == 0 {
+			t.Errorf("error %v, next sync after %v, want that of the write and a sync", err, next.RequeueAfter)
+		}
+		if b.finalized() != (discovery == nil) {
+			t.Errorf("finalized: %v with the discovery error %v", b.finalized(), discovery)
+		}
 	}
 }
 

@@ -104,11 +104,11 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, r report, w
 	if err := r.canceled(); err != nil {
 		return controller.Result{}, err // the term is ending
 	}
-	c.writeConditions(ctx, ns, r)
+	_, err := c.writeConditions(ctx, ns, r)
 	b := blockerOf(r)
 	c.metrics.showCauses(ns.Name, b.causes...)
 	klog.FromContext(ctx).V(4).Info("Waiting for namespace content", "namespace", ns.Name, "reason", b.text)
-	var failures []error
+	failures := []error{err}
 	for _, err := range r.errs() {
 		if !errors.Is(err, errSkipped) {
 			failures = append(failures, err)
@@ -124,9 +124,10 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	if err := ctx.Err(); err != nil {
 		return controller.Result{}, err
 	}
+	var unwritten error // finalization does not depend on the conditions
 	if !goesWithUs(ns) {
 		r.finalizers = heldBy(ns)
-		ns = c.writeConditions(ctx, ns, r)
+		ns, unwritten = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {
 		seen := c.firstSeen(ns.UID, c.deps.Clock.Now()) // before the event of the deletion removes the time
@@ -140,7 +141,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		}
 	}
 	c.forgetState(ns.Name)
-	return controller.Result{RequeueAfter: c.cfg.SyncPeriod}, nil // finalizers of others may keep the namespace
+	return controller.Result{RequeueAfter: c.cfg.SyncPeriod}, unwritten // finalizers of others may keep the namespace
 }
 
 // typesOfPass returns the types to list, without pods.

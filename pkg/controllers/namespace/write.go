@@ -2,14 +2,12 @@ package namespace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 )
 
 const (
@@ -57,23 +55,23 @@ func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done b
 	}
 }
 
-// writeConditions updates the conditions if the report changes them, and returns the latest known state. A
-// failure is only logged: the next sync repeats the write.
-func (c *Controller) writeConditions(ctx context.Context, ns *corev1.Namespace, r report) *corev1.Namespace {
+// writeConditions updates the conditions if the report changes them, and returns the latest known state.
+func (c *Controller) writeConditions(ctx context.Context, ns *corev1.Namespace, r report) (*corev1.Namespace, error) {
 	conditions, changed := withConditions(ns.Status.Conditions, r, metav1.NewTime(c.deps.Clock.Now()))
 	if !changed {
-		return ns
+		return ns, nil
 	}
 	next := ns.DeepCopy()
 	next.Status.Conditions = conditions
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	written, err := c.deps.Client.CoreV1().Namespaces().UpdateStatus(ctx, next, metav1.UpdateOptions{})
-	if err == nil {
-		return written
+	switch {
+	case err == nil:
+		return written, nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return ns, nil // the next sync repeats the write
+	default:
+		return ns, fmt.Errorf("write conditions: %w", err)
 	}
-	if !errors.Is(err, context.Canceled) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).Error(err, "Failed to write conditions", "namespace", ns.Name)
-	}
-	return ns
 }
