@@ -76,7 +76,8 @@ func (r report) isBlocked() bool {
 
 // nextSync returns the time until the next sync. waited is the time since the deletion was seen, unfinished the
 // number of namespaces with content: if there are many, a longer time keeps all syncs together, of three or four
-// requests each, near 100 requests per second. kube-controller-manager syncs every 8 s, but six namespaces per second at most.
+// requests each, near 100 requests per second. kube-controller-manager syncs every 8 s, but at most six namespaces
+// per second.
 func nextSync(waited time.Duration, unfinished int) time.Duration {
 	longest := 8 * time.Second
 	if waited > 10*time.Minute {

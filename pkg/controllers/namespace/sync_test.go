@@ -111,7 +111,8 @@ func TestSync(t *testing.T) {
 		{"pods without list", nil, lists(apierrors.NewMethodNotSupported(pods, "list"), "pods"), errHidden.Error(),
 			[]string{"list pods", "delete-collection pods"}, append(once, statusWrite)},
 
-		// An extension API server may have no storage, or no tenant, for a namespace. A restarting server does not know the path.
+		// An extension API server may have no storage, or no tenant, for a namespace. A restarting server does not know
+		// the path.
 		{"no storage", deletedAgo(3 * time.Minute), widgetsFail(apierrors.NewNotFound(widgets, "")), "", append(all, "list widgets"), finalized},
 		{"no storage soon after the deletion", deletedAgo(time.Minute), widgetsFail(apierrors.NewNotFound(widgets, "")), errHidden.Error(),
 			append(all, "list widgets"), reported},
