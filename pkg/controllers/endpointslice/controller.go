@@ -35,8 +35,10 @@ const (
 const (
 	minBackoff = time.Second // upstream's; of a failing Service
 	sliceDelay = time.Second // upstream's; between an unexpected change of a slice and the sync of its Service
-	nodeDelay  = time.Second // events of nodes within nodeDelay share one refresh of the topology
-	allNodes   = "nodes"     // the only key of the loop of nodes
+	// minStaleDelay is the first delay of a Service whose cached slices lag. The delay grows to a second.
+	minStaleDelay = 20 * time.Millisecond
+	nodeDelay     = time.Second // events of nodes within nodeDelay share one refresh of the topology
+	allNodes      = "nodes"     // the only key of the loop of nodes
 )
 
 // Controller keeps the EndpointSlices of Services.

@@ -57,7 +57,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		st.staleSince = time.Time{}
 	} else if st.staleSince = cmp.Or(st.staleSince, now); now.Sub(st.staleSince) < controller.ConsistencyTimeout {
 		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("stale").Inc()
-		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
+		return controller.Result{RequeueAfter: min(max(now.Sub(st.staleSince), minStaleDelay), controller.ConsistencyRecheck)}, nil
 	}
 	overdue := !st.staleSince.IsZero()
 
