@@ -9,21 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// renewAs writes the Lease of a kubelet with a chosen time.
-func (b *bench) renewAs(name string, at *metav1.MicroTime) {
-	b.t.Helper()
-	leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = at, nil
-	if _, err := leases.Update(b.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-		b.t.Fatal(err)
-	}
-	b.pass(time.Millisecond)
-}
-
 func TestLeasesOfOtherTimes(t *testing.T) {
 	ahead := &metav1.MicroTime{Time: epoch.Add(24 * time.Hour)}
 	for _, tt := range []struct {

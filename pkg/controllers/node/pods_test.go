@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"minikcm/internal/fakeapi"
-	"minikcm/pkg/caches"
 )
 
 func TestPodsThatAreNotReadyAreNotSynced(t *testing.T) {
@@ -45,12 +44,16 @@ func TestPodsMarkedWithTheirNode(t *testing.T) {
 		{"not Ready says the kubelet: its own business", "False", 49 * time.Second, "True"},
 		{"never posted", "", 2 * time.Second, "True"},
 		{"Unknown from before the term", "Unknown", time.Second, "False"},
+		{"clock of the node ahead", "True", 51 * time.Second, "False"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dead := aNode("dead", "", tt.ready)
+			dead, pod := aNode("dead", "", tt.ready), aPod("pod", "dead")
+			if tt.name == "clock of the node ahead" {
+				pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch.Add(time.Hour))
+			}
 			bare := aPod("bare", "dead")
 			bare.Status.Conditions = nil
-			objects := []runtime.Object{dead, aPod("pod", "dead"), aPod("other", "live"), bare, aNode("live", "", "True"), aLease("live", epoch)}
+			objects := []runtime.Object{dead, pod, aPod("other", "live"), bare, aNode("live", "", "True"), aLease("live", epoch)}
 			inBubble(t, defaults(), objects, func(b *bench) {
 				b.term()
 				b.renewFor(tt.wait, "live")
@@ -78,30 +81,6 @@ func TestPodsMarkedWithTheirNode(t *testing.T) {
 				}
 				if e := b.drainEvents(); !slices.Contains(e, "Warning NodeNotReady Node is not ready") {
 					t.Errorf("events = %q", e)
-				}
-			})
-		})
-	}
-}
-
-func TestEveryPodIsWrittenOnce(t *testing.T) {
-	for _, workers := range []int{8, 1} {
-		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
-			objects := []runtime.Object{aNode("live", "", "True"), aLease("live", epoch)}
-			for n := range 10 {
-				name := fmt.Sprint("node", n)
-				objects = append(objects, aNode(name, "", "True"))
-				for p := range 20 {
-					objects = append(objects, aPod(fmt.Sprint(name, "-", p), name))
-				}
-			}
-			cfg := defaults()
-			cfg.Workers, cfg.PodWorkers = workers, workers
-			inBubble(t, cfg, objects, func(b *bench) {
-				b.term()
-				b.renewFor(52*time.Second, "live")
-				if got := b.Count("patch pods/status"); got != 200 {
-					t.Errorf("%d pod writes, want 200", got)
 				}
 			})
 		})
@@ -152,41 +131,6 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 			t.Errorf("Ready = %s: set back against the kubelet", got)
 		}
 	})
-}
-
-func TestMustMark(t *testing.T) {
-	const now = 50 * time.Second // since the epoch
-	for _, tt := range []struct {
-		name   string
-		ready  corev1.ConditionStatus // of the node, since the epoch
-		reason string
-		pod    time.Duration // at which the pod became Ready, since the epoch
-		old    bool          // must an old pod become not Ready?
-		bound  bool          // must a new pod?
-	}{
-		{"Ready", "True", "KubeletReady", -time.Second, false, false},
-		{"no condition", "", "", -time.Second, false, false},
-		{"the kubelet reports not ready", "False", "KubeletNotReady", -time.Second, false, true},
-		{"never posted", "Unknown", reasonNeverUpdated, -time.Second, false, true},
-		{"silent, pod Ready before", "Unknown", reasonUnknown, -time.Second, true, true},
-		{"silent, pod Ready since then: the kubelet is back", "Unknown", reasonUnknown, 0, false, true},
-		{"silent, the clock of the node runs ahead", "Unknown", reasonUnknown, now + time.Second, true, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			node := aNode("node", "", tt.ready)
-			if c := conditionOf(node, corev1.NodeReady); c != nil {
-				c.Reason, c.LastTransitionTime = tt.reason, metav1.NewTime(epoch)
-			}
-			pod := aPod("pod", "node")
-			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch.Add(tt.pod))
-			for _, bound := range []bool{false, true} {
-				want := tt.old && !bound || tt.bound && bound
-				if got := mustMark(caches.TrimPod(pod), conditionOf(node, corev1.NodeReady), bound, epoch.Add(now)); got != want {
-					t.Errorf("bound %v: %v, want %v", bound, got, want)
-				}
-			}
-		})
-	}
 }
 
 func TestLatePods(t *testing.T) {

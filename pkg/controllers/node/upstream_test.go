@@ -3,35 +3,32 @@ package node
 // Places of the test cases of kube-controller-manager v1.37: "pkg" is this package, "int" is test/integration/node.
 //
 //	upstream (pkg/controller/nodelifecycle)  cases  ours
-//	TestMonitorNodeHealth  9  pkg TestZoneStates, TestNoTaintStaysWhileEverythingIsDown,
+//	TestMonitorNodeHealth  9  pkg TestTaintsOfZones, TestNoTaintStaysWhileEverythingIsDown,
 //	    TestReadyNodesStartAnewAfterAStop
 //	TestPodStatusChange  1  none: dead code upstream
-//	TestMonitorNodeHealthUpdateStatus  4  pkg TestUnknownConditions, TestJudge, TestLeaseCases
+//	TestMonitorNodeHealthUpdateStatus  4  pkg TestUnknownConditions, TestLeaseCases
 //	TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease  10  pkg TestLeaseCases, TestUnknownConditions,
-//	    TestSignsOfLife
+//	    TestLeasesOfOtherTimes
 //	TestMonitorNodeHealthMarkPodsNotReady  3  pkg TestPodsMarkedWithTheirNode
-//	TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize  2  pkg TestEveryPodIsWrittenOnce
-//	    (10 × 20 pods instead of 50 × 100)
+//	TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize  2  pkg TestPodsMarkedWithTheirNode
 //	TestMonitorNodeHealthMarkPodsNotReadyRetry  3  pkg TestPodWriteIsRetriedUntilItSucceeds,
 //	    TestSilentNodeGoesTheWholeWay;
 //	                                                              the list of pods cannot fail here, it is a cache's
 //	TestApplyNoExecuteTaints  1  pkg TestNoExecuteFollowsReady
 //	TestApplyNoExecuteTaintsToUnreachableNode  1  pkg TestSilentNodeGoesTheWholeWay,
 //	    TestTaintFollowsWithoutWaitingForTheCache
-//	TestApplyNoExecuteTaintsToNodesEnqueueTwice  1  pkg TestNoExecuteFollowsReady, TestTokensGoToThoseWhoNeedThem
+//	TestApplyNoExecuteTaintsToNodesEnqueueTwice  1  pkg TestNoExecuteFollowsReady, TestTaintsOfZones
 //	TestSwapUnreachableNotReadyTaints  1  pkg TestDesiredTaints, TestNoExecuteFollowsReady
 //	TestTaintsNodeByCondition  4  pkg TestDesiredTaints
 //	TestNodeEventGeneration  1  pkg TestNodeEvents
 //	TestReconcileNodeLabels  4  pkg TestMissingLabels, TestLabelsAndTaintsGoInOnePatch
-//	TestTryUpdateNodeHealth  8  pkg TestJudge, TestLeaseCases, TestUnknownConditions
-//	Test_isNodeExcludedFromDisruptionChecks  3  pkg TestZoneStates, TestZoneOfExcludedNodesIsAZone
+//	TestTryUpdateNodeHealth  8  pkg TestLeaseCases, TestUnknownConditions
+//	Test_isNodeExcludedFromDisruptionChecks  3  pkg TestTaintsOfZones
 //	TestProcessPodMarkPodNotReady  3  pkg TestLatePods
-//	scheduler: TestUniqueQueueGet, TestAddNode, TestDelNode,  8  pkg TestTokensGoToThoseWhoNeedThem,
-//	    TestTheNextInLineIsWoken,
-//	  TestTry, TestTryOrdering, TestTryRemovingWhileTry,  TestZoneWithoutRateTaintsNobody,
-//	    TestConflictsNeedNoCache
+//	scheduler: TestUniqueQueueGet, TestAddNode, TestDelNode,  8  pkg TestTaintsOfZones,
+//	  TestTry, TestTryOrdering, TestTryRemovingWhileTry,  TestConflictsNeedNoCache
 //	  TestClear, TestAddAfterTry
-//	scheduler: TestSwapLimiter  1  pkg TestLimiter
+//	scheduler: TestSwapLimiter  1  pkg TestTaintsOfZones
 //
 //	upstream (elsewhere)
 //	pkg/controller/util/consistency: all  8  pkg TestOutages, TestLeaseCases
@@ -52,10 +49,9 @@ package node
 //	    TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead
 //	a taint waits for the cache to show our own write  TestTaintFollowsWithoutWaitingForTheCache
 //	a taint that comes during the stop of all zones stays  TestNoTaintStaysWhileEverythingIsDown
-//	a zone of excluded nodes is new at every pass  TestZoneOfExcludedNodesIsAZone
-//	tokens are spent on nodes that need none  TestTokensGoToThoseWhoNeedThem
-//	a rate of one never resumes, a rate of zero taints one  TestLimiter,
-//	    TestZoneWithoutRateTaintsNobody
+//	a zone of excluded nodes is new at every pass  TestTaintsOfZones
+//	tokens are spent on nodes that need none  TestTaintsOfZones
+//	a rate of one never resumes, a rate of zero taints one  TestTaintsOfZones
 //	pods of a node that goes from False to Unknown stay Ready  TestPodsMarkedWithTheirNode
 //	a crash between node and pods leaves pods Ready  TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtEachWrite
 //	changed tolerations do not move a deadline  [tainteviction TestUpstreamCases, TestLimitsOf]

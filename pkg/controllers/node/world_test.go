@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,9 +12,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -120,19 +121,12 @@ func (b *bench) pass(d time.Duration) {
 
 func (b *bench) create(obj runtime.Object) {
 	b.t.Helper()
-	var err error
-	ctx := b.t.Context()
-	switch o := obj.(type) {
-	case *corev1.Node:
-		_, err = b.CoreV1().Nodes().Create(ctx, o, metav1.CreateOptions{})
-	case *corev1.Pod:
-		_, err = b.CoreV1().Pods(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-	case *coordinationv1.Lease:
-		_, err = b.CoordinationV1().Leases(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-	default:
-		err = fmt.Errorf("create %T: not known here", obj)
-	}
+	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
 	if err != nil {
+		b.t.Fatal(err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	if _, _, err := b.React(clienttesting.NewCreateAction(resource, obj.(metav1.Object).GetNamespace(), obj)); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -140,16 +134,22 @@ func (b *bench) create(obj runtime.Object) {
 // renew renews Leases, as kubelets do.
 func (b *bench) renew(names ...string) {
 	b.t.Helper()
-	leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for _, name := range names {
-		lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
-		if _, err := leases.Update(b.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-			b.t.Fatal(err)
-		}
+		b.renewAs(name, &metav1.MicroTime{Time: time.Now()})
+	}
+}
+
+// renewAs writes the Lease of a kubelet with a chosen time.
+func (b *bench) renewAs(name string, at *metav1.MicroTime) {
+	b.t.Helper()
+	leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	lease.Spec.RenewTime = at
+	if _, err := leases.Update(b.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		b.t.Fatal(err)
 	}
 	synctest.Wait()
 }

@@ -82,26 +82,6 @@ func TestMarkedBeforeTheTerm(t *testing.T) {
 	})
 }
 
-func TestNodeMadeAnewWithinASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode("node"), aPod("p", "node", running))
-		_, stop := w.manager(0)
-		defer stop()
-		w.until(time.Second)
-		w.Remove("nodes", "", "node")
-		w.Put(aNode("node"))
-		w.until(10 * time.Minute)
-		if o := w.outcome(); len(o.Deleted)+len(o.Marked) != 0 {
-			t.Errorf("%+v, want the pods of the node left to its kubelet", o)
-		}
-		w.Remove("nodes", "", "node")
-		w.until(10*time.Minute + quarantine)
-		if _, ok := w.outcome().Deleted["p"]; !ok {
-			t.Error("not deleted when the node had gone for good")
-		}
-	})
-}
-
 // The API server deletes the pod, and the response is lost.
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,46 +11,6 @@ import (
 	"minikcm/pkg/caches"
 )
 
-func TestWhy(t *testing.T) {
-	gone, there, broken := nodeState{}, nodeState{exists: true}, nodeState{exists: true, outOfService: true}
-	for _, tt := range []struct {
-		name        string
-		bound       bool
-		terminating bool
-		phase       corev1.PodPhase
-		node        nodeState
-		quarantined bool
-		surplus     bool
-		want        cause
-	}{
-		{name: "a running pod on its node", bound: true, phase: corev1.PodRunning, node: there, want: none},
-		{name: "terminating there", bound: true, terminating: true, phase: corev1.PodRunning, node: there, want: none},
-		{name: "its node is gone", bound: true, phase: corev1.PodRunning, node: gone, want: orphaned},
-		{name: "its node may come back", bound: true, phase: corev1.PodRunning, node: gone, quarantined: true, want: none},
-		{name: "terminating, its node is gone", bound: true, terminating: true, phase: corev1.PodRunning, node: gone, want: orphaned},
-		{name: "finished, its node is gone", bound: true, phase: corev1.PodSucceeded, node: gone, want: orphaned},
-		{name: "terminating out of service", bound: true, terminating: true, phase: corev1.PodRunning, node: broken, want: outOfService},
-		{name: "running out of service", bound: true, phase: corev1.PodRunning, node: broken, want: none},
-		{name: "waiting for a node", phase: corev1.PodPending, want: none},
-		{name: "terminating without a node", terminating: true, phase: corev1.PodPending, want: unscheduled},
-		{name: "one finished pod too many", bound: true, phase: corev1.PodFailed, node: there, surplus: true, want: terminated},
-		{name: "chosen as such, but not finished", bound: true, phase: corev1.PodRunning, node: there, surplus: true, want: none},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := &caches.Pod{Phase: tt.phase}
-			if tt.bound {
-				pod.NodeName = "n"
-			}
-			if tt.terminating {
-				pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-			}
-			if got := causeFor(pod, tt.node, tt.quarantined, tt.surplus); got != tt.want {
-				t.Errorf("why = %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
 // Upstream's TestGCTerminated. Pods are in order of creation, an hour apart; "x!" is a pod that a
 // kubelet evicted.
 func TestSurplus(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // TestUpstreamCases replays the unit tests of upstream's taint manager (k8s.io/kubernetes v1.37.1,
 // pkg/controller/tainteviction):
 //
-//	TestFilterNoExecuteTaints        TestNoExecute
+//	TestFilterNoExecuteTaints        TestLimitsOf
 //	TestCreatePod                    here, "create pod"
 //	TestDeletePod                    here, "delete pod"
 //	TestUpdatePod                    here, "update pod"; "lengthening toleration shouldn't work" inverted

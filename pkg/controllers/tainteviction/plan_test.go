@@ -1,7 +1,6 @@
 package tainteviction
 
 import (
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -9,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"minikcm/pkg/caches"
 )
 
 // begin is a whole second, as the API server stores times.
@@ -36,13 +33,6 @@ func tolerates(key string, seconds ...int64) corev1.Toleration {
 		t.TolerationSeconds = &seconds[0]
 	}
 	return t
-}
-
-func TestNoExecute(t *testing.T) { // upstream's TestFilterNoExecuteTaints
-	got := noExecuteTaints([]corev1.Taint{{Key: "one", Effect: corev1.TaintEffectNoExecute}, {Key: "two", Effect: corev1.TaintEffectNoSchedule}})
-	if len(got) != 1 || got[0].Key != "one" {
-		t.Errorf("noExecute = %v, want only one", got)
-	}
 }
 
 func TestSince(t *testing.T) {
@@ -143,81 +133,5 @@ func TestLimitsOf(t *testing.T) {
 				t.Errorf("limitsOf = %+v, want %+v", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestDecide(t *testing.T) {
-	var never time.Time
-	for _, tt := range []struct {
-		name    string
-		limits  limits
-		trusted float64
-		now     float64
-		want    decision
-	}{
-		{"no limit", limits{}, 0, 0, decision{}},
-		{"an instant too early", limits{others: at(10)}, 0, 10 - 1e-6, decision{wait, at(10), at(10)}},
-		{"in time", limits{others: at(10)}, 0, 10, decision{leave, at(10), never}},
-		{"hours late", limits{others: at(10)}, 0, 7200, decision{leave, at(10), never}},
-		{"by health, trusted", limits{health: at(10)}, 0, 10, decision{leave, at(10), never}},
-		{"by health, not yet trusted", limits{health: at(10)}, 50, 20, decision{wait, at(10), at(50)}},
-		{"by health, from now on trusted", limits{health: at(10)}, 50, 50, decision{leave, at(10), never}},
-		{"by health, to be trusted only after the deadline", limits{health: at(10)}, 50, 5, decision{wait, at(10), at(50)}},
-		{"others need no trust", limits{others: at(10)}, 50, 20, decision{leave, at(10), never}},
-		{"others come before trust", limits{health: at(10), others: at(30)}, 50, 20, decision{wait, at(10), at(30)}},
-		{"others act on a pod that health may not touch yet", limits{health: at(10), others: at(30)}, 50, 30, decision{leave, at(10), never}},
-		{"the earlier of both", limits{health: at(40), others: at(30)}, 0, 20, decision{wait, at(30), at(30)}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := decide(tt.limits, at(tt.trusted), at(tt.now)); got != tt.want {
-				t.Errorf("decide = %+v, want %+v", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestStateOf(t *testing.T) {
-	unreachable, notReady := corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady
-	for _, tt := range []struct {
-		ready corev1.ConditionStatus
-		want  []string // keys of the taints that count
-	}{
-		{corev1.ConditionTrue, []string{"user"}},
-		{corev1.ConditionFalse, []string{"user", unreachable, notReady}},
-		{corev1.ConditionUnknown, []string{"user", unreachable, notReady}},
-		{"", []string{"user", unreachable, notReady}},
-	} {
-		t.Run("ready "+string(tt.ready), func(t *testing.T) {
-			node := &corev1.Node{}
-			if tt.ready != "" {
-				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tt.ready}}
-			}
-			node.Spec.Taints = []corev1.Taint{
-				noExecuteTaint("user"), noExecuteTaint(unreachable, 0), noExecuteTaint(notReady), {Key: "x", Effect: corev1.TaintEffectNoSchedule},
-			}
-			s := stateOf(node, func(corev1.Taint) time.Time { return at(100) })
-			var keys []string
-			for _, taint := range s.taints {
-				keys = append(keys, taint.Key)
-				if want := map[bool]time.Time{true: at(1), false: at(100)}[taint.TimeAdded != nil]; !taint.since.Equal(want) {
-					t.Errorf("taint %s since %v, want %v", taint.Key, taint.since, want)
-				}
-			}
-			if fmt.Sprint(keys) != fmt.Sprint(tt.want) {
-				t.Errorf("taints %v count, want %v", keys, tt.want)
-			}
-		})
-	}
-}
-
-func TestBoundAt(t *testing.T) {
-	pod := &caches.Pod{}
-	pod.CreationTimestamp = metav1.NewTime(at(0))
-	if got := boundAt(pod); !got.Time.Equal(at(0)) {
-		t.Errorf("a pod created on its node is bound at %v, want its creation", got)
-	}
-	pod.Scheduled = caches.Condition{Status: corev1.ConditionTrue, Since: metav1.NewTime(at(60))}
-	if got := boundAt(pod); !got.Time.Equal(at(60)) {
-		t.Errorf("a scheduled pod is bound at %v, want when it was scheduled", got)
 	}
 }

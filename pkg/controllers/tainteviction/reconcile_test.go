@@ -21,133 +21,115 @@ func TestSameName(t *testing.T) {
 		pod.UID = "second"
 		return pod
 	}
-	t.Run("a tolerant pod of the same name is left alone", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
-			defer w.manager(0)()
-			w.until(9 * time.Second)
-			w.Remove("pods", "default", "p")
-			w.Put(second(tolerates("t1")))
-			w.until(time.Minute)
-			w.mustLive("p")
-		})
+	inBubble(t, "a tolerant pod of the same name is left alone", func(t *testing.T) {
+		w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+		defer w.manager(0)()
+		w.until(9 * time.Second)
+		w.Remove("pods", "default", "p")
+		w.Put(second(tolerates("t1")))
+		w.until(time.Minute)
+		w.mustLive("p")
 	})
-	t.Run("an intolerant one is evicted all the same", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
-			defer w.manager(0)()
-			w.until(9 * time.Second)
-			w.Remove("pods", "default", "p")
-			w.Put(second())
-			w.until(time.Minute)
-			w.mustBeDeletedAt("p", 9*time.Second)
-		})
+	inBubble(t, "an intolerant one is evicted all the same", func(t *testing.T) {
+		w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+		defer w.manager(0)()
+		w.until(9 * time.Second)
+		w.Remove("pods", "default", "p")
+		w.Put(second())
+		w.until(time.Minute)
+		w.mustBeDeletedAt("p", 9*time.Second)
 	})
-	t.Run("one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, aNode("t1")(), aPod("p"))
-			w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
-			defer w.manager(0)()
-			w.until(time.Minute)
-			if n := w.Count("patch pods") + w.Count("delete pods"); n != 0 {
-				t.Errorf("%d writes, want none", n)
-			}
-		})
+	inBubble(t, "one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
+		w := newWorld(t, aNode("t1")(), aPod("p"))
+		w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
+		defer w.manager(0)()
+		w.until(time.Minute)
+		if n := w.Count("patch pods") + w.Count("delete pods"); n != 0 {
+			t.Errorf("%d writes, want none", n)
+		}
 	})
-	t.Run("one that comes between the last look and the delete is safe", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
-			swapped := false
-			w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-				if !swapped {
-					swapped = true
-					w.Remove("pods", "default", "p")
-					w.Put(second(tolerates("t1")))
-				}
-				return false, nil, nil
-			})
-			defer w.manager(0)()
-			w.until(time.Minute)
-			w.mustLive("p")
+	inBubble(t, "one that comes between the last look and the delete is safe", func(t *testing.T) {
+		w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+		swapped := false
+		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if !swapped {
-				t.Error("no delete was sent")
+				swapped = true
+				w.Remove("pods", "default", "p")
+				w.Put(second(tolerates("t1")))
 			}
+			return false, nil, nil
 		})
+		defer w.manager(0)()
+		w.until(time.Minute)
+		w.mustLive("p")
+		if !swapped {
+			t.Error("no delete was sent")
+		}
 	})
 }
 
 // Node and pod are read live before an eviction. All pods of a node share a read of the node.
 func TestLiveCheck(t *testing.T) {
-	t.Run("a taint that is gone evicts nobody", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w, reads := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10))), 0
-			w.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-				reads++
-				return true, node1(corev1.ConditionTrue), nil // the cache still shows the taint
-			})
-			defer w.manager(0)()
-			w.until(time.Minute)
-			w.mustLive("p")
-			if n := w.Count("get pods"); n != 0 {
-				t.Errorf("%d reads of the pod, want none: its node keeps every pod", n)
-			}
-			if reads > 3 {
-				t.Errorf("%d reads of the node in a minute, want one each 30 s", reads)
-			}
+	inBubble(t, "a taint that is gone evicts nobody", func(t *testing.T) {
+		w, reads := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10))), 0
+		w.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			reads++
+			return true, node1(corev1.ConditionTrue), nil // the cache still shows the taint
 		})
+		defer w.manager(0)()
+		w.until(time.Minute)
+		w.mustLive("p")
+		if n := w.Count("get pods"); n != 0 {
+			t.Errorf("%d reads of the pod, want none: its node keeps every pod", n)
+		}
+		if reads > 3 {
+			t.Errorf("%d reads of the node in a minute, want one each 30 s", reads)
+		}
 	})
-	t.Run("a toleration that was added keeps the pod", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, aNode("t1")(), aPod("p"))
-			w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, aPod("p", tolerates("t1")), nil
-			})
-			defer w.manager(0)()
-			w.until(time.Minute)
-			w.mustLive("p")
+	inBubble(t, "a toleration that was added keeps the pod", func(t *testing.T) {
+		w := newWorld(t, aNode("t1")(), aPod("p"))
+		w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, aPod("p", tolerates("t1")), nil
 		})
+		defer w.manager(0)()
+		w.until(time.Minute)
+		w.mustLive("p")
 	})
-	t.Run("an unreadable node evicts nobody until it can be read", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, aNode("t1")(), aPod("p"))
-			w.Break(errors.New("unreachable"), "get nodes")
-			defer w.manager(0)()
-			w.until(10 * time.Second)
-			w.mustLive("p")
-			w.Break(nil, "delete pods", "get nodes")
-			w.until(time.Minute)
-			if _, ok := w.deletedAt("p"); !ok {
-				t.Error("not deleted")
-			}
-		})
+	inBubble(t, "an unreadable node evicts nobody until it can be read", func(t *testing.T) {
+		w := newWorld(t, aNode("t1")(), aPod("p"))
+		w.Break(errors.New("unreachable"), "get nodes")
+		defer w.manager(0)()
+		w.until(10 * time.Second)
+		w.mustLive("p")
+		w.Break(nil, "delete pods", "get nodes")
+		w.until(time.Minute)
+		if _, ok := w.deletedAt("p"); !ok {
+			t.Error("not deleted")
+		}
 	})
-	t.Run("an answer from before the node's last change is not used", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, aNode("t1")(), aPod("p"), aPod("q", tolerates("t1", 1000)))
-			defer w.manager(0)()
-			w.mustBeDeletedAt("p", 0) // the node was read
-			w.until(200 * time.Millisecond)
-			w.taint(nowTaint("t1"), nowTaint("t2"))
-			w.until(time.Minute)
-			w.mustBeDeletedAt("q", 200*time.Millisecond)
-		})
+	inBubble(t, "an answer from before the node's last change is not used", func(t *testing.T) {
+		w := newWorld(t, aNode("t1")(), aPod("p"), aPod("q", tolerates("t1", 1000)))
+		defer w.manager(0)()
+		w.mustBeDeletedAt("p", 0) // the node was read
+		w.until(200 * time.Millisecond)
+		w.taint(nowTaint("t1"), nowTaint("t2"))
+		w.until(time.Minute)
+		w.mustBeDeletedAt("q", 200*time.Millisecond)
 	})
-	t.Run("one read for all pods of a node", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			world := []runtime.Object{aNode("t1")()}
-			for i := range 100 {
-				world = append(world, aPod(fmt.Sprintf("p%d", i)))
-			}
-			w := newWorld(t, world...)
-			defer w.manager(0)()
-			w.until(500 * time.Millisecond)
-			if n := len(w.deletes()); n != 100 {
-				t.Errorf("%d pods deleted, want 100", n)
-			}
-			if n := w.Count("get nodes"); n != 1 {
-				t.Errorf("%d reads of the node, want 1", n)
-			}
-		})
+	inBubble(t, "one read for all pods of a node", func(t *testing.T) {
+		world := []runtime.Object{aNode("t1")()}
+		for i := range 100 {
+			world = append(world, aPod(fmt.Sprintf("p%d", i)))
+		}
+		w := newWorld(t, world...)
+		defer w.manager(0)()
+		w.until(500 * time.Millisecond)
+		if n := len(w.deletes()); n != 100 {
+			t.Errorf("%d pods deleted, want 100", n)
+		}
+		if n := w.Count("get nodes"); n != 1 {
+			t.Errorf("%d reads of the node, want 1", n)
+		}
 	})
 }
 

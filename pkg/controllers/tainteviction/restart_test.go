@@ -18,81 +18,69 @@ func TestRestart(t *testing.T) {
 	tolerant := func() *corev1.Pod {
 		return aPod("p", tolerates("t1", 3000), tolerates(corev1.TaintNodeUnreachable, 300))
 	}
-	t.Run("an old taint of a user evicts at once", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Hour)), tolerant())
-			defer w.manager(window)()
-			w.mustBeDeletedAt("p", 0)
-		})
+	inBubble(t, "an old taint of a user evicts at once", func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Hour)), tolerant())
+		defer w.manager(window)()
+		w.mustBeDeletedAt("p", 0)
 	})
-	t.Run("the time before the restart counts", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
-			w.manager(window)()
-			w.until(1000 * time.Second)
-			defer w.manager(window)()
-			w.until(4000 * time.Second)
-			w.mustBeDeletedAt("p", 3000*time.Second)
-		})
+	inBubble(t, "the time before the restart counts", func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
+		w.manager(window)()
+		w.until(1000 * time.Second)
+		defer w.manager(window)()
+		w.until(4000 * time.Second)
+		w.mustBeDeletedAt("p", 3000*time.Second)
 	})
-	t.Run("a pod bound long after the taint has its full time", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", 2*time.Hour)), tolerant())
-			w.update("p", func(p *corev1.Pod) {
-				p.Status.Conditions = []corev1.PodCondition{{
-					Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.begin.Add(-1001 * time.Second)),
-				}}
-			})
-			defer w.manager(window)()
-			w.until(4000 * time.Second)
-			w.mustBeDeletedAt("p", 2000*time.Second)
+	inBubble(t, "a pod bound long after the taint has its full time", func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", 2*time.Hour)), tolerant())
+		w.update("p", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.begin.Add(-1001 * time.Second)),
+			}}
 		})
+		defer w.manager(window)()
+		w.until(4000 * time.Second)
+		w.mustBeDeletedAt("p", 2000*time.Second)
 	})
-	t.Run("a taint without time dates from when the standby saw it", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			taint := noExecuteTaint("t1")
-			w := newWorld(t, node1(corev1.ConditionTrue, taint), tolerant())
-			c, stop := w.standby(window)
-			defer stop()
-			w.until(1000 * time.Second)
-			defer w.run(c)()
-			w.until(4000 * time.Second)
-			w.mustBeDeletedAt("p", 3000*time.Second)
-		})
+	inBubble(t, "a taint without time dates from when the standby saw it", func(t *testing.T) {
+		taint := noExecuteTaint("t1")
+		w := newWorld(t, node1(corev1.ConditionTrue, taint), tolerant())
+		c, stop := w.standby(window)
+		defer stop()
+		w.until(1000 * time.Second)
+		defer w.run(c)()
+		w.until(4000 * time.Second)
+		w.mustBeDeletedAt("p", 3000*time.Second)
 	})
-	t.Run("an hour away while the node dies, is tainted and recovers", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, node1(corev1.ConditionTrue), tolerant(), aPod("q"))
-			stop := w.manager(window)
-			w.until(time.Minute)
-			w.node(func(n *corev1.Node) {
-				n.Status.Conditions[0].Status = corev1.ConditionUnknown
-				n.Spec.Taints = []corev1.Taint{nowTaint(corev1.TaintNodeUnreachable)}
-			})
-			synctest.Wait()
-			stop()
-			w.mustBeDeletedAt("q", time.Minute) // the pod has no toleration
-			w.until(time.Hour)
-			w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
-			defer w.manager(window)()
-			w.until(2 * time.Hour)
-			w.mustLive("p")
+	inBubble(t, "an hour away while the node dies, is tainted and recovers", func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionTrue), tolerant(), aPod("q"))
+		stop := w.manager(window)
+		w.until(time.Minute)
+		w.node(func(n *corev1.Node) {
+			n.Status.Conditions[0].Status = corev1.ConditionUnknown
+			n.Spec.Taints = []corev1.Taint{nowTaint(corev1.TaintNodeUnreachable)}
 		})
+		synctest.Wait()
+		stop()
+		w.mustBeDeletedAt("q", time.Minute) // the pod has no toleration
+		w.until(time.Hour)
+		w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
+		defer w.manager(window)()
+		w.until(2 * time.Hour)
+		w.mustLive("p")
 	})
-	t.Run("a second term of the same process knows nothing of the first", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
-			c, stop := w.standby(window)
-			defer stop()
-			w.run(c)()
-			if got := testutil.ToFloat64(c.metrics.pending); got != 0 {
-				t.Errorf("%v evictions pending outside a term", got)
-			}
-			w.until(3001 * time.Second)
-			w.mustLive("p")
-			defer w.run(c)()
-			w.mustBeDeletedAt("p", 3001*time.Second)
-		})
+	inBubble(t, "a second term of the same process knows nothing of the first", func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
+		c, stop := w.standby(window)
+		defer stop()
+		w.run(c)()
+		if got := testutil.ToFloat64(c.metrics.pending); got != 0 {
+			t.Errorf("%v evictions pending outside a term", got)
+		}
+		w.until(3001 * time.Second)
+		w.mustLive("p")
+		defer w.run(c)()
+		w.mustBeDeletedAt("p", 3001*time.Second)
 	})
 }
 

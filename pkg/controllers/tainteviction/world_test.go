@@ -41,6 +41,11 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	return w
 }
 
+// inBubble runs a subtest in a bubble of fake time.
+func inBubble(t *testing.T, name string, run func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, run) })
+}
+
 // deletes are the times at which pods were deleted first.
 func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete pods ", w.begin) }
 
