@@ -11,6 +11,13 @@ import (
 	"minikcm/pkg/caches"
 )
 
+func TestSurplusPodMustBeFinished(t *testing.T) {
+	pod := &caches.Pod{Phase: corev1.PodRunning}
+	if got := causeFor(pod, nodeState{exists: true}, false, true); got != none {
+		t.Errorf("a running pod is collected as %s", got)
+	}
+}
+
 // Upstream's TestGCTerminated. Pods are in order of creation, an hour apart; "x!" is a pod that a
 // kubelet evicted.
 func TestSurplus(t *testing.T) {

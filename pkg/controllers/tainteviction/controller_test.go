@@ -17,7 +17,7 @@ import (
 // TestUpstreamCases replays the unit tests of upstream's taint manager (k8s.io/kubernetes v1.37.1,
 // pkg/controller/tainteviction):
 //
-//	TestFilterNoExecuteTaints        TestLimitsOf
+//	TestFilterNoExecuteTaints        here, "create pod"
 //	TestCreatePod                    here, "create pod"
 //	TestDeletePod                    here, "delete pod"
 //	TestUpdatePod                    here, "update pod"; "lengthening toleration shouldn't work" inverted
@@ -49,6 +49,9 @@ func TestUpstreamCases(t *testing.T) {
 		{"create pod: not scheduled", objects(aNode(), func() runtime.Object { return unbound(aPod("p")) }), nil, deletes{}},
 		{"create pod: on an untainted node", objects(aNode(), podWith("p")), nil, deletes{}},
 		{"create pod: on a tainted node", objects(aNode("t1"), podWith("p")), nil, deletes{"p": 0}},
+		{"create pod: on a node with a taint of another effect", func() []runtime.Object {
+			return []runtime.Object{node1(corev1.ConditionTrue, corev1.Taint{Key: "t1", Effect: corev1.TaintEffectNoSchedule}), aPod("p")}
+		}, nil, deletes{}},
 		{"create pod: finite toleration", objects(aNode("t1"), podWith("p", tolerates("t1", 1000))), nil, deletes{}},
 		{"create pod: infinite toleration", objects(aNode("t1"), podWith("p", tolerates("t1"))), nil, deletes{}},
 		{"create pod: toleration of another taint", objects(aNode("t1"), podWith("p", tolerates("t2"))), nil, deletes{"p": 0}},
