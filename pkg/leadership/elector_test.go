@@ -314,7 +314,7 @@ func TestAThousandLossesLeakNothing(t *testing.T) {
 		if got := len(a.spans()); got < 900 {
 			t.Errorf("%d terms: the test shows nothing", got)
 		}
-		if after := runtime.NumGoroutine(); after > before+10 { // a renewal may be in flight; a leak would be a thousand
+		if after := runtime.NumGoroutine(); after > before+10 { // a renewal may be in flight; a leak is a thousand
 			t.Errorf("%d goroutines before, %d after", before, after)
 		}
 	})

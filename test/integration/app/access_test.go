@@ -54,7 +54,7 @@ func allow(t *testing.T, ns, name string, paths ...string) {
 	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error { // the manager would remember a rejection
+	controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error { // rejections are cached
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:                  "system:serviceaccount:" + ns + ":" + name,
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: paths[0]},
