@@ -317,6 +317,9 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 		w.Break(apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "", errors.New("denied by the webhook")), "create endpointslices")
 		defer w.manager()()
 		w.until(3 * time.Hour)
+		if lists := w.Requests("list pods"); len(lists) > 10 {
+			t.Errorf("%d lists of pods, want none for a retry", len(lists))
+		}
 		creates := w.Requests("create endpointslices")
 		if len(creates) < 100 || len(creates) > 200 {
 			t.Errorf("%d creates in three hours, want one per minute", len(creates))

@@ -30,6 +30,7 @@ type term struct {
 	topology *topologycache.TopologyCache
 
 	client     libraryClient
+	late       *util.EndpointSliceTracker // of the library, which tracks a write only after the wait for the lock of the client
 	reconciler *endpointslice.Reconciler
 }
 
@@ -37,8 +38,9 @@ func newTerm(c *Controller) *term {
 	t := &term{
 		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
+		late: util.NewEndpointSliceTracker(),
 	}
-	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.tracker, t.topology, c.recorder, managedBy,
+	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.late, t.topology, c.recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.Enabled(PreferSameTrafficDistribution)))
 	return t
 }
@@ -60,6 +62,7 @@ func (t *term) reconcile(ctx context.Context, service *corev1.Service, pods []*c
 	t.client.lock.Lock()
 	defer t.client.lock.Unlock()
 	t.client.send = send
+	defer t.late.DeleteService(service.Namespace, service.Name)
 	return t.reconciler.Reconcile(libraryLogger(ctx), service, pods, existing, trigger)
 }
 

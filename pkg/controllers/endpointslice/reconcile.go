@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,7 +71,10 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 			held = true
 			return nil, errHeldBack
 		}
-		stored, err := c.send(ctx, t, st, key.Namespace, verb, slice)
+		if verb == "delete" { // the library passes only the name
+			slice = existing[slices.IndexFunc(existing, func(known *discoveryv1.EndpointSlice) bool { return known.Name == slice.Name })]
+		}
+		stored, err := c.send(ctx, t, st, verb, slice)
 		if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return stored, err // a terminating namespace needs no slices
 		}
@@ -83,11 +87,14 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 
 	// 5. Compute again on a live read and send. A Service that needs no write needs no live read.
 	if overdue || held {
-		pods, existing, err := c.readLive(ctx, t, service, existing)
-		if err != nil {
+		var err error
+		if pods, existing, err = c.readLive(ctx, t, service, existing); err != nil {
 			return controller.Result{}, c.report(service, err, err)
 		}
 		holdBack, st.staleSince, st.uncertain = false, time.Time{}, false
+		if slices.ContainsFunc(existing, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == st.createName }) {
+			st.createName = ""
+		}
 		problem = t.reconcile(ctx, service, pods, existing, trigger, send)
 	}
 	return controller.Result{}, c.report(service, problem, errors.Join(failures...))
@@ -119,14 +126,14 @@ func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Serv
 	return libraryPods(service, pods), existing, nil
 }
 
-// send sends one write. After a failure the slices may differ from the cache.
-func (c *Controller) send(ctx context.Context, t *term, st *state, namespace, verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error) {
+// send sends one write, and tracks the slice before the event of the write, which needs no sync then.
+func (c *Controller) send(ctx context.Context, t *term, st *state, verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error) {
 	if controller.Draining(ctx) {
 		return nil, controller.ErrDraining
 	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // client-go may repeat a write for minutes
 	defer cancel()
-	client := c.Client.DiscoveryV1().EndpointSlices(namespace)
+	client := c.Client.DiscoveryV1().EndpointSlices(slice.Namespace)
 	switch verb {
 	case "create":
 		st.createName = cmp.Or(st.createName, names.SimpleNameGenerator.GenerateName(slice.GenerateName))
@@ -142,10 +149,13 @@ func (c *Controller) send(ctx context.Context, t *term, st *state, namespace, ve
 	}
 	switch {
 	case err != nil:
-		st.uncertain = true
+		result := outcome.FromError(err)
+		st.uncertain = st.uncertain || result != outcome.Rejected && result != outcome.Terminating
 	case stored != nil:
-		t.tracker.Update(stored) // before the event of the write, which needs no sync then
+		t.tracker.Update(stored)
 		c.slices.Expect(stored.ResourceVersion)
+	default:
+		t.tracker.ExpectDeletion(slice)
 	}
 	return stored, err
 }
