@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,7 +75,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 		return controller.Result{}, nil
 	}
 	collected, err := c.collect(ctx, key, pod, because)
-	if !collected || apierrors.IsNotFound(err) { // the caches should show the reason by then
+	if !collected || outcome.IsNotFound(err, key.Name.Name) { // the caches should show the reason by then
 		return controller.Result{RequeueAfter: c.cfg.Quarantine}, nil
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
