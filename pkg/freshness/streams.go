@@ -138,8 +138,15 @@ func (s *stream) cutSilent() {
 		return
 	}
 	klog.FromContext(s.ctx).V(2).Info("Watch delivers nothing, reopening it", "watch", s.watchTarget.String(), "list", s.streams)
+	var listing bool
 	if s.streams {
-		s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams = maxIncompleteStreams })
+		s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) {
+			a.incompleteStreams, listing = maxIncompleteStreams, !a.listingSince.IsZero()
+		})
+	}
+	if listing { // The connections may carry slow lists of other types.
+		s.cut()
+		return
 	}
 	s.pool.reopenWatch(s.watchTarget, s.pool.clock.Now().Add(-watchPatience))
 }
