@@ -178,6 +178,7 @@ func (o *ownerReader) readOwner(ctx context.Context, at target, previous liveRea
 }
 
 func (o *ownerReader) prune() {
+	o.limit.backoff.GC()
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	for at, live := range o.reads {

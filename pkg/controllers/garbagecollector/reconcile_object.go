@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,16 +122,21 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 
 // readAgain reads an object. It returns nil, and removes the object from the graph, if the object is gone.
 func (c *Controller) readAgain(ctx context.Context, at apiType, was object) (*object, error) {
-	err := errName
+	getErr := errName
 	var m *metav1.PartialObjectMetadata
+	var err error
 	if len(content.IsPathSegmentName(was.name)) == 0 {
-		err = c.owners.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) (err error) {
+		err = c.owners.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
-			m, err = c.deps.Metadata.Resource(at.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
-			return err
+			m, getErr = c.deps.Metadata.Resource(at.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
+			if getErr != nil && classifyRead(nil, getErr, was.name) != unavailable {
+				return nil // slow, but a response
+			}
+			return getErr
 		})
 	}
+	err = cmp.Or(err, getErr)
 	switch {
 	case err == nil && m.UID == "":
 		err = errors.New("object has no UID")

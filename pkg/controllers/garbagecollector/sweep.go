@@ -206,6 +206,8 @@ func (l dependentList) add(at listScope, m *metav1.PartialObjectMetadata) {
 }
 
 func (s *sweeper) prune() {
+	s.limit.backoff.GC()
+	s.allNamespaces.backoff.GC()
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	maps.DeleteFunc(s.lists, func(_ listScope, list dependentList) bool { return s.clock.Since(list.received) >= listValidFor })
