@@ -134,7 +134,8 @@ func (l *Loop[K]) startQueue(all func() []K) *termQueue[K] {
 		// An outage of many keys does not delay a key that fails once.
 		first:     workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &newestFirst[K]{}}),
 		later:     workqueue.NewTyped[K](),
-		recovered: make(chan struct{}, l.cfg.Workers),
+		recovered: make(chan struct{}, l.cfg.Workers), passed: make(chan struct{}, l.cfg.Workers),
+		firstBucket: rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst),
 	}
 	l.queue.Store(q)
 	if all != nil {
@@ -150,9 +151,9 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	defer cancel()
 	var syncs sync.WaitGroup
 	syncs.Go(func() { l.startSyncs(ctx, work, q, &syncs) })
-	first, later := rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
-	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first) })
-	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later) })
+	later := rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
+	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, q.firstBucket, q.passed) })
+	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later, q.recovered) })
 	syncs.Go(func() {
 		l.failures.logPeriods(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
 	})
@@ -243,9 +244,9 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 			// delay all others.
 			logger.Error(err, "Sync failed, the key will be retried")
 		}
-		q.recordFailure(key, r.requests.Load())
+		q.recordFailure(key, r.requests.Load(), l.cfg.Clock.Now())
 	default:
-		q.recordSuccess(key)
+		q.recordSuccess(key, r.requests.Load())
 	}
 	if result.RequeueAfter > 0 {
 		q.AddAfter(key, result.RequeueAfter)

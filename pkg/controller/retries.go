@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/workqueue"
@@ -10,8 +12,11 @@ import (
 )
 
 // Rates of the failing keys of a loop, in requests. First retries have a bucket of their own, so they never wait
-// for keys that fail repeatedly. A retry takes one token per request of the failed sync, at least one.
+// for keys that fail repeatedly. A retry takes one token per request of the failed sync, at least one. While most
+// first syncs fail, as of all pods of a failed zone behind a broken webhook, first syncs take tokens like first
+// retries.
 const (
+	failedTriesLimit                         = 200 // requests of failed first syncs, less those of successful syncs
 	firstRetriesPerSecond, firstRetriesBurst = 20, 200
 	laterRetriesPerSecond, laterRetriesBurst = 30, 30
 	conflictRetries                          = 8 // within 1.3 s; further conflicts in a row are failures
@@ -26,19 +31,36 @@ type termQueue[K comparable] struct {
 	admitted     sync.Map                      // keys that have a token
 	requests     sync.Map                      // number of requests of the last failed sync, by key
 	recovered    chan struct{}                 // receives when a failing key succeeds
+	passed       chan struct{}                 // receives when a key succeeds
+	failedTries  atomic.Int32                  // see failedTriesLimit
+	firstBucket  *rate.Limiter
 }
 
 // recordFailure retries a key with back-off.
-func (q *termQueue[K]) recordFailure(key K, requests int32) {
+func (q *termQueue[K]) recordFailure(key K, requests int32, now time.Time) {
+	switch {
+	case q.NumRequeues(key) > 0:
+	case q.failedTries.Load() < failedTriesLimit:
+		q.failedTries.Add(max(requests, 1))
+	default: // the first sync took one token
+		q.firstBucket.ReserveN(now, int(min(max(requests, 1), firstRetriesBurst)-1))
+	}
 	q.requests.Store(key, requests)
 	q.AddRateLimited(key)
 }
 
 // recordSuccess ends the back-off of a key. The next failing key needs no token, because the cause may be gone.
-func (q *termQueue[K]) recordSuccess(key K) {
+func (q *termQueue[K]) recordSuccess(key K, requests int32) {
+	if q.failedTries.Load() > 0 && q.failedTries.Add(-max(requests, 1)) < 0 {
+		q.failedTries.Store(0)
+	}
+	signals := []chan struct{}{q.passed}
 	if q.NumRequeues(key) > 0 {
+		signals = append(signals, q.recovered)
+	}
+	for _, signal := range signals {
 		select {
-		case q.recovered <- struct{}{}:
+		case signal <- struct{}{}:
 		default:
 		}
 	}
@@ -51,10 +73,10 @@ func (q *termQueue[K]) admitsKey(key K) bool {
 	if _, admitted := q.admitted.LoadAndDelete(key); admitted {
 		return true
 	}
-	switch q.NumRequeues(key) {
-	case 0:
+	switch failures := q.NumRequeues(key); {
+	case failures == 0 && q.failedTries.Load() < failedTriesLimit:
 		return true
-	case 1:
+	case failures <= 1:
 		q.first.Add(key)
 	default:
 		q.later.Add(key)
@@ -62,8 +84,8 @@ func (q *termQueue[K]) admitsKey(key K) bool {
 	return false
 }
 
-// serveLine returns keys to the queue, at the rate of the bucket or one per recovered key, until the term ends.
-func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line workqueue.TypedInterface[K], bucket *rate.Limiter) {
+// serveLine returns keys to the queue, at the rate of the bucket or one per signal, until the term ends.
+func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line workqueue.TypedInterface[K], bucket *rate.Limiter, signal <-chan struct{}) {
 	for key, shutdown := line.Get(); !shutdown; key, shutdown = line.Get() {
 		line.Done(key)
 		requests, _ := q.requests.LoadAndDelete(key)
@@ -77,7 +99,7 @@ func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line wor
 			timer := clk.NewTimer(delay)
 			select {
 			case <-timer.C():
-			case <-q.recovered:
+			case <-signal:
 				token.CancelAt(clk.Now())
 				tokens = 1
 			case <-term.Done():

@@ -21,14 +21,18 @@ import (
 func TestFailingKeysShareTokens(t *testing.T) {
 	for _, tt := range []struct {
 		n, requests int // per sync
-	}{{1, 1}, {2_000, 1}, {10_000, 1}, {200, 16}, {2_000, 16}} {
+		takes       time.Duration
+	}{
+		{1, 1, time.Millisecond}, {2_000, 1, time.Millisecond}, {10_000, 1, time.Millisecond}, {200, 16, time.Millisecond}, {2_000, 16, time.Millisecond},
+		{10_000, 3, 25 * time.Millisecond}, // the first syncs take long
+	} {
 		n := tt.n
 		synctest.Test(t, func(t *testing.T) {
 			var requests, healthy atomic.Int64
 			var mended atomic.Bool
 			var onceAt []time.Time
 			l := newLoop(t, 20, 0, func(ctx context.Context, key string) (Result, error) {
-				time.Sleep(time.Millisecond)
+				time.Sleep(tt.takes)
 				for range tt.requests {
 					httptrace.ContextClientTrace(ctx).GetConn("")
 				}
