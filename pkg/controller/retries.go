@@ -54,18 +54,20 @@ func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	if q.failedTries.Load() > 0 && q.failedTries.Add(-max(requests, 1)) < 0 {
 		q.failedTries.Store(0)
 	}
-	signals := []chan struct{}{q.passed}
+	sendSignal(q.passed)
 	if q.NumRequeues(key) > 0 {
-		signals = append(signals, q.recovered)
-	}
-	for _, signal := range signals {
-		select {
-		case signal <- struct{}{}:
-		default:
-		}
+		sendSignal(q.recovered)
 	}
 	q.Forget(key)
 	q.cut.Forget(key)
+}
+
+// sendSignal sends unless the buffer is full.
+func sendSignal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // admitsKey reports whether a key may be synced now. A key that needs a token is queued for a token instead.

@@ -30,7 +30,7 @@ type term struct {
 	topology *topologycache.TopologyCache
 
 	client     libraryClient
-	late       *util.EndpointSliceTracker // of the library, which tracks a write only after the wait for the lock of the client
+	late       *util.EndpointSliceTracker // of the library, which waits for the lock before it tracks a write
 	reconciler *endpointslice.Reconciler
 }
 
