@@ -101,6 +101,8 @@ func TestLife(t *testing.T) {
 	}
 	w.remove("web", 1, 1)
 	w.gets("web", 2, 7)
+	all, err = w.slices(t.Context(), "web") // the slice of the removed pod may be gone
+	w.must(err)
 	w.must(w.client.DiscoveryV1().EndpointSlices(w.ns).Delete(t.Context(), all[0].Name, metav1.DeleteOptions{}))
 	w.gets("web", 2, 7)
 	w.must(w.client.DiscoveryV1().EndpointSlices(w.ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
