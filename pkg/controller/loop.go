@@ -135,7 +135,6 @@ func (l *Loop[K]) startQueue(all func() []K) *termQueue[K] {
 		first:     workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &newestFirst[K]{}}),
 		later:     workqueue.NewTyped[K](),
 		recovered: make(chan struct{}, l.cfg.Workers), passed: make(chan struct{}, l.cfg.Workers),
-		firstBucket: rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst),
 	}
 	l.queue.Store(q)
 	if all != nil {
@@ -151,8 +150,8 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	defer cancel()
 	var syncs sync.WaitGroup
 	syncs.Go(func() { l.startSyncs(ctx, work, q, &syncs) })
-	later := rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
-	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, q.firstBucket, q.passed) })
+	first, later := rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
+	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first, q.passed) })
 	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later, q.recovered) })
 	syncs.Go(func() {
 		l.failures.logPeriods(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
@@ -244,7 +243,7 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 			// delay all others.
 			logger.Error(err, "Sync failed, the key will be retried")
 		}
-		q.recordFailure(key, r.requests.Load(), l.cfg.Clock.Now())
+		q.recordFailure(key, r.requests.Load())
 	default:
 		q.recordSuccess(key, r.requests.Load())
 	}

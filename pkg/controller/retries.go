@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/workqueue"
@@ -13,10 +12,11 @@ import (
 
 // Rates of the failing keys of a loop, in requests. First retries have a bucket of their own, so they never wait
 // for keys that fail repeatedly. A retry takes one token per request of the failed sync, at least one. While most
-// first syncs fail, as of all pods of a failed zone behind a broken webhook, first syncs take tokens like first
-// retries.
+// first syncs fail, as of all pods of a failed zone behind a broken webhook, a first sync takes the tokens of the last
+// failed first sync.
 const (
 	failedTriesLimit                         = 200 // requests of failed first syncs, less those of successful syncs
+	maxTryRequests                           = 20  // that count of one sync, so one long sync is not most syncs
 	firstRetriesPerSecond, firstRetriesBurst = 20, 200
 	laterRetriesPerSecond, laterRetriesBurst = 30, 30
 	conflictRetries                          = 8 // within 1.3 s; further conflicts in a row are failures
@@ -29,29 +29,31 @@ type termQueue[K comparable] struct {
 	cut          workqueue.TypedRateLimiter[K] // back-off after conflicts and cancelled requests
 	first, later workqueue.TypedInterface[K]   // keys that wait for a token
 	admitted     sync.Map                      // keys that have a token
-	requests     sync.Map                      // number of requests of the last failed sync, by key
+	requests     sync.Map                      // tokens that a key takes, by key
 	recovered    chan struct{}                 // receives when a failing key succeeds
 	passed       chan struct{}                 // receives when a key succeeds
 	failedTries  atomic.Int32                  // see failedTriesLimit
-	firstBucket  *rate.Limiter
+	failedTry    atomic.Int32                  // requests of the last failed first sync
 }
 
 // recordFailure retries a key with back-off.
-func (q *termQueue[K]) recordFailure(key K, requests int32, now time.Time) {
-	switch {
-	case q.NumRequeues(key) > 0:
-	case q.failedTries.Load() < failedTriesLimit:
-		q.failedTries.Add(max(requests, 1))
-	default: // the first sync took one token
-		q.firstBucket.ReserveN(now, int(min(max(requests, 1), firstRetriesBurst)-1))
+func (q *termQueue[K]) recordFailure(key K, requests int32) {
+	if q.NumRequeues(key) == 0 {
+		q.failedTry.Store(requests)
+		if q.failedTries.Load() < 2*failedTriesLimit { // one success does not end the limit
+			q.failedTries.Add(tryRequests(requests))
+		}
 	}
 	q.requests.Store(key, requests)
 	q.AddRateLimited(key)
 }
 
-// recordSuccess ends the back-off of a key. The next failing key needs no token, because the cause may be gone.
+// tryRequests returns the requests of a sync that count for failedTries.
+func tryRequests(requests int32) int32 { return min(max(requests, 1), maxTryRequests) }
+
+// recordSuccess ends the back-off of a key. A waiting key then needs no token, because the cause may be gone.
 func (q *termQueue[K]) recordSuccess(key K, requests int32) {
-	if q.failedTries.Load() > 0 && q.failedTries.Add(-max(requests, 1)) < 0 {
+	if q.failedTries.Load() > 0 && q.failedTries.Add(-tryRequests(requests)) < 0 {
 		q.failedTries.Store(0)
 	}
 	sendSignal(q.passed)
@@ -78,7 +80,10 @@ func (q *termQueue[K]) admitsKey(key K) bool {
 	switch failures := q.NumRequeues(key); {
 	case failures == 0 && q.failedTries.Load() < failedTriesLimit:
 		return true
-	case failures <= 1:
+	case failures == 0:
+		q.requests.Store(key, q.failedTry.Load())
+		q.first.Add(key)
+	case failures == 1:
 		q.first.Add(key)
 	default:
 		q.later.Add(key)
@@ -91,7 +96,7 @@ func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line wor
 	for key, shutdown := line.Get(); !shutdown; key, shutdown = line.Get() {
 		line.Done(key)
 		requests, _ := q.requests.LoadAndDelete(key)
-		tokens, _ := requests.(int32) // 0 after a conflict
+		tokens, _ := requests.(int32) // 0 after a conflict or without a sync
 		if line == q.first {
 			tokens = min(tokens, firstRetriesBurst) // most requests of a long sync may have succeeded
 		}

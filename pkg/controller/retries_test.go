@@ -24,7 +24,7 @@ func TestFailingKeysShareTokens(t *testing.T) {
 		takes       time.Duration
 	}{
 		{1, 1, time.Millisecond}, {2_000, 1, time.Millisecond}, {10_000, 1, time.Millisecond}, {200, 16, time.Millisecond}, {2_000, 16, time.Millisecond},
-		{10_000, 3, 25 * time.Millisecond}, // the first syncs take long
+		{10_000, 3, 25 * time.Millisecond}, {400, 16, 160 * time.Millisecond}, // the first syncs take long
 	} {
 		n := tt.n
 		synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestFailingKeysShareTokens(t *testing.T) {
 				last = requests.Load()
 				time.Sleep(5 * time.Second)
 				if got := requests.Load() - last; got > 5*100 {
-					t.Errorf("%d requests within 5 s from second %d of %d keys that fail, want at most 500", got, second, n)
+					t.Errorf("%d requests within 5 s from second %d of %d keys that fail (%+v), want at most 500", got, second, n, tt)
 				}
 			}
 			// A first retry waits for the tokens of two keys at most.
@@ -90,7 +90,7 @@ func TestLongSyncsDelayFirstRetriesBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed, retried time.Time
 		l := newLoop(t, 2, 0, func(ctx context.Context, key string) (Result, error) {
-			if key == "long" {
+			if strings.HasPrefix(key, "long") {
 				for range 2_000 {
 					httptrace.ContextClientTrace(ctx).GetConn("")
 				}
@@ -102,12 +102,16 @@ func TestLongSyncsDelayFirstRetriesBriefly(t *testing.T) {
 			}
 			return Result{}, errors.New("no")
 		})
-		end := term(l, "long")
+		end := term(l, "long1", "long2")
 		defer end()
 		time.Sleep(time.Second)
+		added := time.Now()
 		l.Add("short")
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		if waited := failed.Sub(added); waited > time.Second {
+			t.Errorf("the first sync of another key came after %v, want 1s at most", waited)
+		}
 		if waited := retried.Sub(failed); retried.IsZero() || waited > 10*time.Second {
 			t.Errorf("the first retry of another key came after %v, want 10s at most", waited)
 		}
