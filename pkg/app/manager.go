@@ -38,9 +38,9 @@ const shutdownTimeoutOfCaches = time.Second
 // flushTimeout is the time that events have after the end of the last term and the release of the lease.
 const flushTimeout = time.Second
 
-// firstSyncs is the time from the start of a term until memory is returned to the operating system. The first syncs
-// of the controllers allocate several times the memory of the caches.
-const firstSyncs = 10 * time.Second
+// freeMemoryAfter is the time from the start of a term until memory is returned to the operating system. The
+// first syncs of the controllers allocate several times the memory of the caches.
+const freeMemoryAfter = 10 * time.Second
 
 // Manager is one run of the program.
 type Manager struct {
@@ -415,7 +415,7 @@ func (m *Manager) runControllers(ctx context.Context, term leadership.Term) erro
 	}
 	if m.cfg.OwnProcess {
 		controllers.Go(func() {
-			if timing.Sleep(ctx, m.clock, firstSyncs) {
+			if timing.Sleep(ctx, m.clock, freeMemoryAfter) {
 				debug.FreeOSMemory()
 			}
 		})

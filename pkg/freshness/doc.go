@@ -3,7 +3,7 @@
 //
 //   - [Transport] is the HTTP transport of informers. Watches survive an API server that is away, streaming
 //     lists that stall are replaced by plain lists, and plain lists come in pages. Transport records the
-//     last activity of each type and reopens watches.
+//     last activity of each type and reopens silent watches.
 //   - [Monitor] compares the version of each cache with consistent lists and with own writes. The watch of
 //     a cache that is behind for too long is reopened. If the cache still differs from a list, the leader
 //     steps down until its caches are current, or until no other process has taken the lease. After a

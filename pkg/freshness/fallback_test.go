@@ -62,13 +62,18 @@ func TestSilentWatchIsCut(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rt := newPool(t, newTransport(), streamParts(tt.gap, tt.parts...))
+				transport := newTransport()
+				rt := newPool(t, transport, streamParts(tt.gap, tt.parts...))
 				start := time.Now()
 				resp := get(t, rt, tt.url)
 				defer resp.Body.Close()
 				text, err := io.ReadAll(resp.Body)
 				if took := time.Since(start); string(text) != strings.Join(tt.parts, "") || err != nil || took != tt.want {
 					t.Errorf("%d bytes, %v after %v, want all and the end after %v", len(text), err, took, tt.want)
+				}
+				reopened := tt.url == plainWatch || strings.Contains(string(text), string(endOfList))
+				if got := transport.activityOf(watchTarget{podResource, ""}).shortWatches > 0; got != reopened {
+					t.Errorf("watch was reopened: %t, want %t", got, reopened)
 				}
 			})
 		})

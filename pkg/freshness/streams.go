@@ -131,13 +131,13 @@ func (s *stream) patience() time.Duration {
 	return listPatience
 }
 
-// cutSilent cuts a watch without a byte. If its list was complete, its reflector resumes, and may stream
-// again.
+// cutSilent cuts a watch without a byte. The reflector of a complete list resumes the watch. The reflector of an
+// incomplete list falls back to a plain list.
 func (s *stream) cutSilent() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	klog.FromContext(s.ctx).V(2).Info("Watch delivers nothing, reopening it", "watch", s.watchTarget.String(), "list", s.streams)
+	klog.FromContext(s.ctx).V(2).Info("Cutting a silent watch", "watch", s.watchTarget.String(), "streamsList", s.streams)
 	var listing bool
 	if s.streams {
 		s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) {

@@ -213,8 +213,7 @@ func TestClosedWatchIsNotOpen(t *testing.T) {
 	}
 }
 
-// A rejected watch is not open. The next watch takes another connection if the client receives nothing, or
-// in any case if that is wanted.
+// A rejected watch is not open. The next watch takes another connection if the client receives nothing.
 func TestReopenedWatchThatIsRefusedTakesAnotherConnection(t *testing.T) {
 	target := watchTarget{podResource, ""}
 	for _, tt := range []struct {

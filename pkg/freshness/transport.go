@@ -68,6 +68,7 @@ var errExpired = errors.New("the list expired while its pages were read")
 //     server that is away.
 //  2. The connection errors of a watch are turned into the end of the watch, which the reflector resumes.
 //  3. A streaming list that stalls is cut. Its type is then listed in pages.
+//  4. A watch without a byte for three minutes is reopened.
 //
 // Transport also records the last activity of each type over all requests, and reopens watches. Safe for
 // concurrent use.
@@ -230,7 +231,7 @@ func neverConnected(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// isBroken reports whether a request failed because its connection did, or was cut by reopen.
+// isBroken reports whether a request failed because its connection did, or because the watch was cut.
 func isBroken(err error) bool {
 	return err != nil && (utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsConnectionReset(err) ||
 		utilnet.IsHTTP2ConnectionLost(err) || errors.Is(err, context.Canceled))

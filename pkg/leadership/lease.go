@@ -81,7 +81,7 @@ func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, duratio
 	case apierrors.IsNotFound(err):
 		lease = nil
 	case err != nil:
-		return attemptResult{err: errors.Join(updateErr, fmt.Errorf("read the lease: %w", err)), version: l.latestObservation().version}
+		return attemptResult{err: errors.Join(updateErr, fmt.Errorf("read the lease: %w", err)), version: seen}
 	}
 	// 3. The Lease must be free, or held by this process.
 	o, ok := l.evaluateRead(lease, seen, renewing)
