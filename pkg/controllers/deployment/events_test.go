@@ -71,7 +71,6 @@ func TestWakeUps(t *testing.T) {
 				return controller.Result{}, nil
 			})
 		defer fakeapi.Fill(t, store)()
-		c.wake.OnAdd(of(web)) // before the term, which queues all Deployments
 		defer fakeapi.Term(t, c.Run)()
 		if got := taken(); !slices.Equal(got, []string{"gone", "twin", "web"}) {
 			t.Errorf("at the beginning of a term %v are woken", got)

@@ -68,7 +68,7 @@ func (l *expectations) endCreate(name string) {
 }
 
 // resolveCreates forgets creates whose name exists, with any owner, and creates that were not carried out. live is the
-// start of the live read that returned the names, or zero if they are cached: a stale cache may lack a ReplicaSet.
+// start of the sync whose live read returned the names. It is zero for cached names: a cache may lack a ReplicaSet.
 func (l *expectations) resolveCreates(exists func(name string) bool, live time.Time) {
 	l.creates = slices.DeleteFunc(l.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !live.Before(c.Until) })
 	maps.DeleteFunc(l.createSizes, func(name string, _ int) bool {

@@ -343,7 +343,7 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 	})
 }
 
-// An update of a slice that another client changed first is a conflict and no failure.
+// A conflict with an update of another client is counted as an error and retried.
 func TestConflictIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
@@ -353,8 +353,13 @@ func TestConflictIsRetried(t *testing.T) {
 		slice := versioned(versioned(w.only("a")))
 		slice.Endpoints, slice.Generation = nil, slice.Generation+1
 		w.Put(slice)
+		w.Break(apierrors.NewConflict(discoveryv1.Resource("endpointslices"), slice.Name, errors.New("modified")), "update endpointslices")
 		w.Put(aPod("a", 2))
 		w.until(6 * time.Second)
+		w.Break(nil, "update endpointslices")
+		if len(w.reasons()) == 0 {
+			t.Error("no write met a conflict")
+		}
 		w.Freeze("endpointslices", false)
 		w.until(20 * time.Second)
 		if err := w.right("a", 2); err != nil {

@@ -30,7 +30,7 @@ type term struct {
 	topology *topologycache.TopologyCache
 
 	client     libraryClient
-	late       *util.EndpointSliceTracker // of the library, which waits for the lock before it tracks a write
+	late       *util.EndpointSliceTracker // of the library, which updates it after sendUnlocked
 	reconciler *endpointslice.Reconciler
 }
 

@@ -24,7 +24,7 @@ import (
 // state is the state of one Service during a term.
 type state struct {
 	staleSince time.Time // since when the cache lacks known slices; zero if none is missing
-	uncertain  bool      // slices may differ from the cache after a failed write
+	uncertain  bool      // slices may differ from the cache: a write had an unknown outcome
 	createName string    // of a create that is not confirmed; the next create has the same name
 }
 
@@ -126,7 +126,8 @@ func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Serv
 	return libraryPods(service, pods), existing, nil
 }
 
-// send sends one write, and tracks the slice before the event of the write, which needs no sync then.
+// send sends one write, and tracks the slice at once, without the lock of the library. The event of a tracked write
+// causes no sync.
 func (c *Controller) send(ctx context.Context, t *term, st *state, verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error) {
 	if controller.Draining(ctx) {
 		return nil, controller.ErrDraining

@@ -25,7 +25,8 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		c.state.setObject(key, objectRecord{})
 		return controller.Result{}, nil
 	}
-	// A pause of an unchanged object saves the reads of owners. A rejected patch is no reason: the last owner may go.
+	// The back-off of a rejected delete saves the reads of owners while the object is unchanged. A rejected patch does
+	// not end the sync here: after the last solid owner has gone, the object is deleted instead.
 	m := c.state.object(key)
 	if backoff := m.backoff(remove, c.deps.Clock.Now()); backoff > 0 && m.version == o.version {
 		return controller.Result{RequeueAfter: backoff}, nil

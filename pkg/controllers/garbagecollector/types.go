@@ -246,7 +246,7 @@ func (t *knownTypes) unknownGroups() []string {
 		}
 	}
 	for group := range t.latest.failing {
-		if owned, known := watched[group]; (owned || !known) && !unstored[group] {
+		if isWatched, known := watched[group]; (isWatched || !known) && !unstored[group] {
 			groups[group] = true
 		}
 	}

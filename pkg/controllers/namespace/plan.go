@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +41,7 @@ type report struct {
 	finalizers []string     // see heldBy; only if the content is gone
 }
 
-// errs returns the errors of all types, sorted by text.
+// errs returns the errors of all types.
 func (r report) errs() []error {
 	var errs []error
 	for _, result := range r.results {
@@ -50,7 +49,6 @@ func (r report) errs() []error {
 			errs = append(errs, result.err)
 		}
 	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
 }
 

@@ -20,7 +20,7 @@ type nodeHealth struct {
 	uid       types.UID
 	heartbeat heartbeat
 	ready     corev1.ConditionStatus // as last observed, empty if never posted
-	judged    time.Time              // first judgement, later the last one after a deadline
+	judged    time.Time              // first judgement, or the last one that found the deadline passed
 	written   string                 // resource version of our last write, empty without a write
 }
 

@@ -203,7 +203,8 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 				return 0, readErr
 			}
 			if readiness(live) != readiness(node) {
-				return c.cfg.MonitorGracePeriod, nil // the watch shows the change, or a relist hides it
+				// The event of the change queues the node. The recheck is for events that a relist hides.
+				return c.cfg.MonitorGracePeriod, nil
 			}
 			node = live
 			continue

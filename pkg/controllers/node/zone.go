@@ -73,8 +73,6 @@ type limiter struct {
 	next time.Time // time of the next token
 }
 
-func newLimiter(rate float32, now time.Time) limiter { return limiter{rate: rate, next: now} }
-
 // setRate changes the rate. A bucket that was empty or blocked starts empty.
 func (l *limiter) setRate(rate float32, now time.Time) {
 	empty := l.rate == 0 || now.Before(l.next)

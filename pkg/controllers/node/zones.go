@@ -107,7 +107,7 @@ func (z *zones) update(now time.Time) {
 	for _, p := range z.nodes {
 		in := z.zones[p.zone]
 		if in == nil {
-			in = &zone{key: p.zone, state: zoneNormal, limiter: newLimiter(z.cfg.EvictionRate, now)}
+			in = &zone{key: p.zone, state: zoneNormal, limiter: limiter{rate: z.cfg.EvictionRate, next: now}}
 			z.zones[p.zone] = in
 			z.metrics.evictions.WithLabelValues(p.zone)
 			z.setLine(in, nil)

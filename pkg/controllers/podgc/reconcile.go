@@ -94,6 +94,9 @@ func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches
 	if pod == nil || err != nil {
 		return true, err
 	}
+	if pod.NodeName != cached.NodeName {
+		return false, nil
+	}
 	var node nodeState
 	if pod.NodeName != "" {
 		if node, err = c.term.live.Get(ctx, pod.NodeName, time.Time{}); err != nil {
@@ -101,7 +104,7 @@ func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches
 		}
 	}
 	because = causeFor(pod, node, c.quarantineLeft(pod.NodeName) > 0, c.isSurplus(key.UID))
-	if because == none || pod.NodeName != cached.NodeName {
+	if because == none {
 		return false, nil
 	}
 	return true, c.markAndDelete(ctx, pod, because)

@@ -125,7 +125,7 @@ func TestWakeUps(t *testing.T) {
 		{"a new namespace wakes all in it", func(c *Controller) {
 			c.wake.NamespaceHandler().Update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "2"}})
 		}, []string{"db", "empty", "large", "slow", "twin", "web"}, nil},
-		{"outside a term nobody is woken", func(c *Controller) {
+		{"events outside a term are ignored", func(c *Controller) {
 			c.inTerm.Store(false)
 			c.wake.OnAdd(newPod("a", of("web")))
 			c.podUpdated(newPod("a", of("web")), newPod("a", of("web"), newer))
