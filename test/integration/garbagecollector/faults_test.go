@@ -18,9 +18,7 @@ const proxiedAccount = "gc-proxied"
 
 func proxied(t *testing.T) (*faults.Proxy, func(*rest.Config) *rest.Config) {
 	t.Helper()
-	var proxy *faults.Proxy
-	cfg := cluster.ManagerConfig(proxiedAccount, garbagecollector.Name)
-	proxy = faults.New(t, cfg)
+	proxy := faults.New(t, cluster.ManagerConfig(proxiedAccount, garbagecollector.Name))
 	return proxy, func(own *rest.Config) *rest.Config {
 		through := proxy.Config()
 		through.TLSClientConfig.CertData, through.TLSClientConfig.KeyData = own.TLSClientConfig.CertData, own.TLSClientConfig.KeyData
@@ -43,9 +41,15 @@ func TestOrphansAreNotLostWhenTheirWatchStandsStill(t *testing.T) {
 	owner.delete(t, metav1.DeletePropagationOrphan)
 	gone(t, soon, owner)
 	frozen.Thaw()
+	orphaned(t, ns, all...)
+}
+
+// orphaned requires that dependents stay and have lost their references.
+func orphaned(t *testing.T, ns string, dependents ...thing) {
+	t.Helper()
 	settled(t, ns)
-	alive(t, all...)
-	for _, o := range all {
+	alive(t, dependents...)
+	for _, o := range dependents {
 		owners(t, soon, o)
 	}
 }
@@ -66,11 +70,7 @@ func testLostAnswers(t *testing.T, ns string, proxy *faults.Proxy) {
 	foreground.delete(t, metav1.DeletePropagationForeground)
 	orphan.delete(t, metav1.DeletePropagationOrphan)
 	gone(t, 2*soon, append(leave, background, foreground, orphan)...)
-	settled(t, ns)
-	alive(t, stay...)
-	for _, o := range stay {
-		owners(t, soon, o)
-	}
+	orphaned(t, ns, stay...)
 }
 
 // TestSlowDeletesDoNotBlockOtherNamespaces collects dependents whose deletion a webhook delays by more than the usual

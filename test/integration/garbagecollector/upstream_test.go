@@ -34,20 +34,6 @@ func TestSharedCollector(t *testing.T) {
 			gone(t, soon, pod)
 			t.Logf("gone after %v", time.Since(made).Round(time.Millisecond))
 		},
-		"orphans keep their place and lose their references": func(t *testing.T, ns string) {
-			owner := create(t, rcs, ns, "owner")
-			var all []thing
-			for n := range 3 {
-				all = append(all, create(t, pods, ns, fmt.Sprint("pod-", n), ownedBy(owner)))
-			}
-			owner.delete(t, metav1.DeletePropagationOrphan)
-			gone(t, soon, owner)
-			settled(t, ns)
-			for _, pod := range all {
-				owners(t, soon, pod)
-			}
-			alive(t, all...)
-		},
 		"a living owner does not hold one that waits: the reference to it is taken away": func(t *testing.T, ns string) {
 			waits, lives := create(t, rcs, ns, "waits"), create(t, rcs, ns, "lives")
 			pod := create(t, pods, ns, "pod", blockedBy(waits), ownedBy(lives))
