@@ -70,7 +70,7 @@ test-integration: controlplane ## Run tests on a real API server
 	$(GO) test -count=1 -p 3 -timeout 8m $(GOTESTFLAGS) $(INTEGRATION)
 
 .PHONY: test-long
-test-long: need-cc controlplane ## Run all tests with the race detector, and chaos (30 minutes)
+test-long: need-cc controlplane ## Run all tests with the race detector, and chaos (20 minutes)
 	CGO_ENABLED=1 LONG=1 $(GO) test -race -shuffle=on -timeout 20m $(GOTESTFLAGS) $(UNIT)
 	CGO_ENABLED=1 LONG=1 $(GO) test -race -shuffle=on -count=1 -p 3 -timeout 25m $(GOTESTFLAGS) $(INTEGRATION)
 	CGO_ENABLED=1 $(GO) build -race -o bin/test/controller-manager-chaos ./cmd/controller-manager
