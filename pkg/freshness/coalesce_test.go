@@ -48,20 +48,18 @@ func TestCoalescedReads(t *testing.T) {
 		{"a busy one is read every 75 ms once its burst is used up", len(event), 0, 20 * coalescePause},
 		{"a list is read as fast as it comes", 0, 0, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				from := &source{size: tt.size, start: time.Now()}
-				conn := coalesced(t, from)
-				for len(from.reads) < 40 {
-					if _, err := conn.Read(event); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(tt.pause)
+		bubble(t, tt.name, func(t *testing.T) {
+			from := &source{size: tt.size, start: time.Now()}
+			conn := coalesced(t, from)
+			for len(from.reads) < 40 {
+				if _, err := conn.Read(event); err != nil {
+					t.Fatal(err)
 				}
-				if got := from.reads[39]; got != tt.want {
-					t.Errorf("40th read after %v, want %v: %v", got, tt.want, slices.Compact(from.reads))
-				}
-			})
+				time.Sleep(tt.pause)
+			}
+			if got := from.reads[39]; got != tt.want {
+				t.Errorf("40th read after %v, want %v: %v", got, tt.want, slices.Compact(from.reads))
+			}
 		})
 	}
 }

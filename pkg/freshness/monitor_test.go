@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
 
@@ -29,7 +29,7 @@ type world struct {
 	metadata.ResourceInterface // what Monitor does not use
 	transport                  *Transport
 	client                     http.RoundTripper // of the cache
-	registry                   *prometheus.Registry
+	metrics                    *Metrics
 
 	lock    sync.Mutex
 	version int             // of the server
@@ -73,13 +73,10 @@ func (w *world) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialOb
 	}
 	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}}
 	for _, v := range w.objects {
-		list.Items = append(list.Items, *partial(v))
+		meta := metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: meta})
 	}
 	return list, nil
-}
-
-func partial(v ObjectVersion) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}}
 }
 
 // RoundTrip opens a watch.
@@ -199,28 +196,18 @@ func (w *world) set(change func(*world)) {
 // observeWorld runs a Monitor on a world within a bubble.
 func observeWorld(t *testing.T, w *world, watched Watched) *Monitor {
 	t.Helper()
-	w.registry = prometheus.NewRegistry()
-	w.transport = NewTransport(clock.RealClock{})
-	w.client = w.newClient(t, w)
+	w.metrics, w.transport = NewMetrics(prometheus.NewRegistry()), newTransport()
+	w.client = newPool(w.transport, w)
 	stepDown := func(_ string, caughtUp func() bool) {
 		w.set(func(w *world) { w.stepDowns, w.caughtUp = w.stepDowns+1, caughtUp })
 	}
-	m := New(Deps{Metadata: w, Transport: w.transport, StepDown: stepDown, Metrics: NewMetrics(w.registry), Clock: clock.RealClock{}}, []Watched{watched})
+	m := New(Deps{Metadata: w, Transport: w.transport, StepDown: stepDown, Metrics: w.metrics, Clock: clock.RealClock{}}, []Watched{watched})
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { w.follow(ctx, "/api/v1/pods") })
 	done.Go(func() { w.ended = m.Run(ctx) })
 	t.Cleanup(func() { cancel(); done.Wait() })
 	return m
-}
-
-func (w *world) newClient(t *testing.T, server http.RoundTripper) http.RoundTripper {
-	t.Helper()
-	_, client, err := w.transport.Client(&rest.Config{Host: "http://host", Transport: server}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client.Transport
 }
 
 func (w *world) pods() Watched {
@@ -368,7 +355,7 @@ func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 			w.run(10*time.Minute, time.Minute)
 			w.set(func(w *world) { w.err = errForbidden })
 			w.run(17*time.Minute, 2*time.Minute) // the period of bookmarks if no client lists
-			if got := w.gauge(t, "leadership_watch_lag_seconds"); got > 900 {
+			if got := w.lag(); got > 900 {
 				t.Errorf("leadership_watch_lag_seconds = %v, want less than 900", got)
 			}
 		}},
@@ -376,7 +363,7 @@ func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 			w.run(10*time.Minute, time.Minute)
 			w.set(func(w *world) { w.err, w.frozen, w.objects = errAway, true, nil })
 			w.run(17*time.Minute, 30*time.Second)
-			if got := w.gauge(t, "leadership_watch_lag_seconds"); got < 900 {
+			if got := w.lag(); got < 900 {
 				t.Errorf("leadership_watch_lag_seconds = %v after 17m, want more than 900", got)
 			}
 			w.set(func(w *world) { w.err, w.frozen = nil, false })
@@ -433,9 +420,7 @@ func TestSlowRelistIsNotStaleness(t *testing.T) {
 		w.set(func(w *world) { w.listing = true })
 		w.addPod()
 		w.cut()
-		lists := w.newClient(t, roundTripper(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody}, nil
-		}))
+		lists := newPool(w.transport, respondAlways(http.StatusTooManyRequests, ""))
 		w.check = func() {
 			if err := l.Check(); err != nil {
 				t.Fatalf("during lists: %v", err)
@@ -456,21 +441,7 @@ func TestSlowRelistIsNotStaleness(t *testing.T) {
 	})
 }
 
-// gauge returns the value of a metric that has one series.
-func (w *world) gauge(t *testing.T, name string) float64 {
-	t.Helper()
-	families, err := w.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == name {
-			return family.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
-}
+func (w *world) lag() float64 { return testutil.ToFloat64(w.metrics.lag.WithLabelValues("pods", "")) }
 
 func TestDataSetBack(t *testing.T) {
 	for _, tt := range []struct {

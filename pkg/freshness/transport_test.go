@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -32,23 +36,22 @@ func newTransport() *Transport {
 }
 
 // newPool returns the round tripper of a client whose API server is next.
-func newPool(t *testing.T, transport *Transport, next http.RoundTripper) http.RoundTripper {
-	t.Helper()
+func newPool(transport *Transport, next http.RoundTripper) http.RoundTripper {
 	_, client, err := transport.Client(&rest.Config{Host: "https://server", Transport: next}, false)
+	return must(client, err).Transport
+}
+
+func must[T any](v T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	return client.Transport
+	return v
 }
 
 const server = "https://server/api/v1/pods"
 
 func request(ctx context.Context, method, url string) *http.Request {
-	req, err := http.NewRequestWithContext(ctx, method, url, nil)
-	if err != nil {
-		panic(err)
-	}
-	return req
+	return must(http.NewRequestWithContext(ctx, method, url, nil))
 }
 
 func refuseConnection(*http.Request) (*http.Response, error) {
@@ -65,31 +68,40 @@ func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
 		err     error // while the server is away, for one second
 		wantErr error
 		want    time.Duration // until the request returns
+		ends    bool          // after that time
 	}{
-		{"nobody listens", http.MethodGet, "", refused, nil, time.Second},
-		{"a list that broke its connection is for the caller", http.MethodGet, "?resourceVersion=7", reset, reset, 0},
-		{"so is a streaming list", http.MethodGet, "?watch=true&sendInitialEvents=true&resourceVersion=7", reset, reset, 0},
-		{"a watch that goes on where it was is asked for again", http.MethodGet, "?watch=true&resourceVersion=7", reset, nil, time.Second},
-		{"so is one whose answer was awaited when the connection was closed", http.MethodGet, "?watch=true&resourceVersion=7", io.EOF, nil, time.Second},
-		{"a certificate is not mended by asking again", http.MethodGet, "?watch=true&resourceVersion=7", x509.UnknownAuthorityError{}, x509.UnknownAuthorityError{}, 0},
-		{"only reads wait", http.MethodPost, "", refused, refused, 0},
+		{"connections are refused", http.MethodGet, "", refused, nil, time.Second, false},
+		{"connections are refused, the request ends", http.MethodGet, "", refused, refused, 500 * time.Millisecond, true},
+		{"list, connection breaks", http.MethodGet, "?resourceVersion=7", reset, reset, 0, false},
+		{"streaming list, connection breaks", http.MethodGet, "?watch=true&sendInitialEvents=true&resourceVersion=7", reset, reset, 0, false},
+		{"resumed watch, connection breaks", http.MethodGet, "?watch=true&resourceVersion=7", reset, nil, time.Second, false},
+		{"resumed watch, connection is closed before the response", http.MethodGet, "?watch=true&resourceVersion=7", io.EOF, nil, time.Second, false},
+		{"wrong certificate", http.MethodGet, "?watch=true&resourceVersion=7", x509.UnknownAuthorityError{}, x509.UnknownAuthorityError{}, 0, false},
+		{"write", http.MethodPost, "", refused, refused, 0, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
-					if time.Since(start) < time.Second {
-						return nil, tt.err
-					}
-					return respond(http.StatusOK, ""), nil
-				}))
-				_, err := rt.RoundTrip(request(t.Context(), tt.method, server+tt.query))
-				if took := time.Since(start); !errors.Is(err, tt.wantErr) || took < tt.want || took > 3*tt.want {
-					t.Errorf("returned %v after %v, want %v after %v, or somewhat later", err, took, tt.wantErr, tt.want)
+		bubble(t, tt.name, func(t *testing.T) {
+			start := time.Now()
+			rt := newPool(newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
+				if time.Since(start) < time.Second {
+					return nil, tt.err
 				}
-			})
+				return respond(http.StatusOK, ""), nil
+			}))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tt.ends {
+				time.AfterFunc(tt.want, cancel)
+			}
+			_, err := rt.RoundTrip(request(ctx, tt.method, server+tt.query))
+			if took := time.Since(start); !errors.Is(err, tt.wantErr) || took < tt.want || took > 3*tt.want {
+				t.Errorf("returned %v after %v, want %v after %v, or somewhat later", err, took, tt.wantErr, tt.want)
+			}
 		})
 	}
+}
+
+func respondAlways(code int, body string) roundTripper {
+	return func(*http.Request) (*http.Response, error) { return respond(code, body), nil }
 }
 
 // respond returns a response with a body.
@@ -109,34 +121,30 @@ func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
 		want  int // code
 		asked int // requests, at most
 	}{
-		{"a watch behind a load balancer without servers", goesOn, 503, "", 10 * time.Second, 200, 8},
-		{"one whose server does not answer it", goesOn, 504, "", 10 * time.Second, 200, 8},
-		{"one whose server has gone", goesOn, 502, "", 10 * time.Second, 200, 8},
-		{"one whose server has trouble with etcd", goesOn, 500, "", 10 * time.Second, 200, 8},
-		{"a streaming list", "?watch=true&sendInitialEvents=true", 503, "", 10 * time.Second, 200, 8},
-		{"for minutes: the reflector has to do something else", goesOn, 503, "", time.Hour, 503, 40},
-		{"a version that the server does not have", goesOn, 504, `{"causes":[{"reason":"ResourceVersionTooLarge"}]}`, time.Hour, 504, 1},
+		{"watch, load balancer without servers", goesOn, 503, "", 10 * time.Second, 200, 8},
+		{"watch, gateway timeout", goesOn, 504, "", 10 * time.Second, 200, 8},
+		{"streaming list", "?watch=true&sendInitialEvents=true", 503, "", 10 * time.Second, 200, 8},
+		{"watch, for minutes: the reflector lists", goesOn, 503, "", time.Hour, 503, 40},
+		{"version that the server does not have", goesOn, 504, `{"causes":[{"reason":"ResourceVersionTooLarge"}]}`, time.Hour, 504, 1},
 		{"lists that cannot be streamed", "?watch=true&sendInitialEvents=true", 422, "", time.Hour, 422, 1},
-		{"too many requests: the reflector waits", goesOn, 429, "", time.Hour, 429, 1},
-		{"a plain list: so it does", "?limit=500", 503, "", time.Hour, 503, 1},
+		{"watch, too many requests: the reflector waits", goesOn, 429, "", time.Hour, 429, 1},
+		{"plain list: the reflector waits", "?limit=500", 503, "", time.Hour, 503, 1},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start, asked := time.Now(), 0
-				rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
-					if asked++; time.Since(start) < tt.lasts {
-						return respond(tt.code, tt.body), nil
-					}
-					return respond(http.StatusOK, ""), nil
-				}))
-				resp := get(t, rt, server+tt.query)
-				if resp.StatusCode != tt.want || asked > tt.asked {
-					t.Errorf("answered %d after %d requests, want %d after at most %d", resp.StatusCode, asked, tt.want, tt.asked)
+		bubble(t, tt.name, func(t *testing.T) {
+			start, asked := time.Now(), 0
+			rt := newPool(newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
+				if asked++; time.Since(start) < tt.lasts {
+					return respond(tt.code, tt.body), nil
 				}
-				if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK && string(body) != tt.body || err != nil && !errors.Is(err, io.EOF) {
-					t.Errorf("body %q, %v; want %q", body, err, tt.body)
-				}
-			})
+				return respond(http.StatusOK, ""), nil
+			}))
+			resp := get(t, rt, server+tt.query)
+			if resp.StatusCode != tt.want || asked > tt.asked {
+				t.Errorf("answered %d after %d requests, want %d after at most %d", resp.StatusCode, asked, tt.want, tt.asked)
+			}
+			if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK && string(body) != tt.body || err != nil && !errors.Is(err, io.EOF) {
+				t.Errorf("body %q, %v; want %q", body, err, tt.body)
+			}
 		})
 	}
 }
@@ -146,7 +154,7 @@ func TestLastingServerErrorIsReturned(t *testing.T) {
 	for _, away := range []time.Duration{0, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			lines, start := 0, time.Now()
-			rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
+			rt := newPool(newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
 				if time.Since(start) < away {
 					return refuseConnection(nil)
 				}
@@ -173,7 +181,7 @@ func TestRetriesAfterErrorsShareARate(t *testing.T) {
 		var group sync.WaitGroup
 		start, transport := time.Now(), newTransport()
 		for range clients {
-			rt := newPool(t, transport, roundTripper(func(*http.Request) (*http.Response, error) {
+			rt := newPool(transport, roundTripper(func(*http.Request) (*http.Response, error) {
 				lock.Lock()
 				defer lock.Unlock()
 				if past := time.Since(start); past < lasts {
@@ -209,7 +217,7 @@ type awayServer struct {
 
 func (s *awayServer) client(t *testing.T, transport *Transport) http.RoundTripper {
 	var connected atomic.Bool
-	return newPool(t, transport, roundTripper(func(req *http.Request) (*http.Response, error) {
+	return newPool(transport, roundTripper(func(req *http.Request) (*http.Response, error) {
 		if !connected.Load() {
 			s.lock.Lock()
 			s.attempts[int(time.Since(s.begun).Seconds())]++
@@ -239,37 +247,35 @@ func TestWatchesReconnectTogether(t *testing.T) {
 		{"all watches wait", 0},
 		{"the probing requests end", 20},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server, transport := &awayServer{begun: time.Now(), back: time.Now().Add(30 * time.Second)}, newTransport()
-				var held sync.WaitGroup
-				for range clients {
-					client := server.client(t, transport)
-					for i := range watches {
-						held.Go(func() {
-							ctx := t.Context()
-							if i < tt.leaving {
-								ended, cancel := context.WithTimeout(ctx, 10*time.Second)
-								defer cancel()
-								ctx = ended
-							}
-							if resp, err := client.RoundTrip(request(ctx, http.MethodGet, plainWatch)); i >= tt.leaving && (err != nil || resp.StatusCode != http.StatusOK) {
-								t.Errorf("answered %v, %v", resp, err)
-							}
-						})
-					}
+		bubble(t, tt.name, func(t *testing.T) {
+			server, transport := &awayServer{begun: time.Now(), back: time.Now().Add(30 * time.Second)}, newTransport()
+			var held sync.WaitGroup
+			for range clients {
+				client := server.client(t, transport)
+				for i := range watches {
+					held.Go(func() {
+						ctx := t.Context()
+						if i < tt.leaving {
+							ended, cancel := context.WithTimeout(ctx, 10*time.Second)
+							defer cancel()
+							ctx = ended
+						}
+						if resp, err := client.RoundTrip(request(ctx, http.MethodGet, plainWatch)); i >= tt.leaving && (err != nil || resp.StatusCode != http.StatusOK) {
+							t.Errorf("answered %v, %v", resp, err)
+						}
+					})
 				}
-				held.Wait()
-				if most := slices.Max(server.attempts[:]); most > 27 { // the elector and the monitor make 3
-					t.Errorf("%d connection attempts in a second, want at most 27", most)
-				}
-				if late := time.Since(server.back); late > 5*time.Second {
-					t.Errorf("watches resumed %v after the return of the API server, want 5s at most", late)
-				}
-				if server.accepted != clients {
-					t.Errorf("%d connections made, want one per client: %d", server.accepted, clients)
-				}
-			})
+			}
+			held.Wait()
+			if most := slices.Max(server.attempts[:]); most > 27 { // the elector and the monitor make 3
+				t.Errorf("%d connection attempts in a second, want at most 27", most)
+			}
+			if late := time.Since(server.back); late > 5*time.Second {
+				t.Errorf("watches resumed %v after the return of the API server, want 5s at most", late)
+			}
+			if server.accepted != clients {
+				t.Errorf("%d connections made, want one per client: %d", server.accepted, clients)
+			}
 		})
 	}
 }
@@ -277,7 +283,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 // An aggregated API without a response must not delay the watches of other types on the same connection.
 func TestUnansweredWatchDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := newPool(t, newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := newPool(newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {
 			if strings.HasSuffix(req.URL.Path, "widgets") {
 				<-req.Context().Done()
 				return nil, req.Context().Err()
@@ -294,17 +300,6 @@ func TestUnansweredWatchDelaysNoOther(t *testing.T) {
 		get(t, rt, plainWatch)
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("a watch of pods was opened after %v, want 1s at most", took)
-		}
-	})
-}
-
-func TestReconnectingEndsWithItsRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newPool(t, newTransport(), roundTripper(refuseConnection))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := rt.RoundTrip(request(ctx, http.MethodGet, server)); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("RoundTrip = %v, want the last failure", err)
 		}
 	})
 }
@@ -348,21 +343,49 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 		{"list", "", http.StatusOK, 0, "", 0, 0, reset},
 		{"rejected watch", "?watch=true", http.StatusTooManyRequests, 0, "", 0, 0, reset},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				rt := newPool(t, newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
-					return &http.Response{StatusCode: tt.code, Body: &brokenBody{start.Add(tt.after), tt.event, reset}}, nil
-				}))
-				resp := get(t, rt, server+tt.query)
-				if tt.closed > 0 {
-					time.AfterFunc(tt.closed, func() { _ = resp.Body.Close() })
-				}
-				text, err := io.ReadAll(resp.Body)
-				if took := time.Since(start); string(text) != tt.event || !errors.Is(err, tt.err) || took != tt.want {
-					t.Errorf("%q, %v after %v; want %q, %v after %v", text, err, took, tt.event, tt.err, tt.want)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			start := time.Now()
+			transport := newTransport()
+			rt := newPool(transport, roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: tt.code, Body: &brokenBody{start.Add(tt.after), tt.event, reset}}, nil
+			}))
+			resp := get(t, rt, server+tt.query)
+			if tt.closed > 0 {
+				time.AfterFunc(tt.closed, func() { _ = resp.Body.Close() })
+			}
+			text, err := io.ReadAll(resp.Body)
+			if took := time.Since(start); string(text) != tt.event || !errors.Is(err, tt.err) || took != tt.want {
+				t.Errorf("%q, %v after %v; want %q, %v after %v", text, err, took, tt.event, tt.err, tt.want)
+			}
+			if resp.Body.Close(); transport.reopenWatch(watchTarget{podResource, ""}, time.Now()) {
+				t.Error("a closed watch was reopened")
+			}
 		})
 	}
+}
+
+// A token may expire while the API server is away. A held request is sent with the current token.
+func TestHeldRequestGetsCurrentToken(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	write := func(text string) { must(0, os.WriteFile(token, []byte(text), 0o600)) }
+	write("old")
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var sent []string
+		cfg := &rest.Config{Host: "https://server", BearerTokenFile: token, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+			if sent = append(sent, req.Header.Get("Authorization")); time.Since(start) < 10*time.Minute {
+				return refuseConnection(req)
+			}
+			return respond(http.StatusForbidden, ""), nil
+		})}
+		cfg, client, err := newTransport().Client(cfg, false)
+		set := must(kubernetes.NewForConfigAndClient(cfg, must(client, err)))
+		time.AfterFunc(time.Minute, func() { write("new") })
+		if _, err := set.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: "7"}); err == nil {
+			t.Error("a forbidden watch has no error")
+		}
+		if first, last := sent[0], sent[len(sent)-1]; first != "Bearer old" || last != "Bearer new" {
+			t.Errorf("it was first sent with %q and last with %q, want Bearer old and Bearer new", first, last)
+		}
+	})
 }
