@@ -258,6 +258,9 @@ func (f *Types) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case status != 0:
+		if status == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "30")
+		}
 		writeFailure(w, status)
 	case kind == "watch ":
 		f.serveWatch(w, r, t)

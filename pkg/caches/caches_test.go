@@ -2,8 +2,10 @@ package caches
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+
+	"minikcm/internal/fakeapi"
 )
 
 // The fake clientset covers wiring: informers and handlers.
@@ -27,36 +31,35 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-func TestOnlyWhatWasAskedForIsWatchedAndOnlyOnce(t *testing.T) {
-	c := New(fake.NewClientset(), Config{Name: t.Name()})
-	first := must[*Pods](t)(c.Pods())
-	if second := must[*Pods](t)(c.Pods()); first != second {
-		t.Error("asking twice for pods made two caches")
-	}
-	must[*Nodes](t)(c.Nodes())
-	var got []string
-	for _, typ := range c.Types() {
-		got = append(got, typ.Resource.Resource)
-	}
-	if want := []string{"pods", "nodes"}; !slices.Equal(got, want) {
-		t.Errorf("watched types = %v, want %v", got, want)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer c.Shutdown()
-	defer cancel()
-	if got, want := c.Unsynced(), []string{"pods", "nodes"}; !slices.Equal(got, want) {
-		t.Errorf("unsynced before the start = %v, want %v", got, want)
-	}
-	c.Start(ctx)
-	if err := c.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.Unsynced(); len(got) > 0 {
-		t.Errorf("unsynced after the sync = %v", got)
-	}
-	if _, err := c.Leases(); err == nil {
-		t.Error("a type could be added after the start; its informer would never run")
-	}
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+func TestOnlyRequestedTypesAreWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(fake.NewClientset(), Config{Name: t.Name()})
+		first := must[*Pods](t)(c.Pods())
+		if second := must[*Pods](t)(c.Pods()); first != second {
+			t.Error("two requests for pods made two caches")
+		}
+		must[*Nodes](t)(c.Nodes())
+		var got []string
+		for _, typ := range c.Types() {
+			got = append(got, typ.Resource.Resource)
+		}
+		want := []string{"pods", "nodes"}
+		if unsynced := c.Unsynced(); !slices.Equal(got, want) || !slices.Equal(unsynced, want) {
+			t.Errorf("watched types = %v, unsynced before the start = %v, want %v", got, unsynced, want)
+		}
+		defer fakeapi.Fill(t, c)()
+		if got := c.Unsynced(); len(got) > 0 {
+			t.Errorf("unsynced after the sync = %v", got)
+		}
+		if _, err := c.Leases(); err == nil {
+			t.Error("a type was added after the start; its informer would never run")
+		}
+	})
 }
 
 func TestWaitForSyncNamesTheTypeAndEnds(t *testing.T) {
@@ -70,103 +73,126 @@ func TestWaitForSyncNamesTheTypeAndEnds(t *testing.T) {
 	}
 }
 
-func TestHandlersGetOurTypes(t *testing.T) {
-	client := fake.NewClientset(fullPod())
-	c := New(client, Config{Name: t.Name()})
-	pods := must[*Pods](t)(c.Pods())
-	events := make(chan string, 10)
-	if err := pods.Handle(Handler[*Pod]{
-		Add:    func(p *Pod) { events <- "add " + p.Name + " on " + p.NodeName },
-		Update: func(old, new *Pod) { events <- "update " + old.NodeName + " to " + new.NodeName },
-		Delete: func(p *Pod) { events <- "delete " + p.Name },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer c.Shutdown()
-	defer cancel()
-	c.Start(ctx)
-	if err := c.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
-	awaitWatch(t, client)
-	moved := fullPod()
-	moved.Spec.NodeName, moved.ResourceVersion = "n2", "8"
-	if _, err := client.CoreV1().Pods("shop").Update(ctx, moved, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.CoreV1().Pods("shop").Delete(ctx, "web-x", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"add web-x on n1", "update n1 to n2", "delete web-x"} {
-		if got := <-events; got != want {
-			t.Errorf("event %q, want %q", got, want)
+// Handlers receive trimmed pods in the order of registration. Counts follow before.
+func TestHandlersReceiveChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		c := New(client, Config{Name: t.Name()})
+		pods := must[*Pods](t)(c.Pods())
+		var calls []string
+		for _, name := range []string{"first", "second"} {
+			record := func(event string, pod *Pod) {
+				calls = append(calls, fmt.Sprintf("%s: %s %s, %d pods, %d on n1, %d on n2",
+					name, event, pod.Name, pods.CountInNamespace("shop"), pods.CountOnNode("n1"), pods.CountOnNode("n2")))
+			}
+			must[any](t)(nil, pods.Handle(Handler[*Pod]{
+				Add:    func(pod *Pod) { record("add", pod) },
+				Update: func(old, pod *Pod) { record("move from "+old.NodeName+" to "+pod.NodeName, pod) },
+				Delete: func(pod *Pod) { record("delete", pod) },
+			}))
 		}
-	}
+		defer fakeapi.Fill(t, c)()
+		if pods.Handle(Handler[*Pod]{}) == nil {
+			t.Error("a handler was added after the start, without the first list")
+		}
+		pod := func(name, node string) *corev1.Pod {
+			p := fullPod()
+			p.Name, p.Spec.NodeName = name, node
+			return p
+		}
+		api := client.CoreV1().Pods("shop")
+		create := func(pod *corev1.Pod) error {
+			_, err := api.Create(t.Context(), pod, metav1.CreateOptions{})
+			return err
+		}
+		update := func(pod *corev1.Pod) error {
+			_, err := api.Update(t.Context(), pod, metav1.UpdateOptions{})
+			return err
+		}
+		remove := func(pod *corev1.Pod) error { return api.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}) }
+		for _, tt := range []struct {
+			do   func(*corev1.Pod) error
+			pod  *corev1.Pod
+			want string
+		}{
+			{create, pod("a", ""), "add a, 1 pods, 0 on n1, 0 on n2"},
+			{create, pod("b", "n1"), "add b, 2 pods, 1 on n1, 0 on n2"},
+			{update, pod("a", "n1"), "move from  to n1 a, 2 pods, 2 on n1, 0 on n2"},
+			{update, pod("b", "n2"), "move from n1 to n2 b, 2 pods, 1 on n1, 1 on n2"}, // another pod of that name
+			{remove, pod("a", ""), "delete a, 1 pods, 0 on n1, 1 on n2"},
+			{remove, pod("b", ""), "delete b, 0 pods, 0 on n1, 0 on n2"},
+		} {
+			calls = nil
+			must[any](t)(nil, tt.do(tt.pod))
+			synctest.Wait()
+			if want := []string{"first: " + tt.want, "second: " + tt.want}; !slices.Equal(calls, want) {
+				t.Errorf("calls %q, want %q", calls, want)
+			}
+		}
+		if n := len(pods.inNamespace.counts) + len(pods.onNode.counts); n > 0 {
+			t.Errorf("%d counts of deleted pods are kept", n)
+		}
+	})
 }
 
-func TestEveryHandlerOfATypeIsTold(t *testing.T) {
-	c := New(fake.NewClientset(fullPod()), Config{Name: t.Name()})
-	pods := must[*Pods](t)(c.Pods())
-	told := make(chan string, 10)
-	for _, name := range []string{"first", "second"} {
-		if err := pods.Handle(Handler[*Pod]{Add: func(*Pod) { told <- name }}); err != nil {
-			t.Fatal(err)
+// Observers see the objects of all caches. A tombstone is no deletion event.
+func TestObserversSeeCachedObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+		client := fake.NewClientset(node)
+		c := New(client, Config{Name: t.Name()})
+		must[*Nodes](t)(c.Nodes())
+		var calls []string
+		record := func(event string) func(metav1.Object) {
+			return func(o metav1.Object) { calls = append(calls, event+" "+o.GetName()) }
 		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer c.Shutdown()
-	defer cancel()
-	c.Start(ctx)
-	if err := c.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"first", "second"} { // both before the sync is over
-		if got := <-told; got != want {
-			t.Errorf("told %s, want %s", got, want)
+		c.Observe(func(of Cached) Handler[metav1.Object] {
+			calls = append(calls, of.Resource.Resource+" "+of.Kind)
+			c.Alongside(func(ctx context.Context) {
+				if <-of.Synced; ctx.Err() == nil {
+					calls = append(calls, "synced")
+				}
+			})
+			return Handler[metav1.Object]{Add: record("add"), Delete: record("delete"), Missed: record("missed"),
+				Update: func(_, o metav1.Object) { record("update")(o) }}
+		})
+		stop := fakeapi.Fill(t, c)
+		must[any](t)(nil, client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
+		synctest.Wait()
+		stop()
+		handle := func(o *corev1.Node) { record("delete")(o) }
+		all := fanOut[*corev1.Node]{{Delete: handle, Missed: func(o *corev1.Node) { record("missed")(o) }}, {Delete: handle}}
+		for _, obj := range []any{node, cache.DeletedFinalStateUnknown{Obj: node}, cache.DeletedFinalStateUnknown{Obj: "unexpected"}, &corev1.Pod{}} {
+			all.eventHandler(c).OnDelete(obj)
 		}
-	}
-	if pods.Handle(Handler[*Pod]{}) == nil {
-		t.Error("a handler could be added after the start; it would have missed the first list")
-	}
-}
-
-func TestLastKnown(t *testing.T) {
-	pod := &Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-x"}}
-	for _, tt := range []struct {
-		name   string
-		obj    any
-		want   *Pod
-		missed bool
-	}{
-		{"the object itself", pod, pod, false},
-		{"a tombstone", cache.DeletedFinalStateUnknown{Key: "shop/web-x", Obj: pod}, pod, true},
-		{"a tombstone of another type", cache.DeletedFinalStateUnknown{Key: "shop/web-x", Obj: "what"}, nil, true},
-		{"another type", &corev1.Node{}, nil, false},
-	} {
-		if got, missed, ok := lastKnown[*Pod](tt.obj); got != tt.want || ok != (tt.want != nil) || missed != tt.missed {
-			t.Errorf("%s: %v, missed %v, %v", tt.name, got, missed, ok)
+		want := []string{"nodes Node", "add n", "synced", "delete n", "delete n", "delete n", "missed n", "delete n"}
+		if !slices.Equal(calls, want) {
+			t.Errorf("calls %q, want %q", calls, want)
 		}
-	}
+	})
 }
 
 func TestPodIndexes(t *testing.T) {
-	bound, orphan := TrimPod(fullPod()), &Pod{ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: "shop"}}
-	for _, tt := range []struct {
-		name  string
-		index cache.IndexFunc
-		pod   *Pod
-		want  []string
-	}{
-		{"controlled", controllerIndex, bound, []string{"owner"}},
-		{"orphan", controllerIndex, orphan, []string{"orphan/shop"}},
-		{"bound", nodeIndex, bound, []string{"n1"}},
-		{"unbound", nodeIndex, orphan, nil},
-	} {
-		if got, err := tt.index(tt.pod); err != nil || !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v, %v; want %v", tt.name, got, err, tt.want)
+	synctest.Test(t, func(t *testing.T) {
+		orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orphan", Namespace: "shop"}}
+		c := New(fake.NewClientset(fullPod(), orphan), Config{})
+		pods := must[*Pods](t)(c.Pods())
+		defer fakeapi.Fill(t, c)()
+		if nodes := pods.BoundNodes(); !slices.Equal(nodes, []string{"n1"}) {
+			t.Errorf("pods are bound to %v, want n1", nodes)
 		}
-	}
+		for name, tt := range map[string]struct {
+			got  []*Pod
+			want int
+		}{
+			"on n1": {pods.OnNode("n1"), 1}, "unbound": {pods.OnNode(""), 0},
+			"controlled": {pods.ControlledBy("owner"), 1}, "claimable": {pods.Claimable("shop", "owner"), 2},
+		} {
+			if len(tt.got) != tt.want {
+				t.Errorf("%s: %d pods, want %d", name, len(tt.got), tt.want)
+			}
+		}
+	})
 }
 
 func TestTrimLease(t *testing.T) {
@@ -222,51 +248,5 @@ func TestLeasesOfOneNamespaceNeedNoOtherStream(t *testing.T) {
 		if got := c.Types()[0].Namespace; got != tt.want {
 			t.Errorf("%s: watches namespace %q, want %q", tt.name, got, tt.want)
 		}
-	}
-}
-
-func TestPodsAreCountedAsHandlersAreTold(t *testing.T) {
-	client := fake.NewClientset()
-	c := New(client, Config{Name: t.Name()})
-	pods := must[*Pods](t)(c.Pods())
-	told := make(chan [3]int, 10) // pods of the namespace, on n1, on n2
-	note := func() { told <- [3]int{pods.CountInNamespace("shop"), pods.CountOnNode("n1"), pods.CountOnNode("n2")} }
-	if err := pods.Handle(Handler[*Pod]{Add: func(*Pod) { note() }, Update: func(_, _ *Pod) { note() }, Delete: func(*Pod) { note() }}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer c.Shutdown()
-	defer cancel()
-	c.Start(ctx)
-	if err := c.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
-	pod := func(name, node string) *corev1.Pod {
-		p := fullPod()
-		p.Name, p.Spec.NodeName = name, node
-		return p
-	}
-	api := client.CoreV1().Pods("shop")
-	for _, tt := range []struct {
-		name string
-		do   func() error
-		want [3]int
-	}{
-		{"one that is not bound", func() error { _, err := api.Create(ctx, pod("a", ""), metav1.CreateOptions{}); return err }, [3]int{1, 0, 0}},
-		{"one that is", func() error { _, err := api.Create(ctx, pod("b", "n1"), metav1.CreateOptions{}); return err }, [3]int{2, 1, 0}},
-		{"the first is bound", func() error { _, err := api.Update(ctx, pod("a", "n1"), metav1.UpdateOptions{}); return err }, [3]int{2, 2, 0}},
-		{"one of the name came on another node unseen", func() error { _, err := api.Update(ctx, pod("b", "n2"), metav1.UpdateOptions{}); return err }, [3]int{2, 1, 1}},
-		{"one goes", func() error { return api.Delete(ctx, "a", metav1.DeleteOptions{}) }, [3]int{1, 0, 1}},
-		{"the last goes", func() error { return api.Delete(ctx, "b", metav1.DeleteOptions{}) }, [3]int{}},
-	} {
-		if err := tt.do(); err != nil {
-			t.Fatalf("%s: %v", tt.name, err)
-		}
-		if got := <-told; got != tt.want {
-			t.Errorf("%s: counted %v, want %v", tt.name, got, tt.want)
-		}
-	}
-	if n := len(pods.inNamespace.counts) + len(pods.onNode.counts); n > 0 {
-		t.Errorf("%d counts are kept of what is gone", n)
 	}
 }

@@ -1,13 +1,9 @@
 package caches
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -36,26 +31,16 @@ func widget(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: "ns", Labels: map[string]string{"a": "b"}}
 }
 
-// feedsOn returns feeds of a server, over the line that a manager uses.
-func feedsOn(t *testing.T, api *fakeapi.Types) (feeds *Feeds, ways func() int) {
+// newFeedServer returns an API server with the type widgets, and feeds with the transport of a manager.
+func newFeedServer(t *testing.T) (*fakeapi.Types, *Feeds) {
 	t.Helper()
-	transport := freshness.NewTransport(clock.RealClock{})
-	var lock sync.Mutex
-	made := 0
+	api, transport := fakeapi.NewTypes(t), freshness.NewTransport(clock.RealClock{})
+	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
 	c := New(fake.NewClientset(), Config{Name: t.Name(), Direct: func() (*rest.Config, *http.Client, error) {
-		lock.Lock()
-		defer lock.Unlock()
-		made++
 		return transport.Client(api.Config(), false)
 	}})
-	if _, err := c.Nodes(); err != nil {
-		t.Fatal(err)
-	}
-	return c.Feeds(), func() int {
-		lock.Lock()
-		defer lock.Unlock()
-		return made
-	}
+	must[*Nodes](t)(c.Nodes())
+	return api, c.Feeds()
 }
 
 // kept is a store of names that counts lists and lost watches.
@@ -137,13 +122,11 @@ func startFeed(t *testing.T, feeds *Feeds, resource string) (*Feed, *kept) {
 func TestFeedFollowsObjects(t *testing.T) {
 	for _, stream := range []bool{true, false} {
 		t.Run(fmt.Sprintf("streamed %v", stream), func(t *testing.T) {
-			api := fakeapi.NewTypes(t)
-			api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
+			api, feeds := newFeedServer(t)
 			if !stream {
 				api.NoStream("example.com/v1", widgets)
 			}
 			api.Put("example.com/v1", widgets, widget("first"))
-			feeds, _ := feedsOn(t, api)
 			_, k := startFeed(t, feeds, widgets)
 			k.shows(t, "first")
 			api.Put("example.com/v1", widgets, widget("second"))
@@ -161,9 +144,7 @@ func TestFeedFollowsObjects(t *testing.T) {
 }
 
 func TestNoTypeHasTwoStreams(t *testing.T) {
-	api := fakeapi.NewTypes(t)
-	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
-	feeds, _ := feedsOn(t, api)
+	_, feeds := newFeedServer(t)
 	startFeed(t, feeds, widgets)
 	k := &kept{names: map[string]bool{}}
 	if _, err := feeds.Start(t.Context(), gvr(widgets), k, k.events()); err == nil || !strings.Contains(err.Error(), "has a feed") {
@@ -176,10 +157,8 @@ func TestNoTypeHasTwoStreams(t *testing.T) {
 
 // client-go sleeps for up to a minute after a 429, even after the end of the context.
 func TestRejectedFeedsCanBeStopped(t *testing.T) {
-	api := fakeapi.NewTypes(t)
-	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
+	api, feeds := newFeedServer(t)
 	api.BreakType("example.com/v1", widgets, http.StatusTooManyRequests)
-	feeds, _ := feedsOn(t, api)
 	f, k := startFeed(t, feeds, widgets)
 	fakeapi.Eventually(t, func() error {
 		k.lock.Lock()
@@ -195,12 +174,10 @@ func TestRejectedFeedsCanBeStopped(t *testing.T) {
 	}
 }
 
-// A watch that is rejected with 429 resumes at the last version, without a list.
+// A watch that is rejected with 429 resumes at the last version, without a list, and without the delay of a Retry-After.
 func TestRejectedWatchesResume(t *testing.T) {
-	api := fakeapi.NewTypes(t)
-	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
+	api, feeds := newFeedServer(t)
 	api.Put("example.com/v1", widgets, widget("first"))
-	feeds, _ := feedsOn(t, api)
 	_, k := startFeed(t, feeds, widgets)
 	k.shows(t, "first")
 	api.BreakType("example.com/v1", widgets, http.StatusTooManyRequests)
@@ -220,37 +197,13 @@ func TestRejectedWatchesResume(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsIgnored(t *testing.T) {
-	rt := impatient{answering(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"30"}, "Audit-Id": {"a"}}}, nil
-	})}
-	resp, err := rt.RoundTrip(&http.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp.Header.Get("Retry-After") != "" || resp.Header.Get("Audit-Id") == "" {
-		t.Errorf("headers are %v", resp.Header)
-	}
-	if _, err := (impatient{answering(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })}).RoundTrip(&http.Request{}); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("RoundTrip = %v", err)
-	}
-}
-
-type answering func(*http.Request) (*http.Response, error)
-
-func (a answering) RoundTrip(req *http.Request) (*http.Response, error) { return a(req) }
-
 func TestSlowListsDoNotBlockOtherTypes(t *testing.T) {
-	api := fakeapi.NewTypes(t)
+	api, feeds := newFeedServer(t)
 	for n := range 3 * listsAtOnce {
 		name := fmt.Sprintf("broken%d", n)
 		api.AddType("example.com/v1", metav1.APIResource{Name: name, Kind: "Broken"})
 		api.BlockRequests(t, "example.com/v1", name)
-	}
-	api.AddType("example.com/v1", metav1.APIResource{Name: widgets, Kind: "Widget"})
-	feeds, _ := feedsOn(t, api)
-	for n := range 3 * listsAtOnce {
-		startFeed(t, feeds, fmt.Sprintf("broken%d", n))
+		startFeed(t, feeds, name)
 	}
 	_, k := startFeed(t, feeds, widgets)
 	k.shows(t)
@@ -279,127 +232,46 @@ func TestMemoryIsReturnedAfterLongLists(t *testing.T) {
 	}
 }
 
+// Feeds share connections, and later feeds use the connections of stopped feeds. Stopped feeds leave nothing behind.
 func TestFeedsShareConnections(t *testing.T) {
-	api := fakeapi.NewTypes(t)
-	feeds, ways := feedsOn(t, api)
-	var all []*Feed
-	var stores []*kept
-	for n := range feedsPerLink + 1 {
-		name := fmt.Sprintf("t%d", n)
-		api.AddType("example.com/v1", metav1.APIResource{Name: name, Kind: "T"})
-		f, k := startFeed(t, feeds, name)
-		all, stores = append(all, f), append(stores, k)
-	}
-	for _, k := range stores {
-		k.shows(t)
-	}
-	if got := ways(); got != 2 {
-		t.Errorf("%d ways to the API server, want 2", got)
-	}
-	for _, f := range all[:10] {
-		f.Stop()
-	}
-	for n := range 10 {
-		_, k := startFeed(t, feeds, fmt.Sprintf("t%d", n))
-		k.shows(t)
-	}
-	if got := ways(); got != 2 {
-		t.Errorf("%d ways after feeds came and went, want 2", got)
-	}
-}
-
-func TestStoppedFeedsLeaveNothing(t *testing.T) {
-	api := fakeapi.NewTypes(t)
-	feeds, _ := feedsOn(t, api)
-	round := func() {
-		var running []*Feed
-		for n := range 20 {
+	api, feeds := newFeedServer(t)
+	start := func(from, to int) (started []*Feed) {
+		for n := from; n < to; n++ {
 			name := fmt.Sprintf("t%d", n)
 			api.AddType("example.com/v1", metav1.APIResource{Name: name, Kind: "T"})
 			f, k := startFeed(t, feeds, name)
 			k.shows(t)
-			running = append(running, f)
+			started = append(started, f)
 		}
-		for n, f := range running {
+		return started
+	}
+	stop := func(running []*Feed) {
+		for _, f := range running {
 			f.Stop()
-			api.RemoveType("example.com/v1", fmt.Sprintf("t%d", n))
+			api.RemoveType("example.com/v1", f.resource.Resource)
 		}
 	}
-	round()
-	level := func() int { return runtime.NumGoroutine() }
-	before := level()
+	start(0, feedsPerLink-20)
+	stop(start(feedsPerLink, feedsPerLink+20))
+	before, watches := runtime.NumGoroutine(), api.OpenWatches()
 	for range 3 {
-		round()
+		stop(start(feedsPerLink, feedsPerLink+20))
 	}
 	fakeapi.Eventually(t, func() error {
-		if now := level(); now > before+5 || api.OpenWatches() > 0 || len(feeds.feeds) > 0 {
-			return fmt.Errorf("%d goroutines before and %d after, %d watches, %d feeds", before, now, api.OpenWatches(), len(feeds.feeds))
+		if now := runtime.NumGoroutine(); now > before+5 || api.OpenWatches() > watches || len(feeds.feeds) > feedsPerLink-20 {
+			return fmt.Errorf("%d goroutines before and %d after, %d watches before and %d after, %d feeds",
+				before, now, watches, api.OpenWatches(), len(feeds.feeds))
 		}
 		return nil
 	})
-}
-
-// awaitWatch waits for a watch. client-go's fake sends no earlier deletions.
-func awaitWatch(t *testing.T, client *fake.Clientset) {
-	t.Helper()
-	fakeapi.Eventually(t, func() error {
-		if !slices.ContainsFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() == "watch" }) {
-			return errors.New("not watched")
-		}
-		return nil
-	})
-}
-
-// Observers see the objects of all caches. A tombstone is no deletion event.
-func TestObserversSeeCachedObjects(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	client := fake.NewClientset(node)
-	c := New(client, Config{Name: t.Name()})
-	if _, err := c.Nodes(); err != nil {
-		t.Fatal(err)
+	stop(start(feedsPerLink, feedsPerLink+20))
+	if n := len(feeds.links); n != 1 {
+		t.Errorf("%d connections, want 1", n)
 	}
-	told := make(chan string, 10)
-	c.Observe(func(of Cached) Handler[metav1.Object] {
-		told <- of.Resource.Resource + " " + of.Kind
-		c.Alongside(func(ctx context.Context) {
-			select {
-			case <-of.Synced:
-				told <- "synced"
-			case <-ctx.Done():
-			}
-		})
-		return Handler[metav1.Object]{
-			Add:    func(o metav1.Object) { told <- "add " + o.GetName() },
-			Update: func(_, o metav1.Object) { told <- "update " + o.GetName() },
-			Delete: func(o metav1.Object) { told <- "delete " + o.GetName() },
-			Missed: func(o metav1.Object) { told <- "missed " + o.GetName() },
-		}
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	c.Start(ctx)
-	expect := func(want string) {
-		t.Helper()
-		if got := <-told; got != want {
-			t.Fatalf("told %q, want %q", got, want)
-		}
+	start(feedsPerLink, feedsPerLink+21)
+	if n := len(feeds.links); n != 2 {
+		t.Errorf("%d connections with one more feed than fits, want 2", n)
 	}
-	expect("nodes Node")
-	expect("add n")
-	expect("synced")
-	awaitWatch(t, client)
-	if err := client.CoreV1().Nodes().Delete(ctx, "n", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	expect("delete n")
-	cancel()
-	c.Shutdown()
-	var all fanOut[*corev1.Node]
-	all = append(all, Handler[*corev1.Node]{
-		Delete: func(n *corev1.Node) { told <- "delete " + n.Name }, Missed: func(n *corev1.Node) { told <- "missed " + n.Name },
-	}, Handler[*corev1.Node]{Delete: func(n *corev1.Node) { told <- "delete " + n.Name }})
-	all.eventHandler(nil).OnDelete(cache.DeletedFinalStateUnknown{Obj: node})
-	expect("missed n")
-	expect("delete n")
 }
 
 func TestPausesOfFeedsGrowAndVary(t *testing.T) {
