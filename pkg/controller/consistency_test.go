@@ -101,10 +101,23 @@ func TestEnsureReady(t *testing.T) {
 	}
 }
 
-// TestEnsureReadyOverTime: the timeout counts from the first write, lasts until a live read and starts again
-// after the read.
+// TestEnsureReadyOverTime: the timeout counts from the first write, lasts until a live read and starts again after the
+// read. The last write of a sync that took longer than the timeout is not overdue at once.
 func TestEnsureReadyOverTime(t *testing.T) {
-	var b ConsistencyBarrier
+	type step struct {
+		after time.Duration
+		pods  string
+		want  readiness
+	}
+	var b, long ConsistencyBarrier
+	check := func(b *ConsistencyBarrier, since time.Time, steps ...step) {
+		t.Helper()
+		for _, s := range steps {
+			if got, _ := readinessOf(b, at(s.pods, "1"), since.Add(s.after)); got != s.want {
+				t.Errorf("after %v, pods at %s: %s, want %s", s.after, s.pods, got, s.want)
+			}
+		}
+	}
 	pods := &fakeCache{resource: pods.resource}
 	for i, version := range []string{"50", "100", "", "70"} {
 		b.WroteAt(pods, version, now.Add(time.Duration(i)*time.Second))
@@ -112,41 +125,15 @@ func TestEnsureReadyOverTime(t *testing.T) {
 	if want := []string{"50", "100", "70"}; !slices.Equal(pods.expected, want) {
 		t.Errorf("versions %v were announced to the cache, want %v", pods.expected, want)
 	}
-	for _, step := range []struct {
-		after time.Duration
-		want  readiness
-	}{
-		{4 * time.Second, behind}, {29 * time.Second, behind}, {30 * time.Second, overdue}, {31 * time.Second, overdue},
-	} {
-		if got, _ := readinessOf(&b, at("99", "1"), now.Add(step.after)); got != step.want {
-			t.Errorf("after %v: %s, want %s", step.after, got, step.want)
-		}
-	}
+	check(&b, now, step{4 * time.Second, "99", behind}, step{29 * time.Second, "99", behind},
+		step{ConsistencyTimeout, "99", overdue}, step{ConsistencyTimeout + time.Second, "99", overdue})
 	read := now.Add(time.Minute)
 	RecordLiveRead(&b, sets, object("set", "1"), pods, []*metav1.ObjectMeta{object("a", "100")}, "250", read)
-	for _, step := range []struct {
-		after time.Duration
-		pods  string
-		want  readiness
-	}{{0, "99", behind}, {ConsistencyTimeout - 1, "99", behind}, {ConsistencyTimeout, "99", overdue}, {ConsistencyTimeout, "100", ready}} {
-		if got, _ := readinessOf(&b, at(step.pods, "1"), read.Add(step.after)); got != step.want {
-			t.Errorf("%v after a live read, pods at %s: %s, want %s", step.after, step.pods, got, step.want)
-		}
-	}
-}
-
-// TestEnsureReadyAfterALongSync: the last write of a sync that took longer than the timeout is not overdue.
-func TestEnsureReadyAfterALongSync(t *testing.T) {
-	var b ConsistencyBarrier
-	b.WroteAt(pods, "100", now)
-	for _, step := range []struct {
-		after time.Duration
-		want  readiness
-	}{{31 * time.Second, behind}, {31*time.Second + ConsistencyRecheck - 1, behind}, {31*time.Second + ConsistencyRecheck, overdue}} {
-		if got, _ := readinessOf(&b, at("99", "1"), now.Add(step.after)); got != step.want {
-			t.Errorf("%v after the sync began: %s, want %s", step.after, got, step.want)
-		}
-	}
+	check(&b, read, step{0, "99", behind}, step{ConsistencyTimeout - 1, "99", behind},
+		step{ConsistencyTimeout, "99", overdue}, step{ConsistencyTimeout, "100", ready})
+	long.WroteAt(pods, "100", now)
+	check(&long, now, step{31 * time.Second, "99", behind}, step{31*time.Second + ConsistencyRecheck - 1, "99", behind},
+		step{31*time.Second + ConsistencyRecheck, "99", overdue})
 }
 
 func TestRecordLiveRead(t *testing.T) {

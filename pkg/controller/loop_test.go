@@ -35,6 +35,11 @@ func (c *calls) sorted() []string {
 	return slices.Sorted(slices.Values(c.log))
 }
 
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 func newLoop(t *testing.T, workers int, drain time.Duration, r Reconcile[string]) *Loop[string] {
 	t.Helper()
 	cfg := LoopConfig{Controller: "test-controller", Queue: "test", Workers: workers, Drain: drain, Clock: clock.RealClock{}}
@@ -99,35 +104,44 @@ func TestStartLosesNoKeyAndIsWaitedFor(t *testing.T) {
 func TestResultsDecideWhenAKeyReturns(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		answers []func() (Result, error) // of each sync; the last repeats
+		results []func() (Result, error) // of each sync; the last repeats
 		want    []string                 // within the first second
+		metrics [4]uint64                // syncs that are done, requeued, failed and cancelled
 	}{
-		{"done stays away", []func() (Result, error){done}, []string{"k@0s"}},
-		{"after returns once", []func() (Result, error){after(300 * time.Millisecond), done}, []string{"k@0s", "k@300ms"}},
-		{"errors back off from 5 ms, doubling", []func() (Result, error){fail, fail, fail, done}, []string{"k@0s", "k@15ms", "k@35ms", "k@5ms"}},
+		{"done", []func() (Result, error){done}, []string{"k@0s"}, [4]uint64{1, 0, 0, 0}},
+		{"RequeueAfter", []func() (Result, error){after(300 * time.Millisecond), done}, []string{"k@0s", "k@300ms"}, [4]uint64{1, 1, 0, 0}},
+		{"errors back off from 5 ms, doubling", []func() (Result, error){fail, fail, fail, done},
+			[]string{"k@0s", "k@15ms", "k@35ms", "k@5ms"}, [4]uint64{1, 0, 3, 0}},
 		{"success forgets earlier errors", []func() (Result, error){fail, after(100 * time.Millisecond), fail, done},
-			[]string{"k@0s", "k@105ms", "k@110ms", "k@5ms"}},
-		{"after beside an error bounds the back-off", []func() (Result, error){fail, fail, fail, failAfter(3 * time.Millisecond), done},
-			[]string{"k@0s", "k@15ms", "k@35ms", "k@38ms", "k@5ms"}},
-		{"a panic is an error", []func() (Result, error){explode, done}, []string{"k@0s", "k@5ms"}},
+			[]string{"k@0s", "k@105ms", "k@110ms", "k@5ms"}, [4]uint64{1, 1, 2, 0}},
+		{"RequeueAfter beside an error bounds the back-off", []func() (Result, error){fail, fail, fail, failAfter(3 * time.Millisecond), done},
+			[]string{"k@0s", "k@15ms", "k@35ms", "k@38ms", "k@5ms"}, [4]uint64{1, 0, 4, 0}},
+		{"panic", []func() (Result, error){explode, done}, []string{"k@0s", "k@5ms"}, [4]uint64{1, 0, 1, 0}},
+		{"cancelled request", []func() (Result, error){cut, done}, []string{"k@0s", "k@5ms"}, [4]uint64{1, 0, 0, 1}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				seen := &calls{start: time.Now()}
-				n := 0
-				l := newLoop(t, 1, 0, func(_ context.Context, key string) (Result, error) {
-					seen.add(key)
-					answer := tt.answers[min(n, len(tt.answers)-1)]
-					n++
-					return answer()
-				})
-				end := term(l, "k")
-				time.Sleep(time.Second)
-				end()
-				if got := seen.sorted(); !slices.Equal(got, tt.want) {
-					t.Errorf("synced at %v, want %v", got, tt.want)
-				}
+		bubble(t, tt.name, func(t *testing.T) {
+			seen := &calls{start: time.Now()}
+			n := 0
+			l := newLoop(t, 1, 0, func(_ context.Context, key string) (Result, error) {
+				seen.add(key)
+				result := tt.results[min(n, len(tt.results)-1)]
+				n++
+				return result()
 			})
+			end := term(l, "k")
+			time.Sleep(time.Second)
+			end()
+			if got := seen.sorted(); !slices.Equal(got, tt.want) {
+				t.Errorf("synced at %v, want %v", got, tt.want)
+			}
+			for i, label := range []string{resultDone, resultRequeue, resultError, resultCanceled} {
+				if got := count(t, l.seconds.WithLabelValues(label)); got != tt.metrics[i] {
+					t.Errorf("controller_sync_duration_seconds has %d %s syncs, want %d", got, label, tt.metrics[i])
+				}
+			}
+			if got := testutil.ToFloat64(l.panics); (got == 1) != (tt.name == "panic") {
+				t.Errorf("controller_sync_panics_total = %v", got)
+			}
 		})
 	}
 }
@@ -135,6 +149,7 @@ func TestResultsDecideWhenAKeyReturns(t *testing.T) {
 func done() (Result, error)    { return Result{}, nil }
 func fail() (Result, error)    { return Result{}, errors.New("no") }
 func explode() (Result, error) { panic("boom") }
+func cut() (Result, error)     { return Result{}, fmt.Errorf("create: %w", context.Canceled) }
 func failAfter(d time.Duration) func() (Result, error) {
 	return func() (Result, error) { return Result{RequeueAfter: d}, errors.New("no") }
 }
@@ -176,27 +191,25 @@ func TestEndOfTermLetsRunningSyncsFinishWithinTheDrainTime(t *testing.T) {
 		{"longer than the drain time", 30 * time.Second, 5 * time.Second, context.Canceled, 5 * time.Second},
 		{"no bound", 30 * time.Second, 0, nil, 29500 * time.Millisecond},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var got error
-				var syncs int
-				l := newLoop(t, 1, tt.drain, func(ctx context.Context, _ string) (Result, error) {
-					syncs++
-					select {
-					case <-ctx.Done():
-						got = ctx.Err()
-					case <-time.After(tt.sync):
-					}
-					return Result{}, got
-				})
-				end := term(l, "running", "waiting")
-				time.Sleep(500 * time.Millisecond) // less than makes a sync slow
-				start := time.Now()
-				end()
-				if took := time.Since(start); got != tt.wantErr || took != tt.wantEnd || syncs != 1 {
-					t.Errorf("err = %v after %v, %d syncs; want %v after %v, 1 sync", got, took, syncs, tt.wantErr, tt.wantEnd)
+		bubble(t, tt.name, func(t *testing.T) {
+			var got error
+			var syncs int
+			l := newLoop(t, 1, tt.drain, func(ctx context.Context, _ string) (Result, error) {
+				syncs++
+				select {
+				case <-ctx.Done():
+					got = ctx.Err()
+				case <-time.After(tt.sync):
 				}
+				return Result{}, got
 			})
+			end := term(l, "running", "waiting")
+			time.Sleep(500 * time.Millisecond) // less than makes a sync slow
+			start := time.Now()
+			end()
+			if took := time.Since(start); got != tt.wantErr || took != tt.wantEnd || syncs != 1 {
+				t.Errorf("err = %v after %v, %d syncs; want %v after %v, 1 sync", got, took, syncs, tt.wantErr, tt.wantEnd)
+			}
 		})
 	}
 }
@@ -225,31 +238,6 @@ func TestALongSyncIsToldThatTheTermHasEnded(t *testing.T) {
 		}
 		if Draining(t.Context()) {
 			t.Error("a context of no sync is draining")
-		}
-	})
-}
-
-func TestMetricsCountSyncsByResult(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		answers := map[string]func() (Result, error){
-			"done": done, "requeue": after(time.Hour), "panic": explode,
-			"cut": func() (Result, error) { return Result{}, fmt.Errorf("create: %w", context.Canceled) },
-		}
-		l := newLoop(t, 1, 0, func(_ context.Context, key string) (Result, error) {
-			answer := answers[key]
-			answers[key] = done
-			return answer()
-		})
-		end := term(l, "done", "requeue", "panic", "cut")
-		time.Sleep(time.Second)
-		end()
-		if n := testutil.ToFloat64(l.panics); n != 1 {
-			t.Errorf("panics = %v, want 1", n)
-		}
-		for label, want := range map[string]uint64{resultDone: 3, resultRequeue: 1, resultError: 1, resultCanceled: 1} {
-			if got := count(t, l.seconds.WithLabelValues(label)); got != want {
-				t.Errorf("%s syncs = %d, want %d", label, got, want)
-			}
 		}
 	})
 }

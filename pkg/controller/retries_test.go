@@ -149,23 +149,21 @@ func TestConflictsTakeNoToken(t *testing.T) {
 		{"of another writer", 5, time.Second, 500 * 6, false},
 		{"without end", 1 << 30, time.Minute, 500*(conflictRetries+1) + 200 + 60*50, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tries, syncs := map[string]int{}, 0
-				lines := logged(t, 500, tt.d, func(_ context.Context, key string) (Result, error) {
-					syncs++
-					if tries[key]++; tries[key] > tt.conflicts {
-						return Result{}, nil
-					}
-					return Result{}, fmt.Errorf("patch pod %s: %w", key, conflict)
-				})
-				if least := min(tt.conflicts+1, conflictRetries+1) * 500; syncs < least || syncs > tt.most {
-					t.Errorf("%d syncs, want %d to %d", syncs, least, tt.most)
+		bubble(t, tt.name, func(t *testing.T) {
+			tries, syncs := map[string]int{}, 0
+			lines := logged(t, 500, tt.d, func(_ context.Context, key string) (Result, error) {
+				syncs++
+				if tries[key]++; tries[key] > tt.conflicts {
+					return Result{}, nil
 				}
-				if got := len(lines) > 0; got != tt.lines {
-					t.Errorf("%d error lines, want any: %v", len(lines), tt.lines)
-				}
+				return Result{}, fmt.Errorf("patch pod %s: %w", key, conflict)
 			})
+			if least := min(tt.conflicts+1, conflictRetries+1) * 500; syncs < least || syncs > tt.most {
+				t.Errorf("%d syncs, want %d to %d", syncs, least, tt.most)
+			}
+			if got := len(lines) > 0; got != tt.lines {
+				t.Errorf("%d error lines, want any: %v", len(lines), tt.lines)
+			}
 		})
 	}
 }
@@ -186,31 +184,29 @@ func TestFailuresOfOneCauseShareLogLines(t *testing.T) {
 			return errors.New("pod " + strings.NewReplacer("0", "a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6", "g", "7", "h", "8", "i", "9", "j").Replace(key) + " is denied")
 		}, failureCauses + 1},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				syncs := 0
-				lines := logged(t, 100, 3*time.Minute-time.Second, func(_ context.Context, key string) (Result, error) {
-					syncs++
-					return Result{}, tt.err(key)
-				})
-				perMinute := tt.causes * (failureLogLines + 1)
-				if got := len(lines); got < 3*(failureLogLines+1) || got > 3*perMinute {
-					t.Errorf("%d lines about %d failures in three minutes, want at most %d a minute", got, syncs, perMinute)
-				}
-				told := 0
-				for _, line := range lines {
-					n := 1
-					if _, after, ok := strings.Cut(line, `"count"=`); ok {
-						_, _ = fmt.Sscan(after, &n)
-					}
-					if told += n; !strings.Contains(line, `"key"="k`) {
-						t.Errorf("line without an example: %s", line)
-					}
-				}
-				if told != syncs {
-					t.Errorf("the log tells of %d failures, want %d", told, syncs)
-				}
+		bubble(t, tt.name, func(t *testing.T) {
+			syncs := 0
+			lines := logged(t, 100, 3*time.Minute-time.Second, func(_ context.Context, key string) (Result, error) {
+				syncs++
+				return Result{}, tt.err(key)
 			})
+			perMinute := tt.causes * (failureLogLines + 1)
+			if got := len(lines); got < 3*(failureLogLines+1) || got > 3*perMinute {
+				t.Errorf("%d lines about %d failures in three minutes, want at most %d a minute", got, syncs, perMinute)
+			}
+			told := 0
+			for _, line := range lines {
+				n := 1
+				if _, after, ok := strings.Cut(line, `"count"=`); ok {
+					_, _ = fmt.Sscan(after, &n)
+				}
+				if told += n; !strings.Contains(line, `"key"="k`) {
+					t.Errorf("line without an example: %s", line)
+				}
+			}
+			if told != syncs {
+				t.Errorf("the log tells of %d failures, want %d", told, syncs)
+			}
 		})
 	}
 }

@@ -35,90 +35,61 @@ func TestGroupsShareSlowSyncs(t *testing.T) {
 		{"keys without a group have all, and the workers", map[string]int{"": 100}, []map[string]int{{"": 34}}},
 		{"the next group has half of the rest, and then half", map[string]int{"a": 50, "b": 50}, []map[string]int{{"a": 16, "b": 7}, {"b": 16}}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var lock sync.Mutex
-				running, done := map[string]int{}, map[string]int{}
-				heal := map[string]chan struct{}{}
-				var keys []string
-				names := slices.Sorted(maps.Keys(tt.keys))
-				for _, group := range names {
-					heal[group] = make(chan struct{})
-					for i := range tt.keys[group] {
-						keys = append(keys, fmt.Sprintf("%s/%d", group, i))
-					}
+		bubble(t, tt.name, func(t *testing.T) {
+			var lock sync.Mutex
+			running, done := map[string]int{}, map[string]int{}
+			heal := map[string]chan struct{}{}
+			var keys []string
+			names := slices.Sorted(maps.Keys(tt.keys))
+			for _, group := range names {
+				heal[group] = make(chan struct{})
+				for i := range tt.keys[group] {
+					keys = append(keys, fmt.Sprintf("%s/%d", group, i))
 				}
-				l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
-					lock.Lock()
-					defer lock.Unlock()
-					if hangs := heal[groupOfKey(key)]; hangs != nil {
-						running[groupOfKey(key)]++
-						lock.Unlock()
-						<-hangs
-						lock.Lock()
-						running[groupOfKey(key)]--
-					}
-					done[key]++
-					return Result{}, nil
-				}).GroupBy(groupOfKey)
-				end := term(l, keys...)
-				time.Sleep(time.Minute)
-				for i, group := range names {
-					fine := fmt.Sprintf("fine/%d", i)
-					l.Add(fine)
-					synctest.Wait()
-					lock.Lock()
-					for group, want := range tt.want[i] {
-						if got := running[group]; got < want || got > min(want+2, 34) {
-							t.Errorf("%d syncs of group %q run after %d have healed, want %d", got, group, i, want)
-						}
-					}
-					if _, full := tt.want[i][""]; done[fine] != 1 && !full {
-						t.Error("a key of another group waits")
-					}
+			}
+			l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
+				lock.Lock()
+				defer lock.Unlock()
+				if hangs := heal[groupOfKey(key)]; hangs != nil {
+					running[groupOfKey(key)]++
 					lock.Unlock()
-					close(heal[group])
-					time.Sleep(time.Second)
+					<-hangs
+					lock.Lock()
+					running[groupOfKey(key)]--
 				}
-				end()
-				if len(l.scheduler.groups) > 0 {
-					t.Errorf("groups %v have no slow syncs and are kept", l.scheduler.groups)
-				}
-				for _, key := range append(keys, "fine/0") {
-					if done[key] != 1 {
-						t.Errorf("%s was reconciled %d times, want once", key, done[key])
+				done[key]++
+				return Result{}, nil
+			}).GroupBy(groupOfKey)
+			end := term(l, keys...)
+			time.Sleep(time.Minute)
+			for i, group := range names {
+				fine := fmt.Sprintf("fine/%d", i)
+				l.Add(fine)
+				synctest.Wait()
+				lock.Lock()
+				for group, want := range tt.want[i] {
+					if got := running[group]; got < want || got > min(want+2, 34) {
+						t.Errorf("%d syncs of group %q run after %d have healed, want %d", got, group, i, want)
 					}
 				}
-			})
+				if _, full := tt.want[i][""]; done[fine] != 1 && !full {
+					t.Error("a key of another group waits")
+				}
+				lock.Unlock()
+				close(heal[group])
+				time.Sleep(time.Second)
+			}
+			end()
+			if len(l.scheduler.groups) > 0 {
+				t.Errorf("groups %v have no slow syncs and are kept", l.scheduler.groups)
+			}
+			for _, key := range append(keys, "fine/0") {
+				if done[key] != 1 {
+					t.Errorf("%s was reconciled %d times, want once", key, done[key])
+				}
+			}
 		})
 	}
-}
-
-// TestGroupTakesWorkersAgainAfterItsSlowSyncs: a group without an overdue sync runs on its workers only.
-func TestGroupTakesWorkersAgainAfterItsSlowSyncs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var running, most atomic.Int32
-		l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
-			most.Store(max(most.Load(), running.Add(1)))
-			defer running.Add(-1)
-			if key == "a/slow" {
-				time.Sleep(1500 * time.Millisecond)
-			}
-			time.Sleep(900 * time.Millisecond)
-			return Result{}, nil
-		}).GroupBy(groupOfKey)
-		end := term(l, "a/slow")
-		time.Sleep(3500 * time.Millisecond)
-		most.Store(0)
-		for i := range 10 {
-			l.Add(fmt.Sprintf("a/%d", i))
-		}
-		time.Sleep(10 * time.Second)
-		if got := most.Load(); got != 2 {
-			t.Errorf("%d syncs ran at once, want one per worker", got)
-		}
-		end()
-	})
 }
 
 // Keys that are withheld follow each other at the speed of their syncs, and do not delay keys of other groups.
@@ -194,36 +165,34 @@ func TestHealthyNoticesASyncThatHangs(t *testing.T) {
 		{"requests have responses", func(trace *httptrace.ClientTrace) { trace.GotFirstResponseByte() }, 12},
 		{"requests are sent again and again", func(trace *httptrace.ClientTrace) { trace.GetConn("") }, 12},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := newLoop(t, 2, 0, func(ctx context.Context, key string) (Result, error) {
-					for minute := range 20 {
-						if key == "fine" {
-							break
-						}
-						time.Sleep(time.Minute)
-						if minute < 10 {
-							tt.progress(httptrace.ContextClientTrace(ctx))
-						}
+		bubble(t, tt.name, func(t *testing.T) {
+			l := newLoop(t, 2, 0, func(ctx context.Context, key string) (Result, error) {
+				for minute := range 20 {
+					if key == "fine" {
+						break
 					}
-					return Result{}, nil
-				})
-				end := term(l, "hangs", "fine")
-				for range tt.healthy {
 					time.Sleep(time.Minute)
-					if err := l.Healthy(); err != nil {
-						t.Errorf("within two minutes after progress: %v", err)
+					if minute < 10 {
+						tt.progress(httptrace.ContextClientTrace(ctx))
 					}
 				}
-				time.Sleep(time.Second)
-				if l.Healthy() == nil {
-					t.Error("healthy although no request was sent or answered for more than two minutes")
-				}
-				end()
-				if err := l.Healthy(); err != nil {
-					t.Errorf("outside a term: %v, want healthy", err)
-				}
+				return Result{}, nil
 			})
+			end := term(l, "hangs", "fine")
+			for range tt.healthy {
+				time.Sleep(time.Minute)
+				if err := l.Healthy(); err != nil {
+					t.Errorf("within two minutes after progress: %v", err)
+				}
+			}
+			time.Sleep(time.Second)
+			if l.Healthy() == nil {
+				t.Error("healthy although no request was sent or answered for more than two minutes")
+			}
+			end()
+			if err := l.Healthy(); err != nil {
+				t.Errorf("outside a term: %v, want healthy", err)
+			}
 		})
 	}
 }
