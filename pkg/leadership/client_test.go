@@ -54,18 +54,8 @@ func newLeaseEndpoint(t *testing.T, status func(conn int) int) (newClient func()
 	}, requests
 }
 
-func TestLeaseClientHasItsOwnConnection(t *testing.T) {
-	newClient, requests := newLeaseEndpoint(t, func(int) int { return http.StatusOK })
-	for range 2 {
-		if _, err := newClient().Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wantEqual(t, "requests by protocol and connection", fmt.Sprint(*requests), "[HTTP/1.1 1 HTTP/1.1 2]")
-}
-
 // A load balancer assigns a new connection to a healthy server. The elector schedules its own attempts, so client-go
-// must not wait for Retry-After.
+// must not wait for Retry-After. Each client has connections of its own.
 func TestLeaseClientRedialsAfterRejection(t *testing.T) {
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable} {
 		newClient, requests := newLeaseEndpoint(t, func(conn int) int {
@@ -78,13 +68,13 @@ func TestLeaseClientRedialsAfterRejection(t *testing.T) {
 		if _, err := client.Get(t.Context(), "x", metav1.GetOptions{}); err == nil || len(*requests) != 1 {
 			t.Errorf("%d: error %v after requests %v, want an error after one", status, err, *requests)
 		}
-		for range 2 {
+		for _, client := range []coordinationv1client.LeaseInterface{client, client, newClient()} {
 			if _, err := client.Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
-				t.Errorf("%d: %v on the second connection", status, err)
+				t.Errorf("%d: %v on a later connection", status, err)
 			}
 		}
-		if got := fmt.Sprint(*requests); got != "[HTTP/1.1 1 HTTP/1.1 2 HTTP/1.1 2]" {
-			t.Errorf("%d: requests by protocol and connection: %v, want the second connection to be kept", status, got)
+		if got := fmt.Sprint(*requests); got != "[HTTP/1.1 1 HTTP/1.1 2 HTTP/1.1 2 HTTP/1.1 3]" {
+			t.Errorf("%d: requests by protocol and connection: %v, want the second connection to be kept for its client", status, got)
 		}
 	}
 }

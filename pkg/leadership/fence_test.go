@@ -150,7 +150,7 @@ func send(ctx context.Context, fence *Fence, server http.RoundTripper, method, p
 	return err
 }
 
-func TestFenceRefusesOutsideATerm(t *testing.T) {
+func TestFenceRejectsOutsideATerm(t *testing.T) {
 	server, metrics := newGatedServer(), NewMetrics(prometheus.NewRegistry())
 	fence := NewFence(realClock, metrics)
 	check := func(phase string) {
@@ -178,6 +178,11 @@ func TestFenceRefusesOutsideATerm(t *testing.T) {
 	fence.closeTerm()
 	check("after a term")
 	wantEqual(t, "refusals of PUT", testutil.ToFloat64(metrics.refusals.WithLabelValues("PUT")), 2)
+	fence.openTerm(2, writeLimits{})
+	earlier := context.WithoutCancel(withTerm(t.Context(), 1))
+	if err := send(earlier, fence, server, "POST", "/"); !errors.Is(err, ErrFenced) {
+		t.Errorf("a write of term 1 in term 2: %v, want a FencedError", err)
+	}
 }
 
 // A slow read must not delay the next leader. Writes finish after a drain has begun.
@@ -252,13 +257,11 @@ func TestFenceUnderClientGo(t *testing.T) {
 	})
 }
 
-func TestFenceDoesNotCarryAWriteIntoTheNextTerm(t *testing.T) {
-	fence, _ := openFence(writeLimits{})
-	old := context.WithoutCancel(withTerm(t.Context(), 1))
-	fence.abortTerm("lost")
-	fence.openTerm(2, writeLimits{})
-	if err := send(old, fence, newGatedServer(), "POST", "/"); !errors.Is(err, ErrFenced) {
-		t.Errorf("a write of term 1 in term 2: %v, want a FencedError", err)
+// dial calls the hooks of a connection attempt.
+func dial(req *http.Request, connects bool) {
+	trace := httptrace.ContextClientTrace(req.Context())
+	if trace.GetConn("api:443"); connects {
+		trace.GotConn(httptrace.GotConnInfo{})
 	}
 }
 
@@ -274,13 +277,10 @@ func TestUnknownOutcomes(t *testing.T) {
 	fail := func(err error) transportFunc {
 		return func(*http.Request) (*http.Response, error) { return nil, err }
 	}
-	dialling := func(connects bool) transportFunc {
+	dialing := func(connects bool) transportFunc {
 		return func(req *http.Request) (*http.Response, error) {
-			trace := httptrace.ContextClientTrace(req.Context())
-			trace.GetConn("api:443")
-			if connects {
-				trace.GotConn(httptrace.GotConnInfo{})
-				trace.GetConn("api:443") // the transport dials again
+			if dial(req, connects); connects {
+				dial(req, false) // the transport dials again
 			}
 			return nil, errors.New("connection refused")
 		}
@@ -303,8 +303,8 @@ func TestUnknownOutcomes(t *testing.T) {
 		{"the API server gave up waiting", "POST", answer(504), true},
 		{"reset", "POST", fail(io.ErrUnexpectedEOF), true},
 		{"a read", "GET", fail(io.ErrUnexpectedEOF), false},
-		{"a dial that failed", "POST", dialling(false), false},
-		{"a connection that broke, and a dial that failed", "POST", dialling(true), true},
+		{"a dial that failed", "POST", dialing(false), false},
+		{"a connection that broke, and a dial that failed", "POST", dialing(true), true},
 	} {
 		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
 			fence, metrics := openFence(within(left))
@@ -404,11 +404,7 @@ func TestDialingWriteIsNotSlow(t *testing.T) {
 			fence, _ := openFence(writeLimits{until: time.Now().Add(10 * time.Second), maxDuration: time.Minute, slowAfter: 4 * time.Second})
 			go func() {
 				_ = send(t.Context(), fence, transportFunc(func(req *http.Request) (*http.Response, error) {
-					trace := httptrace.ContextClientTrace(req.Context())
-					trace.GetConn("api:443")
-					if connects {
-						trace.GotConn(httptrace.GotConnInfo{})
-					}
+					dial(req, connects)
 					<-req.Context().Done()
 					return nil, req.Context().Err()
 				}), "POST", "/")

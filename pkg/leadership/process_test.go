@@ -27,6 +27,7 @@ type process struct {
 	terms []span
 	works bool                            // a term has begun and not ended
 	work  func(ctx context.Context) error // run by Lead after the end of ctx; may be nil
+	early func() error                    // replaces Lead; may be nil
 }
 
 // span is one call of Lead.
@@ -88,6 +89,9 @@ func (p *process) lead(ctx context.Context, term Term) error {
 	p.works = true
 	work := p.work
 	p.lock.Unlock()
+	if p.early != nil {
+		return p.early()
+	}
 	if got := termOf(ctx); got != term.Number {
 		return fmt.Errorf("the context of term %d belongs to term %d", term.Number, got)
 	}

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestHandOverOnShutdown(t *testing.T) {
@@ -185,24 +183,14 @@ func TestShutdownDuringTheFirstAttempt(t *testing.T) {
 func TestLeadErrorEndsRun(t *testing.T) {
 	broken := errors.New("broken")
 	for _, tt := range []struct {
-		name string
-		lead Lead
-		want error
-	}{
-		{"an error", func(context.Context, Term) error { return broken }, broken},
-		{"an early return", func(context.Context, Term) error { return nil }, ErrLeadReturned},
-	} {
+		name      string
+		err, want error
+	}{{"an error", broken, broken}, {"an early return", nil, ErrLeadReturned}} {
 		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
-			idle := start(t, s, "a")
-			idle.cancel()
-			<-idle.done
-			idle.deps.Metrics = NewMetrics(prometheus.NewRegistry())
-			e, err := New(idle.cfg, idle.deps)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := e.Run(t.Context(), tt.lead); !errors.Is(err, tt.want) {
-				t.Errorf("Run = %v, want %v", err, tt.want)
+			a := start(t, s, "a", func(p *process, _ *Config) { p.early = func() error { return tt.err } })
+			<-a.done
+			if !errors.Is(a.err, tt.want) {
+				t.Errorf("Run = %v, want %v", a.err, tt.want)
 			}
 			wantEqual(t, "holder", s.holder(), "")
 		})
