@@ -29,10 +29,7 @@ func Load(flag, file, address string) (*rest.Config, error) {
 		}
 		return cfg, err
 	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file}
-	overrides := &clientcmd.ConfigOverrides{}
-	overrides.ClusterInfo.Server = address
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	cfg, err := clientcmd.BuildConfigFromFlags(address, file)
 	if err == nil {
 		if _, _, err = rest.DefaultServerUrlFor(cfg); err != nil && address != "" {
 			file = "" // the address is wrong
