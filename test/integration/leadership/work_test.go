@@ -9,12 +9,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
 
+	"minikcm/pkg/caches"
 	"minikcm/test/controlplane"
 )
 
@@ -48,7 +49,7 @@ func work(t *testing.T, pause time.Duration) *workload {
 	running.Go(func() { w.deletePods(ctx, pods, pause) })
 	w.stop = func() { cancel(); running.Wait() }
 	t.Cleanup(w.stop)
-	w.watchPods(t, pods)
+	w.followPods(t)
 	return w
 }
 
@@ -89,66 +90,52 @@ func (w *workload) oldest() (podID, bool) {
 	return w.active[0], true
 }
 
-// watchPods counts the active pods on every event of a watch that begins with an empty namespace.
-func (w *workload) watchPods(t *testing.T, pods corev1client.PodInterface) {
+// followPods counts the active pods on every event.
+func (w *workload) followPods(t *testing.T) {
 	t.Helper()
+	source := cache.NewListWatchFromClient(here(t).Client(t).CoreV1().RESTClient(), "pods", w.namespace, fields.Everything())
+	reflector := cache.NewReflector(source, &corev1.Pod{}, podCounter{t, w}, 0)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	running.Go(func() {
-		since := "0"
-		for ctx.Err() == nil {
-			var err error
-			since, err = w.watch(ctx, t, pods, since)
-			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // the API server was restarted
-				since = "0"
-			}
-			if err != nil && ctx.Err() == nil {
-				time.Sleep(100 * time.Millisecond)
-			}
-		}
-	})
+	running.Go(func() { reflector.RunWithContext(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-func (w *workload) watch(ctx context.Context, t *testing.T, pods corev1client.PodInterface, since string) (string, error) {
-	stream, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: since, AllowWatchBookmarks: true})
-	if err != nil {
-		return since, err
-	}
-	defer stream.Stop()
-	if since == "0" {
-		w.lock.Lock()
-		w.active = nil
-		w.lock.Unlock()
-	}
-	for event := range stream.ResultChan() {
-		pod, ok := event.Object.(*corev1.Pod)
-		if !ok {
-			return since, apierrors.FromObject(event.Object)
-		}
-		since = pod.ResourceVersion
-		if n := w.see(event.Type, pod); n > replicas {
-			t.Errorf("%d active pods after %s of %s, the ReplicaSet asks for %d", n, event.Type, pod.Name, replicas)
-		}
-	}
-	return since, nil
+// podCounter fails the test if there are too many active pods.
+type podCounter struct {
+	t *testing.T
+	*workload
 }
 
-func (w *workload) see(event watch.EventType, pod *corev1.Pod) int {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	if event == watch.Bookmark {
-		return len(w.active)
+func (c podCounter) Add(obj any) error    { return c.count(obj.(*corev1.Pod), false) }
+func (c podCounter) Update(obj any) error { return c.count(obj.(*corev1.Pod), false) }
+func (c podCounter) Delete(obj any) error { return c.count(obj.(*corev1.Pod), true) }
+func (c podCounter) Resync() error        { return nil }
+
+func (c podCounter) Replace(list []any, _ string) error {
+	c.lock.Lock()
+	c.active = nil
+	c.lock.Unlock()
+	for _, obj := range list {
+		_ = c.Add(obj)
 	}
-	at := slices.IndexFunc(w.active, func(p podID) bool { return p.uid == pod.UID })
-	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	switch gone := event == watch.Deleted || pod.DeletionTimestamp != nil || finished; {
-	case gone && at >= 0:
-		w.active = slices.Delete(w.active, at, at+1)
-	case !gone && at < 0:
-		w.active = append(w.active, podID{pod.UID, pod.Name})
+	return nil
+}
+
+func (c podCounter) count(pod *corev1.Pod, deleted bool) error {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	at := slices.IndexFunc(c.active, func(p podID) bool { return p.uid == pod.UID })
+	switch active := !deleted && caches.TrimPod(pod).IsActive(); {
+	case !active && at >= 0:
+		c.active = slices.Delete(c.active, at, at+1)
+	case active && at < 0:
+		c.active = append(c.active, podID{pod.UID, pod.Name})
 	}
-	return len(w.active)
+	if n := len(c.active); n > replicas {
+		c.t.Errorf("%d active pods after a change of %s, want at most %d", n, pod.Name, replicas)
+	}
+	return nil
 }
 
 func (w *workload) settles(t *testing.T) {
