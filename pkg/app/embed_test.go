@@ -9,64 +9,70 @@ import (
 	"strings"
 	"testing"
 
+	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/client-go/rest"
 
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/garbagecollector"
 	"minikcm/pkg/controllers/namespace"
+	"minikcm/pkg/serving"
 )
 
-// A manager rejects settings that would have no effect.
-func TestAManagerMakesItsOwnConnections(t *testing.T) {
+// A manager in another program rejects settings that would have no effect, and client-go's gates of that program.
+func TestNewManager(t *testing.T) {
+	before := clientfeatures.FeatureGates()
+	t.Cleanup(func() { clientfeatures.ReplaceFeatureGates(before) })
+	plain := &rest.Config{Host: "https://127.0.0.1"}
 	dials := &rest.Config{Host: "https://127.0.0.1", Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("dialled") }}
 	sends := &rest.Config{Host: "https://127.0.0.1", Transport: http.DefaultTransport}
+	wrong := namespace.DefaultConfig()
+	wrong.Grace, wrong.Workers = -1, -1
 	for _, tt := range []struct {
 		name            string
 		rest            *rest.Config
 		election, watch bool
-		want            string // empty: no error
+		namespaces      *namespace.Config
+		gates           clientfeatures.Gates
+		want            []string // nil: no error
 	}{
-		{"neither", &rest.Config{Host: "https://127.0.0.1"}, true, true, ""},
-		{"a Dial", dials, false, false, "rest.Config.Dial"},
-		{"a Transport", sends, false, false, ""},
-		{"a Transport under election", sends, true, false, "rest.Config.Transport"},
-		{"a Transport whose watches are looked after", sends, false, true, "rest.Config.Transport"},
+		{"without election", plain, false, true, nil, before, nil},
+		{"with election", plain, true, true, nil, before, nil},
+		{"a Dial", dials, false, false, nil, before, []string{"rest.Config.Dial"}},
+		{"a Transport", sends, false, false, nil, before, nil},
+		{"a Transport under election", sends, true, false, nil, before, []string{"rest.Config.Transport"}},
+		{"a Transport whose watches are monitored", sends, false, true, nil, before, []string{"rest.Config.Transport"}},
+		{"two invalid values", plain, false, false, wrong, before, []string{"grace-period", "concurrent-namespace-syncs"}},
+		{"without AtomicFIFO", plain, false, false, nil, withoutAtomicFIFO{before}, []string{"AtomicFIFO is off"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg, err := DefaultConfig(tt.rest, nil)
+			clientfeatures.ReplaceFeatureGates(tt.gates)
+			var controllers []controller.Registration
+			if tt.namespaces != nil {
+				controllers = append(controllers, namespace.Registration(tt.namespaces))
+			}
+			cfg, err := DefaultConfig(tt.rest, controllers)
 			if err != nil {
 				t.Fatal(err)
 			}
 			cfg.Serving.Port, cfg.Election.Enabled, cfg.WatchLiveness = 0, tt.election, tt.watch
-			if _, err := New(cfg); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-				t.Errorf("New = %v, want an error with %q", err, tt.want)
+			m, err := New(cfg)
+			if (err == nil) != (tt.want == nil) || err != nil && strings.Contains(err.Error(), "\n") {
+				t.Fatalf("New = %v, want one line with %q", err, tt.want)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("New = %v, want %q", err, want)
+				}
+			}
+			// As in kube-controller-manager, there is a check of the elector only with election.
+			if err == nil && slices.ContainsFunc(m.liveChecks(), func(c serving.Check) bool { return c.Name == "leaderElection" }) != tt.election {
+				t.Error("the check of the elector is not that of the configuration")
 			}
 		})
 	}
 }
 
-func TestDefaultConfigLeavesOutWhatItsOwnConfigSwitchesOff(t *testing.T) {
-	for _, on := range []bool{true, false} {
-		collects := garbagecollector.DefaultConfig()
-		collects.Enabled = on
-		cfg, err := DefaultConfig(&rest.Config{Host: "https://127.0.0.1"}, []controller.Registration{garbagecollector.Registration(collects)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if runs := slices.Contains(controllerNames(cfg.Controllers), "garbage-collector-controller"); runs != on {
-			t.Errorf("enabled: %v; among the controllers that run: %v", on, runs)
-		}
-	}
-}
+type withoutAtomicFIFO struct{ clientfeatures.Gates }
 
-func TestWhatIsWrongWithAConfigIsOneLine(t *testing.T) {
-	wrong := namespace.DefaultConfig()
-	wrong.Grace, wrong.Workers = -1, -1
-	cfg, err := DefaultConfig(&rest.Config{Host: "https://127.0.0.1"}, []controller.Registration{namespace.Registration(wrong)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(cfg); err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "grace-period") || !strings.Contains(err.Error(), "concurrent-namespace-syncs") {
-		t.Errorf("New = %v, want one line with both problems", err)
-	}
+func (w withoutAtomicFIFO) Enabled(key clientfeatures.Feature) bool {
+	return key != clientfeatures.AtomicFIFO && w.Gates.Enabled(key)
 }

@@ -102,7 +102,7 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 // testEvents sends events to a server that rejects all events after receive has returned.
 func testEvents(t *testing.T, receive func(*http.Request)) *events {
 	t.Helper()
-	e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+	e, err := newEvents(&rest.Config{Host: "https://server", QPS: -1, Transport: fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		receive(req)
 		return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
 	})}, prometheus.NewRegistry())

@@ -3,7 +3,6 @@ package app
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -66,14 +65,4 @@ func firstSentence(text string) string {
 		return first + "."
 	}
 	return text
-}
-
-// writeFile writes a file of the test and returns its path.
-func writeFile(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }

@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	clientfeatures "k8s.io/client-go/features"
-	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
 )
 
@@ -37,14 +35,12 @@ func TestGates(t *testing.T) {
 		args []string
 		want map[featuregate.Feature]bool
 	}{
-		{"one", []string{"--feature-gates=PodDeletionCost=false"}, map[featuregate.Feature]bool{"PodDeletionCost": false, "WatchListClient": true}},
 		{"several flags", []string{"--feature-gates=kube:PodDeletionCost=false", "--feature-gates=kube:WatchListClient=false"}, map[featuregate.Feature]bool{"PodDeletionCost": false, "WatchListClient": false}},
 		{"asking for what is fixed", []string{"--feature-gates=CoordinatedLeaderElection=false,SeparateTaintEvictionController=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false}},
 		{"all beta off keeps what is fixed", []string{"--feature-gates=AllBeta=false"}, map[featuregate.Feature]bool{"AtomicFIFO": true, "SeparateTaintEvictionController": true, "PodDeletionCost": false}},
 		{"all beta on keeps what is fixed", []string{"--feature-gates=AllBeta=true,AllAlpha=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false, "ClientsAllowCBOR": true}},
 		{"the oldest version", []string{"--emulated-version=1.34"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": false, "PodDeletionCost": true, "AtomicFIFO": true}},
 		{"a version between", []string{"--emulated-version=kube=1.35"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": true}},
-		{"our own version", []string{"--emulated-version=1.37"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := parsed(t, tt.args...)
@@ -92,44 +88,4 @@ func TestUnknownGatesAreIgnored(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestClientGoUsesOurGates(t *testing.T) {
-	before := clientfeatures.FeatureGates()
-	t.Cleanup(func() { clientfeatures.ReplaceFeatureGates(before) })
-	for _, on := range []bool{true, false} {
-		arg := "--feature-gates=WatchListClient=true"
-		if !on {
-			arg = "--feature-gates=WatchListClient=false"
-		}
-		clientfeatures.ReplaceFeatureGates(clientGates{parsed(t, arg).gates.gate})
-		if got := clientfeatures.FeatureGates().Enabled(clientfeatures.WatchListClient); got != on {
-			t.Errorf("%s: client-go sees %v", arg, got)
-		}
-	}
-}
-
-// A manager inside another program uses the gates of this program.
-func TestAManagerNeedsAtomicFIFO(t *testing.T) {
-	before := clientfeatures.FeatureGates()
-	t.Cleanup(func() { clientfeatures.ReplaceFeatureGates(before) })
-	cfg, err := DefaultConfig(&rest.Config{Host: "https://127.0.0.1"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Serving.Port = 0
-	clientfeatures.ReplaceFeatureGates(withoutAtomicFIFO{before})
-	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "AtomicFIFO is off") {
-		t.Errorf("New = %v, want an error that names the gate", err)
-	}
-	clientfeatures.ReplaceFeatureGates(before)
-	if _, err := New(cfg); err != nil {
-		t.Error(err)
-	}
-}
-
-type withoutAtomicFIFO struct{ clientfeatures.Gates }
-
-func (w withoutAtomicFIFO) Enabled(key clientfeatures.Feature) bool {
-	return key != clientfeatures.AtomicFIFO && w.Gates.Enabled(key)
 }

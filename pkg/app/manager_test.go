@@ -22,13 +22,12 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/freshness"
 	"minikcm/pkg/leadership"
-	"minikcm/pkg/serving"
 )
 
 // client-go's informers sleep without looking at their context when a streaming list is refused with 429,
 // mostly for many seconds.
 func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
-	overloaded := roundTripper(func(req *http.Request) (*http.Response, error) {
+	overloaded := fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody, Request: req}, nil
 	})
 	for range 10 { // the duration of the sleep is random
@@ -58,11 +57,6 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 	}
 }
 
-// roundTripper implements http.RoundTripper.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // brief is a controller that calls end and returns.
 type brief struct {
 	end func()
@@ -91,24 +85,6 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 		})
 		if shown != own {
 			t.Errorf("%s: shown: %v, want %v", name, shown, own)
-		}
-	}
-}
-
-// As in kube-controller-manager.
-func TestLeaderElectionCheckNeedsElection(t *testing.T) {
-	for _, election := range []bool{true, false} {
-		cfg, err := DefaultConfig(&rest.Config{Host: "https://127.0.0.1"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Serving.Port, cfg.Election.Enabled = 0, election
-		m, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := slices.ContainsFunc(m.liveChecks(), func(c serving.Check) bool { return c.Name == "leaderElection" }); got != election {
-			t.Errorf("election: %v, check: %v", election, got)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/deployment"
 	"minikcm/pkg/controllers/endpointslice"
@@ -47,7 +49,7 @@ func parsed(t *testing.T, args ...string) *Options {
 // minimalKubeconfig writes a kubeconfig that names only a server.
 func minimalKubeconfig(t *testing.T) string {
 	t.Helper()
-	return writeFile(t, "kubeconfig", []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x",
+	return fakeapi.WriteFile(t, "kubeconfig", []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x",
 		"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))
 }
 
@@ -59,24 +61,6 @@ var comparable = cmp.Options{
 	cmpopts.IgnoreFields(rest.Config{}, "UserAgent"),
 	cmpopts.IgnoreFields(serving.Config{}, "Flags"),
 	cmpopts.IgnoreUnexported(rest.Config{}),
-}
-
-// wantControllers compares the enabled controllers, their gates, and the configurations of all controllers.
-func wantControllers(t *testing.T, o *Options, cfg Config, enabled []string, gates bool, configs ...controller.Config) {
-	t.Helper()
-	if diff := cmp.Diff(enabled, controllerNames(cfg.Controllers)); diff != "" {
-		t.Errorf("enabled controllers (-want +got):\n%s", diff)
-	}
-	for i, c := range o.Known {
-		if diff := cmp.Diff(configs[i], c.Config); diff != "" {
-			t.Errorf("configuration of %s (-want +got):\n%s", c.Name, diff)
-		}
-		for gate := range c.Gates {
-			if locked := gate == endpointslice.PreferSameTrafficDistribution; cfg.Enabled(gate) != (gates || locked) {
-				t.Errorf("gate %s of %s is %v, want %v", gate, c.Name, !gates, gates)
-			}
-		}
-	}
 }
 
 // Every flag, with a value other than the default, sets the right field. TestFlagsDocumentation has the defaults.
@@ -160,7 +144,20 @@ func TestFlagsReachConfig(t *testing.T) {
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
-	wantControllers(t, o, got, []string{"replicaset-controller", "taint-eviction-controller", "namespace-controller", "endpointslice-controller", "deployment-controller"}, false, wantConfigs...)
+	enabled := []string{"replicaset-controller", "taint-eviction-controller", "namespace-controller", "endpointslice-controller", "deployment-controller"}
+	if diff := cmp.Diff(enabled, controllerNames(got.Controllers)); diff != "" {
+		t.Errorf("enabled controllers (-want +got):\n%s", diff)
+	}
+	for i, c := range o.Known {
+		if diff := cmp.Diff(wantConfigs[i], c.Config); diff != "" {
+			t.Errorf("configuration of %s (-want +got):\n%s", c.Name, diff)
+		}
+		for gate := range c.Gates {
+			if locked := gate == endpointslice.PreferSameTrafficDistribution; got.Enabled(gate) != locked {
+				t.Errorf("gate %s of %s is %v, want %v", gate, c.Name, !locked, locked)
+			}
+		}
+	}
 }
 
 func TestConfigz(t *testing.T) {
@@ -169,12 +166,9 @@ func TestConfigz(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(configzDocument(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var doc map[string]any
-	if err := json.Unmarshal(raw, &doc); err != nil {
+	raw, err := json.Marshal(configzDocument(cfg))
+	if err := errors.Join(err, json.Unmarshal(raw, &doc)); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]any{

@@ -3,13 +3,12 @@ package command
 import (
 	"bytes"
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/app"
 )
 
@@ -19,7 +18,7 @@ const minimalKubeconfig = `{"apiVersion":"v1","kind":"Config","current-context":
 
 // A command line is either understood or refused with one clear line.
 func TestCommandRefuses(t *testing.T) {
-	good := writeFile(t, "kubeconfig", []byte(minimalKubeconfig))
+	good := fakeapi.WriteFile(t, "kubeconfig", []byte(minimalKubeconfig))
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -30,19 +29,15 @@ func TestCommandRefuses(t *testing.T) {
 		{"argument", []string{"", "extra"}, `controller-manager takes no arguments, got ["" "extra"]`},
 		{"bad gate", []string{"--feature-gates=PodDeletionCost=maybe"}, "invalid value of PodDeletionCost=maybe"},
 		{"gate of what we always do", []string{"--feature-gates=SeparateTaintEvictionController=false"}, "cannot set feature gate SeparateTaintEvictionController to false, feature is locked to true"},
-		{"gate that the caches need", []string{"--feature-gates=AtomicFIFO=false"}, "cannot set feature gate AtomicFIFO to false, feature is locked to true"},
 		{"gate of what we never do", []string{"--feature-gates=CoordinatedLeaderElection=true"}, "locked to false"},
 		{"patch version to emulate", []string{"--emulated-version=1.37.1"}, "patch version not allowed"},
-		{"no version to emulate", []string{"--emulated-version=x"}, "could not parse"},
-		{"version of another component", []string{"--emulated-version=other=1.36"}, "component not registered"},
 		{"bad version", []string{"--version=maybe"}, "--version=maybe: want true, false or raw"},
 		{"several problems", []string{"--secure-port=-1", "--concurrent-namespace-syncs=0"}, "[--secure-port: "},
 		{"bad gate among them", []string{"--feature-gates=X=maybe", "--secure-port=-1"}, "invalid syntax, --secure-port: -1 must be"},
 		{"missing kubeconfig", []string{"--kubeconfig=/missing/file"}, "--kubeconfig=/missing/file: stat /missing/file: no such file or directory"},
-		{"kubeconfig that is none", []string{"--kubeconfig=" + writeFile(t, "k", []byte("x\ny\n"))}, "error loading config file"},
-		{"empty kubeconfig", []string{"--kubeconfig=" + writeFile(t, "k", nil)}, "no configuration has been provided"},
-		{"kubeconfig without the file it names", []string{"--kubeconfig=" + writeFile(t, "k", []byte(`{"current-context":"x","clusters":[{"name":"c","cluster":{"server":"https://h","certificate-authority":"/missing/ca"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))}, "/missing/ca"},
-		{"kubeconfig with a file that is no certificate", []string{"--kubeconfig=" + writeFile(t, "k", []byte(`{"current-context":"x","clusters":[{"name":"c","cluster":{"server":"https://h","certificate-authority":"`+good+`"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))}, "/k: unable to load root certificates"},
+		{"kubeconfig that is none", []string{"--kubeconfig=" + fakeapi.WriteFile(t, "k", []byte("x\ny\n"))}, "error loading config file"},
+		{"kubeconfig without the file it names", []string{"--kubeconfig=" + fakeapi.WriteFile(t, "k", []byte(`{"current-context":"x","clusters":[{"name":"c","cluster":{"server":"https://h","certificate-authority":"/missing/ca"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))}, "/missing/ca"},
+		{"kubeconfig with a file that is no certificate", []string{"--kubeconfig=" + fakeapi.WriteFile(t, "k", []byte(`{"current-context":"x","clusters":[{"name":"c","cluster":{"server":"https://h","certificate-authority":"`+good+`"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))}, "/k: unable to load root certificates"},
 		{"bad address", []string{"--master=:::", "--kubeconfig=" + good}, "--master=:::: "},
 		{"no API server", []string{"--kubeconfig="}, "--kubeconfig: needed to reach an API server"},
 	} {
@@ -106,14 +101,4 @@ func TestHelp(t *testing.T) {
 	if strings.Contains(out.String(), "root-ca-file") {
 		t.Error("help shows flags that mean nothing here")
 	}
-}
-
-// writeFile writes a file of the test and returns its path.
-func writeFile(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
