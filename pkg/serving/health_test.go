@@ -33,11 +33,3 @@ func TestHealth(t *testing.T) {
 		})
 	}
 }
-
-func TestHealthOfNothing(t *testing.T) {
-	w := httptest.NewRecorder()
-	newChecks(nil).handler("/livez").ServeHTTP(w, httptest.NewRequest("GET", "/livez?verbose", nil))
-	if want := "[+]ping ok\nlivez check passed\n"; w.Code != 200 || w.Body.String() != want {
-		t.Errorf("GET /livez?verbose = %d %q, want 200 %q", w.Code, w.Body, want)
-	}
-}

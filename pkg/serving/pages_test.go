@@ -66,7 +66,7 @@ func TestServingSharedPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, second)
+	run(context.Background(), t, second)
 	if first.Address() != second.Address() {
 		t.Errorf("listening on %s and %s, want the same", first.Address(), second.Address())
 	}
@@ -99,24 +99,9 @@ func TestServingReportsBreakdown(t *testing.T) {
 	}
 }
 
-func TestServingMergesMetrics(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	own := prometheus.NewGauge(prometheus.GaugeOpts{Name: "test_gauge_of_ours", Help: "x"})
-	registry.MustRegister(own)
-	s := serve(t, allowAll(testServing(t, nil)), Deps{Metrics: registry, Configz: map[string]any{"group": 1}})
-	_, body := request(t, s, "GET", "/metrics", "", nil)
-	for _, want := range []string{"test_gauge_of_ours 0", "process_start_time_seconds ", "kubernetes_build_info{", "go_goroutines "} {
-		if !strings.Contains(body, want) {
-			t.Errorf("/metrics lacks %q", want)
-		}
-	}
-	if _, body := request(t, s, "GET", "/configz", "", nil); body != `{"group":1}` {
-		t.Errorf("/configz = %s", body)
-	}
-}
-
 func TestServingPages(t *testing.T) {
-	cfg := allowAll(testServing(t, nil))
+	cfg := testServing(t, nil)
+	cfg.Authorization.AlwaysAllowPaths = []string{"*"}
 	cfg.AddFlags(&cfg.Flags)
 	misc := cfg.Flags.FlagSet("misc")
 	misc.String("master", "secret", "")
@@ -124,20 +109,23 @@ func TestServingPages(t *testing.T) {
 	misc.String("root-ca-file", "", "")
 	misc.Lookup("root-ca-file").Hidden = true
 	cfg.EmulationVersion = "1.37"
-	s := serve(t, cfg, Deps{Name: "program"})
-	_, flags := request(t, s, "GET", "/flagz", "", nil)
-	for _, want := range []string{"\nprogram flagz\n", "\nmaster=CLASSIFIED\n", "\nsecure-port=10257\n"} {
-		if !strings.Contains(flags, want) {
-			t.Errorf("/flagz lacks %q", want)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "test_gauge_of_ours", Help: "x"}))
+	s := serve(t, cfg, Deps{Name: "program", Metrics: registry, Configz: map[string]any{"group": 1}})
+	for path, texts := range map[string][]string{
+		"/configz": {`{"group":1}`},
+		"/metrics": {"test_gauge_of_ours 0", "process_start_time_seconds ", "kubernetes_build_info{", "go_goroutines "},
+		"/flagz":   {"\nprogram flagz\n", "\nmaster=CLASSIFIED\n", "\nsecure-port=10257\n"},
+		"/statusz": {"\nprogram statusz\n", "Started: ", "Up: ", "Go version: go1.", "Binary version: ", "Emulation version: 1.37", " /configz /flagz /healthz /livez /metrics /metrics/slis /readyz /statusz\n"},
+	} {
+		_, body := request(t, s, "GET", path, "", nil)
+		for _, want := range texts {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s lacks %q:\n%s", path, want, body)
+			}
 		}
-	}
-	if strings.Contains(flags, "root-ca-file") {
-		t.Error("/flagz shows flags that mean nothing here")
-	}
-	_, status := request(t, s, "GET", "/statusz", "", nil)
-	for _, want := range []string{"\nprogram statusz\n", "Started: ", "Up: ", "Go version: go1.", "Binary version: ", "Emulation version: 1.37", " /configz /flagz /healthz /livez /metrics /metrics/slis /readyz /statusz\n"} {
-		if !strings.Contains(status, want) {
-			t.Errorf("/statusz lacks %q:\n%s", want, status)
+		if strings.Contains(body, "root-ca-file") {
+			t.Errorf("%s shows flags that mean nothing here", path)
 		}
 	}
 	for accept, want := range map[string]int{"text/plain": 200, "*/*": 200, "application/json": 406, "application/json, text/plain;q=0.1": 200} {
@@ -160,9 +148,4 @@ func TestRecovered(t *testing.T) {
 	if got, _ := request(t, s, "GET", "/healthz", "", nil); got != 500 {
 		t.Errorf("a handler that panics answers %d, want 500", got)
 	}
-}
-
-func allowAll(cfg Config) Config {
-	cfg.Authorization.AlwaysAllowPaths = []string{"*"}
-	return cfg
 }

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,9 +61,9 @@ func newServer(t *testing.T, cfg Config, deps Deps) *Server {
 }
 
 // run runs a server until the test ends, and fails the test if the server fails.
-func run(t *testing.T, s *Server) *Server {
+func run(ctx context.Context, t *testing.T, s *Server) *Server {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	t.Cleanup(func() {
@@ -77,7 +78,7 @@ func run(t *testing.T, s *Server) *Server {
 // serve runs a server of cfg on a free port until the test ends.
 func serve(t *testing.T, cfg Config, deps Deps) *Server {
 	t.Helper()
-	return run(t, newServer(t, cfg, deps))
+	return run(context.Background(), t, newServer(t, cfg, deps))
 }
 
 // request returns the status and the body of a response. token and cert may be empty.
@@ -174,7 +175,7 @@ func TestServingCachesReviews(t *testing.T) {
 
 // Every client of the port can send new tokens and paths.
 func TestServingLimitsReviews(t *testing.T) {
-	const requests, strangers = 2000, 8
+	const strangers = 8
 	for _, tt := range []struct {
 		kind    string
 		request func(n int) *http.Request
@@ -188,43 +189,32 @@ func TestServingLimitsReviews(t *testing.T) {
 		{"access", func(n int) *http.Request { return httptest.NewRequest("GET", fmt.Sprintf("/random/%d", n), nil) }, http.StatusForbidden},
 	} {
 		t.Run(tt.kind, func(t *testing.T) {
-			api := fakeapi.New(t)
-			clk := clocktesting.NewFakePassiveClock(time.Now())
+			api, clk := fakeapi.New(t), clocktesting.NewFakePassiveClock(time.Now())
 			s := newServer(t, testServing(t, api), Deps{Clock: clk})
-			var lock sync.Mutex
-			codes := map[int]int{}
-			ask := func(from, to int) {
+			refused, limited, sent := atomic.Int64{}, atomic.Int64{}, 0
+			for _, part := range []struct{ requests, reviews int }{{2000, 400}, {1000, 600}} { // reviews since the beginning
 				var wg sync.WaitGroup
 				for stranger := range strangers {
 					wg.Go(func() {
-						for n := from + stranger; n < to; n += strangers {
+						for n := sent + stranger; n < sent+part.requests; n += strangers {
 							w := httptest.NewRecorder()
 							s.http.Handler.ServeHTTP(w, tt.request(n))
-							lock.Lock()
-							codes[w.Code]++
-							lock.Unlock()
-							if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
-								t.Error("429 without Retry-After")
+							switch {
+							case w.Code == tt.refused:
+								refused.Add(1)
+							case w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") != "":
+								limited.Add(1)
 							}
 						}
 					})
 				}
 				wg.Wait()
-			}
-			judge := func(sent, share int) {
-				t.Helper()
-				if got := api.Count(tt.kind); got != share {
-					t.Errorf("%d requests caused %d reviews, want %d", sent, got, share)
+				sent += part.requests
+				if got := api.Count(tt.kind); got != part.reviews || int(refused.Load()) != part.reviews || int(limited.Load()) != sent-part.reviews {
+					t.Errorf("%d requests: %d reviews, %d refused, %d limited; want %d reviews", sent, got, refused.Load(), limited.Load(), part.reviews)
 				}
-				if codes[tt.refused] == 0 || codes[http.StatusTooManyRequests] != sent-share {
-					t.Errorf("answers by code: %v, want %d of 429 and the rest %d", codes, sent-share, tt.refused)
-				}
+				clk.SetTime(clk.Now().Add(time.Second))
 			}
-			ask(0, requests)
-			judge(requests, 400)
-			clk.SetTime(clk.Now().Add(time.Second))
-			ask(requests, requests+1000)
-			judge(requests+1000, 600)
 			w := httptest.NewRecorder()
 			s.http.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
 			if w.Code != http.StatusOK {
@@ -234,67 +224,52 @@ func TestServingLimitsReviews(t *testing.T) {
 	}
 }
 
-func TestServingWhenTheAPIServerFails(t *testing.T) {
-	api := fakeapi.New(t)
-	s := serve(t, testServing(t, api), Deps{})
-	api.Set(func(f *fakeapi.Server) { f.Status = 500 })
+func TestServingWithoutReviews(t *testing.T) {
+	always := testServing(t, nil)
+	always.Authorization.AlwaysAllowPaths = []string{"/metrics", "/livez/*"}
 	for _, tt := range []struct {
-		name, path, token string
-		want              int
+		name   string
+		cfg    Config
+		status int               // of the API server; 0: there is no API server
+		codes  map[[2]string]int // by path and token
 	}{
-		{"health needs no review", "/healthz", "", 200},
-		{"token without review", "/healthz", "ok", 401},
-		{"access without review", "/metrics", "", 500},
+		{"API server is broken", Config{}, 500, map[[2]string]int{{"/healthz", ""}: 200, {"/healthz", "ok"}: 401, {"/metrics", ""}: 500}},
+		{"API server forbids reviews", Config{}, 403, map[[2]string]int{{"/healthz", ""}: 200, {"/healthz", "ok"}: 401, {"/metrics", ""}: 500}},
+		{"without an API server tokens are ignored", testServing(t, nil), 0, map[[2]string]int{
+			{"/healthz", "any"}: 200, {"/livez", "any"}: 200, {"/readyz", "any"}: 200, {"/metrics", "any"}: 403, {"/livez/ping", "any"}: 403}},
+		{"paths that are always allowed", always, 0, map[[2]string]int{
+			{"/metrics", ""}: 200, {"/metrics/slis", ""}: 403, {"/livez/ping", ""}: 200, {"/healthz", ""}: 403}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // reviews are repeated for some seconds
-			if got, body := request(t, s, "GET", tt.path, tt.token, nil); got != tt.want {
-				t.Errorf("GET %s with token %q = %d, want %d: %s", tt.path, tt.token, got, tt.want, body)
+			if tt.status != 0 {
+				api := fakeapi.New(t)
+				tt.cfg = testServing(t, api)
+				api.Set(func(f *fakeapi.Server) { f.Status = tt.status })
+			}
+			s := serve(t, tt.cfg, Deps{})
+			for r, want := range tt.codes {
+				if got, body := request(t, s, "GET", r[0], r[1], nil); got != want {
+					t.Errorf("GET %s with token %q = %d, want %d: %s", r[0], r[1], got, want, body)
+				}
 			}
 		})
-	}
-}
-
-func TestServingWithoutAPIServer(t *testing.T) {
-	s := serve(t, testServing(t, nil), Deps{})
-	for path, want := range map[string]int{"/healthz": 200, "/livez": 200, "/readyz": 200, "/metrics": 403, "/livez/ping": 403} {
-		if got, _ := request(t, s, "GET", path, "any", nil); got != want {
-			t.Errorf("GET %s = %d, want %d: tokens are ignored without an API server", path, got, want)
-		}
-	}
-}
-
-func TestServingAlwaysAllowedPaths(t *testing.T) {
-	cfg := testServing(t, nil)
-	cfg.Authorization.AlwaysAllowPaths = []string{"/metrics", "/livez/*"}
-	s := serve(t, cfg, Deps{})
-	for path, want := range map[string]int{"/metrics": 200, "/metrics/slis": 403, "/livez/ping": 200, "/healthz": 403} {
-		if got, _ := request(t, s, "GET", path, "", nil); got != want {
-			t.Errorf("GET %s = %d, want %d", path, got, want)
-		}
 	}
 }
 
 func TestServingLogsToTheLoggerOfRun(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(5)))
 	s := newServer(t, testServing(t, nil), Deps{Ready: []Check{{"caches", func() error { return errors.New("not synced") }}}})
-	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	run(klog.NewContext(context.Background(), logger), t, s)
 	request(t, s, "GET", "/readyz", "", nil)
 	if resp, err := http.Get("http://" + s.Address()); err == nil { // no TLS handshake
 		_ = resp.Body.Close()
 	}
-	logged := func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
-	for _, want := range []string{"Health check fails", "HTTP server"} {
-		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(logged(), want); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the logger has no %q: %s", want, logged())
-			}
+	fakeapi.Eventually(t, func() error {
+		logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		if !strings.Contains(logged, "Health check fails") || !strings.Contains(logged, "HTTP server") {
+			return fmt.Errorf("logged %s", logged)
 		}
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+		return nil
+	})
 }

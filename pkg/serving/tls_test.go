@@ -18,8 +18,8 @@ func TestServingClientCertificates(t *testing.T) {
 	ca, other := fakeapi.NewCA(t, "clients"), fakeapi.NewCA(t, "strangers")
 	proxies := fakeapi.NewCA(t, "proxies")
 	cfg := testServing(t, nil)
-	cfg.Authentication.ClientCAFile = writeFile(t, "ca.crt", ca.PEM)
-	cfg.Authentication.RequestHeader.ClientCAFile = writeFile(t, "proxy.crt", proxies.PEM)
+	cfg.Authentication.ClientCAFile = fakeapi.WriteFile(t, "ca.crt", ca.PEM)
+	cfg.Authentication.RequestHeader.ClientCAFile = fakeapi.WriteFile(t, "proxy.crt", proxies.PEM)
 	cfg.Authentication.RequestHeader.AllowedNames = []string{"front-proxy"}
 	s := serve(t, cfg, Deps{})
 	asMaster := []string{"X-Remote-User", "somebody", "X-Remote-Group", "system:masters"}
@@ -61,25 +61,22 @@ func TestServingReadsClientCAFromCluster(t *testing.T) {
 	}{
 		{"published", func(f *fakeapi.Server) { f.ConfigMap = cm }, 200},
 		{"missing", func(f *fakeapi.Server) { f.ConfigMap = nil }, 403},
-		{"forbidden", func(f *fakeapi.Server) { f.Status = 403 }, 0},
+		{"forbidden", func(f *fakeapi.Server) { f.Status = 403 }, 500},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			api.Set(func(f *fakeapi.Server) { f.Status = 0; tt.change(f) })
+			api.Set(func(f *fakeapi.Server) { tt.change(f) })
 			cfg := testServing(t, api)
 			cfg.Authentication.SkipLookup = false
 			s := serve(t, cfg, Deps{})
 			if got, _ := request(t, s, "GET", "/healthz", "", nil); got != 200 {
 				t.Errorf("GET /healthz = %d, want 200 whatever the ConfigMap is like", got)
 			}
-			if tt.want == 0 {
-				return
-			}
 			admin, proxy := ca.Issue(t, "admin", "system:masters"), proxies.Issue(t, "front-proxy")
 			fakeapi.Eventually(t, func() error {
 				got, _ := request(t, s, "GET", "/metrics", "", admin)
 				asProxy, _ := request(t, s, "GET", "/metrics", "", proxy, "X-Remote-User", "x", "X-Remote-Group", "system:masters")
-				if tt.want == 200 && (got != 200 || asProxy != 200) || tt.want == 403 && got == 200 {
-					return fmt.Errorf("GET /metrics = %d with the client's certificate, %d through the proxy", got, asProxy)
+				if got != tt.want || asProxy != tt.want {
+					return fmt.Errorf("GET /metrics = %d with the client's certificate, %d through the proxy, want %d", got, asProxy, tt.want)
 				}
 				return nil
 			})
@@ -87,30 +84,9 @@ func TestServingReadsClientCAFromCluster(t *testing.T) {
 	}
 }
 
-func TestServingReloadsCertificate(t *testing.T) {
-	dir := t.TempDir()
-	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	ca := fakeapi.NewCA(t, "servers")
-	ca.IssueFiles(t, "first", certFile, keyFile)
-	cfg := testServing(t, nil)
-	cfg.TLS.CertFile, cfg.TLS.KeyFile = certFile, keyFile
-	s := serve(t, cfg, Deps{})
-	if got := servedName(t, s, ""); got != "first" {
-		t.Fatalf("served certificate of %q, want first", got)
-	}
-	ca.IssueFiles(t, "second", certFile, keyFile)
-	fakeapi.Eventually(t, func() error {
-		if got := servedName(t, s, ""); got != "second" {
-			return fmt.Errorf("served certificate of %q, want second", got)
-		}
-		return nil
-	})
-}
-
 func TestServingCertificates(t *testing.T) {
 	t.Run("made in memory", func(t *testing.T) {
-		s := serve(t, testServing(t, nil), Deps{})
-		cert := served(t, s, "")
+		cert := served(t, serve(t, testServing(t, nil), Deps{}), "")
 		for _, host := range []string{"localhost", "127.0.0.1"} {
 			if err := cert.VerifyHostname(host); err != nil {
 				t.Error(err)
@@ -120,28 +96,34 @@ func TestServingCertificates(t *testing.T) {
 	t.Run("written to the directory and used again", func(t *testing.T) {
 		cfg := testServing(t, nil)
 		cfg.TLS.CertDir = t.TempDir()
-		first := served(t, serve(t, cfg, Deps{}), "")
-		second := served(t, serve(t, cfg, Deps{}), "")
-		if !first.Equal(second) {
+		if first, second := served(t, serve(t, cfg, Deps{}), ""), served(t, serve(t, cfg, Deps{}), ""); !first.Equal(second) {
 			t.Error("a second start made another certificate")
 		}
 		if info, err := os.Stat(filepath.Join(cfg.TLS.CertDir, "kube-controller-manager.key")); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("key file: %v, %v, want mode 0600", info, err)
 		}
 	})
-	t.Run("chosen by the name the client asks for", func(t *testing.T) {
+	t.Run("of files, by the name that the client sends", func(t *testing.T) {
 		dir, ca := t.TempDir(), fakeapi.NewCA(t, "servers")
-		certFile, keyFile := filepath.Join(dir, "sni.crt"), filepath.Join(dir, "sni.key")
-		ca.IssueFiles(t, "named.example", certFile, keyFile)
+		file := func(name string) string { return filepath.Join(dir, name) }
+		ca.IssueFiles(t, "first", file("tls.crt"), file("tls.key"))
+		ca.IssueFiles(t, "named.example", file("sni.crt"), file("sni.key"))
 		cfg := testServing(t, nil)
-		cfg.TLS.SNI = []cliflag.NamedCertKey{{CertFile: certFile, KeyFile: keyFile}}
+		cfg.TLS.CertFile, cfg.TLS.KeyFile = file("tls.crt"), file("tls.key")
+		cfg.TLS.SNI = []cliflag.NamedCertKey{{CertFile: file("sni.crt"), KeyFile: file("sni.key")}}
 		s := serve(t, cfg, Deps{})
-		if got := servedName(t, s, "named.example"); got != "named.example" {
-			t.Errorf("asked for named.example, got the certificate of %q", got)
+		for asked, want := range map[string]string{"": "first", "localhost": "first", "named.example": "named.example"} {
+			if got := served(t, s, asked).Subject.CommonName; got != want {
+				t.Errorf("asked for %q, got the certificate of %q, want %q", asked, got, want)
+			}
 		}
-		if got := servedName(t, s, "localhost"); got == "named.example" {
-			t.Error("asked for localhost, got the certificate of named.example")
-		}
+		ca.IssueFiles(t, "second", file("tls.crt"), file("tls.key"))
+		fakeapi.Eventually(t, func() error {
+			if got := served(t, s, "").Subject.CommonName; got != "second" {
+				return fmt.Errorf("served certificate of %q, want second", got)
+			}
+			return nil
+		})
 	})
 }
 
@@ -174,18 +156,4 @@ func served(t *testing.T, s *Server, name string) *x509.Certificate {
 	}
 	defer func() { _ = conn.Close() }()
 	return conn.ConnectionState().PeerCertificates[0]
-}
-
-func servedName(t *testing.T, s *Server, name string) string {
-	return served(t, s, name).Subject.CommonName
-}
-
-// writeFile writes a file of the test and returns its path.
-func writeFile(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
