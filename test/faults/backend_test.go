@@ -9,6 +9,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,17 +25,17 @@ const (
 	endOfStream = "END" // as an event: the server ends the watches of the resource
 )
 
+// backend is a server that records writes and serves watches.
 type backend struct {
 	server *httptest.Server
 
 	lock      sync.Mutex
 	committed []string
-	events    []string // every event so far, as "resource text"
-	more      map[chan struct{}]string
+	watches   map[chan string]string // events and resource
 }
 
 func newBackend(t *testing.T) *backend {
-	b := &backend{more: map[chan struct{}]string{}}
+	b := &backend{watches: map[chan string]string{}}
 	b.server = httptest.NewUnstartedServer(b)
 	b.server.EnableHTTP2 = true
 	b.server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -43,9 +44,22 @@ func newBackend(t *testing.T) *backend {
 	return b
 }
 
-func (b *backend) config() *rest.Config {
+// newTestProxy returns a backend behind a proxy, and a client of the proxy.
+func newTestProxy(t *testing.T) (*backend, *Proxy, *http.Client) {
+	t.Helper()
+	b := newBackend(t)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.server.Certificate().Raw})
-	return &rest.Config{Host: b.server.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
+	p := New(t, &rest.Config{Host: b.server.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: authority}})
+	return b, p, clientFor(t, p)
+}
+
+func clientFor(t *testing.T, p *Proxy) *http.Client {
+	t.Helper()
+	client, err := rest.HTTPClientFor(p.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -69,34 +83,23 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *backend) watch(w http.ResponseWriter, r *http.Request, resource string) {
-	wake := make(chan struct{}, 1)
+	events := make(chan string, 1000)
 	b.lock.Lock()
-	sent := len(b.events)
-	b.more[wake] = resource
+	b.watches[events] = resource
 	b.lock.Unlock()
 	defer func() {
 		b.lock.Lock()
 		defer b.lock.Unlock()
-		delete(b.more, wake)
+		delete(b.watches, events)
 	}()
-	w.(http.Flusher).Flush()
 	for {
-		b.lock.Lock()
-		events := b.events[sent:]
-		sent = len(b.events)
-		b.lock.Unlock()
-		for _, event := range events {
-			text, ok := strings.CutPrefix(event, resource+" ")
-			if ok && text == endOfStream {
+		w.(http.Flusher).Flush()
+		select {
+		case text := <-events:
+			if text == endOfStream {
 				return
 			}
-			if ok {
-				_, _ = io.WriteString(w, text+"\n")
-				w.(http.Flusher).Flush()
-			}
-		}
-		select {
-		case <-wake:
+			_, _ = io.WriteString(w, text+"\n")
 		case <-r.Context().Done():
 			return
 		}
@@ -106,21 +109,18 @@ func (b *backend) watch(w http.ResponseWriter, r *http.Request, resource string)
 func (b *backend) emit(resource, text string) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
-	b.events = append(b.events, resource+" "+text)
-	for wake := range b.more {
-		select {
-		case wake <- struct{}{}:
-		default:
+	for events, of := range b.watches {
+		if of == resource {
+			events <- text
 		}
 	}
 }
 
-func (b *backend) watching(resource string) int {
+func (b *backend) watching(resource string) (n int) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
-	n := 0
-	for _, r := range b.more {
-		if r == resource {
+	for _, of := range b.watches {
+		if of == resource {
 			n++
 		}
 	}
@@ -130,30 +130,7 @@ func (b *backend) watching(resource string) int {
 func (b *backend) writes() []string {
 	b.lock.Lock()
 	defer b.lock.Unlock()
-	return append([]string(nil), b.committed...)
-}
-
-func clientFor(t *testing.T, p *Proxy) *http.Client {
-	t.Helper()
-	client, err := rest.HTTPClientFor(p.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-func call(ctx context.Context, p *Proxy, client *http.Client, method, path, body string) (int, string, error) {
-	r, err := http.NewRequestWithContext(ctx, method, p.Config().Host+path, strings.NewReader(body))
-	if err != nil {
-		return 0, "", err
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		return 0, "", err
-	}
-	defer answer.Body.Close()
-	got, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(got), err
+	return slices.Clone(b.committed)
 }
 
 type outcome struct {
@@ -162,13 +139,24 @@ type outcome struct {
 	err  error
 }
 
+func call(ctx context.Context, p *Proxy, client *http.Client, method, body string) outcome {
+	r, err := http.NewRequestWithContext(ctx, method, p.Config().Host+podsPath, strings.NewReader(body))
+	if err != nil {
+		return outcome{err: err}
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return outcome{err: err}
+	}
+	defer func() { _ = answer.Body.Close() }()
+	got, err := io.ReadAll(answer.Body)
+	return outcome{answer.StatusCode, string(got), err}
+}
+
 // goCall is call in the background.
-func goCall(ctx context.Context, p *Proxy, client *http.Client, method, path, body string) <-chan outcome {
+func goCall(ctx context.Context, p *Proxy, client *http.Client, method, body string) <-chan outcome {
 	done := make(chan outcome, 1)
-	go func() {
-		code, got, err := call(ctx, p, client, method, path, body)
-		done <- outcome{code, got, err}
-	}()
+	go func() { done <- call(ctx, p, client, method, body) }()
 	return done
 }
 

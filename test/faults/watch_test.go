@@ -20,35 +20,32 @@ type watchStream struct {
 // openWatch returns when the answer's header has come.
 func openWatch(t *testing.T, p *Proxy, client *http.Client, resource string) watchStream {
 	t.Helper()
-	r, err := http.NewRequest("GET", p.Config().Host+"/api/v1/"+resource+"?watch=true", nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, "GET", p.Config().Host+"/api/v1/"+resource+"?watch=true", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	answer, err := client.Do(r.WithContext(ctx))
+	answer, err := client.Do(r)
 	if err != nil {
-		cancel()
 		t.Fatal(err)
 	}
 	lines, ended := make(chan string, 1000), make(chan error, 1)
 	go func() {
-		defer answer.Body.Close()
+		defer func() { _ = answer.Body.Close() }()
 		scanner := bufio.NewScanner(answer.Body)
 		for scanner.Scan() {
 			lines <- scanner.Text()
 		}
 		ended <- scanner.Err()
 	}()
-	t.Cleanup(cancel)
 	return watchStream{lines, ended, cancel}
 }
 
 // newWatches opens a watch of pods and another of nodes through a new proxy.
 func newWatches(t *testing.T) (b *backend, p *Proxy, client *http.Client, pods, nodes watchStream) {
 	t.Helper()
-	b = newBackend(t)
-	p = New(t, b.config())
-	client = clientFor(t, p)
+	b, p, client = newTestProxy(t)
 	return b, p, client, openWatch(t, p, client, "pods"), openWatch(t, p, client, "nodes")
 }
 
@@ -81,52 +78,24 @@ func (s watchStream) expectReset(t *testing.T) {
 
 func TestFreezeOneResource(t *testing.T) {
 	b, p, client, pods, nodes := newWatches(t)
-	b.emit("pods", "p0")
-	pods.expect(t, "p0")
-
 	freeze := p.FreezeWatches(Watches("pods"))
 	b.emit("pods", "p1")
-	b.emit("nodes", "n1")
-	nodes.expect(t, "n1")
 	later := openWatch(t, p, client, "pods") // accepted while frozen
 	b.emit("pods", "p2")
-	b.emit("nodes", "n2")
-	nodes.expect(t, "n2")
+	b.emit("nodes", "n")
+	nodes.expect(t, "n")
 	pods.expectSilence(t)
 	later.expectSilence(t)
 	if got := [2]int{p.OpenWatches(Watches("pods")), p.OpenWatches(Watches())}; got != [2]int{2, 3} {
 		t.Errorf("open watches of pods and in all = %v, want 2 and 3", got)
 	}
-
 	freeze.Thaw()
 	pods.expect(t, "p1", "p2")
 	later.expect(t, "p2")
-	b.emit("pods", "p3")
-	pods.expect(t, "p3")
 	later.close()
-	eventually(t, "closed stream is forgotten", func() bool { return p.OpenWatches(Watches("pods")) == 1 })
-	eventually(t, "closed stream is closed on the server", func() bool { return b.watching("pods") == 1 })
-}
+	eventually(t, "closed stream is forgotten, also by the server", func() bool { return p.OpenWatches(Watches("pods")) == 1 && b.watching("pods") == 1 })
 
-func TestFreezeEndedByCut(t *testing.T) {
-	b, p, client, pods, nodes := newWatches(t)
-	freeze := p.FreezeWatches(Watches("pods"))
-	b.emit("pods", "lost")
-	pods.expectSilence(t)
-	freeze.Cut()
-	pods.expectReset(t)
-	again := openWatch(t, p, client, "pods")
-	b.emit("pods", "seen")
-	again.expect(t, "seen")
-	b.emit("nodes", "n")
-	nodes.expect(t, "n")
-	freeze.Cut()
-	again.expectSilence(t)
-}
-
-func TestServersEndOfAFrozenStreamIsFrozenToo(t *testing.T) {
-	b, p, _, pods, _ := newWatches(t)
-	freeze := p.FreezeWatches(Watches())
+	freeze = p.FreezeWatches(Watches())
 	b.emit("pods", "last")
 	b.emit("pods", endOfStream)
 	eventually(t, "end of the server's stream", func() bool { return b.watching("pods") == 0 })
@@ -139,17 +108,26 @@ func TestServersEndOfAFrozenStreamIsFrozenToo(t *testing.T) {
 }
 
 func TestCutWatches(t *testing.T) {
-	b, p, _, pods, nodes := newWatches(t)
+	b, p, client, pods, nodes := newWatches(t)
+	freeze := p.FreezeWatches(Watches("pods"))
+	b.emit("pods", "lost")
+	pods.expectSilence(t)
+	freeze.Cut()
+	pods.expectReset(t)
+	pods = openWatch(t, p, client, "pods")
+	b.emit("pods", "seen")
+	pods.expect(t, "seen")
+	freeze.Cut() // has ended
+	pods.expectSilence(t)
 	if n := p.CutWatches(Watches("pods")); n != 1 {
 		t.Errorf("cut %d streams, want 1", n)
 	}
 	pods.expectReset(t)
 	b.emit("nodes", "n")
 	nodes.expect(t, "n")
-	if n := p.CutWatches(Watches()); n != 1 {
-		t.Errorf("cut %d streams, want 1", n)
-	}
+	p.CutConnections()
 	nodes.expectReset(t)
+	eventually(t, "a new connection", func() bool { return call(t.Context(), p, client, "GET", "").code == 200 })
 }
 
 func TestSlowWatches(t *testing.T) {
@@ -163,89 +141,67 @@ func TestSlowWatches(t *testing.T) {
 	if lag := time.Since(started); lag < 300*time.Millisecond {
 		t.Errorf("events came after %v, want at least 300 ms", lag)
 	}
-	p.SlowWatches(Watches("pods"), time.Hour)
-	b.emit("pods", "p3")
 	slow.Thaw()
-	pods.expectSilence(t)
+	b.emit("pods", "p3")
+	pods.expect(t, "p3")
 }
 
-func TestOutageRefused(t *testing.T) {
-	b, p, client, pods, _ := newWatches(t)
-	if err := p.Outage(Refused); err != nil {
-		t.Fatal(err)
+func TestOutages(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		outage Outage
+		fails  error // of requests meanwhile; nil: answered after the outage
+		writes int   // in the end, of one request during the outage and another after the outage
+	}{
+		{"refused", Refused, syscall.ECONNREFUSED, 1},
+		{"black hole", BlackHole, context.DeadlineExceeded, 1},
+		{"partition", Partition, nil, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b, p, client, pods, _ := newWatches(t)
+			if err := p.Outage(tt.outage); err != nil {
+				t.Fatal(err)
+			}
+			b.emit("pods", "p")
+			if tt.outage == Refused {
+				pods.expectReset(t)
+			} else {
+				pods.expectSilence(t)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if tt.fails == nil {
+				ctx = t.Context()
+			}
+			old, recent := goCall(ctx, p, client, "POST", "x"), goCall(ctx, p, clientFor(t, p), "GET", "")
+			if tt.fails != nil {
+				for _, done := range []<-chan outcome{old, recent} {
+					if got := receive(t, "end of the call", done); !errors.Is(got.err, tt.fails) {
+						t.Errorf("error = %v, want %v", got.err, tt.fails)
+					}
+				}
+			}
+			if got := b.writes(); len(got) != 0 {
+				t.Errorf("writes during the outage: %q", got)
+			}
+			if err := p.Restore(); err != nil {
+				t.Fatal(err)
+			}
+			switch tt.outage {
+			case BlackHole:
+				pods.expectReset(t)
+			case Partition:
+				pods.expect(t, "p")
+				if got := receive(t, "answer", old); got.code != 201 {
+					t.Errorf("after the outage: %+v", got)
+				}
+			}
+			eventually(t, "an answer after the outage", func() bool { return call(t.Context(), p, client, "PUT", "y").code == 201 })
+			if got := b.writes(); len(got) != tt.writes {
+				t.Errorf("writes = %q, want %d", got, tt.writes)
+			}
+		})
 	}
-	pods.expectReset(t)
-	if _, _, err := call(t.Context(), p, client, "POST", podsPath, "x"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("error = %v, want connection refused", err)
-	}
-	if err := p.Restore(); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, err := call(t.Context(), p, client, "POST", podsPath, "y"); code != 201 {
-		t.Errorf("after restore: %d %v", code, err)
-	}
-	if got := b.writes(); len(got) != 1 {
-		t.Errorf("writes = %q, want one", got)
-	}
-}
-
-func TestOutageBlackHole(t *testing.T) {
-	b, p, client, pods, _ := newWatches(t)
-	if err := p.Outage(BlackHole); err != nil {
-		t.Fatal(err)
-	}
-	b.emit("pods", "lost")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, _, err := call(ctx, p, client, "POST", podsPath, "old connection"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error = %v, want the deadline", err)
-	}
-	if _, _, err := call(ctx, p, clientFor(t, p), "POST", podsPath, "new connection"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error = %v, want the deadline", err)
-	}
-	pods.expectSilence(t)
-	if err := p.Restore(); err != nil {
-		t.Fatal(err)
-	}
-	pods.expectReset(t)
-	eventually(t, "an answer after restore", func() bool {
-		code, _, _ := call(t.Context(), p, client, "POST", podsPath, "y")
-		return code == 201
-	})
-	if got := b.writes(); len(got) != 1 {
-		t.Errorf("writes = %q, want one", got)
-	}
-}
-
-func TestOutagePartitionDeliversLater(t *testing.T) {
-	b, p, client, pods, _ := newWatches(t)
-	if err := p.Outage(Partition); err != nil {
-		t.Fatal(err)
-	}
-	done := goCall(t.Context(), p, client, "POST", podsPath, "x")
-	b.emit("pods", "p1")
-	b.emit("pods", "p2")
-	pods.expectSilence(t)
-	if got := b.writes(); len(got) != 0 {
-		t.Errorf("writes through the partition: %q", got)
-	}
-	if err := p.Restore(); err != nil {
-		t.Fatal(err)
-	}
-	pods.expect(t, "p1", "p2")
-	if got := receive(t, "answer", done); got.code != 201 {
-		t.Errorf("after restore: %+v", got)
-	}
-}
-
-func TestCutConnections(t *testing.T) {
-	_, p, client, pods, _ := newWatches(t)
-	p.CutConnections()
-	pods.expectReset(t)
-	eventually(t, "a new connection", func() bool {
-		code, _, _ := call(t.Context(), p, client, "GET", podsPath, "")
-		return code == 200
-	})
 }
 
 func TestCutIdleWatches(t *testing.T) {
@@ -262,11 +218,10 @@ func TestCutIdleWatches(t *testing.T) {
 		t.Errorf("an idle stream was cut after %v, want %v after its last byte", took, idle)
 	}
 	nodes.expectSilence(t)
-	freeze := p.FreezeWatches(Watches("pods"))
-	again := openWatch(t, p, client, "pods")
+	p.FreezeWatches(Watches("pods"))
+	frozen := openWatch(t, p, client, "pods")
 	b.emit("pods", "unseen")
-	again.expectReset(t)
-	freeze.Thaw()
+	frozen.expectReset(t)
 	fault.Thaw()
 	third, opened := openWatch(t, p, client, "pods"), time.Now()
 	for time.Since(opened) < idle {
@@ -275,15 +230,12 @@ func TestCutIdleWatches(t *testing.T) {
 }
 
 func TestBadGatewayOnSomeWatches(t *testing.T) {
-	b := newBackend(t)
-	p := New(t, b.config())
+	_, p, client := newTestProxy(t)
 	p.Inject(Rewatches("pods"), BadGateway(http.StatusServiceUnavailable))
 	p.Inject(StreamingLists("pods"), BadGateway(http.StatusBadGateway))
-	client := clientFor(t, p)
 	for query, want := range map[string]int{
 		"watch=true&resourceVersion=7":                        503,
 		"watch=true&resourceVersion=7&sendInitialEvents=true": 502,
-		"watch=true&sendInitialEvents=true":                   502,
 		"watch=true&resourceVersion=0":                        200,
 		"limit=500":                                           200,
 	} {
