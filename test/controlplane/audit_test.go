@@ -42,23 +42,12 @@ func TestAuditLogShowsWhoDidWhat(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("completed requests (-want +got):\n%s", diff)
 	}
-	for _, tt := range []struct {
-		name    string
-		matches []AuditMatch
-		want    int
-	}{
-		{"two stages of three requests", nil, 6},
-		{"received", []AuditMatch{Received}, 3},
-		{"writes", []AuditMatch{Completed, Writes}, 1},
-		{"verb", []AuditMatch{Completed, ByVerb("get", "list")}, 2},
-		{"resource", []AuditMatch{Completed, ByResource("pods", "pods/status")}, 1},
-		{"name", []AuditMatch{Completed, ByName("web")}, 1},
-		{"user agent", []AuditMatch{Completed, ByUserAgent("auditee/")}, 3},
-		{"other user agent", []AuditMatch{Completed, ByUserAgent("kubelet")}, 0},
-		{"code", []AuditMatch{ByCode(http.StatusNotFound, http.StatusConflict)}, 1},
+	for name, matches := range map[string][]AuditMatch{
+		"received": {Received, ByVerb("create")}, "name": {Completed, ByName("web")}, "resource": {Completed, ByResource("pods", "pods/status")},
+		"writes": {Completed, Writes}, "user agent": {Completed, ByUserAgent("auditee/"), ByVerb("list")}, "code": {ByCode(http.StatusNotFound, http.StatusConflict)},
 	} {
-		if got := all.Select(tt.matches...); len(got) != tt.want {
-			t.Errorf("%s: %d events, want %d:\n%s", tt.name, len(got), tt.want, got)
+		if got := all.Select(matches...); len(got) != 1 {
+			t.Errorf("%s: %d events, want 1:\n%s", name, len(got), got)
 		}
 	}
 }

@@ -14,14 +14,7 @@ import (
 var cluster *Cluster
 
 func TestMain(m *testing.M) {
-	if os.Getenv(spinEnv) != "" {
-		spin()
-	}
-	started := time.Now()
-	os.Exit(Run(m, Options{Audit: true, SecondAPIServer: true}, func(c *Cluster) {
-		cluster = c
-		fmt.Printf("control plane with two API servers usable after %.1f s\n", time.Since(started).Seconds())
-	}))
+	os.Exit(Run(m, Options{Audit: true, SecondAPIServer: true}, func(c *Cluster) { cluster = c }))
 }
 
 func TestRestartKeepsDataPortAndUsers(t *testing.T) {
