@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
@@ -32,54 +30,37 @@ func send(t *testing.T, p *controlplane.Process, s os.Signal) {
 	}
 }
 
-// nowhere is the config of an API server that is not there.
-func nowhere(t *testing.T) *rest.Config {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := cluster.Config()
-	cfg.Host = "https://" + l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return cfg
-}
-
-func TestSignalsWhileTheAPIServerIsAwaited(t *testing.T) {
+func TestSignalsBeforeThereIsATerm(t *testing.T) {
 	t.Parallel()
-	kubeconfig := cluster.KubeconfigFor(t, nowhere(t))
 	// Under nohup these tests and their children would ignore SIGHUP.
 	handled := make(chan os.Signal, 1)
 	signal.Notify(handled, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(handled) })
-	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		t.Run(s.String(), func(t *testing.T) {
-			t.Parallel()
-			p := controlplane.StartProcess(t, "--secure-port=0", "--kubeconfig="+kubeconfig)
-			p.WaitForLog(t, "Waiting for the API server")
-			send(t, p, s)
-			endsWith(t, p, 0)
-		})
-	}
-}
 
-func TestSIGTERMBeforeThereIsATerm(t *testing.T) {
-	t.Parallel()
+	type wait func(*testing.T, *controlplane.Process) // until the signal is due
+	away := func(t *testing.T, proxy *faults.Proxy) wait {
+		if err := proxy.Outage(faults.Refused); err != nil {
+			t.Fatal(err)
+		}
+		return func(t *testing.T, p *controlplane.Process) { p.WaitForLog(t, "Waiting for the API server") }
+	}
 	for _, tt := range []struct {
-		name string
-		set  func(t *testing.T, proxy *faults.Proxy) (wait func()) // until the signal is due
+		name   string
+		signal os.Signal
+		begin  func(*testing.T, *faults.Proxy) wait
 	}{
-		{"in the first questions", func(t *testing.T, proxy *faults.Proxy) func() {
+		{"SIGTERM without an API server", syscall.SIGTERM, away},
+		{"SIGINT without an API server", syscall.SIGINT, away},
+		{"SIGHUP without an API server", syscall.SIGHUP, away},
+		{"SIGTERM during the first request", syscall.SIGTERM, func(t *testing.T, proxy *faults.Proxy) wait {
 			gate := faults.NewGate()
 			t.Cleanup(gate.Open)
 			proxy.Inject(faults.Match{}, faults.Hold(gate))
-			return func() { gate.Next(t) }
+			return func(t *testing.T, _ *controlplane.Process) { gate.Next(t) }
 		}},
-		{"while caches are filled", func(t *testing.T, proxy *faults.Proxy) func() {
+		{"SIGTERM while caches are filled", syscall.SIGTERM, func(_ *testing.T, proxy *faults.Proxy) wait {
 			proxy.FreezeWatches(faults.Watches())
-			return func() {
+			return func(t *testing.T, _ *controlplane.Process) {
 				controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
 					if proxy.OpenWatches(faults.Watches()) == 0 {
 						return errors.New("no watch yet")
@@ -92,10 +73,10 @@ func TestSIGTERMBeforeThereIsATerm(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			proxy := faults.New(t, cluster.Config())
-			wait := tt.set(t, proxy)
+			wait := tt.begin(t, proxy)
 			p := controlplane.StartProcess(t, "--secure-port=0", "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()))
-			wait()
-			send(t, p, syscall.SIGTERM)
+			wait(t, p)
+			send(t, p, tt.signal)
 			endsWith(t, p, 0)
 		})
 	}
