@@ -1,16 +1,18 @@
-// Package deploy tests deploy/ and docs/: every object is valid, no right is missing or unused, manifests fit the
-// program's flags, alerts and dashboard query existing metrics. Tests with openssl are skipped where it is missing.
+// Package deploy tests deploy/ and docs/: every object is valid, the rights suffice, manifests fit the program's flags,
+// alerts and dashboard query existing metrics. TestDeployGrantsExactlyWhatIsRequired in pkg/app compares the rights with
+// those that the controllers need.
 package deploy
 
 import (
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"minikcm/pkg/controller"
 	"minikcm/test/controlplane"
 )
 
@@ -30,7 +32,7 @@ const (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	o := controlplane.Options{Audit: true, APIServerArgs: map[string][]string{
-		// Off by default; one of the rights is for this plugin.
+		// Off by default; some of the rights are for this plugin.
 		"enable-admission-plugins": {"OwnerReferencesPermissionEnforcement"},
 	}}
 	os.Exit(controlplane.Run(m, o, func(c *controlplane.Cluster) {
@@ -50,22 +52,20 @@ func built(t *testing.T, name string) string {
 	return path
 }
 
-// program returns the path of a program that not every machine has, or skips the test.
-func program(t *testing.T, name, from string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("%s is not installed (%s)", name, from)
-	}
-	return path
-}
-
 // read returns the text of a file of the repository.
 func read(t *testing.T, elem ...string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(elem...))
 	must(t, err)
 	return text
+}
+
+func sortedNames(controllers []controller.Registration) (names []string) {
+	for _, c := range controllers {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 func must(t *testing.T, err error) {

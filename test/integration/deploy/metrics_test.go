@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,8 +21,6 @@ type family struct {
 	labels string // names, sorted, with commas, without le
 	help   string
 }
-
-var entry = regexp.MustCompile("^- `([a-z_]+)(?:{([a-z_,]+)})?`, ([a-z]+)(?:: (.*))?$")
 
 // scrape reads metrics, without the metrics that every Go process has.
 func scrape(t *testing.T, port int, path string) map[string]*dto.MetricFamily {
@@ -123,18 +120,6 @@ func writeEntry(b *strings.Builder, name string, f family) {
 		b.WriteString(": " + strings.NewReplacer("\\n", " ", "\n", " ", "<", "&lt;").Replace(f.help))
 	}
 	b.WriteString("\n")
-}
-
-// documented reads the page back.
-func documented(t *testing.T) map[string]family {
-	t.Helper()
-	found := map[string]family{}
-	for line := range strings.Lines(string(read(t, docsDir, "metrics.md"))) {
-		if m := entry.FindStringSubmatch(strings.TrimSuffix(line, "\n")); m != nil {
-			found[m[1]] = family{kind: m[3], labels: m[2], help: m[4]}
-		}
-	}
-	return found
 }
 
 func checkMetrics(t *testing.T, port int) {

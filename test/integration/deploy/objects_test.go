@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"testing"
 	"time"
 
@@ -44,21 +43,29 @@ func namespace(t *testing.T, name string) {
 	must(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
 }
 
+// TestEveryObjectPassesTheDryRun tries the objects of every folder for kubectl apply -k, of the components in
+// testdata, and of the static pod.
 func TestEveryObjectPassesTheDryRun(t *testing.T) {
 	namespace(t, "monitoring")
 	keep(t, parse(t, read(t, "testdata", "crds.yaml"))...)
 	objects := map[string][]*unstructured.Unstructured{
 		"static-pod": parse(t, read(t, deployDir, "static-pod", "controller-manager.yaml")),
 	}
-	for _, dir := range overlays {
-		objects[dir] = render(t, dir)
+	for _, parent := range []string{deployDir, "testdata"} {
+		files, err := filepath.Glob(filepath.Join(parent, "*", "kustomization.yaml"))
+		must(t, err)
+		for _, file := range files {
+			if !bytes.Contains(read(t, file), []byte("kind: Component\n")) {
+				objects[filepath.Dir(file)] = kustomize(t, filepath.Dir(file))
+			}
+		}
 	}
-	for _, dir := range combined {
-		objects[dir] = kustomize(t, dir)
+	if len(objects) < 13 {
+		t.Errorf("%d folders, want 13", len(objects))
 	}
 	for dir, list := range objects {
 		for _, o := range list {
-			t.Run(dir+"/"+identify(o), func(t *testing.T) {
+			t.Run(filepath.Base(dir)+"/"+identify(o), func(t *testing.T) {
 				// A kind that was defined a moment ago is not served at once.
 				controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error {
 					err := apply(ctx, o, client.DryRunAll)
@@ -72,23 +79,6 @@ func TestEveryObjectPassesTheDryRun(t *testing.T) {
 	}
 }
 
-// The folders that kubectl cannot know about, and the files that no list names, would not be tested.
-func TestNoFileOfDeployIsForgotten(t *testing.T) {
-	known := map[string]bool{"README.md": true, "Containerfile": true, "static-pod": true}
-	for _, dir := range append(slices.Clone(overlays), components...) {
-		known[dir] = true
-	}
-	entries, err := os.ReadDir(deployDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if !known[e.Name()] {
-			t.Errorf("deploy/%s is not known to this test", e.Name())
-		}
-	}
-}
-
 // The operator's object is made from the file that promtool tests.
 func TestPrometheusRuleIsMadeFromAlerts(t *testing.T) {
 	var want bytes.Buffer
@@ -98,10 +88,7 @@ func TestPrometheusRuleIsMadeFromAlerts(t *testing.T) {
 	want.Write(regexp.MustCompile(`(?m)^(.)`).ReplaceAll(alerts, []byte("  $1")))
 	path := filepath.Join(deployDir, "prometheus-operator", "prometheusrule.yaml")
 	if *update {
-		if err := os.WriteFile(path, want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
+		must(t, os.WriteFile(path, want.Bytes(), 0o644))
 	}
 	if !bytes.Equal(read(t, path), want.Bytes()) {
 		t.Errorf("%s differs from alerts.yaml; run go test ./test/integration/deploy -run PrometheusRule -update", path)

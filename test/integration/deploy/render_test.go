@@ -14,17 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-var combined = []string{
-	"testdata/garbage-collector-dry-run", "testdata/without-garbage-collector", "testdata/without-garbage-collector-two-leases",
-	accountsRights, "testdata/service-accounts-deployment", "testdata/service-accounts-two-leases",
-}
-
 const accountsRights = "testdata/service-accounts" // deploy/rbac with a service account per controller
-
-var components = []string{"service-accounts", "garbage-collector-dry-run", "without-garbage-collector"}
-
-// overlays are the folders of deploy/ for kubectl apply -k.
-var overlays = []string{"rbac", "deployment", "two-leases", "prometheus", "prometheus-operator", "grafana"}
 
 func render(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
@@ -60,9 +50,7 @@ func parse(t *testing.T, text []byte) []*unstructured.Unstructured {
 		if errors.Is(err, io.EOF) {
 			return objects
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(o.Object) > 0 {
 			objects = append(objects, o)
 		}
