@@ -47,25 +47,16 @@ type helped struct {
 }
 
 func (h *helped) Helper() {
-	frame, _ := caller(1)
-	h.helpers[frame.Function] = true
+	pc, _, _, _ := runtime.Caller(1)
+	h.helpers[runtime.FuncForPC(pc).Name()] = true
 }
 
 func (h *helped) Log(...any) {
 	for skip := 1; ; skip++ {
-		if frame, ok := caller(skip); !ok || !h.helpers[frame.Function] {
-			h.told(path.Base(frame.File))
+		pc, file, _, ok := runtime.Caller(skip)
+		if !ok || !h.helpers[runtime.FuncForPC(pc).Name()] {
+			h.told(path.Base(file))
 			return
 		}
 	}
-}
-
-func caller(skip int) (runtime.Frame, bool) {
-	pcs := make([]uintptr, 50)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
-	for range skip {
-		frames.Next()
-	}
-	frame, _ := frames.Next()
-	return frame, frame.Function != ""
 }

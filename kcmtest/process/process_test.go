@@ -51,52 +51,33 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 	t.Setenv(binaryEnv, "")
 	for _, tt := range []struct {
 		name, script, want string
-		within             time.Duration
+		option             Option
 	}{
-		{"no program", "", "no program: give Binary or set KCMTEST_BINARY to the path of controller-manager", time.Second},
-		{"a flag it does not know", "echo 'Error: unknown flag: --x' >&2\nexit 1", "kcmtest: unknown flag: --x: exit status 1", time.Second},
+		{"no program", "", "no program: give Binary or set KCMTEST_BINARY to the path of controller-manager", nil},
+		{"a flag it does not know", "echo 'Error: unknown flag: --x' >&2\nexit 1", "kcmtest: unknown flag: --x: exit status 1", nil},
 		{"an error", `echo 'E1123 07:02:49.123456   12345 run.go:72] "command failed" err="user \"x\" is not allowed to: create pods"' >&2
-exit 1`, `kcmtest: user "x" is not allowed to: create pods: exit status 1`, time.Second},
+exit 1`, `kcmtest: user "x" is not allowed to: create pods: exit status 1`, nil},
 		{"an error of another kind", `echo 'F1123 07:02:49.123456   12345 x.go:1] "Odd" err="x"' >&2
-exit 255`, `kcmtest: "Odd" err="x": exit status 255`, time.Second},
-		{"exit status 0", "exit 0", "/controller-manager: exit status 0", time.Second},
-		{"exit status 0 after a line", "echo usage >&2", "kcmtest: usage: exit status 0", time.Second},
+exit 255`, `kcmtest: "Odd" err="x": exit status 255`, nil},
+		{"exit status 0", "exit 0", "/controller-manager: exit status 0", nil},
+		{"exit status 0 after a line", "echo usage >&2", "kcmtest: usage: exit status 0", nil},
 		{"no API server", `echo 'I1122 1 preflight.go:93] "Waiting for the API server" server="s" reason="Post \"https://s\": connection refused"' >&2
-while :; do sleep 0.05; done`, `kcmtest: Post "https://s": connection refused`, 2 * time.Second},
+while :; do sleep 0.05; done`, `kcmtest: Post "https://s": connection refused`, nil},
+		{"no controllers", "exit 1", "kcmtest: Controllers: name at least one, there is nothing to run", Controllers()},
+		{"a grace that is none", "exit 1", "kcmtest: NamespaceGrace(-1ns): must not be negative", NamespaceGrace(-1)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var options []Option
 			if tt.script != "" {
 				options = append(options, Binary(program(t, tt.script)))
 			}
+			if tt.option != nil {
+				options = append(options, tt.option)
+			}
 			f := &fakeT{}
-			begun := time.Now()
 			f.run(func() { Start(f, nil, options...) })
 			if !strings.Contains(f.fatal, tt.want) || strings.Contains(f.fatal, "\n") || len(f.errors) > 0 {
 				t.Errorf("told %q and %q, want one line with %q", f.fatal, f.errors, tt.want)
-			}
-			t.Logf("took %v, want %v on an idle machine", time.Since(begun).Round(time.Millisecond), tt.within)
-		})
-	}
-}
-
-func TestOptionsThatWouldDoNothing(t *testing.T) {
-	works := Binary(program(t, `trap 'exit 0' TERM
-echo '"Term begins"' >&2
-while :; do sleep 0.05; done`))
-	for _, tt := range []struct {
-		name    string
-		options []Option
-		want    string
-	}{
-		{"no controllers", []Option{Controllers()}, "kcmtest: Controllers: name at least one, there is nothing to run"},
-		{"a grace that is none", []Option{NamespaceGrace(-1)}, "kcmtest: NamespaceGrace(-1ns): must not be negative"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			f := &fakeT{}
-			f.run(func() { Start(f, nil, append(tt.options, works, patient)...) })
-			if f.fatal != tt.want || len(f.errors) > 0 {
-				t.Errorf("told %q and %q, want %q", f.fatal, f.errors, tt.want)
 			}
 		})
 	}

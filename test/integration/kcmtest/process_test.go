@@ -44,26 +44,26 @@ func TestTheProgramWorks(t *testing.T) {
 }
 
 func TestTheProgramSaysWhyItCannotWork(t *testing.T) {
+	const exits = ": exit status 1"
 	ofKlog := regexp.MustCompile(`[IWEF]\d{4} |\\"|err=|reason=`)
 	for _, tt := range []struct {
 		name       string
 		kubeconfig []byte
 		controller string
-		want       string
+		want, ends string
 	}{
-		{"without a kubeconfig", nil, "namespace", "no configuration has been provided"},
-		{"with a controller that does not exist", kubeconfig(t, cluster.Config()), "namespaces", `"namespaces"`},
-		{"without rights", kubeconfig(t, cluster.ConfigFor("stranger")), "namespace", "user stranger is not allowed to: "},
-		{"with another authority", kubeconfig(t, other(cluster.Config())), "namespace", "x509: "},
-		{"without an API server", kubeconfig(t, &rest.Config{Host: "https://" + freeAddress(t)}), "namespace", "connection refused"},
+		{"without a kubeconfig", nil, "namespace", "no configuration has been provided", exits},
+		{"with a controller that does not exist", kubeconfig(t, cluster.Config()), "namespaces", `"namespaces"`, exits},
+		{"without rights", kubeconfig(t, cluster.ConfigFor("stranger")), "namespace", "user stranger is not allowed to: ", exits},
+		{"with another authority", kubeconfig(t, other(cluster.Config())), "namespace", "x509: ", exits},
+		{"without an API server", kubeconfig(t, &rest.Config{Host: "https://" + freeAddress(t)}), "namespace", "connection refused", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &faket.T{}
 			f.Run(func() {
 				program.Start(f, tt.kubeconfig, program.Binary(controlplane.ManagerBinary(t)), program.Controllers(tt.controller))
 			})
-			t.Log(f.Fatal)
-			if !strings.Contains(f.Fatal, tt.want) || strings.Contains(f.Fatal, "\n") || ofKlog.MatchString(f.Fatal) || len(f.Errors) > 0 {
+			if !strings.Contains(f.Fatal, tt.want) || !strings.HasSuffix(f.Fatal, tt.ends) || strings.Contains(f.Fatal, "\n") || ofKlog.MatchString(f.Fatal) || len(f.Errors) > 0 {
 				t.Errorf("told %q and %q, want one line with %q and nothing of a log's", f.Fatal, f.Errors, tt.want)
 			}
 		})
