@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -95,22 +94,5 @@ target: jumps, ours / upstream: 0.500, at most 0.400: MISSED
 	r.failures = 1
 	if r.report(io.Discard) {
 		t.Error("report is good, although a turn failed")
-	}
-}
-
-func TestFormatNumber(t *testing.T) {
-	for v, want := range map[float64]string{0: "0.000", 0.0049: "0.005", 0.25: "0.250", 1: "1.00", 9.99: "9.99", 48.94: "48.9", 353.4: "353", 12345: "12345"} {
-		if got := formatNumber(v); got != want {
-			t.Errorf("formatNumber(%v) = %s, want %s", v, got, want)
-		}
-	}
-}
-
-func TestOwnProcess(t *testing.T) {
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("no /proc here")
-	}
-	if pid := os.Getpid(); refusedDials() < 0 || cpuSeconds(pid) < 0 || processStat(pid).ResidentMemory() <= 0 {
-		t.Error("the numbers of this process are negative, or it has no memory")
 	}
 }
