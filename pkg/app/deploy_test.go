@@ -1,10 +1,7 @@
 package app
 
 import (
-	"errors"
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,56 +11,32 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// rolesOf returns the permissions of the roles in files of deploy/, a single verb on one resource each.
-// Elements of the paths may be patterns.
-func rolesOf(t *testing.T, files ...string) []permission {
+// rolesOf returns the permissions of the roles in a file of deploy/, a single verb on one resource each.
+func rolesOf(t *testing.T, file string) (granted []permission) {
 	t.Helper()
-	var granted []permission
-	for _, pattern := range files {
-		paths, err := filepath.Glob(filepath.Join("../../deploy", pattern))
-		if err != nil || len(paths) != 1 {
-			t.Fatalf("%s stands for %v, %v; want one file", pattern, paths, err)
-		}
-		file, err := os.Open(paths[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = file.Close() }()
-		for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
-			var role rbacv1.ClusterRole // a Role has the same fields
-			if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("%s: %v", paths[0], err)
-			}
-			if strings.HasSuffix(role.Kind, "Role") {
-				granted = append(granted, rightsOf(role)...)
-			}
-		}
+	text, err := os.ReadFile("../../deploy/" + file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return granted
-}
-
-func rightsOf(role rbacv1.ClusterRole) (all []permission) {
-	for _, rule := range role.Rules {
-		names := rule.ResourceNames
-		if len(names) == 0 {
-			names = []string{""}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var role rbacv1.ClusterRole // a Role has the same fields
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatalf("%s: %v", file, err)
 		}
-		for _, group := range rule.APIGroups {
+		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
+				resource, sub, _ := strings.Cut(resource, "/")
 				for _, verb := range rule.Verbs {
-					for _, name := range names {
-						resource, sub, _ := strings.Cut(resource, "/")
-						all = append(all, permission{ResourceAttributes: authorizationv1.ResourceAttributes{
-							Verb: verb, Group: group, Resource: resource, Subresource: sub, Namespace: role.Namespace, Name: name,
+					for _, name := range append([]string{""}, rule.ResourceNames...)[min(1, len(rule.ResourceNames)):] {
+						granted = append(granted, permission{ResourceAttributes: authorizationv1.ResourceAttributes{
+							Verb: verb, Group: rule.APIGroups[0], Resource: resource, Subresource: sub, Namespace: role.Namespace, Name: name,
 						}})
 					}
 				}
 			}
 		}
 	}
-	return all
+	return granted
 }
 
 // covers reports whether a granted permission is enough for the required permission.
