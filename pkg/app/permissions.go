@@ -98,17 +98,10 @@ func requiredPermissions(cfg Config) []need {
 // String returns the permission in the terms of kubectl: verb resource.group/subresource.
 func (p permission) String() string {
 	s := p.Verb + " " + p.path + p.Resource
-	if p.Group != "" {
-		s += "." + p.Group
-	}
-	if p.Subresource != "" {
-		s += "/" + p.Subresource
-	}
-	if p.Name != "" {
-		s += " " + p.Name
-	}
-	if p.Namespace != "" {
-		s += " in " + p.Namespace
+	for _, part := range [][2]string{{".", p.Group}, {"/", p.Subresource}, {" ", p.Name}, {" in ", p.Namespace}} {
+		if part[1] != "" {
+			s += part[0] + part[1]
+		}
 	}
 	return s
 }
