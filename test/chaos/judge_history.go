@@ -408,7 +408,7 @@ func (j *judge) judgeCollections() {
 				continue
 			}
 			// The API server has compared versions, so the decision was made on the references of the state before.
-			if text := wronglyCollected(changes[n-1].object.GetOwnerReferences(), owners, changes[n].version); text != "" {
+			if text := wronglyCollected(changes[n-1].object.GetOwnerReferences(), owners, changes[0].version, changes[n].version); text != "" {
 				key := keyOf(changes[n].object)
 				j.violateAt(key, changes[n].at, fmt.Sprintf("%s %s was deleted by the garbage collector (version %d): %s", h.resource, key, changes[n].version, text))
 			}
@@ -441,11 +441,13 @@ func (j *judge) wasCollected(resource string, c change) bool {
 	return first != nil && byController(collectorAgent)(first)
 }
 
-func wronglyCollected(refs []metav1.OwnerReference, owners map[types.UID][]change, version int64) string {
+// wronglyCollected returns the reason for which an object that was created and collected at two versions had to be kept.
+// An object whose creation was in flight until its owner was gone is no orphan.
+func wronglyCollected(refs []metav1.OwnerReference, owners map[types.UID][]change, created, collected int64) string {
 	for _, ref := range refs {
 		var last, before *change
 		for _, c := range owners[ref.UID] {
-			if c.version >= version {
+			if c.version >= collected {
 				break
 			}
 			if !c.deleted {
@@ -457,8 +459,8 @@ func wronglyCollected(refs []metav1.OwnerReference, owners map[types.UID][]chang
 		case last == nil:
 		case !last.deleted && !awaitsDependents(last.object):
 			return fmt.Sprintf("its owner %s %s lived", ref.Kind, ref.Name)
-		case last.deleted && before != nil && slices.Contains(before.object.GetFinalizers(), metav1.FinalizerOrphanDependents):
-			return fmt.Sprintf("its owner %s %s was deleted with orphaning", ref.Kind, ref.Name)
+		case last.deleted && created < last.version && before != nil && slices.Contains(before.object.GetFinalizers(), metav1.FinalizerOrphanDependents):
+			return fmt.Sprintf("its owner %s %s was deleted with orphaning (version %d, dependent created at %d)", ref.Kind, ref.Name, last.version, created)
 		}
 	}
 	return ""

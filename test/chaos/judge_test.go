@@ -115,18 +115,20 @@ func TestWronglyCollected(t *testing.T) {
 	refs := []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", UID: "owner"}}
 	for _, tt := range []struct {
 		name    string
+		created int64
 		changes []change
 		good    bool
 	}{
-		{"its owner is gone", []change{state(1, false, false), state(5, true, false)}, true},
-		{"its owner goes later", []change{state(1, false, false), state(11, true, false)}, false},
-		{"its owner waits", []change{state(1, false, false), state(5, false, true, metav1.FinalizerDeleteDependents)}, true},
-		{"its owner is held by another finalizer", []change{state(1, false, false), state(5, false, true, "x/y")}, false},
-		{"its owner is about to leave it behind", []change{state(1, false, false), state(5, false, true, metav1.FinalizerOrphanDependents)}, false},
-		{"its owner has left it behind", []change{state(5, false, true, metav1.FinalizerOrphanDependents), state(6, true, true)}, false},
-		{"its owner was never seen", nil, true},
+		{"its owner is gone", 2, []change{state(1, false, false), state(5, true, false)}, true},
+		{"its owner goes later", 2, []change{state(1, false, false), state(11, true, false)}, false},
+		{"its owner waits", 2, []change{state(1, false, false), state(5, false, true, metav1.FinalizerDeleteDependents)}, true},
+		{"its owner is held by another finalizer", 2, []change{state(1, false, false), state(5, false, true, "x/y")}, false},
+		{"its owner is about to leave it behind", 2, []change{state(1, false, false), state(5, false, true, metav1.FinalizerOrphanDependents)}, false},
+		{"its owner has left it behind", 2, []change{state(5, false, true, metav1.FinalizerOrphanDependents), state(6, true, true)}, false},
+		{"it was created after its owner had gone", 7, []change{state(5, false, true, metav1.FinalizerOrphanDependents), state(6, true, true)}, true},
+		{"its owner was never seen", 2, nil, true},
 	} {
-		text := wronglyCollected(refs, changesByUID(&history{changes: tt.changes}), 10)
+		text := wronglyCollected(refs, changesByUID(&history{changes: tt.changes}), tt.created, 10)
 		if (text == "") != tt.good {
 			t.Errorf("%s: %q", tt.name, text)
 		}

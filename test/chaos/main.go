@@ -50,7 +50,7 @@ func parseFlags(args []string) (o options, err error) {
 	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	f.Uint64Var(&o.seed, "seed", 1, "number that everything is drawn from")
 	f.DurationVar(&o.length, "for", 2*time.Minute, "how long the chaos lasts")
-	f.DurationVar(&o.rest, "rest", time.Minute, "how long the cluster may take to come to rest afterwards")
+	f.DurationVar(&o.rest, "rest", 90*time.Second, "how long the cluster may take to come to rest afterwards; the leader of a new term waits 40s for a missing node")
 	f.IntVar(&o.managers, "managers", 3, "processes that compete for the lease")
 	f.StringVar(&o.manager, "manager", "", "`path` of the manager's program (default that in bin/)")
 	f.StringVar(&o.logs, "logs", "", "`folder` to keep what the managers print in")
