@@ -32,7 +32,6 @@ func coalesceReads(dial dialer) dialer {
 			return nil, err
 		}
 		c := &coalescedConn{Conn: conn, pace: rate.NewLimiter(rate.Every(coalescePause), coalesceBurst)}
-		c.closed, c.close = context.WithCancel(context.Background())
 		c.buffer = bufio.NewReaderSize(readerFunc(c.readPaced), coalesceBuffer)
 		return c, nil
 	}
@@ -43,9 +42,7 @@ type coalescedConn struct {
 	net.Conn
 	buffer *bufio.Reader
 	pace   *rate.Limiter
-	more   bool            // The last read filled the buffer.
-	closed context.Context // Ends with the connection.
-	close  context.CancelFunc
+	more   bool // The last read filled the buffer.
 }
 
 type readerFunc func([]byte) (int, error)
@@ -53,19 +50,13 @@ type readerFunc func([]byte) (int, error)
 // Read implements io.Reader.
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// Read implements net.Conn.
+// Read implements net.Conn. It returns at most coalescePause after the end of the connection.
 func (c *coalescedConn) Read(p []byte) (int, error) { return c.buffer.Read(p) }
-
-// Close implements net.Conn. A Read that waits returns at once.
-func (c *coalescedConn) Close() error {
-	c.close()
-	return c.Conn.Close()
-}
 
 // readPaced fills the buffer.
 func (c *coalescedConn) readPaced(p []byte) (int, error) {
 	if !c.more {
-		_ = c.pace.Wait(c.closed) // Fails only if the connection is closed, as the next line does.
+		_ = c.pace.Wait(context.Background()) // At most coalescePause.
 	}
 	n, err := c.Conn.Read(p)
 	c.more = n == len(p)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -79,34 +78,4 @@ func TestCoalescedConnectionCarriesEverything(t *testing.T) {
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("read %d bytes, %v; want the %d that were sent", len(got), err, len(want))
 	}
-}
-
-func TestCoalescedReadEndsWithItsConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, client := net.Pipe()
-		defer server.Close()
-		conn := coalesced(t, client)
-		paced := make(chan error)
-		go func() {
-			for {
-				if _, err := conn.Read(make([]byte, 10)); err != nil {
-					paced <- err
-					return
-				}
-			}
-		}()
-		for range coalesceBurst {
-			if _, err := server.Write([]byte("event")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		synctest.Wait() // the connection waits before the next read
-		start := time.Now()
-		if err := conn.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-paced; err == nil || time.Since(start) > 0 {
-			t.Errorf("Read after Close = %v after %v, want an error at once", err, time.Since(start))
-		}
-	})
 }

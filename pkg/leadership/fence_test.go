@@ -374,24 +374,16 @@ func TestTimeoutExcludesDialing(t *testing.T) {
 			t.Cleanup(server.Close)
 			fence, _ := openFence(within(30 * time.Second))
 			transport := server.Client().Transport.(*http.Transport).Clone()
-			dialled := make(chan struct{})
+			const dialing = 200 * time.Millisecond
 			transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-				<-dialled
+				time.Sleep(dialing)
 				return fence.Dial(ctx, network, address)
 			}
-			const dialling = 200 * time.Millisecond
-			time.AfterFunc(dialling, func() { close(dialled) })
-			req, err := http.NewRequest("POST", server.URL, nil)
-			if err != nil {
+			if err := send(t.Context(), fence, transport, "POST", server.URL); err != nil {
 				t.Fatal(err)
 			}
-			resp, err := fence.Wrap(transport).RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
-			if got, err := time.ParseDuration(<-told); err != nil || got > 30*time.Second-dialling {
-				t.Errorf("the server was told %v (%v), want at most %v", got, err, 30*time.Second-dialling)
+			if got, err := time.ParseDuration(<-told); err != nil || got > 30*time.Second-dialing {
+				t.Errorf("timeout for the server %v (%v), want at most %v", got, err, 30*time.Second-dialing)
 			}
 		})
 	}
