@@ -15,10 +15,9 @@ func TestOrder(t *testing.T) {
 		{"no version to compare with", "9", "", false, false, true},
 		{"not a number", "x", "9", false, false, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if newer, atLeast, mayBeNewer := Newer(tt.a, tt.b), AtLeast(tt.a, tt.b), MayBeNewer(tt.a, tt.b); newer != tt.newer || atLeast != tt.atLeast || mayBeNewer != tt.mayBeNewer {
-				t.Errorf("%q against %q: newer %v, at least %v, may be newer %v, want %v, %v and %v", tt.a, tt.b, newer, atLeast, mayBeNewer, tt.newer, tt.atLeast, tt.mayBeNewer)
-			}
-		})
+		newer, atLeast, mayBeNewer := Newer(tt.a, tt.b), AtLeast(tt.a, tt.b), MayBeNewer(tt.a, tt.b)
+		if newer != tt.newer || atLeast != tt.atLeast || mayBeNewer != tt.mayBeNewer {
+			t.Errorf("%s: newer %v, at least %v, may be newer %v, want %v, %v and %v", tt.name, newer, atLeast, mayBeNewer, tt.newer, tt.atLeast, tt.mayBeNewer)
+		}
 	}
 }

@@ -20,15 +20,13 @@ func TestSleep(t *testing.T) {
 		{"until the context ends", time.Second, false, time.Second},
 		{"not at all if it has ended", 0, false, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), tt.ends)
-				defer cancel()
-				begun := time.Now()
-				if got := Sleep(ctx, clock.RealClock{}, time.Minute); got != tt.want || time.Since(begun) != tt.wantFor {
-					t.Errorf("a minute's sleep: %v after %v, want %v after %v", got, time.Since(begun), tt.want, tt.wantFor)
-				}
-			})
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), tt.ends)
+			defer cancel()
+			begun := time.Now()
+			if got := Sleep(ctx, clock.RealClock{}, time.Minute); got != tt.want || time.Since(begun) != tt.wantFor {
+				t.Errorf("%s: %v after %v, want %v after %v", tt.name, got, time.Since(begun), tt.want, tt.wantFor)
+			}
 		})
 	}
 }

@@ -62,7 +62,7 @@ func TestOnlyRequestedTypesAreWatched(t *testing.T) {
 	})
 }
 
-func TestWaitForSyncNamesTheTypeAndEnds(t *testing.T) {
+func TestWaitForSyncNamesType(t *testing.T) {
 	c := New(fake.NewClientset(), Config{Name: t.Name()})
 	must[*Pods](t)(c.Pods())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -234,7 +234,7 @@ func TestTrimNode(t *testing.T) {
 	}
 }
 
-func TestLeasesOfOneNamespaceNeedNoOtherStream(t *testing.T) {
+func TestLeaseScope(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		namespaces []string

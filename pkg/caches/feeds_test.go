@@ -174,7 +174,7 @@ func TestRejectedFeedsCanBeStopped(t *testing.T) {
 	}
 }
 
-// A watch that is rejected with 429 resumes at the last version, without a list, and without the delay of a Retry-After.
+// A watch that is rejected with 429 resumes at the last version, without a list and without the delay of Retry-After.
 func TestRejectedWatchesResume(t *testing.T) {
 	api, feeds := newFeedServer(t)
 	api.Put("example.com/v1", widgets, widget("first"))

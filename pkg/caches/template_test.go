@@ -20,7 +20,7 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-// filler fills values at random, most fields with nothing, from few different values, so that equal values are frequent.
+// filler fills values at random: most fields are empty, and equal values are frequent.
 type filler struct {
 	*rand.Rand
 	*randfill.Filler

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestReplicaSetsThatAskForNoPodsKeepNoTemplate(t *testing.T) {
+func TestTrimReplicaSet(t *testing.T) {
 	labels := map[string]string{"app": "web"}
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"a": "b"}},

@@ -55,7 +55,7 @@ func TestWatchOfAnyType(t *testing.T) {
 }
 
 // A controller may watch a type of Kubernetes before the controllers that trim the type.
-func TestATypeThatWasAskedForPlainIsExtended(t *testing.T) {
+func TestTypeRequestedTwiceIsTrimmed(t *testing.T) {
 	isController := true
 	rs := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "rs", OwnerReferences: []metav1.OwnerReference{{UID: "owner", Controller: &isController}},
@@ -81,7 +81,7 @@ func TestATypeThatWasAskedForPlainIsExtended(t *testing.T) {
 	})
 }
 
-func TestATypeOfOneNamespaceIsNotHadOfAll(t *testing.T) {
+func TestTypeOfOneNamespace(t *testing.T) {
 	c := New(fake.NewClientset(), Config{LeaseNamespaces: []string{"kube-system"}})
 	must[*Leases](t)(c.Leases())
 	must[*Leases](t)(c.Leases())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestBaselineIsReachedByCachesThatShowAllBeforeTheTerm(t *testing.T) {
+func TestBaselineReachedBy(t *testing.T) {
 	known := at("100", "90")
 	for _, tt := range []struct {
 		name  string
@@ -39,7 +39,7 @@ func TestBaselineIsReachedByCachesThatShowAllBeforeTheTerm(t *testing.T) {
 	}
 }
 
-func TestBaselineIsReadUntilItIsKnownOrTheTermEnds(t *testing.T) {
+func TestBaselineReadRetries(t *testing.T) {
 	for _, tt := range []struct {
 		term, took time.Duration
 		reads      int

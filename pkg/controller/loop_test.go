@@ -242,7 +242,7 @@ func TestALongSyncIsToldThatTheTermHasEnded(t *testing.T) {
 	})
 }
 
-func TestSoonest(t *testing.T) {
+func TestMinPositive(t *testing.T) {
 	for _, tt := range []struct {
 		waits []time.Duration
 		want  time.Duration

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPanicsOfGoroutinesAreThoseOfTheSync and not the end of the process.
-func TestPanicsOfGoroutinesAreThoseOfTheSync(t *testing.T) {
+// A panic in a goroutine of a sync is an error of the sync, and does not end the process.
+func TestGroupPanics(t *testing.T) {
 	others := 0
 	err := Contain(func() error {
 		var outer Group
@@ -21,7 +21,7 @@ func TestPanicsOfGoroutinesAreThoseOfTheSync(t *testing.T) {
 		return outer.Wait()
 	})
 	var panicked *PanicError
-	if !errors.As(err, &panicked) || panicked.Value != "an odd object" || !strings.Contains(string(panicked.Stack), "TestPanicsOfGoroutines") {
+	if !errors.As(err, &panicked) || panicked.Value != "an odd object" || !strings.Contains(string(panicked.Stack), "TestGroupPanics") {
 		t.Errorf("error %v, want the panic with its stack", err)
 	}
 	if others != 1 {

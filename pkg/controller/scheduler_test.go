@@ -155,7 +155,7 @@ func TestSlowSyncsDoNotHoldUpOtherKeys(t *testing.T) {
 	})
 }
 
-func TestHealthyNoticesASyncThatHangs(t *testing.T) {
+func TestHealthyReportsStuckSync(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		progress func(*httptrace.ClientTrace) // once a minute, for ten minutes
@@ -197,8 +197,8 @@ func TestHealthyNoticesASyncThatHangs(t *testing.T) {
 	}
 }
 
-// TestRequestsAreSignsOfLife over both versions of HTTP, through an ordinary client.
-func TestRequestsAreSignsOfLife(t *testing.T) {
+// TestRequestsCountAsProgress over both versions of HTTP, through an ordinary client.
+func TestRequestsCountAsProgress(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("HTTP/%d", version), func(t *testing.T) {
 			var served time.Time

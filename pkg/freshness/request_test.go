@@ -33,10 +33,8 @@ func TestParseRequest(t *testing.T) {
 		{"not a resource", "/healthz?watch=true", informerRequest{}},
 		{"incomplete path", "/apis/apps?watch=true", informerRequest{}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := parseRequest(httptest.NewRequest(http.MethodGet, "https://host"+tt.url, nil).URL); got != tt.want {
-				t.Errorf("parseRequest(%s) = %+v; want %+v", tt.url, got, tt.want)
-			}
-		})
+		if got := parseRequest(httptest.NewRequest(http.MethodGet, "https://host"+tt.url, nil).URL); got != tt.want {
+			t.Errorf("%s: parseRequest(%s) = %+v; want %+v", tt.name, tt.url, got, tt.want)
+		}
 	}
 }

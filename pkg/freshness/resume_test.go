@@ -33,7 +33,7 @@ type watchServer struct {
 	*httptest.Server
 	network chan net.Conn
 	closing sync.Once
-	silent  func(conn, watch int, resource string) bool // after the write; connections and watches of Leases count from 1
+	silent  func(conn, watch int, resource string) bool // after the write; numbers of connections and watches begin at 1
 	rejects bool                                        // after the write, watches on connection 1 end and are rejected
 
 	lock    sync.Mutex
@@ -146,8 +146,8 @@ func event(kind, resource, name string, version int, annotations string) string 
 		kind, object, name, version, annotations)
 }
 
-// The monitor reopens a watch that does not deliver a known version. An informer resumes the watch without a list. The
-// connection is kept if other watches of the client receive data on it, and only as long as that helps.
+// The monitor reopens a watch that does not deliver a known version, and the informer resumes the watch without a list.
+// The watch keeps its connection if another watch of the client receives data, and only as long as that helps.
 func TestSilentWatchIsResumed(t *testing.T) {
 	for _, tt := range []struct {
 		name       string

@@ -58,7 +58,7 @@ func refuseConnection(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 }
 
-func TestReconnectingHoldsARequestUntilTheServerIsThere(t *testing.T) {
+func TestRequestsWaitForConnection(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
 	for _, tt := range []struct {
@@ -110,7 +110,7 @@ func respond(code int, body string) *http.Response {
 }
 
 // A reflector lists again after most errors. A request to a server that is about to be replaced is repeated instead.
-func TestReconnectingAsksAServerThatFailsAgain(t *testing.T) {
+func TestFailedWatchesAreRetried(t *testing.T) {
 	const goesOn = "?watch=true&resourceVersion=7"
 	for _, tt := range []struct {
 		name  string
@@ -281,7 +281,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 }
 
 // An aggregated API without a response must not delay the watches of other types on the same connection.
-func TestUnansweredWatchDelaysNoOther(t *testing.T) {
+func TestWatchWithoutResponseDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newPool(newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {
 			if strings.HasSuffix(req.URL.Path, "widgets") {

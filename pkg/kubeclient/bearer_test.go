@@ -30,6 +30,19 @@ func (s *tokenSource) Token() (*oauth2.Token, error) {
 	return &oauth2.Token{AccessToken: "secret", Expiry: time.Now().Add(time.Hour)}, nil
 }
 
+func newBearer(source *tokenSource, next roundTripper) *bearer {
+	return &bearer{flight: new(singleflight.Group), tokens: transport.NewCachedTokenSource(source), next: next}
+}
+
+// get sends a request that ends after a time.
+func (b *bearer) get(t *testing.T, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/", nil)
+	_, err := b.RoundTrip(req)
+	return err
+}
+
 func TestRequestsWaitForOneTokenTogether(t *testing.T) {
 	away := errors.New("no answer")
 	for _, tt := range []struct {
@@ -45,20 +58,17 @@ func TestRequestsWaitForOneTokenTogether(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := &bearer{flight: new(singleflight.Group), tokens: transport.NewCachedTokenSource(&tt.source), next: roundTripper(func(req *http.Request) (*http.Response, error) {
+				b := newBearer(&tt.source, func(req *http.Request) (*http.Response, error) {
 					if got := req.Header.Get("Authorization"); got != "Bearer secret" {
 						t.Errorf("authorization %q", got)
 					}
 					return &http.Response{StatusCode: http.StatusOK}, nil
-				})}
+				})
 				begun := time.Now()
 				var requests sync.WaitGroup
 				for range 10 {
 					requests.Go(func() {
-						ctx, cancel := context.WithTimeout(t.Context(), tt.most)
-						defer cancel()
-						req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/", nil)
-						_, err := b.RoundTrip(req)
+						err := b.get(t, tt.most)
 						if took := time.Since(begun); !errors.Is(err, tt.want) || tt.want == nil && err != nil || took != tt.after {
 							t.Errorf("%v after %v, want %v after %v", err, took, tt.want, tt.after)
 						}
@@ -79,16 +89,13 @@ func TestRejectedTokenIsNotUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &tokenSource{}
 		status := http.StatusUnauthorized
-		b := &bearer{flight: new(singleflight.Group), tokens: transport.NewCachedTokenSource(source), next: roundTripper(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: status}, nil
-		})}
+		b := newBearer(source, func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: status}, nil })
 		for n, want := range []int{1, 1, 2, 2} { // the first response may concern the previous token
 			if n == 2 {
 				status = http.StatusOK
 			}
 			time.Sleep(time.Second)
-			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", nil)
-			if _, err := b.RoundTrip(req); err != nil || source.asked != want {
+			if err := b.get(t, time.Second); err != nil || source.asked != want {
 				t.Errorf("request %d: %v, %d tokens, want %d", n, err, source.asked, want)
 			}
 		}

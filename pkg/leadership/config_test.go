@@ -34,17 +34,15 @@ func TestValidate(t *testing.T) {
 		{"resource lock", func(c *Config) { c.ResourceLock = "endpoints" }, []string{"leader-elect-resource-lock"}},
 		{"negative shutdown timeout, election off", func(c *Config) { *c = Config{ShutdownTimeout: -1} }, []string{"controller-shutdown-timeout"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := valid
-			tt.change(&c)
-			var got []string
-			for _, e := range c.Validate() {
-				flag, _, _ := strings.Cut(e.Error(), ":")
-				got = append(got, strings.TrimPrefix(flag, "--"))
-			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("invalid flags = %v, want %v", got, tt.want)
-			}
-		})
+		c := valid
+		tt.change(&c)
+		var got []string
+		for _, e := range c.Validate() {
+			flag, _, _ := strings.Cut(e.Error(), ":")
+			got = append(got, strings.TrimPrefix(flag, "--"))
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: invalid flags = %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }

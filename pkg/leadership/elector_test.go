@@ -247,34 +247,24 @@ func TestStepDownWithControllersThatNeverReturn(t *testing.T) {
 	})
 }
 
+// A stand-down also applies to a free lease. That of a standby ends no later term.
 func TestStepDownHandsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
-		a, b := start(t, s, "a"), start(t, s, "b")
-		a.StepDown("stale", nil)
-		sleep(0)
-		wantLeading(t, a, false)
-		wantLeading(t, b, true)
-		b.cancel()
-		sleep(time.Second)
-		wantLeading(t, a, false) // the stand-down also applies to a free lease
-		sleep(time.Minute)
-		wantLeading(t, a, true)
-	})
-}
-
-func TestStepDownOfAStandbyEndsNoLaterTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &leaseServer{}
 		a, b := start(t, s, "a"), start(t, s, "b")
 		b.StepDown("stale", nil)
 		sleep(time.Minute) // longer than the cool-down
-		a.cancel()
-		sleep(time.Minute)
+		a.StepDown("stale", nil)
+		sleep(0)
+		wantLeading(t, a, false)
+		sleep(10 * time.Second)
 		wantLeading(t, b, true)
-		if got := len(b.spans()); got != 1 {
-			t.Errorf("%d terms, want 1", got)
-		}
+		wantEqual(t, "terms of b", len(b.spans()), 1)
+		b.cancel()
+		sleep(time.Second)
+		wantLeading(t, a, false)
+		sleep(time.Minute)
+		wantLeading(t, a, true)
 	})
 }
 

@@ -51,11 +51,9 @@ func TestAdmit(t *testing.T) {
 		{"a write between terms is refused", shut, 0, true, admission{rejected: "shutdown"}},
 		{"a read between terms that belongs to none passes", shut, 0, false, admission{}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.term.admit(tt.carried, tt.mutates, now); got != tt.want {
-				t.Errorf("admit(%d, %v) = %+v, want %+v", tt.carried, tt.mutates, got, tt.want)
-			}
-		})
+		if got := tt.term.admit(tt.carried, tt.mutates, now); got != tt.want {
+			t.Errorf("%s: admit(%d, %v) = %+v, want %+v", tt.name, tt.carried, tt.mutates, got, tt.want)
+		}
 	}
 }
 
@@ -68,15 +66,13 @@ func TestLimitTimeout(t *testing.T) {
 		{"zero means none to the server", "timeout=0s", "timeout=1.5s"},
 		{"a malformed one is the server's to refuse", "timeout=soon", "timeout=soon"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			query, err := url.ParseQuery(tt.query)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := limitTimeout(query, 1500*time.Millisecond+time.Microsecond).Encode(); got != tt.want {
-				t.Errorf("limitTimeout(%q) = %q, want %q", tt.query, got, tt.want)
-			}
-		})
+		query, err := url.ParseQuery(tt.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := limitTimeout(query, 1500*time.Millisecond+time.Microsecond).Encode(); got != tt.want {
+			t.Errorf("%s: limitTimeout(%q) = %q, want %q", tt.name, tt.query, got, tt.want)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ type sight struct {
 	response bool // to an own request
 }
 
-func TestFree(t *testing.T) {
+func TestFreeAt(t *testing.T) {
 	ahead, behind := epoch.Add(time.Hour), epoch.Add(-time.Hour) // clocks of holders
 	labelled := held("x", "11", ahead)
 	labelled.Labels = map[string]string{"a": "b"}
@@ -94,7 +94,7 @@ func TestFree(t *testing.T) {
 	}
 }
 
-func TestNextTry(t *testing.T) {
+func TestNextAttempt(t *testing.T) {
 	at := func(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 	foreign := observation{}.withEvent(held("x", "10", epoch), at(0))
 	free := observation{}.withEvent(given("10", epoch), at(0))
@@ -113,9 +113,7 @@ func TestNextTry(t *testing.T) {
 		{"free since the last try", free, lastAttempt{at: at(-1), version: "9", pause: time.Second}, 0},
 		{"freed while the last try was on its way", free, lastAttempt{at: at(2), version: "9", pause: time.Second}, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			wantEqual(t, "next try at", nextAttempt(tt.o, "me", 15*time.Second, tt.last, 4*time.Second).Sub(epoch).Seconds(), tt.want)
-		})
+		wantEqual(t, tt.name+": next attempt at", nextAttempt(tt.o, "me", 15*time.Second, tt.last, 4*time.Second).Sub(epoch).Seconds(), tt.want)
 	}
 	if got := nextAttempt(foreign, "me", 15*time.Second, lastAttempt{}, 0); got.After(epoch) {
 		t.Errorf("first try at %v, want at once", got)

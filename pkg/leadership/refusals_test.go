@@ -105,7 +105,7 @@ func TestRenewalsCommittedLate(t *testing.T) {
 	})
 }
 
-// An administrator edits the lease of a running leader again and again. TestFree has the edits of a dead leader's.
+// An administrator edits the lease of a running leader again and again. TestFreeAt has the edits of a dead leader's.
 func TestLeaseEditedByHand(t *testing.T) {
 	text := func(s string) *string { return &s }
 	number := func(n int32) *int32 { return &n }
