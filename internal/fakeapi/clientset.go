@@ -45,11 +45,13 @@ type Clientset struct {
 }
 
 type Request struct {
-	What   string // "verb resource name" or "verb resource/subresource name"
-	Name   string // empty for lists
-	At     time.Time
-	Err    error                // nil: accepted
-	Delete metav1.DeleteOptions // of a delete
+	What      string // "verb resource name" or "verb resource/subresource name"
+	Namespace string // only of requests to Types
+	Name      string // empty for lists
+	At        time.Time
+	Err       error                // nil: accepted; only of requests to a Clientset
+	Delete    metav1.DeleteOptions // of a delete
+	Body      []byte               // only of requests to Types
 }
 
 // NewClientset returns a clientset that knows objects.

@@ -1,8 +1,11 @@
 package fakeapi
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -10,40 +13,49 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 )
 
-// Types is an API server of types that come and go and of the metadata of objects. Types serves discovery, lists,
-// streaming lists and watches.
-type Types struct {
-	*httptest.Server
+var resolver = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
+// Types is an API server of types that come and go and of the metadata of objects. Types serves discovery, reads,
+// streaming lists, watches, deletes with finalizers, and JSON patches.
+type Types struct {
+	PageSize int // of lists with a limit; 0 means the limit
+
+	config   rest.Config
 	lock     sync.Mutex
 	readyz   Readyz
 	version  int
 	served   []*servedType
 	broken   map[string]int
-	requests []string // "list path", "watch path" or "discovery"
-	open     int      // watches
+	requests []Request
+	before   func(context.Context, Request) error
+	after    func(r Request, old, new *metav1.PartialObjectMetadata) error
+	open     int // watches
 }
 
 type servedType struct {
-	path     string
 	gv       schema.GroupVersion
 	api      metav1.APIResource
 	objects  []*metav1.PartialObjectMetadata
-	streams  map[chan event]bool
-	past     []event // in order
+	streams  map[chan Event]bool
+	past     []Event // in order
+	held     []Event // not sent, because watches are frozen
+	frozen   bool
 	status   int
 	hang     chan struct{}
 	noStream bool // lists do not come as streams
 }
 
-type event struct {
+// Event is a watch event.
+type Event struct {
 	Type   string                        `json:"type"`
 	Object *metav1.PartialObjectMetadata `json:"object"`
 }
@@ -51,18 +63,27 @@ type event struct {
 // NewTypes starts a server with the type namespaces until the test ends.
 func NewTypes(t *testing.T) *Types {
 	t.Helper()
-	f := &Types{broken: map[string]int{}}
-	f.Server = httptest.NewServer(f)
+	f := NewLocalTypes()
+	server := httptest.NewServer(f)
 	t.Cleanup(func() {
-		f.CloseClientConnections()
-		f.Close()
+		server.CloseClientConnections()
+		server.Close()
 	})
+	f.config = rest.Config{Host: server.URL, QPS: -1}
+	return f
+}
+
+// NewLocalTypes returns a server like that of NewTypes. Requests take no connection, so the server also works in a
+// bubble of fake time.
+func NewLocalTypes() *Types {
+	f := &Types{broken: map[string]int{}}
+	f.config = rest.Config{Host: "http://local", QPS: -1, Transport: localTransport{f}}
 	f.AddType("v1", metav1.APIResource{Name: "namespaces", Kind: "Namespace"})
 	return f
 }
 
 // Config reaches the server.
-func (f *Types) Config() *rest.Config { return &rest.Config{Host: f.URL, QPS: -1} }
+func (f *Types) Config() *rest.Config { return rest.CopyConfig(&f.config) }
 
 // AddType adds a type. A type without verbs gets all verbs.
 func (f *Types) AddType(groupVersion string, api metav1.APIResource) {
@@ -75,11 +96,7 @@ func (f *Types) AddType(groupVersion string, api metav1.APIResource) {
 	}
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	path := "/apis/" + groupVersion + "/" + api.Name
-	if gv.Group == "" {
-		path = "/api/" + groupVersion + "/" + api.Name
-	}
-	f.served = append(f.served, &servedType{path: path, gv: gv, api: api, streams: map[chan event]bool{}})
+	f.served = append(f.served, &servedType{gv: gv, api: api, streams: map[chan Event]bool{}})
 }
 
 // RemoveType removes a type and ends the watches of that type. Remaining objects are lost.
@@ -142,59 +159,6 @@ func (f *Types) SetReadyz(status int) {
 	f.readyz.Status = status
 }
 
-// Put creates or changes an object of a type. The object needs a name and gets a UID and a version.
-func (f *Types) Put(groupVersion, resource string, meta metav1.ObjectMeta) (uid types.UID) {
-	f.withType(groupVersion, resource, func(t *servedType) {
-		f.version++
-		meta.ResourceVersion = fmt.Sprint(f.version)
-		e := event{"ADDED", newMetadata(meta)}
-		at := slices.IndexFunc(t.objects, func(o *metav1.PartialObjectMetadata) bool {
-			return o.Name == meta.Name && o.Namespace == meta.Namespace
-		})
-		if at >= 0 {
-			e.Type, e.Object.UID = "MODIFIED", t.objects[at].UID
-			t.objects[at] = e.Object
-		} else {
-			if e.Object.UID == "" {
-				e.Object.UID = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", f.version))
-			}
-			t.objects = append(t.objects, e.Object)
-		}
-		uid = e.Object.UID
-		t.sendEvent(e)
-	})
-	return uid
-}
-
-// Remove deletes an object.
-func (f *Types) Remove(groupVersion, resource, namespace, name string) {
-	f.withType(groupVersion, resource, func(t *servedType) {
-		t.objects = slices.DeleteFunc(t.objects, func(o *metav1.PartialObjectMetadata) bool {
-			if o.Name != name || o.Namespace != namespace {
-				return false
-			}
-			f.version++
-			gone := o.DeepCopy()
-			gone.ResourceVersion = fmt.Sprint(f.version)
-			t.sendEvent(event{"DELETED", gone})
-			return true
-		})
-	})
-}
-
-// RequestCount returns the number of requests of a kind: "discovery", "list /apis/…" or "watch /apis/…".
-func (f *Types) RequestCount(what string) int {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	n := 0
-	for _, a := range f.requests {
-		if a == what {
-			n++
-		}
-	}
-	return n
-}
-
 // OpenWatches returns the number of open watches.
 func (f *Types) OpenWatches() int {
 	f.lock.Lock()
@@ -212,43 +176,45 @@ func (f *Types) withType(groupVersion, resource string, do func(*servedType)) {
 	}
 }
 
-func newMetadata(meta metav1.ObjectMeta) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: meta}
-}
-
-func (t *servedType) sendEvent(e event) {
-	t.past = append(t.past, e)
-	for stream := range t.streams {
-		stream <- e
-	}
-}
-
 // ServeHTTP implements http.Handler.
 func (f *Types) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	if parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/"); len(parts) <= 1 || len(parts) <= 3 && parts[0] == "apis" || len(parts) == 2 {
+	info, err := resolver.NewRequestInfo(r)
+	if err != nil || !info.IsResourceRequest {
 		f.serveDiscovery(w, r)
 		return
 	}
+	namespace := info.Namespace
+	if info.Resource == "namespaces" {
+		namespace = ""
+	}
+	sent := Request{What: info.Verb + " " + info.Resource + " " + info.Name, Namespace: namespace, Name: info.Name, At: time.Now()}
+	sent.Body, _ = io.ReadAll(r.Body)
+	if info.Verb == "delete" {
+		_ = json.Unmarshal(sent.Body, &sent.Delete)
+	}
 	f.lock.Lock()
-	at := slices.IndexFunc(f.served, func(t *servedType) bool { return t.path == r.URL.Path })
+	at := slices.IndexFunc(f.served, func(t *servedType) bool {
+		return t.gv.Group == info.APIGroup && t.gv.Version == info.APIVersion && t.api.Name == info.Resource
+	})
+	f.requests = append(f.requests, sent)
 	if at < 0 {
 		f.lock.Unlock()
 		http.NotFound(w, r)
 		return
 	}
-	t := f.served[at]
-	query := r.URL.Query()
-	kind := "list "
-	if query.Get("watch") != "" {
-		kind = "watch "
-	}
-	f.requests = append(f.requests, kind+r.URL.Path)
+	t, before := f.served[at], f.before
 	status, hang := t.status, t.hang
-	if kind == "watch " && t.noStream && query.Get("sendInitialEvents") != "" {
+	if info.Verb == "watch" && t.noStream && r.URL.Query().Get("sendInitialEvents") != "" {
 		status = http.StatusUnprocessableEntity
 	}
 	f.lock.Unlock()
+	if before != nil {
+		if err := before(r.Context(), sent); err != nil {
+			writeError(w, err)
+			return
+		}
+	}
 	if hang != nil {
 		select {
 		case <-hang:
@@ -257,19 +223,21 @@ func (f *Types) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	switch {
-	case status != 0:
+	case status != 0 && (info.Verb == "list" || info.Verb == "watch"):
 		if status == http.StatusTooManyRequests {
 			w.Header().Set("Retry-After", "30")
 		}
 		writeFailure(w, status)
-	case kind == "watch ":
+	case info.Verb == "watch":
 		f.serveWatch(w, r, t)
+	case info.Verb == "list":
+		f.serveList(w, r, t, namespace)
 	default:
-		f.serveList(w, t)
+		f.serveObject(w, info.Verb, t, sent)
 	}
 }
 
-func (f *Types) serveList(w http.ResponseWriter, t *servedType) {
+func (f *Types) serveList(w http.ResponseWriter, r *http.Request, t *servedType, namespace string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	list := metav1.PartialObjectMetadataList{
@@ -277,19 +245,28 @@ func (f *Types) serveList(w http.ResponseWriter, t *servedType) {
 		ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(f.version)},
 	}
 	for _, o := range t.objects {
-		list.Items = append(list.Items, *o)
+		if namespace == "" || o.Namespace == namespace {
+			list.Items = append(list.Items, *o)
+		}
+	}
+	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+	list.Items = list.Items[min(from, len(list.Items)):]
+	if limit, _ := strconv.Atoi(r.URL.Query().Get("limit")); limit > 0 {
+		if limit = cmp.Or(f.PageSize, limit); len(list.Items) > limit {
+			list.Items, list.Continue = list.Items[:limit], strconv.Itoa(from+limit)
+		}
 	}
 	_ = json.NewEncoder(w).Encode(list)
 }
 
 func (f *Types) serveWatch(w http.ResponseWriter, r *http.Request, t *servedType) {
-	stream := make(chan event, 1000)
+	stream := make(chan Event, 1000)
 	f.lock.Lock()
 	if r.URL.Query().Get("sendInitialEvents") != "" {
 		for _, o := range t.objects {
-			stream <- event{"ADDED", o}
+			stream <- Event{"ADDED", o}
 		}
-		stream <- event{"BOOKMARK", newMetadata(metav1.ObjectMeta{ResourceVersion: fmt.Sprint(f.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}})}
+		stream <- Event{"BOOKMARK", newMetadata(metav1.ObjectMeta{ResourceVersion: fmt.Sprint(f.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}})}
 	} else if from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion")); err == nil && from > 0 {
 		for _, e := range t.past {
 			if at, _ := strconv.Atoi(e.Object.ResourceVersion); at > from {
@@ -328,7 +305,7 @@ func (f *Types) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 	case "/readyz":
 		f.readyz.writeStatus(w)
 	case "/api":
-		f.requests = append(f.requests, "discovery")
+		f.requests = append(f.requests, Request{What: "discovery", At: time.Now()})
 		_ = json.NewEncoder(w).Encode(metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}})
 	case "/apis":
 		_ = json.NewEncoder(w).Encode(f.apiGroups())

@@ -136,7 +136,7 @@ func TestFeedFollowsObjects(t *testing.T) {
 			if k.labels > 0 {
 				t.Error("the list came with labels, which the store does not want")
 			}
-			if n := api.RequestCount("list /apis/example.com/v1/widgets"); (n == 0) != stream {
+			if n := api.Count("list widgets"); (n == 0) != stream {
 				t.Errorf("%d lists", n)
 			}
 		})
@@ -169,7 +169,7 @@ func TestRejectedFeedsCanBeStopped(t *testing.T) {
 		return nil
 	})
 	f.Stop()
-	if n := api.RequestCount("list /apis/example.com/v1/widgets"); n > 0 {
+	if n := api.Count("list widgets"); n > 0 {
 		t.Errorf("%d lists were asked for, of a server that has too many requests", n)
 	}
 }
@@ -182,7 +182,7 @@ func TestRejectedWatchesResume(t *testing.T) {
 	k.shows(t, "first")
 	api.BreakType("example.com/v1", widgets, http.StatusTooManyRequests)
 	fakeapi.Eventually(t, func() error {
-		if n := api.RequestCount("watch /apis/example.com/v1/widgets"); n < 3 {
+		if n := api.Count("watch widgets"); n < 3 {
 			return fmt.Errorf("%d requests", n)
 		}
 		return nil
@@ -192,7 +192,7 @@ func TestRejectedWatchesResume(t *testing.T) {
 	k.shows(t, "first", "late")
 	k.lock.Lock()
 	defer k.lock.Unlock()
-	if n := api.RequestCount("list /apis/example.com/v1/widgets"); n > 0 || k.listed != 1 || len(k.lost) > 0 {
+	if n := api.Count("list widgets"); n > 0 || k.listed != 1 || len(k.lost) > 0 {
 		t.Errorf("%d lists, listed %d times, lost %v", n, k.listed, k.lost)
 	}
 }
