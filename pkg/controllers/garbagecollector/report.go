@@ -136,7 +136,7 @@ func (c *Controller) describeBlocker(ctx context.Context, o object) string {
 		}
 		return name + " is being deleted"
 	}
-	v := c.owners.view(o, c.deps.Clock.Now())
+	v := c.owners.view(o, time.Time{}) // a read of an earlier sync is good enough for an event
 	for n, e := range v.owners {
 		if r := o.refs[n]; e.state == unknown && cmp.Or(e.cause, string(e.live.result)) != "" {
 			return fmt.Sprintf("%s is kept, because the state of its owner %s %s %q is unknown (%s)", name, r.apiVersion, r.kind, r.name, cmp.Or(e.cause, string(e.live.result)))
