@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"minikcm/pkg/controller"
-	"sync/atomic"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestReadLimiterBacksOff(t *testing.T) {
@@ -60,307 +57,130 @@ func TestReadLimiterBacksOff(t *testing.T) {
 	}
 }
 
-// silentFor waits for the given time.
-func silentFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return apierrors.NewTimeoutError("no response", 0)
-	}
-}
-
-// on replaces the client and the clock of a shell in a synctest bubble.
-func (s *shell) on(do func(ctx context.Context, verb, resource, namespace, name string) (*thing, error)) {
-	c, client := s.Controller, apiCalls{do: oneThing(do)}
-	c.deps.Clock, c.deps.Metadata = clock.RealClock{}, client
-	c.graph.clock, c.graph.began, c.graph.enqueue = c.deps.Clock, time.Now(), c.enqueue
-	c.types.deps.Clock = c.deps.Clock
-	for _, k := range c.types.types {
-		k.feedState = feedState{current, time.Now().Add(-time.Hour)}
-	}
-	s.discover(time.Now())
-	c.owners, c.sweeper = newOwnerReader(client, c.deps.Clock, c.graph, c.types), newSweeper(client, c.deps.Clock, c.graph, c.types, c.state.finishing)
-	c.writer = newWriter(client, c.deps.Clock, false, c.metrics)
-	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: 20, Drain: time.Minute, Clock: c.deps.Clock}
-	c.objectLoop = controller.NewLoop(loop, prometheus.NewRegistry(), c.reconcileObject).GroupBy(c.graph.groupOf)
-	loop.Queue = queueOwners
-	c.ownerLoop = controller.NewLoop(loop, prometheus.NewRegistry(), c.reconcileOwner).GroupBy(c.graph.groupOf)
-}
-
-var widgetsType = objectType{schema.GroupResource{Group: "example.com", Resource: "widgets"}, "Widget", true}
-
 // Reads of one type hang, as behind a conversion webhook without responses. Objects with other owners in the same
 // namespaces are deleted, and the term ends at once.
 func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
-	t.Run("of owners", func(t *testing.T) { testHangingReads(t, true) })
-	t.Run("of dependents", func(t *testing.T) { testHangingReads(t, false) })
-}
-
-func testHangingReads(t *testing.T, ofOwners bool) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newShell(t)
-		hanging := s.serve(t, objectType{widgetsType.GroupResource, "Widget", ofOwners}, "v1")
-		var questions atomic.Int32
-		deleted := make(chan string, 1000)
-		s.on(func(ctx context.Context, verb, resource, namespace, name string) (*thing, error) {
-			switch {
-			case resource == "widgets":
-				questions.Add(1)
-				return nil, silentFor(ctx, 10*time.Second)
-			case verb == "delete":
-				deleted <- namespace + "/" + name
-				return nil, nil
-			}
-			return nil, notFound(name)
-		})
-		for n := range 400 {
-			feed, owner := hanging, ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n))
-			if ofOwners {
-				s.types.types[widgetsType.GroupResource].feedState = feedState{listing, time.Now().Add(-time.Hour)}
-				feed, owner.APIVersion, owner.Kind = s.feed, "example.com/v1", "Widget"
-			}
-			check(t, feed.Add(newThing(fmt.Sprint("n", n%5), fmt.Sprint("d", n), uid(2000+n)).at("1").owned(owner)))
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.Run(ctx) }()
-		for minute := range 10 {
-			for range 6 {
-				time.Sleep(10 * time.Second)
-				if err := s.Healthy(); err != nil {
-					t.Fatal(err)
+	for _, ofOwners := range []bool{true, false} {
+		t.Run(fmt.Sprintf("owners hang %v", ofOwners), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.start()
+				hanging := things
+				if ofOwners {
+					hanging = widgetType
+					c.AddType("example.com/v1", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+					c.BlockRequests(c.t, "example.com/v1", "widgets")
+					c.service("v1.example.com")
+					c.is(widgetType.GroupResource, listing)
+				} else {
+					c.slow("get things", time.Hour)
 				}
-			}
-			owner := newThing("n1", fmt.Sprint("owner", minute), uid(3000+minute))
-			dependent := newThing("n1", fmt.Sprint("of", minute), uid(4000+minute)).at("1").owned(ref("v1", "ConfigMap", owner.Name, owner.UID))
-			check(t, errors.Join(s.feed.Add(owner), s.feed.Add(dependent), s.feed.Delete(owner)))
-			begun := time.Now()
-			if got := <-deleted; got != "n1/"+dependent.Name || time.Since(begun) > 2*time.Second {
-				t.Errorf("minute %d: %s was deleted after %v", minute, got, time.Since(begun))
-			}
-			check(t, s.feed.Delete(dependent))
-		}
-		if n := questions.Load(); n > 100 {
-			t.Errorf("%d reads were sent to an API that does not respond", n)
-		}
-		if got := s.counts()["unable"]; ofOwners && got != 400 {
-			t.Errorf("%d dependents are counted as held, want 400: %v", got, s.counts())
-		}
-		begun := time.Now()
-		cancel()
-		check(t, <-ended)
-		if took := time.Since(begun); took > time.Second {
-			t.Errorf("the term took %v to end", took)
-		}
-	})
-}
-
-// Reads that wait for a turn are not sent after the end of the term.
-func TestNoReadsAfterTheTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newShell(t)
-		var questions atomic.Int32
-		s.on(func(ctx context.Context, verb, _, _, name string) (*thing, error) {
-			questions.Add(1)
-			return nil, silentFor(ctx, time.Minute)
-		})
-		for n := range 40 {
-			check(t, s.feed.Add(newThing("a", fmt.Sprint("o", n), uid(5000+n)).at("1").finalizedBy("orphan").deleted()))
-			check(t, s.feed.Add(newThing("a", fmt.Sprint("d", n), uid(2000+n)).at("1").owned(ref("v1", "ConfigMap", "x", uid(1000+n)), ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n)))))
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.Run(ctx) }()
-		time.Sleep(time.Second)
-		before, begun := questions.Load(), time.Now()
-		cancel()
-		check(t, <-ended)
-		if after := questions.Load(); before == 0 || after != before || time.Since(begun) > 0 {
-			t.Errorf("%d questions before the end of the term, %d after it, which took %v", before, after-before, time.Since(begun))
-		}
-	})
-}
-
-func typeCalled(name string) []apiType {
-	return []apiType{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: name}, namespaced: true}}
-}
-
-// testSweeper has no types in the graph, so each namespace is listed.
-func testSweeper(do func(ctx context.Context, verb, resource, namespace, name string) (*thing, error)) *sweeper {
-	return newSweeper(apiCalls{do: oneThing(do)}, clock.RealClock{}, nil, &knownTypes{}, func() map[id]bool { return map[id]bool{} })
-}
-
-// A paused type returns no dependents of an older list.
-func TestPausedTypeHasNoOlderDependents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fails := false
-		s := testSweeper(func(context.Context, string, string, string, string) (*thing, error) {
-			if fails {
-				return nil, context.DeadlineExceeded
-			}
-			return newThing("a", "dependent", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))), nil
-		})
-		for n, want := range []int{1, 0, 0} { // the last sweep finds the type paused
-			fails = n > 0
-			time.Sleep(listValidFor / 2)
-			found, unlisted, err := s.sweep(t.Context(), typeCalled("pods"), object{namespace: "a", uid: uid(1)}, time.Now())
-			if check(t, err); len(found) != want || len(unlisted) != 1-want {
-				t.Errorf("sweep %d: found %v, unlisted %v", n, found, unlisted)
-			}
-		}
-	})
-}
-
-// 24 owners in as many namespaces are orphaned while the lists of one type hang. Sweeps of other types do not wait.
-func TestHangingListsDelayNoOtherType(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var sent atomic.Int32
-		s := testSweeper(func(ctx context.Context, _, resource, _, _ string) (*thing, error) {
-			if resource != "hanging" {
-				return nil, nil
-			}
-			sent.Add(1)
-			return nil, silentFor(ctx, time.Minute)
-		})
-		sweep := func(name, namespace string) ([]unlistedType, error) {
-			_, unlisted, err := s.sweep(t.Context(), typeCalled(name), object{namespace: namespace, uid: uid(1)}, time.Now())
-			return unlisted, err
-		}
-		quick := func(when string) {
-			t.Helper()
-			begun := time.Now()
-			if unlisted, err := sweep("quick", "elsewhere"); err != nil || len(unlisted) > 0 || time.Since(begun) > 0 {
-				t.Errorf("%s, after %v: %v, %v", when, time.Since(begun), unlisted, err)
-			}
-		}
-		var busy atomic.Int32
-		for n := range 24 {
-			go func() {
-				if _, err := sweep("hanging", fmt.Sprint("n", n)); errors.Is(err, errBusy) {
-					busy.Add(1)
+				for n := range 400 {
+					namespace, name := fmt.Sprint("n", n%5), fmt.Sprint("d", n)
+					if ofOwners {
+						c.put(configMaps, newThing(namespace, name, uid(2000+n)).owned(ref("example.com/v1", "Widget", fmt.Sprint("w", n), uid(1000+n))))
+					} else {
+						c.put(things, newThing(namespace, name, uid(2000+n)).owned(ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n))))
+					}
 				}
-			}()
-		}
-		synctest.Wait()
-		quick("at once")
-		time.Sleep(slotTimeout)
-		synctest.Wait()
-		quick("while lists hang")
-		if sent.Load() != listsOfType || busy.Load() != 24-listsOfType {
-			t.Errorf("%d lists in flight and %d busy sweeps", sent.Load(), busy.Load())
-		}
-		time.Sleep(time.Minute - slotTimeout)
-		synctest.Wait()
-		before := sent.Load()
-		for n := range 24 {
-			if unlisted, err := sweep("hanging", fmt.Sprint("n", n)); err != nil || len(unlisted) != 1 {
-				t.Errorf("%v, %v, want one unlisted type", unlisted, err)
-			}
-		}
-		if sent.Load() != before {
-			t.Errorf("%d lists were sent in the pause", sent.Load()-before)
-		}
-		time.Sleep(minBackoff)
-		go func() { _, _ = sweep("hanging", "a") }()
-		synctest.Wait()
-		if unlisted, err := sweep("hanging", "b"); sent.Load() != before+1 || err != nil || len(unlisted) != 1 {
-			t.Errorf("%v, %v: %d lists probe the type, want one", unlisted, err, sent.Load()-before)
-		}
-		time.Sleep(2 * time.Minute)
-	})
-}
-
-// All sweeps together have at most listsInAll lists in flight.
-func TestListsInFlightAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var now, most atomic.Int32
-		s := testSweeper(func(context.Context, string, string, string, string) (*thing, error) {
-			if n := now.Add(1); n > most.Load() {
-				most.Store(n)
-			}
-			time.Sleep(time.Second)
-			now.Add(-1)
-			return nil, nil
-		})
-		var types []apiType
-		for n := range 60 {
-			types = append(types, typeCalled(fmt.Sprint("t", n))...)
-		}
-		for n := range 30 {
-			go func() {
-				_, _, _ = s.sweep(t.Context(), types, object{namespace: fmt.Sprint("n", n), uid: uid(1)}, time.Now())
-			}()
-		}
-		time.Sleep(10 * time.Minute)
-		if most.Load() > listsInAll || most.Load() < listsInAll || now.Load() > 0 {
-			t.Errorf("%d lists at once, and %d in the end", most.Load(), now.Load())
-		}
-	})
-}
-
-// Errors without delay concern one namespace: a missing permission, or a restart of the API server.
-func TestFailedListDelaysNoOtherNamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := testSweeper(func(_ context.Context, _, _, namespace, _ string) (*thing, error) {
-			switch namespace {
-			case "panics":
-				panic("as tests do")
-			case "refused":
-				return nil, apierrors.NewResourceExpired("too old")
-			}
-			return nil, nil
-		})
-		sweep := func(namespace string) (unlisted []unlistedType, err error) {
-			err = controller.Contain(func() error { // as the loop does
-				_, unlisted, err = s.sweep(t.Context(), typeCalled("pods"), object{namespace: namespace, uid: uid(1)}, time.Now())
-				return err
+				for minute := range 10 {
+					for range 6 {
+						time.Sleep(10 * time.Second)
+						check(t, c.Healthy())
+					}
+					owner := newThing("n1", fmt.Sprint("owner", minute), uid(3000+minute))
+					c.put(configMaps, owner)
+					c.put(configMaps, newThing("n1", "of-owner", uid(4000+minute)).owned(ref("v1", "ConfigMap", owner.Name, owner.UID)))
+					c.Delete("v1", "configmaps", "n1", owner.Name, metav1.DeletePropagationBackground)
+					c.wait(2*time.Second, "deleted", func() bool { return c.Object("v1", "configmaps", "n1", "of-owner") == nil })
+				}
+				if n := c.Count("get " + hanging.Resource); n > 100 {
+					t.Errorf("%d reads were sent to an API that does not respond", n)
+				}
+				if got := c.blocked()["unable"]; ofOwners && got != 400 {
+					t.Errorf("blocked are %v, want 400", c.blocked())
+				}
+				begin := time.Now()
+				c.end()
+				if took := time.Since(begin); took > time.Second {
+					t.Errorf("the term took %v to end", took)
+				}
 			})
-			return unlisted, err
+		})
+	}
+}
+
+// Reads that wait for a slot are not sent after the end of the term.
+func TestNoReadsAfterTheTerm(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.start()
+		c.slow("get", time.Hour)
+		c.slow("list", time.Hour)
+		for n := range 40 {
+			name := fmt.Sprint("o", n)
+			c.put(configMaps, newThing("a", name, uid(5000+n)))
+			c.remove(configMaps, name, metav1.DeletePropagationOrphan)
+			c.put(configMaps, newThing("a", fmt.Sprint("d", n), uid(2000+n)).owned(ref("v1", "ConfigMap", "x", uid(1)), ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n))))
 		}
-		for range 3 {
-			for _, failing := range []string{"refused", "panics"} {
-				if unlisted, err := sweep(failing); err == nil && len(unlisted) != 1 {
-					t.Errorf("%q: %v", failing, unlisted)
-				}
-				if unlisted, err := sweep("fine"); err != nil || len(unlisted) > 0 {
-					t.Errorf("after %q: %v, %v", failing, unlisted, err)
-				}
-				time.Sleep(listValidFor)
-			}
+		time.Sleep(time.Second)
+		before, begin := c.Count("get"), time.Now()
+		c.end()
+		if after := c.Count("get"); before == 0 || after != before || time.Since(begin) > 0 {
+			t.Errorf("%d reads in the term, %d after the term, which took %v to end", before, after-before, time.Since(begin))
 		}
 	})
 }
 
-// A foreground deletion waits half a minute for the first list of a type.
-func TestForegroundWaitsForFirstLists(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newShell(t)
-		s.serve(t, widgetsType, "v1")
-		finalized := make(chan struct{}, 100)
-		s.on(func(ctx context.Context, verb, resource, _, name string) (*thing, error) {
-			switch {
-			case verb == "list" && resource == "widgets":
-				return nil, silentFor(ctx, time.Minute)
-			case verb == "get":
-				return newThing("a", name, uid(1)).at("3").finalizedBy("foregroundDeletion").deleted(), nil
-			case verb == "patch":
-				finalized <- struct{}{}
-			}
-			return nil, nil
-		})
-		s.types.types[widgetsType.GroupResource].feedState = feedState{listing, time.Now()}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.Run(ctx) }()
-		begun := time.Now()
-		check(t, s.feed.Add(newThing("a", "o", uid(1)).at("3").finalizedBy("foregroundDeletion").deleted()))
-		<-finalized
-		if took := time.Since(begun); took < dependentListTimeout || took > dependentListTimeout+2*time.Second {
-			t.Errorf("the owner went after %v", took)
+// Orphans of 24 owners in as many namespaces are listed, 60 types for each owner. One type hangs.
+func TestListsInFlightAreBounded(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		for n := range 60 {
+			c.AddType("example.com/v1", metav1.APIResource{Name: fmt.Sprint("t", n), Kind: fmt.Sprint("T", n), Namespaced: true})
 		}
-		cancel()
-		check(t, <-ended)
+		c.start()
+		var lock sync.Mutex
+		inFlight, most := map[string]int{}, map[string]int{}
+		count := func(what string, d int) {
+			lock.Lock()
+			defer lock.Unlock()
+			inFlight[what] += d
+			most[what] = max(most[what], inFlight[what])
+		}
+		hang := true
+		c.on("list", func(ctx context.Context, r fakeapi.Request, _ int) error {
+			for _, what := range []string{"all", r.What} {
+				count(what, 1)
+				defer count(what, -1)
+			}
+			if r.What == "list t0 " && hang {
+				return silentFor(ctx, time.Hour)
+			}
+			return silentFor(ctx, time.Second)
+		})
+		for n := range 24 {
+			c.Put("v1", "configmaps", newThing(fmt.Sprint("n", n), "o", uid(100+n)).ObjectMeta)
+			c.Delete("v1", "configmaps", fmt.Sprint("n", n), "o", metav1.DeletePropagationOrphan)
+		}
+		time.Sleep(time.Minute)
+		before := c.Count("list t0")
+		for minute := range 10 {
+			owner := newThing("a", fmt.Sprint("owner", minute), uid(3000+minute))
+			c.put(configMaps, owner)
+			c.put(configMaps, newThing("a", "d", uid(4000+minute)).owned(ref("v1", "ConfigMap", owner.Name, owner.UID)))
+			c.remove(configMaps, owner.Name, metav1.DeletePropagationBackground)
+			c.gone(configMaps, "d", time.Second)
+			time.Sleep(time.Minute)
+			check(t, c.Healthy())
+		}
+		lock.Lock()
+		if most["all"] > listsInAll || most["all"] < listsInAll/2 || most["list t0 "] > listsOfType+1 || most["list t1 "] > listsOfType+1 {
+			t.Errorf("%d lists at once, %d of a type that hangs and %d of another", most["all"], most["list t0 "], most["list t1 "])
+		}
+		lock.Unlock()
+		if n := c.Count("list t0") - before; n > 40 {
+			t.Errorf("%d lists of a type that hangs in ten minutes", n)
+		}
+		hang = false
+		c.wait(10*time.Minute, "all gone", func() bool { return len(c.Objects("v1", "configmaps")) == 0 })
 	})
 }
 

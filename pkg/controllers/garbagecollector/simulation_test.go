@@ -1,9 +1,7 @@
 package garbagecollector
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -12,114 +10,34 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"minikcm/internal/fakeapi"
+	"minikcm/pkg/controller"
 )
 
-// storage is an API server as far as deletion goes: finalizers, policies, preconditions, one stream of events per type.
-type storage struct {
-	t       *testing.T
-	lock    sync.Mutex // of requests
-	version int
-	serial  int
-	objects map[types.UID]*stored
-	streams map[schema.GroupResource][]change
-	trace   []string
-}
-
-type stored struct {
-	typ objectType
-	obj *thing
-}
-
-type change struct {
-	deleted bool
-	obj     *thing
-}
-
-func (s *storage) send(typ objectType, obj *thing, deleted bool) {
-	s.version++
-	obj.ResourceVersion = fmt.Sprint(s.version)
-	s.streams[typ.GroupResource] = append(s.streams[typ.GroupResource], change{deleted, copyOf(obj)})
-}
-
-func copyOf(o *thing) *thing { return &thing{*o.PartialObjectMetadata.DeepCopy()} }
-
-func (s *storage) note(format string, args ...any) {
-	s.trace = append(s.trace, fmt.Sprintf(format, args...))
-}
-
-func (s *storage) fail(format string, args ...any) {
-	s.t.Helper()
-	for _, line := range s.trace[max(0, len(s.trace)-60):] {
-		s.t.Log(line)
-	}
-	s.t.Fatalf(format, args...)
-}
-
-func (s *storage) create(typ objectType, obj *thing) {
-	s.objects[obj.UID] = &stored{typ, obj}
-	s.send(typ, obj, false)
-	s.note("create %s %v", obj.Name, ownersOf(obj))
-}
-
-func ownersOf(o *thing) (names []string) {
-	for _, r := range o.OwnerReferences {
-		names = append(names, fmt.Sprintf("%s %s/%v", r.Kind, r.Name, blocking(r)))
-	}
-	return names
-}
-
-// update changes an object, and removes a terminating object without finalizers.
-func (s *storage) update(u types.UID, change func(*thing)) {
-	o := s.objects[u]
-	change(o.obj)
-	if o.obj.DeletionTimestamp != nil && len(o.obj.Finalizers) == 0 {
-		delete(s.objects, u)
-		s.send(o.typ, o.obj, true)
-		return
-	}
-	s.send(o.typ, o.obj, false)
-}
-
-func (s *storage) delete(u types.UID, policy metav1.DeletionPropagation) {
-	s.note("delete %s %s", s.objects[u].obj.Name, policy)
-	s.update(u, func(o *thing) {
-		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == "orphan" || f == "foregroundDeletion" })
-		switch policy {
-		case metav1.DeletePropagationOrphan:
-			o.Finalizers = append(o.Finalizers, "orphan")
-		case metav1.DeletePropagationForeground:
-			o.Finalizers = append(o.Finalizers, "foregroundDeletion")
-		}
-		o.deleted()
-	})
-}
-
-// owner returns the owner that a reference names, or nil.
-func (s *storage) owner(from *thing, r metav1.OwnerReference) *thing {
-	o := s.objects[r.UID]
-	if o == nil || o.obj.Name != r.Name || o.typ.kind != r.Kind || o.obj.Namespace != "" && o.obj.Namespace != from.Namespace {
-		return nil
-	}
-	return o.obj
-}
-
-// collector calls the reconcile functions of a controller one at a time, on keys in random order.
+// collector calls the reconcile functions of a controller one at a time, on keys in random order. A test delivers events
+// to the graph, and the hooks of the API server check each write.
 type collector struct {
-	*storage
+	*fakeapi.Types
 	*Controller
+	t       *testing.T
 	r       *rand.Rand
 	clock   *clocktesting.FakeClock
+	serial  int
 	feeds   map[schema.GroupResource]*feed
 	read    map[schema.GroupResource]int // events of each type that the graph has
 	objects map[id]bool                  // queued
@@ -130,6 +48,79 @@ type collector struct {
 
 	names int           // number of object names; few names are reused soon
 	pace  time.Duration // longest time between two steps
+
+	lock  sync.Mutex // of the hooks
+	trace []string
+}
+
+// stored is an object of the API server.
+type stored struct {
+	typ objectType
+	obj *thing
+}
+
+func (c *collector) note(format string, args ...any) {
+	c.trace = append(c.trace, fmt.Sprintf(format, args...))
+}
+
+// fail fails the test, which ends with the next step.
+func (c *collector) fail(format string, args ...any) {
+	c.t.Helper()
+	if !c.t.Failed() {
+		c.t.Log(strings.Join(c.trace[max(0, len(c.trace)-60):], "\n"))
+	}
+	c.t.Errorf(format, args...)
+}
+
+// all returns the objects of the API server, ordered by UID.
+func (c *collector) all() (all []stored) {
+	for _, typ := range simulated {
+		for _, o := range c.Objects(versionFor(typ), typ.Resource) {
+			all = append(all, stored{typ, &thing{*o}})
+		}
+	}
+	slices.SortFunc(all, func(a, b stored) int { return strings.Compare(string(a.obj.UID), string(b.obj.UID)) })
+	return all
+}
+
+// find returns the object with a UID. The object is nil if there is none.
+func (c *collector) find(u types.UID) stored {
+	for _, o := range c.all() {
+		if o.obj.UID == u {
+			return o
+		}
+	}
+	return stored{}
+}
+
+func (c *collector) create(typ objectType, obj *thing) {
+	c.Put(versionFor(typ), typ.Resource, obj.ObjectMeta)
+	c.note("create %s %v", obj.Name, ownersOf(obj))
+}
+
+func ownersOf(o *thing) (names []string) {
+	for _, r := range o.OwnerReferences {
+		names = append(names, fmt.Sprintf("%s %s/%v", r.Kind, r.Name, blocking(r)))
+	}
+	return names
+}
+
+func (c *collector) change(o stored, change func(*metav1.PartialObjectMetadata)) {
+	c.Change(versionFor(o.typ), o.typ.Resource, o.obj.Namespace, o.obj.Name, change)
+}
+
+func (c *collector) delete(o stored, policy metav1.DeletionPropagation) {
+	c.note("delete %s %s", o.obj.Name, policy)
+	c.Delete(versionFor(o.typ), o.typ.Resource, o.obj.Namespace, o.obj.Name, policy)
+}
+
+// owner returns the owner that a reference names, or nil.
+func (c *collector) owner(from *thing, r metav1.OwnerReference) *thing {
+	o := c.find(r.UID)
+	if o.obj == nil || o.obj.Name != r.Name || o.typ.kind != r.Kind || o.obj.Namespace != "" && o.obj.Namespace != from.Namespace {
+		return nil
+	}
+	return o.obj
 }
 
 var simulated = []objectType{configMaps, replicaSets, nodesType}
@@ -151,13 +142,26 @@ func (c *collector) start() {
 	c.note("a new process")
 	c.feeds, c.read = map[schema.GroupResource]*feed{}, map[schema.GroupResource]int{}
 	c.objects, c.owners = map[id]bool{}, map[id]bool{}
-	c.Controller = newTestController(storageClient{collector: c}, c.clock, c.queue)
-	c.types.latest = simulatedCatalogue
+	client, err := metadata.NewForConfig(c.Config())
+	check(c.t, err)
+	c.Controller = newTestController(client, c.clock, c.queue)
 	for _, typ := range simulated {
 		c.feeds[typ.GroupResource] = c.graph.feed(typ)
-		c.relist(typ.GroupResource)
+		c.relist(typ)
 	}
 	c.queue(c.graph.all())
+}
+
+// newTestController returns a controller without types, whose loops drop all keys.
+func newTestController(client metadata.Interface, clk clock.WithTicker, enqueue func(queueKeys)) *Controller {
+	g, state, m := newGraph(clk, enqueue), newTermState(), newMetrics(prometheus.NewRegistry())
+	known := &knownTypes{deps: typesDeps{Graph: g, Clock: clk}, defined: map[string]time.Time{}, types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
+	loop := controller.NewLoop[id](controller.LoopConfig{Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
+	return &Controller{
+		deps: Deps{Metadata: client, Clock: clk, Recorder: &record.FakeRecorder{}}, graph: g, types: known, objectLoop: loop, ownerLoop: loop,
+		owners: newOwnerReader(client, clk, g, known), sweeper: newSweeper(client, clk, g, known, state.finishing), state: state,
+		writer: newWriter(client, clk, false, m), metrics: m,
+	}
 }
 
 func (c *collector) queue(w queueKeys) {
@@ -170,175 +174,81 @@ func (c *collector) queue(w queueKeys) {
 }
 
 // relist replaces the objects of a type by a list.
-func (c *collector) relist(of schema.GroupResource) {
+func (c *collector) relist(typ objectType) {
 	var list []any
-	for _, u := range c.sorted() {
-		if o := c.storage.objects[u]; o.typ.GroupResource == of {
-			list = append(list, copyOf(o.obj))
-		}
+	for _, o := range c.Objects(versionFor(typ), typ.Resource) {
+		list = append(list, o)
 	}
-	c.read[of] = len(c.streams[of])
-	kind := simulatedKinds[of.Resource]
-	c.types.types[of] = &knownType{typeState: typeState{apiType: kind, feedState: feedState{current, c.clock.Now()}, feed: c.feeds[of]}}
-	if err := c.feeds[of].Replace(list, fmt.Sprint(c.version)); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *collector) sorted() []types.UID {
-	var all []types.UID
-	for u := range c.storage.objects {
-		all = append(all, u)
-	}
-	slices.Sort(all)
-	return all
+	of := typ.GroupResource
+	c.read[of] = len(c.Events(versionFor(typ), typ.Resource))
+	c.types.types[of] = &knownType{typeState: typeState{apiType: simulatedKinds[of.Resource], feedState: feedState{current, c.clock.Now()}, feed: c.feeds[of]}}
+	check(c.t, c.feeds[of].Replace(list, "1"))
 }
 
 // deliver delivers the next event of a type.
-func (c *collector) deliver(of schema.GroupResource) bool {
-	stream := c.streams[of]
-	if c.read[of] == len(stream) {
+func (c *collector) deliver(typ objectType) bool {
+	events, of := c.Events(versionFor(typ), typ.Resource), typ.GroupResource
+	if c.read[of] == len(events) {
 		return false
 	}
-	event := stream[c.read[of]]
+	event := events[c.read[of]]
 	c.read[of]++
 	do := c.feeds[of].Update
-	if event.deleted {
+	if event.Type == "DELETED" {
 		do = c.feeds[of].Delete
 	}
-	if err := do(copyOf(event.obj)); err != nil {
-		c.t.Fatal(err)
-	}
+	check(c.t, do(event.Object.DeepCopy()))
 	return true
 }
 
-// storageClient sends the requests of a collector to storage. Concurrent requests have no order, so time, verb and name
-// decide about faults.
-type storageClient struct {
-	metadata.Interface
-	metadata.ResourceInterface
-	*collector
-	resource, namespace string
-}
-
-func (c storageClient) Resource(r schema.GroupVersionResource) metadata.Getter {
-	c.resource = r.Resource
-	return c
-}
-
-func (c storageClient) Namespace(namespace string) metadata.ResourceInterface {
-	c.namespace = namespace
-	return c
-}
-
-func (c storageClient) chance(verb, name string) *rand.Rand {
+// chance returns random numbers for a request. Concurrent requests have no order, so time, verb and name decide.
+func (c *collector) chance(of fakeapi.Request) *rand.Rand {
 	hash := fnv.New64a()
-	fmt.Fprint(hash, verb, c.resource, c.namespace, name)
+	fmt.Fprint(hash, of.What, of.Namespace)
 	return rand.New(rand.NewPCG(uint64(c.clock.Now().UnixNano()), hash.Sum64()))
 }
 
-// fault returns the error of a quarter of all requests while there are faults.
-func (c storageClient) fault(verb, name string) error {
-	if r := c.chance(verb, name); c.faults && r.IntN(4) == 0 {
-		of := schema.GroupResource{Resource: c.resource}
+// before fails a quarter of all requests while there are faults, and changes objects before writes.
+func (c *collector) before(_ context.Context, of fakeapi.Request) error {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	verb, resource, _ := strings.Cut(strings.TrimSuffix(of.What, " "+of.Name), " ")
+	gr := schema.GroupResource{Resource: resource}
+	if r := c.chance(of); c.faults && r.IntN(4) == 0 {
 		return []error{
-			apierrors.NewGenericServerResponse(http.StatusNotFound, verb, of, name, "404 page not found", 0, true),
-			apierrors.NewForbidden(of, name, nil), apierrors.NewInternalError(errors.New("of a test")),
+			apierrors.NewGenericServerResponse(http.StatusNotFound, verb, gr, of.Name, "404 page not found", 0, true),
+			apierrors.NewForbidden(gr, of.Name, nil), apierrors.NewInternalError(errors.New("of a test")),
 		}[r.IntN(3)]
 	}
+	if p := of.Delete.Preconditions; verb == "delete" && (p == nil || p.UID == nil || p.ResourceVersion == nil) {
+		c.fail("%s is deleted by name", of.Name)
+	}
+	if c.changes && (verb == "delete" || verb == "patch") && c.chance(fakeapi.Request{What: "change", Name: of.Name}).IntN(3) == 0 {
+		for _, o := range c.all() {
+			if o.typ.Resource == resource && o.obj.Name == of.Name && o.obj.Namespace == of.Namespace {
+				c.changeMeanwhile(o)
+			}
+		}
+	}
 	return nil
 }
 
-func (c storageClient) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+// after checks an accepted write. While there are faults, a quarter of the responses is lost.
+func (c *collector) after(of fakeapi.Request, old, now *metav1.PartialObjectMetadata) error {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	o, err := c.object(name)
-	return o, cmp.Or(c.fault("get", name), err)
-}
-
-func (c storageClient) object(name string) (*metav1.PartialObjectMetadata, error) {
-	for _, o := range c.storage.objects {
-		if o.typ.Resource == c.resource && o.obj.Name == name && o.obj.Namespace == c.namespace {
-			return o.obj.PartialObjectMetadata.DeepCopy(), nil
-		}
+	var lost error
+	if c.faults && c.chance(fakeapi.Request{What: "lost", Name: of.Name}).IntN(4) == 0 {
+		lost = apierrors.NewTimeoutError("no response", 0)
 	}
-	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: c.resource}, name)
-}
-
-// List returns pages of one object. The continue token is the UID of the object.
-func (c storageClient) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	list := &metav1.PartialObjectMetadataList{}
-	for _, u := range c.sorted() {
-		o := c.storage.objects[u]
-		if o.typ.Resource != c.resource || c.namespace != "" && o.obj.Namespace != c.namespace || string(u) <= options.Continue {
-			continue
-		}
-		if len(list.Items) > 0 {
-			list.Continue = string(list.Items[0].UID)
-			break
-		}
-		list.Items = append(list.Items, *o.obj.PartialObjectMetadata.DeepCopy())
+	if resource, deleted := strings.CutPrefix(of.What, "delete "); deleted {
+		c.note("%s %s", of.What, *of.Delete.PropagationPolicy)
+		c.checkRemoval(simulatedKinds[strings.TrimSuffix(resource, " "+of.Name)].kind, &thing{*old})
+		return lost
 	}
-	return list, c.fault("list", c.namespace)
-}
-
-// target returns the object of a write, perhaps after a change by another client.
-func (c storageClient) target(verb, name string) (*metav1.PartialObjectMetadata, error) {
-	if err := c.fault(verb, name); err != nil {
-		return nil, err
-	}
-	if o, err := c.object(name); err == nil && c.changes && c.chance("change", name).IntN(3) == 0 {
-		c.changeMeanwhile(o.UID)
-	}
-	return c.object(name)
-}
-
-func (c storageClient) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	o, err := c.target("delete", name)
-	if err != nil {
-		return err
-	}
-	if p := options.Preconditions; p.UID == nil || p.ResourceVersion == nil {
-		c.fail("%s is deleted by name", name)
-	} else if *p.UID != o.UID || *p.ResourceVersion != o.ResourceVersion {
-		return apierrors.NewConflict(schema.GroupResource{Resource: c.resource}, name, errors.New("precondition failed"))
-	}
-	c.checkRemoval(c.storage.objects[o.UID].obj)
-	c.storage.delete(o.UID, *options.PropagationPolicy)
-	return nil
-}
-
-func (c storageClient) Patch(_ context.Context, name string, _ types.PatchType, body []byte, _ metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	o, err := c.target("patch", name)
-	if err != nil {
-		return nil, err
-	}
-	patch, err := jsonpatch.DecodePatch(body)
-	if err != nil {
-		return nil, err
-	}
-	was, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	patched, err := patch.Apply(was)
-	if err != nil { // a failed test
-		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: c.resource}, name, nil)
-	}
-	var now metav1.PartialObjectMetadata
-	if err := json.Unmarshal(patched, &now); err != nil {
-		return nil, err
-	}
-	c.checkPatch(&thing{*o}, &thing{now})
-	c.note("patch %s: owners %v, finalizers %v", name, ownersOf(&thing{now}), now.Finalizers)
-	c.update(o.UID, func(t *thing) { t.OwnerReferences, t.Finalizers = now.OwnerReferences, now.Finalizers })
-	return &now, nil
+	c.note("%s: owners %v, finalizers %v", of.What, ownersOf(&thing{*now}), now.Finalizers)
+	c.checkPatch(&thing{*old}, &thing{*now})
+	return lost
 }
 
 // reconcile calls the reconcile function of an object and of an owner that is being deleted.
@@ -358,26 +268,29 @@ func (c *collector) reconcileDeleted(ctx context.Context, key id) {
 }
 
 // changeMeanwhile changes an object as other clients do.
-func (c *collector) changeMeanwhile(u types.UID) {
-	if o := c.storage.objects[u].obj; o.DeletionTimestamp == nil && c.r.IntN(3) == 0 {
-		refs := c.someOwners(c.sorted(), o)
-		c.note("meanwhile, new owners of %s: %v", o.Name, refs)
-		c.update(u, func(t *thing) { t.OwnerReferences = refs })
-		return
+func (c *collector) changeMeanwhile(o stored) {
+	switch n := c.r.IntN(12); {
+	case n < 4 && o.obj.DeletionTimestamp == nil:
+		refs := c.someOwners(o.obj)
+		c.note("meanwhile, new owners of %s: %v", o.obj.Name, refs)
+		c.change(o, func(m *metav1.PartialObjectMetadata) { m.OwnerReferences = refs })
+	case n < 6:
+		c.delete(o, metav1.DeletePropagationOrphan)
+	default:
+		c.note("meanwhile, a status of %s", o.obj.Name)
+		c.change(o, func(*metav1.PartialObjectMetadata) {})
 	}
-	if c.r.IntN(4) == 0 {
-		c.storage.delete(u, metav1.DeletePropagationOrphan)
-		return
-	}
-	c.note("meanwhile, a status of %s", c.storage.objects[u].obj.Name)
-	c.update(u, func(*thing) {})
 }
 
 // checkRemoval: nothing is deleted that has an owner, as its references are written, that lives.
-func (c *collector) checkRemoval(o *thing) {
+func (c *collector) checkRemoval(kind string, o *thing) {
 	c.t.Helper()
 	for _, r := range o.OwnerReferences {
-		if owner := c.owner(o, r); owner != nil && !marksOf(owner).waiting() {
+		owner := c.owner(o, r)
+		if r.UID == o.UID && r.Name == o.Name && r.Kind == kind {
+			owner = o
+		}
+		if owner != nil && !marksOf(owner).waiting() {
 			c.fail("%s is deleted, and its owner %s lives", o.Name, owner.Name)
 		}
 		if _, p := simulatedCatalogue.resolve(testReference(r), o.Namespace); p != fine {
@@ -404,15 +317,15 @@ func (c *collector) checkPatch(was, now *thing) {
 		return
 	}
 	orphans := marksOf(was).has(orphaning)
-	for _, u := range c.sorted() {
-		o := c.storage.objects[u].obj
+	for _, s := range c.all() {
+		o := s.obj
 		for _, r := range o.OwnerReferences {
 			// As in kube-controller-manager, the graph decides about a foreground deletion: a dependent whose event is
 			// late goes after its owner.
-			shown, _ := c.graph.observe(keyOf(u))
+			shown, _ := c.graph.observe(keyOf(o.UID))
 			late := !slices.Equal(shown.refs, objectOf(schema.GroupResource{}, o).refs)
 			inScope := now.Namespace == "" || now.Namespace == o.Namespace
-			if r.UID == now.UID && (orphans || blocking(r) && u != now.UID && !late) && inScope {
+			if r.UID == now.UID && (orphans || blocking(r) && o.UID != now.UID && !late) && inScope {
 				c.fail("%s loses its finalizer, and %s still refers to it", now.Name, o.Name)
 			}
 		}
@@ -425,9 +338,9 @@ func (r reference) named() reference {
 	return r
 }
 
-// act changes storage as users and other controllers do.
+// act changes objects as users and other controllers do.
 func (c *collector) act() {
-	all := c.sorted()
+	all := c.all()
 	if len(all) == 0 || len(all) < 25 && c.r.IntN(2) == 0 {
 		c.serial++
 		typ := simulated[c.r.IntN(len(simulated))]
@@ -435,55 +348,52 @@ func (c *collector) act() {
 		if typ == nodesType {
 			o.Namespace = ""
 		}
-		for _, other := range all {
-			if s := c.storage.objects[other]; s.typ == typ && s.obj.Name == o.Name && s.obj.Namespace == o.Namespace {
-				return
-			}
+		if c.Object(versionFor(typ), typ.Resource, o.Namespace, o.Name) != nil {
+			return
 		}
-		o.OwnerReferences = c.someOwners(all, o)
+		o.OwnerReferences = c.someOwners(o)
 		if c.r.IntN(6) == 0 {
 			o.finalizedBy([]string{"x/y", "orphan", "foregroundDeletion"}[c.r.IntN(3)])
 		}
 		c.create(typ, o)
 		return
 	}
-	u := all[c.r.IntN(len(all))]
-	o := c.storage.objects[u].obj
+	o := all[c.r.IntN(len(all))]
 	switch c.r.IntN(6) {
 	case 0, 1:
-		c.storage.delete(u, []metav1.DeletionPropagation{"Background", "Foreground", "Orphan"}[c.r.IntN(3)])
+		c.delete(o, []metav1.DeletionPropagation{"Background", "Foreground", "Orphan"}[c.r.IntN(3)])
 	case 2: // a status is written
-		c.update(u, func(*thing) {})
+		c.change(o, func(*metav1.PartialObjectMetadata) {})
 	case 3:
-		if o.DeletionTimestamp == nil {
-			refs := c.someOwners(all, o)
-			c.note("new owners of %s: %v", o.Name, refs)
-			c.update(u, func(t *thing) { t.OwnerReferences = refs })
+		if o.obj.DeletionTimestamp == nil {
+			refs := c.someOwners(o.obj)
+			c.note("new owners of %s: %v", o.obj.Name, refs)
+			c.change(o, func(m *metav1.PartialObjectMetadata) { m.OwnerReferences = refs })
 		}
 	case 4:
-		c.letGo(u)
+		c.letGo(o)
 	}
 }
 
 // letGo removes a foreign finalizer.
-func (c *collector) letGo(u types.UID) {
-	c.update(u, func(t *thing) {
-		t.Finalizers = slices.DeleteFunc(t.Finalizers, func(f string) bool { return f == "x/y" })
+func (c *collector) letGo(o stored) {
+	c.change(o, func(m *metav1.PartialObjectMetadata) {
+		m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == "x/y" })
 	})
 }
 
 // someOwners returns references to live objects, and some invalid references.
-func (c *collector) someOwners(all []types.UID, from *thing) (refs []metav1.OwnerReference) {
+func (c *collector) someOwners(from *thing) (refs []metav1.OwnerReference) {
+	all := c.all()
 	for range c.r.IntN(3) {
 		if len(all) == 0 {
 			break
 		}
-		o := c.storage.objects[all[c.r.IntN(len(all))]]
+		o := all[c.r.IntN(len(all))]
 		if o.obj.DeletionTimestamp != nil {
 			continue // new dependents of a terminating owner have no guarantee
 		}
-		version := schema.GroupVersion{Group: o.typ.Group, Version: "v1"}.String()
-		r := ref(version, o.typ.kind, o.obj.Name, o.obj.UID)
+		r := ref(versionFor(o.typ), o.typ.kind, o.obj.Name, o.obj.UID)
 		switch c.r.IntN(24) {
 		case 0:
 			r.UID = uid(100_000 + c.r.IntN(5)) // never existed
@@ -495,7 +405,7 @@ func (c *collector) someOwners(all []types.UID, from *thing) (refs []metav1.Owne
 		if c.r.IntN(2) == 0 {
 			r.BlockOwnerDeletion = new(true)
 		}
-		if !slices.ContainsFunc(refs, func(other metav1.OwnerReference) bool { return other.UID == r.UID }) {
+		if !slices.ContainsFunc(refs, func(other metav1.OwnerReference) bool { return other.UID == r.UID && other.Name == r.Name }) {
 			refs = append(refs, r)
 		}
 	}
@@ -503,11 +413,14 @@ func (c *collector) someOwners(all []types.UID, from *thing) (refs []metav1.Owne
 }
 
 func (c *collector) step() {
+	if c.t.Failed() {
+		c.t.FailNow()
+	}
 	c.clock.SetTime(c.clock.Now().Add(1 + time.Duration(c.r.Int64N(int64(c.pace)))))
 	switch n := c.r.IntN(10); {
 	case n < 3:
-		if of := simulated[c.r.IntN(len(simulated))].GroupResource; of != c.frozen {
-			c.deliver(of)
+		if typ := simulated[c.r.IntN(len(simulated))]; typ.GroupResource != c.frozen {
+			c.deliver(typ)
 		}
 	case n < 6:
 		if key, ok := some(c.r, c.objects); ok {
@@ -520,7 +433,7 @@ func (c *collector) step() {
 	case c.r.IntN(60) == 0:
 		c.start()
 	case c.r.IntN(40) == 0:
-		c.relist(simulated[c.r.IntN(len(simulated))].GroupResource)
+		c.relist(simulated[c.r.IntN(len(simulated))])
 	case c.r.IntN(4) == 0:
 		c.faults = !c.faults
 	case c.r.IntN(10) == 0:
@@ -571,13 +484,13 @@ func TestSimulation(t *testing.T) {
 // settle lets everything come to an end without new faults.
 func (c *collector) settle() {
 	c.faults = false
-	for _, u := range c.sorted() {
-		c.letGo(u)
+	for _, o := range c.all() {
+		c.letGo(o)
 	}
 	for range 400 {
 		c.clock.SetTime(c.clock.Now().Add(2 * time.Second))
 		for _, typ := range simulated {
-			for c.deliver(typ.GroupResource) {
+			for c.deliver(typ) {
 			}
 		}
 		for range len(c.objects) {
@@ -595,11 +508,11 @@ func (c *collector) settle() {
 
 func (c *collector) checkEnd() {
 	c.t.Helper()
-	for _, u := range c.sorted() {
-		o := c.storage.objects[u].obj
-		if o.DeletionTimestamp != nil && !c.blockedForever(u, nil) {
-			d, _ := c.graph.dependentsOf(keyOf(u), 9)
-			c.fail("%s is still being deleted: finalizers %v, dependents %+v, queued %v", o.Name, o.Finalizers, d, c.owners[keyOf(u)])
+	for _, s := range c.all() {
+		o := s.obj
+		if o.DeletionTimestamp != nil && !c.blockedForever(o.UID, nil) {
+			d, _ := c.graph.dependentsOf(keyOf(o.UID), 9)
+			c.fail("%s is still being deleted: finalizers %v, dependents %+v, queued %v", o.Name, o.Finalizers, d, c.owners[keyOf(o.UID)])
 		}
 		if o.DeletionTimestamp != nil {
 			continue
@@ -613,7 +526,7 @@ func (c *collector) checkEnd() {
 			}
 		}
 		if dead := len(o.OwnerReferences) - lives - cannotTell; dead > 0 && (lives > 0 || cannotTell == 0) {
-			c.fail("%s is left with %d owners that are gone and %d that live: %+v, queued %v", o.Name, dead, lives, objectOf(schema.GroupResource{}, o), c.objects[keyOf(u)])
+			c.fail("%s is left with %d owners that are gone and %d that live: %v, queued %v", o.Name, dead, lives, ownersOf(o), c.objects[keyOf(o.UID)])
 		}
 	}
 }
@@ -623,12 +536,12 @@ func (c *collector) blockedForever(owner types.UID, visited []types.UID) bool {
 	if slices.Contains(visited, owner) {
 		return false
 	}
-	for _, u := range c.sorted() {
-		o := c.storage.objects[u].obj
+	for _, s := range c.all() {
+		o := s.obj
 		if !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner && blocking(r) }) {
 			continue
 		}
-		if o.DeletionTimestamp != nil && c.blockedForever(u, append(visited, owner)) {
+		if o.DeletionTimestamp != nil && c.blockedForever(o.UID, append(visited, owner)) {
 			return true
 		}
 		if o.DeletionTimestamp == nil && slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
@@ -642,21 +555,26 @@ func (c *collector) blockedForever(owner types.UID, visited []types.UID) bool {
 }
 
 func newCollector(t *testing.T, seed uint64) *collector {
-	return &collector{
-		storage: &storage{t: t, objects: map[types.UID]*stored{}, streams: map[schema.GroupResource][]change{}},
-		r:       rand.New(rand.NewPCG(seed, 131)), clock: clocktesting.NewFakeClock(began),
+	c := &collector{
+		Types: fakeapi.NewLocalTypes(), t: t, r: rand.New(rand.NewPCG(seed, 131)), clock: clocktesting.NewFakeClock(began),
 		names: 30, pace: 700 * time.Millisecond,
 	}
+	c.PageSize = 1
+	for _, typ := range simulated {
+		c.AddType(versionFor(typ), metav1.APIResource{Name: typ.Resource, Kind: typ.kind, Namespaced: typ != nodesType})
+	}
+	c.Before(c.before)
+	c.After(c.after)
+	return c
 }
 
 func TestCascadesEnd(t *testing.T) {
-	config := func(c *collector, n int, owners ...int) *thing {
+	config := func(c *collector, n int, owners ...int) {
 		o := newThing("a", fmt.Sprint("o", n), uid(n))
 		for _, owner := range owners {
 			o.OwnerReferences = append(o.OwnerReferences, blockingRef("v1", "ConfigMap", fmt.Sprint("o", owner), uid(owner)))
 		}
 		c.create(configMaps, o)
-		return o
 	}
 	for _, tt := range []struct {
 		name string
@@ -667,34 +585,34 @@ func TestCascadesEnd(t *testing.T) {
 			config(c, 1)
 			config(c, 2, 1)
 			config(c, 3, 2)
-			c.storage.delete(uid(1), metav1.DeletePropagationBackground)
+			c.delete(c.find(uid(1)), metav1.DeletePropagationBackground)
 		}, nil},
 		{"a chain goes from its end", func(c *collector) {
 			config(c, 1)
 			config(c, 2, 1)
 			config(c, 3, 2)
-			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
+			c.delete(c.find(uid(1)), metav1.DeletePropagationForeground)
 		}, nil},
 		{"a cycle of three that are all deleted in the foreground", func(c *collector) {
 			for n := range 3 {
 				config(c, 1+n, 1+(n+1)%3)
 			}
 			for n := range 3 {
-				c.storage.delete(uid(1+n), metav1.DeletePropagationForeground)
+				c.delete(c.find(uid(1+n)), metav1.DeletePropagationForeground)
 			}
 		}, nil},
 		{"a cycle of three, of which one is deleted in the foreground", func(c *collector) {
 			for n := range 3 {
 				config(c, 1+n, 1+(n+1)%3)
 			}
-			c.storage.delete(uid(2), metav1.DeletePropagationForeground)
+			c.delete(c.find(uid(2)), metav1.DeletePropagationForeground)
 		}, nil},
 		{"two cycles that share an object", func(c *collector) {
 			config(c, 1, 2, 3)
 			config(c, 2, 1)
 			config(c, 3, 1)
 			for n := range 3 {
-				c.storage.delete(uid(1+n), metav1.DeletePropagationForeground)
+				c.delete(c.find(uid(1+n)), metav1.DeletePropagationForeground)
 			}
 		}, nil},
 		{"a cycle with other objects above and below", func(c *collector) {
@@ -702,13 +620,13 @@ func TestCascadesEnd(t *testing.T) {
 			config(c, 2, 1)
 			config(c, 3, 2)
 			config(c, 4)
-			c.storage.delete(uid(4), metav1.DeletePropagationForeground)
-			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
-			c.storage.delete(uid(2), metav1.DeletePropagationForeground)
+			c.delete(c.find(uid(4)), metav1.DeletePropagationForeground)
+			c.delete(c.find(uid(1)), metav1.DeletePropagationForeground)
+			c.delete(c.find(uid(2)), metav1.DeletePropagationForeground)
 		}, nil},
 		{"an object that owns itself", func(c *collector) {
 			config(c, 1, 1)
-			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
+			c.delete(c.find(uid(1)), metav1.DeletePropagationForeground)
 		}, nil},
 		{"a cycle without deletion stays", func(c *collector) {
 			config(c, 1, 2)
@@ -718,26 +636,27 @@ func TestCascadesEnd(t *testing.T) {
 			config(c, 1)
 			config(c, 2)
 			config(c, 3, 1, 2)
-			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
+			c.delete(c.find(uid(1)), metav1.DeletePropagationForeground)
 		}, []types.UID{uid(2), uid(3)}},
 		{"orphans stay, with those below them", func(c *collector) {
 			config(c, 1)
 			config(c, 2, 1)
 			config(c, 3, 2)
-			c.storage.delete(uid(1), metav1.DeletePropagationOrphan)
+			c.delete(c.find(uid(1)), metav1.DeletePropagationOrphan)
 		}, []types.UID{uid(2), uid(3)}},
 		{"a foreground deletion becomes orphaning: the remaining dependents stay", func(c *collector) {
 			config(c, 1)
 			config(c, 2, 1)
-			config(c, 3, 1).finalizedBy("x/y")
-			c.storage.delete(uid(1), metav1.DeletePropagationForeground)
+			config(c, 3, 1)
+			c.change(c.find(uid(3)), func(o *metav1.PartialObjectMetadata) { o.Finalizers = []string{"x/y"} })
+			c.delete(c.find(uid(1)), metav1.DeletePropagationForeground)
 			c.start()
-			c.storage.delete(uid(1), metav1.DeletePropagationOrphan)
+			c.delete(c.find(uid(1)), metav1.DeletePropagationOrphan)
 		}, []types.UID{uid(2), uid(3)}},
 		{"a namesake of the owner does not keep its dependents", func(c *collector) {
 			config(c, 1)
 			config(c, 2, 1)
-			c.storage.delete(uid(1), metav1.DeletePropagationBackground)
+			c.delete(c.find(uid(1)), metav1.DeletePropagationBackground)
 			o := newThing("a", "o1", uid(9))
 			c.create(configMaps, o)
 		}, []types.UID{uid(9)}},
@@ -747,8 +666,12 @@ func TestCascadesEnd(t *testing.T) {
 			c.start()
 			tt.run(c)
 			c.settle()
-			if got := c.sorted(); !slices.Equal(got, tt.left) {
-				c.fail("left are %v, want %v", got, tt.left)
+			var left []types.UID
+			for _, o := range c.all() {
+				left = append(left, o.obj.UID)
+			}
+			if !slices.Equal(left, tt.left) {
+				c.fail("left are %v, want %v", left, tt.left)
 			}
 		})
 	}
