@@ -9,9 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 
-	"minikcm/pkg/controllers/garbagecollector"
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
@@ -24,16 +22,10 @@ type process struct {
 
 func startProcess(t testing.TB, flags ...string) process {
 	t.Helper()
-	account := "gc-" + rand.String(8)
-	own := cluster.ManagerConfig(account, garbagecollector.Name)
-	proxy := faults.New(t, own)
-	through := proxy.Config()
-	through.TLSClientConfig.CertData, through.TLSClientConfig.KeyData = own.TLSClientConfig.CertData, own.TLSClientConfig.KeyData
-	if len(flags) == 0 {
-		flags = []string{"--leader-elect=false"}
-	}
-	flags = append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, through), "--controllers=garbagecollector", "--secure-port=0"}, flags...)
-	return process{controlplane.StartProcess(t, flags...), proxy, controlplane.ServiceAccount(account)}
+	user, own := account()
+	proxy, cfg := proxied(t, own)
+	flags = append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, cfg), "--controllers=garbagecollector", "--secure-port=0"}, flags...)
+	return process{controlplane.StartProcess(t, flags...), proxy, user}
 }
 
 type cascade struct {
@@ -105,7 +97,7 @@ func (c cascade) begin(t *testing.T, proxy *faults.Proxy, n int) *cascadeRun {
 	owner.delete(t, c.policy)
 	for _, o := range leave {
 		if c.all {
-			o.deleteIfThere(t, c.policy)
+			o.delete(t, c.policy)
 		}
 	}
 	run.leave, run.orphans = append(leave, owner), orphans
@@ -142,7 +134,7 @@ func (r *cascadeRun) heldOrDone(t *testing.T) bool {
 // TestKilledAtEachRequest kills the collector at each write before it receives the response, and starts another
 // collector. Each process is killed while one write of each cascade is held.
 func TestKilledAtEachRequest(t *testing.T) {
-	next := startProcess(t)
+	next := startProcess(t, "--leader-elect=false")
 	killed, left := map[string]int{}, cascades
 	for n := 0; len(left) > 0; n++ {
 		var runs []*cascadeRun
@@ -163,7 +155,7 @@ func TestKilledAtEachRequest(t *testing.T) {
 					r.held.Cut()
 				}
 			}
-			next = startProcess(t)
+			next = startProcess(t, "--leader-elect=false")
 		}
 		for _, r := range runs {
 			controlplane.Eventually(t, 2*soon, func(ctx context.Context) error { return r.done(t, ctx) })

@@ -10,18 +10,15 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -30,6 +27,7 @@ import (
 	"minikcm/pkg/app/command"
 	"minikcm/pkg/controllers/garbagecollector"
 	"minikcm/test/controlplane"
+	"minikcm/test/faults"
 )
 
 var cluster *controlplane.Cluster
@@ -58,37 +56,26 @@ func setUpProcess() {
 
 const soon = 30 * time.Second
 
-type collector struct {
-	*controlplane.Manager
-
-	user string
-	port int
+// account returns the name and the configuration of a new identity with the rights of the collector.
+func account() (user string, cfg *rest.Config) {
+	name := "gc-" + rand.String(8)
+	return controlplane.ServiceAccount(name), cluster.ManagerConfig(name, garbagecollector.Name)
 }
 
-func start(t testing.TB, through func(*rest.Config) *rest.Config, flags ...string) *collector {
+// proxied returns a proxy and the configuration that reaches the API server through the proxy.
+func proxied(t testing.TB, own *rest.Config) (*faults.Proxy, *rest.Config) {
 	t.Helper()
-	account := "gc-" + rand.String(8)
-	cfg := cluster.ManagerConfig(account, garbagecollector.Name)
-	if through != nil {
-		cfg, account = through(cfg), proxiedAccount
-	}
-	c := &collector{user: controlplane.ServiceAccount(account), port: controlplane.FreePort(t)}
-	c.Manager = controlplane.StartManager(t, command.New(app.Controllers()), append(c.flags(t, cfg), flags...)...)
-	return c
+	proxy := faults.New(t, own)
+	cfg := proxy.Config()
+	cfg.TLSClientConfig.CertData, cfg.TLSClientConfig.KeyData = own.TLSClientConfig.CertData, own.TLSClientConfig.KeyData
+	return proxy, cfg
 }
 
-func (c *collector) flags(t testing.TB, cfg *rest.Config) []string {
+// start runs the collector until the test ends.
+func start(t testing.TB, cfg *rest.Config) {
 	t.Helper()
-	return []string{
-		"--kubeconfig=" + cluster.KubeconfigFor(t, cfg), "--controllers=garbagecollector", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", c.port), "--bind-address=127.0.0.1",
-		"--authentication-kubeconfig=" + cluster.Kubeconfig(t, "admin", "system:masters"), "--authorization-kubeconfig=" + cluster.Kubeconfig(t, "admin", "system:masters"),
-	}
-}
-
-func (c *collector) writes(t testing.TB, matches ...controlplane.AuditMatch) controlplane.AuditEvents {
-	t.Helper()
-	matches = append(matches, controlplane.ByUser(c.user), controlplane.Writes, controlplane.Completed)
-	return slices.DeleteFunc(cluster.AuditLog(t, matches...), func(e auditv1.Event) bool { return e.ObjectRef.Resource == "events" })
+	controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.KubeconfigFor(t, cfg), "--secure-port=0",
+		"--leader-elect=false", "--controllers=garbagecollector")
 }
 
 // startAll runs controllers until the test ends, with the rights of all.
@@ -96,31 +83,6 @@ func startAll(t testing.TB, controllers string) {
 	t.Helper()
 	controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.ManagerKubeconfig(t, "gc-"+rand.String(8)), "--secure-port=0",
 		"--leader-elect=false", "--controllers="+controllers)
-}
-
-func (c *collector) metric(t testing.TB, name, labels string) (sum float64) {
-	t.Helper()
-	var page []byte
-	controlplane.Eventually(t, soon, func(ctx context.Context) (err error) {
-		page, err = controlplane.Page(ctx, cluster.Config(), c.port, "/metrics")
-		return err
-	})
-	for line := range strings.Lines(string(page)) {
-		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
-		if !strings.Contains(line, "{") {
-			series, value, _ = strings.Cut(strings.TrimSpace(line), " ")
-		}
-		metric, _, _ := strings.Cut(series, "{")
-		if metric != name || !strings.Contains(series, labels) {
-			continue
-		}
-		var v float64
-		if _, err := fmt.Sscan(value, &v); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		sum += v
-	}
-	return sum
 }
 
 func check(t testing.TB, err error) {
@@ -135,20 +97,16 @@ var (
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	secrets     = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	nodes       = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	namespaces  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	rcs         = schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}
 	volumes     = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
-	leases      = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	jobs        = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
-	cronJobs    = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}
 )
 
 var kinds = map[schema.GroupVersionResource]string{
-	configMaps: "ConfigMap", secrets: "Secret", pods: "Pod", nodes: "Node", namespaces: "Namespace", rcs: "ReplicationController", volumes: "PersistentVolume",
-	leases: "Lease", replicaSets: "ReplicaSet", deployments: "Deployment", jobs: "Job", cronJobs: "CronJob",
+	configMaps: "ConfigMap", secrets: "Secret", pods: "Pod", namespaces: "Namespace", rcs: "ReplicationController", volumes: "PersistentVolume",
+	replicaSets: "ReplicaSet", deployments: "Deployment",
 }
 
 type thing struct {
@@ -177,15 +135,9 @@ func create(t testing.TB, typ schema.GroupVersionResource, namespace, name strin
 		o.Object["spec"] = template["spec"]
 	case rcs:
 		o.Object["spec"] = map[string]any{"replicas": int64(0), "selector": map[string]any{"app": name}, "template": template}
-	case replicaSets, deployments:
+	case deployments:
 		delete(template["spec"].(map[string]any), "terminationGracePeriodSeconds")
 		o.Object["spec"] = map[string]any{"replicas": int64(0), "selector": map[string]any{"matchLabels": map[string]any{"app": name}}, "template": template}
-	case jobs, cronJobs:
-		template["spec"].(map[string]any)["restartPolicy"] = "Never"
-		o.Object["spec"] = map[string]any{"template": template}
-		if typ == cronJobs {
-			o.Object["spec"] = map[string]any{"schedule": "0 0 1 1 *", "jobTemplate": map[string]any{"spec": o.Object["spec"]}}
-		}
 	case volumes:
 		o.Object["spec"] = map[string]any{
 			"capacity": map[string]any{"storage": "1Mi"}, "accessModes": []any{"ReadWriteOnce"}, "hostPath": map[string]any{"path": "/nowhere"},
@@ -262,14 +214,9 @@ func (o thing) String() string {
 
 func (o thing) delete(t testing.TB, policy metav1.DeletionPropagation) {
 	t.Helper()
-	check(t, objects(t, o.typ, o.GetNamespace()).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, GracePeriodSeconds: new(int64(0))}))
-}
-
-func (o thing) deleteIfThere(t testing.TB, policy metav1.DeletionPropagation) {
-	t.Helper()
-	err := objects(t, o.typ, o.GetNamespace()).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy})
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
+	err := objects(t, o.typ, o.GetNamespace()).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, GracePeriodSeconds: new(int64(0))})
+	if !apierrors.IsNotFound(err) { // the collector may be faster
+		check(t, err)
 	}
 }
 
@@ -336,6 +283,17 @@ func owners(t testing.TB, within time.Duration, o thing, want ...thing) {
 	})
 }
 
+// orphaned requires that dependents stay and have lost their references.
+func orphaned(t testing.TB, ns string, dependents ...thing) {
+	t.Helper()
+	settled(t, ns)
+	alive(t, dependents...)
+	for _, o := range dependents {
+		owners(t, soon, o)
+	}
+}
+
+// settled waits until a new object without owner is deleted.
 func settled(t testing.TB, namespace string) {
 	t.Helper()
 	owner := create(t, secrets, namespace, "probe-"+rand.String(6))
@@ -344,33 +302,15 @@ func settled(t testing.TB, namespace string) {
 	gone(t, soon, probe)
 }
 
-func eventsAbout(t testing.TB, ctx context.Context, o thing, reason string) (all []corev1.Event, err error) {
+// reported waits for an event about an object.
+func reported(t testing.TB, o thing, reason, message string) {
 	t.Helper()
-	list, err := cluster.Client(t).CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range list.Items {
-		if e.InvolvedObject.UID == o.GetUID() {
-			all = append(all, e)
+	controlplane.Eventually(t, soon, func(ctx context.Context) error {
+		list, err := cluster.Client(t).CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.uid=" + string(o.GetUID())})
+		if err != nil || len(list.Items) == 0 || list.Items[0].Message != message {
+			return errors.Join(err, fmt.Errorf("events of %v with reason %s: %v", o, reason, list))
 		}
-	}
-	return all, nil
-}
-
-func told(t testing.TB, within time.Duration, o thing, reason string, texts ...string) {
-	t.Helper()
-	controlplane.Eventually(t, within, func(ctx context.Context) error {
-		all, err := eventsAbout(t, ctx, o, reason)
-		if err != nil {
-			return err
-		}
-		for _, e := range all {
-			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(e.Message, text) }) {
-				return nil
-			}
-		}
-		return fmt.Errorf("events of %v with reason %s: %v, want one with %q", o, reason, all, texts)
+		return nil
 	})
 }
 

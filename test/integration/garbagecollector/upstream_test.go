@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,64 +13,29 @@ import (
 // TestSharedCollector runs the cases of kube-controller-manager v1.37's tests and all tests that need only default
 // flags. They share the collector and the controllers of workloads and namespaces.
 func TestSharedCollector(t *testing.T) {
-	proxy, through := proxied(t)
-	c := start(t, through)
+	_, own := account()
+	proxy, cfg := proxied(t, own)
+	start(t, cfg)
 	startAll(t, "replicaset,deployment,namespace")
 	for name, test := range map[string]func(t *testing.T, ns string){
-		"dependents of a deleted owner go, those with another owner and those without stay": func(t *testing.T, ns string) {
-			gone1, other := create(t, replicaSets, ns, "owner"), create(t, replicaSets, ns, "other")
-			owned := create(t, pods, ns, "owned", ownedBy(gone1))
-			shared := create(t, pods, ns, "shared", ownedBy(gone1, other))
-			free := create(t, pods, ns, "free")
-			gone1.delete(t, metav1.DeletePropagationBackground)
-			gone(t, soon, gone1, owned)
-			owners(t, soon, shared, other)
-			alive(t, shared, other, free)
-		},
-		"a dependent whose owner never existed goes": func(t *testing.T, ns string) {
-			made := time.Now()
-			pod := create(t, pods, ns, "pod", refers(metav1.OwnerReference{APIVersion: "v1", Kind: "ReplicationController", Name: "never", UID: "doesn't matter"}))
-			gone(t, soon, pod)
-			t.Logf("gone after %v", time.Since(made).Round(time.Millisecond))
-		},
-		"a living owner does not hold one that waits: the reference to it is taken away": func(t *testing.T, ns string) {
-			waits, lives := create(t, rcs, ns, "waits"), create(t, rcs, ns, "lives")
-			pod := create(t, pods, ns, "pod", blockedBy(waits), ownedBy(lives))
-			waits.delete(t, metav1.DeletePropagationForeground)
-			gone(t, soon, waits)
-			owners(t, soon, pod, lives)
-			alive(t, pod, lives)
-		},
-		"dependents that do not block do not hold their owner": func(t *testing.T, ns string) {
-			owner := create(t, rcs, ns, "owner")
-			no := owner.reference()
+		"only blocking dependents hold their owner": func(t *testing.T, ns string) {
+			free, held := create(t, rcs, ns, "free"), create(t, rcs, ns, "held")
+			no := free.reference()
 			no.BlockOwnerDeletion = new(false)
-			first := create(t, pods, ns, "not-said", ownedBy(owner), finalizedBy("x/y"))
-			second := create(t, pods, ns, "said", refers(no), finalizedBy("x/y"))
-			owner.delete(t, metav1.DeletePropagationForeground)
-			gone(t, soon, owner)
-			for _, pod := range []thing{first, second} {
-				pod.letGo(t)
+			unset, unblocking := create(t, pods, ns, "unset", ownedBy(free), finalizedBy("x/y")), create(t, pods, ns, "false", refers(no), finalizedBy("x/y"))
+			blocking := create(t, pods, ns, "true", blockedBy(held), finalizedBy("x/y"))
+			for _, owner := range []thing{free, held} {
+				owner.delete(t, metav1.DeletePropagationForeground)
 			}
-			gone(t, soon, first, second)
-		},
-		"one that blocks does": func(t *testing.T, ns string) {
-			owner := create(t, rcs, ns, "owner")
-			pod := create(t, pods, ns, "blocks", blockedBy(owner), finalizedBy("x/y"))
-			owner.delete(t, metav1.DeletePropagationForeground)
-			controlplane.Eventually(t, soon, func(ctx context.Context) error {
-				now, err := pod.now(t, ctx)
-				if err != nil || now.GetDeletionTimestamp() == nil {
-					return fmt.Errorf("%v is not being deleted: %w", pod, err)
-				}
-				return nil
-			})
+			gone(t, soon, free)
 			settled(t, ns)
-			if now, err := owner.now(t, t.Context()); err != nil || now == nil {
+			if now, err := held.now(t, t.Context()); err != nil || now == nil {
 				t.Fatalf("the owner went before its dependent: %v", err)
 			}
-			pod.letGo(t)
-			gone(t, soon, owner, pod)
+			for _, pod := range []thing{unset, unblocking, blocking} {
+				pod.letGo(t)
+			}
+			gone(t, soon, held, unset, unblocking, blocking)
 		},
 		"a second foreground deletion of an owner with another finalizer is finished, too": func(t *testing.T, ns string) {
 			owner := create(t, rcs, ns, "owner", finalizedBy("x/y"))
@@ -95,7 +59,7 @@ func TestSharedCollector(t *testing.T) {
 			wrong := create(t, secrets, ns, "wrong", ownedBy(owner))
 			both := create(t, secrets, ns, "both", ownedBy(owner, own))
 			right := create(t, secrets, there, "right", ownedBy(owner))
-			told(t, soon, both, "OwnerRefInvalidNamespace", fmt.Sprintf(
+			reported(t, both, "OwnerRefInvalidNamespace", fmt.Sprintf(
 				"ownerRef [v1/ConfigMap, namespace: %s, name: owner, uid: %s] does not exist in namespace %q", ns, owner.GetUID(), ns))
 			gone(t, soon, wrong)
 			owners(t, soon, both, own)
@@ -113,56 +77,45 @@ func TestSharedCollector(t *testing.T) {
 			settled(t, ns)
 			alive(t, valid, unknown, volume)
 		},
-		"a ring of dependents that go together with the one who is deleted": func(t *testing.T, ns string) {
-			first := create(t, pods, ns, "pod1")
-			second := create(t, pods, ns, "pod2", blockedBy(first))
-			third := create(t, pods, ns, "pod3", blockedBy(second))
-			ref := third.reference()
-			first.patch(t, map[string]any{"ownerReferences": []any{map[string]any{
-				"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name, "uid": ref.UID, "blockOwnerDeletion": true,
-			}}})
-			first.delete(t, metav1.DeletePropagationForeground)
-			gone(t, soon, first, second, third)
-		},
-		"many owners are deleted at once":                     testManyOwnersAreDeletedAtOnce,
-		"a type is collected as soon as it is defined":        testATypeIsCollectedAsSoonAsItIsDefined,
-		"jobs go with their cron job and pods with their job": testJobsGoWithTheirCronJobAndPodsWithTheirJob,
-		"a namespace is deleted with owners in it":            testANamespaceIsDeletedWithOwnersInIt,
-		"lost answers":                         func(t *testing.T, ns string) { testLostAnswers(t, ns, proxy) },
-		"deployment deleted in the background": testDeployment(metav1.DeletePropagationBackground),
-		"deployment deleted in the foreground": testDeployment(metav1.DeletePropagationForeground),
-		"deployment orphaned":                  testDeployment(metav1.DeletePropagationOrphan),
+		"many owners are deleted at once":              testManyOwnersAreDeletedAtOnce,
+		"a type is collected as soon as it is defined": testATypeIsCollectedAsSoonAsItIsDefined,
+		"a namespace is deleted with owners in it":     testANamespaceIsDeletedWithOwnersInIt,
+		"deployment deleted in the background":         testDeployment(metav1.DeletePropagationBackground),
+		"deployment deleted in the foreground":         testDeployment(metav1.DeletePropagationForeground),
+		"deployment orphaned":                          testDeployment(metav1.DeletePropagationOrphan),
+		"object gets a live owner before its delete": testObjectChanges(proxy, func(t *testing.T, _ string, o, other thing) thing {
+			o.patch(t, map[string]any{"ownerReferences": []any{other.reference()}})
+			return o
+		}),
+		"object is replaced before its delete": testObjectChanges(proxy, func(t *testing.T, ns string, o, other thing) thing {
+			o.delete(t, metav1.DeletePropagationBackground)
+			return create(t, configMaps, ns, o.GetName(), ownedBy(other))
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, cluster.Namespace(t))
 		})
 	}
-	testObjectChanges(t, c, proxy)
 }
 
+// Clients delete owners with each policy, and with the default of ReplicationControllers, which is Orphan.
 func testManyOwnersAreDeletedAtOnce(t *testing.T, ns string) {
 	policies := []struct {
-		name string
-		stay bool
-		how  func(o thing)
+		stay    bool
+		options metav1.DeleteOptions
 	}{
-		{"by default", true, func(o thing) {
-			check(t, objects(t, rcs, ns).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}))
-		}},
-		{"orphan", true, func(o thing) { o.delete(t, metav1.DeletePropagationOrphan) }},
-		{"orphanDependents", true, func(o thing) {
-			//lint:ignore SA1019 clients may still send it
-			check(t, objects(t, rcs, ns).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{OrphanDependents: new(true)}))
-		}},
-		{"background", false, func(o thing) { o.delete(t, metav1.DeletePropagationBackground) }},
-		{"foreground", false, func(o thing) { o.delete(t, metav1.DeletePropagationForeground) }},
+		{true, metav1.DeleteOptions{}},
+		{true, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan)}},
+		{true, metav1.DeleteOptions{OrphanDependents: new(true)}}, //lint:ignore SA1019 clients may still send it
+		{false, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}},
+		{false, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}},
 	}
-	var all, stay, leave []thing
+	var stay, leave []thing
 	for n := range 50 {
 		policy := policies[n%len(policies)]
 		owner := create(t, rcs, ns, fmt.Sprint("owner-", n))
-		all = append(all, owner)
+		leave = append(leave, owner)
 		for m := range 3 {
 			pod := create(t, pods, ns, fmt.Sprintf("pod-%d-%d", n, m), blockedBy(owner))
 			if policy.stay {
@@ -171,12 +124,8 @@ func testManyOwnersAreDeletedAtOnce(t *testing.T, ns string) {
 				leave = append(leave, pod)
 			}
 		}
-		policy.how(owner)
+		check(t, objects(t, rcs, ns).Delete(t.Context(), owner.GetName(), policy.options))
 	}
-	gone(t, 2*soon, append(all, leave...)...)
-	settled(t, ns)
-	alive(t, stay...)
-	for _, pod := range stay {
-		owners(t, soon, pod)
-	}
+	gone(t, 2*soon, leave...)
+	orphaned(t, ns, stay...)
 }

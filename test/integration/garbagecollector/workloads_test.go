@@ -52,23 +52,6 @@ func testDeployment(policy metav1.DeletionPropagation) func(*testing.T, string) 
 	}
 }
 
-func testJobsGoWithTheirCronJobAndPodsWithTheirJob(t *testing.T, ns string) {
-	cronJob := create(t, cronJobs, ns, "nightly")
-	var leave []thing
-	for n := range 2 {
-		job := create(t, jobs, ns, fmt.Sprint("nightly-", n), blockedBy(cronJob))
-		leave = append(leave, job, create(t, pods, ns, fmt.Sprint("nightly-pod-", n), blockedBy(job)))
-	}
-	other := create(t, jobs, ns, "other")
-	stays := create(t, pods, ns, "other-pod", blockedBy(other))
-	cronJob.delete(t, metav1.DeletePropagationBackground)
-	check(t, objects(t, jobs, ns).Delete(t.Context(), other.GetName(), metav1.DeleteOptions{}))
-	gone(t, soon, append(leave, cronJob, other)...)
-	settled(t, ns)
-	alive(t, stays)
-	owners(t, soon, stays)
-}
-
 func testANamespaceIsDeletedWithOwnersInIt(t *testing.T, _ string) {
 	namespace := create(t, namespaces, "", "doomed-"+rand.String(6))
 	ns := namespace.GetName()
