@@ -134,8 +134,7 @@ func (f *Types) After(hook func(r Request, old, new *metav1.PartialObjectMetadat
 	f.after = hook
 }
 
-// Requests returns the requests so far that begin with prefix, in order. What of a request is "discovery" or "verb
-// resource name".
+// Requests returns the requests so far that begin with prefix, in order: "discovery", or "verb resource name".
 func (f *Types) Requests(prefix string) []Request {
 	f.lock.Lock()
 	defer f.lock.Unlock()
