@@ -46,7 +46,7 @@ func FromError(err error) Outcome {
 		return Exists
 	case apierrors.IsConflict(err):
 		return Conflict
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // see IsNotFound
 		return NotFound
 	}
 	return Rejected

@@ -37,6 +37,7 @@ func TestFromError(t *testing.T) {
 		{"name generation gave up", apierrors.NewGenerateNameConflict(pods, "a", 1), Exists},
 		{"precondition failed", apierrors.NewConflict(pods, "a", errors.New("uid")), Conflict},
 		{"not found", apierrors.NewNotFound(pods, "a"), NotFound},
+		{"the page of a load balancer", code(http.StatusNotFound), Rejected},
 		{"namespace terminating", ending, Terminating},
 		{"wrapped", fmt.Errorf("create: %w", apierrors.NewAlreadyExists(pods, "a")), Exists},
 

@@ -8,13 +8,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
+	"minikcm/pkg/outcome"
 )
 
 // cachedState returns the sync with the ReplicaSets of the cache.
@@ -64,7 +64,7 @@ func (c *Controller) liveDeployment(ctx context.Context, known *appsv1.Deploymen
 // readReplicaSet reads one ReplicaSet live, and returns nil if it does not exist.
 func (c *Controller) readReplicaSet(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
 	rs, err := c.deps.Client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if outcome.IsNotFound(err, name) {
 		return nil, nil
 	}
 	if err != nil {

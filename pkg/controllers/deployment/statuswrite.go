@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // statusInterval is the minimum time between two status writes if only counts change, and the maximum time for
@@ -56,7 +57,7 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1
 		"generation", status.ObservedGeneration)
 	written, err := c.deps.Client.AppsV1().Deployments(update.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case outcome.IsNotFound(err, update.Name):
 		return 0, nil
 	case apierrors.IsConflict(err):
 		return controller.ConsistencyRecheck, nil

@@ -129,7 +129,7 @@ func (c *Controller) putStatus(ctx context.Context, t task, rs *appsv1.ReplicaSe
 	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", n.replicas, "ready", n.ready, "available", n.available, "generation", rs.Generation)
 	sent := c.deps.Clock.Now()
 	written, err := c.deps.Client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
+	if outcome.IsNotFound(err, rs.Name) {
 		return 0, nil
 	}
 	if err != nil {

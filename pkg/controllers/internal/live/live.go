@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+
+	"minikcm/pkg/outcome"
 )
 
 // ErrReplaced is the error for an object that was deleted, or deleted and created again.
@@ -22,7 +23,7 @@ var ErrReplaced = errors.New("the object has been deleted, or deleted and create
 func GetSame[T metav1.Object](ctx context.Context, known T, get func(context.Context, string, metav1.GetOptions) (T, error)) (T, error) {
 	now, err := get(ctx, known.GetName(), metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && now.GetUID() != known.GetUID():
+	case outcome.IsNotFound(err, known.GetName()), err == nil && now.GetUID() != known.GetUID():
 		return known, ErrReplaced
 	case err != nil:
 		return known, fmt.Errorf("read %s live: %w", known.GetName(), err)
