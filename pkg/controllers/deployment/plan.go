@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -28,8 +29,8 @@ type plan struct {
 }
 
 // raisesAfter returns the raises of the plan, given the changes that succeeded. A raise beyond the capacity is
-// reduced. A raise without any capacity is left out: the next plan writes its annotations and minReadySeconds while
-// the rejected reductions back off.
+// reduced. A raise without any capacity only writes minReadySeconds and the annotations that do not belong to the
+// size.
 func (p plan) raisesAfter(done []change) (raises []change) {
 	capacity := p.capacity
 	for _, c := range done {
@@ -41,7 +42,12 @@ func (p plan) raisesAfter(done []change) (raises []change) {
 		}
 		c.to = min(c.to, c.from+max(0, capacity))
 		capacity -= c.to - c.from
-		if c.isRaise() {
+		if !c.isRaise() {
+			c.annotations = maps.Clone(c.annotations)
+			delete(c.annotations, desiredReplicasAnnotation)
+			delete(c.annotations, maxReplicasAnnotation)
+		}
+		if c.isRaise() || len(c.annotations) > 0 || c.minReadySeconds != nil {
 			raises = append(raises, c)
 		}
 	}

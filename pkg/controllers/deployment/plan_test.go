@@ -3,9 +3,10 @@ package deployment
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 )
 
 func TestRaisesGetTheRoomThatIsThere(t *testing.T) {
@@ -42,19 +43,23 @@ func TestRaisesGetTheRoomThatIsThere(t *testing.T) {
 	}
 }
 
-// TestRaiseWithoutCapacityIsDescribedNext: while the rejected reduction backs off, annotations and minReadySeconds are
-// written without a size.
-func TestRaiseWithoutCapacityIsDescribedNext(t *testing.T) {
-	d := newDeployment(10, within(0, 2), annotated("note", "new"))
-	d.Spec.MinReadySeconds = 5
-	next := newNext("back", 0, revision("1"))
-	if raises := rollout(d, []replicaSet{next, newOld("old", 10, 1, revision("2"))}, facts{}, now).raisesAfter(nil); raises != nil {
-		t.Errorf("raises %v without capacity", sizesOf(raises))
-	}
-	rejected := newOld("old", 10, 1, revision("2"), func(s *replicaSet) { s.backoff = time.Second })
-	got := rollout(d, []replicaSet{next, rejected}, facts{}, now).changes
-	want := []change{{rs: next.rs, minReadySeconds: new(int32(5)), annotations: map[string]string{"note": "new", revisionAnnotation: "3", revisionHistoryAnnotation: "1"}}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(change{})); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
+// TestRaiseWithoutCapacityWritesAnnotations and minReadySeconds without a size, also while the Deployment is paused.
+func TestRaiseWithoutCapacityWritesAnnotations(t *testing.T) {
+	for _, tt := range []struct {
+		d         *appsv1.Deployment
+		next, old replicaSet
+	}{
+		{newDeployment(10, within(0, 2)), newNext("back", 1, sizedFor(10, 10)), newOld("old", 9, 1, sizedFor(10, 10))},
+		{newDeployment(8, paused), newNext("back", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))},
+	} {
+		annotated("note", "new")(tt.d)
+		tt.d.Spec.MinReadySeconds = 5
+		p := rollout(tt.d, []replicaSet{tt.next, tt.old}, facts{}, now)
+		got := p.raisesAfter(nil)
+		want := []change{{rs: tt.next.rs, from: tt.next.size(), to: tt.next.size(), minReadySeconds: new(int32(5)),
+			annotations: map[string]string{"note": "new", revisionAnnotation: "1"}}}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(change{}), cmpopts.IgnoreFields(change{}, "reason")); diff != "" || !p.changes[1].isRaise() {
+			t.Errorf("paused %t: changes (-want +got):\n%s\nof the plan %v", tt.d.Spec.Paused, diff, sizesOf(p.changes))
+		}
 	}
 }
