@@ -120,7 +120,11 @@ func (c *Clientset) Tracker() clienttesting.ObjectTracker { return c.tracker }
 func (c *Clientset) handleAction(action clienttesting.Action, name string) (handled bool, obj runtime.Object, err error) {
 	switch a := action.(type) {
 	case clienttesting.CreateActionImpl:
-		c.setNextVersion(action, a.Object.(metav1.Object))
+		created := a.Object.(metav1.Object)
+		c.setNextVersion(action, created)
+		if created.GetUID() == "" {
+			created.SetUID(types.UID(fmt.Sprintf("uid-%s-%s", created.GetName(), created.GetResourceVersion())))
+		}
 	case clienttesting.UpdateActionImpl:
 		sent := a.Object.(metav1.Object)
 		if err := c.checkPreconditions(action, name, sent.GetResourceVersion(), sent.GetUID()); err != nil {

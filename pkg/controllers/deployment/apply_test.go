@@ -20,6 +20,7 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
 
@@ -39,7 +40,7 @@ func answersMade(call int, a clienttesting.Action) (runtime.Object, error) {
 
 // written returns the Deployment of the last status write, or nil.
 func (b *bench) written() (d *appsv1.Deployment) {
-	for _, a := range b.client.Actions() {
+	for _, a := range b.Actions() {
 		if u, ok := a.(clienttesting.UpdateAction); ok && a.GetSubresource() == "status" {
 			d = u.GetObject().(*appsv1.Deployment)
 		}
@@ -50,12 +51,12 @@ func (b *bench) written() (d *appsv1.Deployment) {
 func TestANewDeploymentTakesTwoWrites(t *testing.T) {
 	d := newDeployment(3, deadline(600))
 	b := newBench(t, d)
-	b.on("create replicasets", answersMade)
+	b.On("create replicasets", answersMade)
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.wants(t, "create replicasets", "update deployments/status")
-	b.wantsEvents(t, "Scaled up replica set "+nextName(d)+" from 0 to 3")
+	b.Wants(t, "create replicasets", "update deployments/status")
+	b.WantsEvents(t, "Scaled up replica set "+nextName(d)+" from 0 to 3")
 	got := b.written()
 	if has := progressingOf(got.Status); got.Annotations[revisionAnnotation] != "1" || got.Status.ObservedGeneration != 1 || has.Reason != "NewReplicaSetCreated" {
 		t.Errorf("status written with revision %q, generation %d, Progressing %s", got.Annotations[revisionAnnotation], got.Status.ObservedGeneration, has.Reason)
@@ -72,36 +73,36 @@ func TestRefusedCreateFailsEachSync(t *testing.T) {
 	d.Generation = 2
 	old := owned(d, "v0", newOld("old", 3, 1, sizedFor(3, 4), revision("1")))
 	b := newBench(t, d, old)
-	b.on("create replicasets", fails(apierrors.NewForbidden(setResource, "x", errors.New("exceeded quota"))))
+	b.On("create replicasets", fakeapi.Fails(apierrors.NewForbidden(setResource, "x", errors.New("exceeded quota"))))
 	if _, err := b.run(t.Context()); err == nil {
 		t.Error("no error")
 	}
-	b.wants(t, "create replicasets", "update deployments/status")
-	b.wantsEvents(t, `Warning ReplicaSetCreateError Failed to create new replica set "`+nextName(d))
+	b.Wants(t, "create replicasets", "update deployments/status")
+	b.WantsEvents(t, `Warning ReplicaSetCreateError Failed to create new replica set "`+nextName(d))
 	got := b.written().Status
 	if has := progressingOf(got); has.Reason != reasonCreateFailed || has.Status != corev1.ConditionFalse || got.ObservedGeneration != 0 {
 		t.Errorf("Progressing %+v, generation %d; want what went wrong, and no generation", has, got.ObservedGeneration)
 	}
 	b.d = d.DeepCopy()
 	b.d.Status = got
-	b.client.ClearActions()
+	b.ClearActions()
 	if _, err := b.run(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("next sync: %v, want the error of the API server", err)
 	}
-	b.wants(t, "create replicasets")
+	b.Wants(t, "create replicasets")
 }
 
 // TestAConflictOfACreateIsRetriedAtOnce: quota admission returns conflicts while parallel requests change the
 // quota.
 func TestAConflictOfACreateIsRetriedAtOnce(t *testing.T) {
 	b := newBench(t, newDeployment(3))
-	b.on("create replicasets", fails(apierrors.NewConflict(setResource, "web", errors.New("quota"))))
+	b.On("create replicasets", fakeapi.Fails(apierrors.NewConflict(setResource, "web", errors.New("quota"))))
 	for range 2 {
 		if _, err := b.run(t.Context()); err == nil {
 			t.Error("no error")
 		}
 	}
-	b.wants(t, "create replicasets", "update deployments/status", "create replicasets", "update deployments/status")
+	b.Wants(t, "create replicasets", "update deployments/status", "create replicasets", "update deployments/status")
 }
 
 func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
@@ -111,29 +112,29 @@ func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
 	posted := func(a clienttesting.Action) {
 		names = append(names, a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet).Name)
 	}
-	b.on("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		posted(a)
 		return nil, errBroken
 	})
 	if _, err := b.run(t.Context()); err == nil {
 		t.Error("no error")
 	}
-	b.wants(t, "create replicasets", "update deployments/status")
+	b.Wants(t, "create replicasets", "update deployments/status")
 	if has := progressingOf(b.written().Status); has.Reason != reasonCreateFailed || has.Status != corev1.ConditionFalse {
 		t.Errorf("Progressing %+v, want what went wrong", has)
 	}
-	b.on("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		posted(a)
 		return nil, apierrors.NewAlreadyExists(setResource, names[0])
 	})
 	landed := newReplicaSet(d, nil, 3)
 	landed.UID, landed.ResourceVersion = "landed", "60"
-	b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return landed, nil })
-	b.client.ClearActions()
+	b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return landed, nil })
+	b.ClearActions()
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter == 0 {
 		t.Errorf("%+v, %v; want to look again", result, err)
 	}
-	b.wants(t, "create replicasets", "get replicasets")
+	b.Wants(t, "create replicasets", "get replicasets")
 	if len(names) != 2 || names[0] != names[1] || len(b.expectations.creates) > 0 || !b.expectations.barrier.Pending() {
 		t.Errorf("posted %v, creates %v, unseen %t; want one name, it to be known, and to be seen", names, b.expectations.creates, b.expectations.barrier.Pending())
 	}
@@ -148,12 +149,12 @@ func TestLiveReadResolvesWhatCachesCannotShow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, newDeployment(3))
 			b.loader.Cached = b.cachedState
-			b.on("create replicasets", answersMade)
+			b.On("create replicasets", answersMade)
 			prepare(b.expectations)
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			b.wants(t, "get deployments", "list replicasets", "create replicasets", "update deployments/status")
+			b.Wants(t, "get deployments", "list replicasets", "create replicasets", "update deployments/status")
 			if b.expectations.cacheIncomplete || len(b.expectations.creates) > 0 {
 				t.Errorf("left are %+v", b.expectations)
 			}
@@ -173,26 +174,26 @@ func TestATakenNameCountsAsACollision(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment(3)
 			b := newBench(t, d)
-			b.on("create replicasets", fails(apierrors.NewAlreadyExists(setResource, "x")))
+			b.On("create replicasets", fakeapi.Fails(apierrors.NewAlreadyExists(setResource, "x")))
 			taken := newReplicaSet(d, nil, 3)
 			foreign(taken)
-			b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return taken, nil })
+			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return taken, nil })
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			b.wants(t, "create replicasets", "get replicasets", "update deployments/status")
+			b.Wants(t, "create replicasets", "get replicasets", "update deployments/status")
 			status := b.written().Status
 			if orZero(status.CollisionCount) != 1 || status.ObservedGeneration != 0 {
 				t.Errorf("collisionCount %v, generation %d; want 1 and not observed", status.CollisionCount, status.ObservedGeneration)
 			}
 			b.d = b.d.DeepCopy()
 			b.d.Status = status
-			b.client.ClearActions()
+			b.ClearActions()
 			result, err := b.run(t.Context())
 			if err != nil || result.RequeueAfter != time.Second {
 				t.Errorf("taken again: %+v, %v; want After 1 s", result, err)
 			}
-			b.wants(t, "create replicasets", "get replicasets")
+			b.Wants(t, "create replicasets", "get replicasets")
 		})
 	}
 }
@@ -243,7 +244,7 @@ func rollingBench(t *testing.T) *bench {
 }
 
 func replyTo(b *bench, replies map[string]error) {
-	b.on("patch replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("patch replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		name := a.(clienttesting.PatchAction).GetName()
 		if err := replies[name]; err != nil {
 			return nil, err
@@ -265,14 +266,14 @@ func replyTo(b *bench, replies map[string]error) {
 func TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout(t *testing.T) {
 	d := newDeployment(8, within(1, 0))
 	b := newBench(t, d, owned(d, "v-1", newOld("older", 2, 9, sizedFor(5, 6), revision("1"))), owned(d, "v0", newOld("old", 3, 5, sizedFor(5, 6), revision("2"))))
-	b.on("patch replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("patch replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		if a.(clienttesting.PatchAction).GetName() == "older" {
 			return nil, apierrors.NewForbidden(setResource, "older", errors.New("by a webhook"))
 		}
 		return nil, nil // and the rest as ever
 	})
 	created := false
-	b.on("create replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("create replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		created = true
 		return answersMade(call, a)
 	})
@@ -307,7 +308,7 @@ func TestAFailedTestIsNoRefusal(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := rollingBench(t)
 			replyTo(b, map[string]error{"old": invalid})
-			b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 				live := b.sets[0].DeepCopy()
 				tt.live(live)
 				return live, nil
@@ -324,116 +325,127 @@ func TestAFailedTestIsNoRefusal(t *testing.T) {
 	}
 }
 
-// TestAnUnansweredResizeIsSentAgain: the same patch is sent before any other decision.
-func TestAnUnansweredResizeIsSentAgain(t *testing.T) {
-	lost := func(b *bench) {
-		b.expectations.unknownResizes[b.sets[0].UID] = unknownResize{change: change{rs: b.sets[0], from: 3, to: 2}, generation: b.d.Generation, until: now.Add(outcome.MaxCompletionDelay)}
-	}
+// TestUnansweredResizeIsSentAgain: the same patch is sent before any other decision. The old ReplicaSet was to shrink from
+// 3 to 2 pods.
+func TestUnansweredResizeIsSentAgain(t *testing.T) {
 	moved := apierrors.NewGenericServerResponse(422, "patch", setResource, "old", "test failed", 0, false)
-	live := func(b *bench, generation int64, size int32) {
-		b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
-			rs := b.sets[0].DeepCopy()
-			rs.Generation, rs.ResourceVersion, rs.Spec.Replicas = generation, "80", &size
-			return rs, nil
-		})
-	}
-	t.Run("it had not been carried out, and is now", func(t *testing.T) {
-		b := rollingBench(t)
-		lost(b)
-		replyTo(b, nil)
-		result, err := b.run(t.Context())
-		if err != nil || result.RequeueAfter != time.Second || len(b.expectations.unknownResizes) > 0 || !b.expectations.barrier.Pending() {
-			t.Errorf("%+v, %v, still not answered %d", result, err, len(b.expectations.unknownResizes))
-		}
-		b.wants(t, "patch replicasets")
-		b.wantsEvents(t, "Scaled down replica set old from 3 to 2")
-	})
-	t.Run("it had been carried out", func(t *testing.T) {
-		b := rollingBench(t)
-		lost(b)
-		replyTo(b, map[string]error{"old": moved})
-		live(b, 3, 2)
-		if _, err := b.run(t.Context()); err != nil || len(b.expectations.unknownResizes) > 0 {
-			t.Errorf("%v, still not answered %d", err, len(b.expectations.unknownResizes))
-		}
-		b.wants(t, "patch replicasets", "get replicasets")
-		b.wantsEvents(t, "Scaled down replica set old from 3 to 2")
-	})
-	t.Run("it is rejected now: the first attempt may still be carried out, so nothing else is written", func(t *testing.T) {
-		b := rollingBench(t)
-		lost(b)
-		replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("no"))})
-		result, err := b.run(t.Context())
-		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > outcome.MaxCompletionDelay {
-			t.Errorf("%+v, %v", result, err)
-		}
-		b.wants(t, "patch replicasets")
-		if held := testutil.ToFloat64(b.metrics.deferred.WithLabelValues("resize_unanswered")); held != 1 {
-			t.Errorf("held %v times", held)
-		}
-		b.clock.SetTime(now.Add(outcome.MaxCompletionDelay))
-		b.syncState.now = b.clock.Now()
-		if wait, err := b.settleResizes(t.Context(), b.syncState); err != nil || wait > 0 || len(b.expectations.unknownResizes) > 0 {
-			t.Errorf("when it can no longer be carried out: %v, %v, %d", wait, err, len(b.expectations.unknownResizes))
-		}
-	})
 	conflict := apierrors.NewConflict(setResource, "old", errors.New("too many changes at once"))
-	for name, tt := range map[string]struct{ reply, read, want error }{
-		"it is not answered again":                       {errBroken, nil, errBroken},
-		"it cannot be sent":                              {errors.ErrUnsupported, nil, errors.ErrUnsupported},
-		"it conflicts at the generation that was judged": {conflict, nil, nil},
-		"it conflicts, and the reason is unknown":        {conflict, errBroken, errBroken},
+	rejected := apierrors.NewForbidden(setResource, "old", errors.New("no"))
+	patch, read := []string{"patch replicasets"}, []string{"get replicasets"}
+	for _, tt := range []struct {
+		name         string
+		newer        bool  // the Deployment has another generation
+		reply        error // to the patch
+		executed     bool  // the live ReplicaSet has 2 pods
+		live         error // of the live read
+		requests     []string
+		err          error
+		settled      bool // at once
+		settledLater bool // when the API server no longer executes the first patch
+	}{
+		{"not executed, and is now", false, nil, false, nil, patch, nil, true, true},
+		{"executed", false, moved, true, nil, append(patch, read...), nil, true, true},
+		{"rejected now", false, rejected, false, nil, patch, nil, false, true},
+		{"not answered again", false, errBroken, false, nil, patch, errBroken, false, false},
+		{"cannot be sent", false, errors.ErrUnsupported, false, nil, patch, errors.ErrUnsupported, false, false},
+		{"conflict at the same generation", false, conflict, false, nil, append(patch, read...), nil, false, true},
+		{"conflict for an unknown reason", false, conflict, false, errBroken, append(patch, read...), errBroken, false, false},
+		{"the Deployment has changed: not sent again", true, nil, false, nil, read, nil, false, true},
+		{"the Deployment has changed, and it was executed", true, nil, true, nil, read, nil, true, true},
 	} {
-		t.Run(name+": it may still be carried out", func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			b := rollingBench(t)
-			lost(b)
+			b.expectations.unknownResizes[b.sets[0].UID] = unknownResize{change: change{rs: b.sets[0], from: 3, to: 2}, generation: b.d.Generation, until: now.Add(outcome.MaxCompletionDelay)}
 			replyTo(b, map[string]error{"old": tt.reply})
-			live(b, b.sets[0].Generation, 3)
-			if tt.read != nil {
-				b.on("get replicasets", fails(tt.read))
+			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+				rs := b.sets[0].DeepCopy()
+				if tt.executed {
+					rs.Generation, rs.ResourceVersion, rs.Spec.Replicas = rs.Generation+1, "80", new(int32(2))
+				}
+				return rs, tt.live
+			})
+			if tt.newer {
+				b.d = b.d.DeepCopy()
+				b.d.Generation++
 			}
-			if wait, err := b.settleResizes(t.Context(), b.syncState); !errors.Is(err, tt.want) || wait == 0 || len(b.expectations.unknownResizes) != 1 {
-				t.Errorf("wait %v, error %v, %d not answered; want %v", wait, err, len(b.expectations.unknownResizes), tt.want)
+			result, err := b.run(t.Context())
+			if !errors.Is(err, tt.err) || tt.err == nil && (result.RequeueAfter == 0 || result.RequeueAfter > outcome.MaxCompletionDelay) {
+				t.Errorf("result %+v, error %v, want %v", result, err, tt.err)
+			}
+			b.Wants(t, tt.requests...)
+			if settled := len(b.expectations.unknownResizes) == 0; settled != tt.settled || b.expectations.barrier.Pending() != settled {
+				t.Errorf("settled %t, barrier pending %t", settled, b.expectations.barrier.Pending())
+			}
+			if events := b.NewEvents(); tt.settled != slices.Contains(events, "Normal ScalingReplicaSet Scaled down replica set old from 3 to 2") {
+				t.Errorf("events %q", events)
+			}
+			if deferred := testutil.ToFloat64(b.metrics.deferred.WithLabelValues("resize_unanswered")); deferred != 1 {
+				t.Errorf("deferred %v times", deferred)
 			}
 			b.clock.Step(outcome.MaxCompletionDelay)
 			b.syncState.now = b.clock.Now()
 			_, _ = b.settleResizes(t.Context(), b.syncState)
-			if resolved := len(b.expectations.unknownResizes) == 0; resolved != (tt.want == nil) {
-				t.Errorf("resolved %t after %v", resolved, outcome.MaxCompletionDelay)
+			if settled := len(b.expectations.unknownResizes) == 0; settled != tt.settledLater {
+				t.Errorf("settled later: %t", settled)
 			}
 		})
 	}
-	t.Run("the Deployment wants those pods again: it is not sent, and may still be carried out", func(t *testing.T) {
-		d := newDeployment(3)
-		d.Generation = 2
-		b := newBench(t, d, owned(d, "v1", newNext("web", 3, sizedFor(3, 3), revision("1"))))
-		lost(b)
-		b.d = b.d.DeepCopy()
-		b.d.Generation++
-		live(b, b.sets[0].Generation, 3)
-		replyTo(b, nil)
-		if result, err := b.run(t.Context()); err != nil || result.RequeueAfter == 0 {
-			t.Errorf("%+v, %v; want to wait until it can no longer be carried out", result, err)
-		}
-		b.wants(t, "get replicasets")
-		live(b, 3, 2)
-		b.clock.Step(time.Second)
-		b.syncState.now = b.clock.Now()
-		b.client.ClearActions()
-		if _, err := b.run(t.Context()); err != nil || len(b.expectations.unknownResizes) > 0 || !b.expectations.barrier.Pending() {
-			t.Errorf("carried out: %v, still not answered %d", err, len(b.expectations.unknownResizes))
-		}
-		b.wants(t, "get replicasets")
-	})
 }
 
-func TestAConflictOfTheStatusIsQuiet(t *testing.T) {
-	b := newBench(t, newDeployment(0))
-	b.on("create replicasets", answersMade)
-	b.on("update deployments/status", fails(apierrors.NewConflict(setResource, "web", errors.New("changed"))))
-	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != time.Second {
-		t.Errorf("%+v, %v; want to wait for the cache", result, err)
+func TestRequestsOfOneSync(t *testing.T) {
+	deleting := newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp, d.Finalizers = new(ago(time.Second)), []string{"x"} })
+	d := newDeployment(3)
+	orphan := owned(d, "v1", newNext("orphan", 3))
+	orphan.OwnerReferences = nil
+	for _, tt := range []struct {
+		name    string
+		d       *appsv1.Deployment
+		sets    []*appsv1.ReplicaSet
+		replies map[string]fakeapi.Respond
+		again   time.Duration
+		want    []string
+		events  []string
+	}{
+		{"being deleted", deleting, []*appsv1.ReplicaSet{owned(deleting, "v0", newOld("old", 3, 1)), orphan}, nil, 0,
+			[]string{"update deployments/status"}, nil},
+		{"an orphan is adopted", d, []*appsv1.ReplicaSet{orphan}, map[string]fakeapi.Respond{"patch replicasets": func(int, clienttesting.Action) (runtime.Object, error) {
+			return owned(d, "v1", newNext("orphan", 3)), nil
+		}}, controller.ConsistencyTimeout, []string{"get deployments", "patch replicasets", "patch replicasets", "update deployments/status"}, []string{"SuccessfulAdopt"}},
+		{"an orphan is not adopted by a deleted Deployment", d, []*appsv1.ReplicaSet{orphan}, map[string]fakeapi.Respond{"get deployments": func(int, clienttesting.Action) (runtime.Object, error) {
+			return newDeployment(3, func(d *appsv1.Deployment) { d.UID = "another" }), nil
+		}}, time.Second, []string{"get deployments"}, nil},
+		{"an orphan whose adoption is rejected does not count", d, []*appsv1.ReplicaSet{orphan}, map[string]fakeapi.Respond{
+			"create replicasets": answersMade, "patch replicasets": fakeapi.Fails(apierrors.NewForbidden(setResource, "orphan", errors.New("no"))),
+		}, controller.ConsistencyTimeout, []string{"get deployments", "patch replicasets", "create replicasets", "update deployments/status"},
+			[]string{"Warning FailedAdopt Error adopting replica set orphan", "Scaled up"}},
+		{"a conflict of the status is quiet", newDeployment(0), nil, map[string]fakeapi.Respond{
+			"create replicasets": answersMade, "update deployments/status": fakeapi.Fails(apierrors.NewConflict(setResource, "web", errors.New("changed"))),
+		}, time.Second, []string{"create replicasets", "update deployments/status"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tt.d, tt.sets...)
+			for request, reply := range tt.replies {
+				b.On(request, reply)
+			}
+			if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != tt.again {
+				t.Errorf("result %+v, error %v, want %v", result, err, tt.again)
+			}
+			b.Wants(t, tt.want...)
+			b.WantsEvents(t, tt.events...)
+		})
 	}
+}
+
+// TestFirstWriteOfATermFollowsALiveRead: the cache lacks a ReplicaSet that exists.
+func TestFirstWriteOfATermFollowsALiveRead(t *testing.T) {
+	d := newDeployment(3)
+	b := newBench(t, d, owned(d, "v1", newNext("next", 3, sizedFor(3, 3), revision("1"))))
+	b.baseline.Reset()
+	b.sets = nil
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Wants(t, "get deployments", "list replicasets", "update deployments/status")
 }
 
 // TestARejectedStatusKeepsTheTimers: a delayed step must not wait for the back-off of the key.
@@ -442,7 +454,7 @@ func TestARejectedStatusKeepsTheTimers(t *testing.T) {
 	old := owned(d, "v0", newOld("old", 2, 1, unseen, sizedFor(4, 5), revision("1")))
 	b := newBench(t, d, owned(d, "v1", newNext("new", 2, sizedFor(4, 5), revision("2"))), old)
 	b.expectations.resizedAt[old.UID] = now
-	b.on("update deployments/status", fails(apierrors.NewForbidden(setResource, "web", errors.New("webhook"))))
+	b.On("update deployments/status", fakeapi.Fails(apierrors.NewForbidden(setResource, "web", errors.New("webhook"))))
 	if result, err := b.run(t.Context()); err == nil || result.RequeueAfter == 0 || result.RequeueAfter > maxStatusInterval {
 		t.Errorf("result %+v, error %v; want an error, and After at most %v", result, err, maxStatusInterval)
 	}
@@ -464,7 +476,7 @@ func TestNoStatusForAnOutdatedSpec(t *testing.T) {
 		if _, err := b.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		b.wants(t)
+		b.Wants(t)
 	})
 }
 
@@ -523,7 +535,7 @@ func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
 	old := owned(d, "v0", newOld("old", 0, 1))
 	b := newBench(t, d, old)
 	var got metav1.DeleteOptions
-	b.on("delete replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("delete replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		got = a.(clienttesting.DeleteActionImpl).DeleteOptions
 		if call == 1 {
 			return nil, apierrors.NewConflict(setResource, "old", errors.New("changed"))
@@ -539,66 +551,6 @@ func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
 	if got.Preconditions == nil || *got.Preconditions.UID != old.UID || *got.Preconditions.ResourceVersion != "5" {
 		t.Errorf("preconditions %+v, want what was judged", got.Preconditions)
 	}
-}
-
-func TestADeploymentThatIsBeingDeletedWritesItsStatusAlone(t *testing.T) {
-	d := newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp, d.Finalizers = new(ago(time.Second)), []string{"x"} })
-	orphan := owned(d, "v1", newNext("orphan", 3))
-	orphan.OwnerReferences = nil
-	b := newBench(t, d, owned(d, "v0", newOld("old", 3, 1)), orphan)
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.wants(t, "update deployments/status")
-}
-
-func TestAnOrphanIsAdoptedAfterALiveRead(t *testing.T) {
-	d := newDeployment(3)
-	orphan := owned(d, "v1", newNext("orphan", 3))
-	orphan.OwnerReferences = nil
-	t.Run("adopted", func(t *testing.T) {
-		b := newBench(t, d, orphan)
-		b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
-			return owned(d, "v1", newNext("orphan", 3)), nil
-		})
-		if _, err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b.wants(t, "get deployments", "patch replicasets", "patch replicasets", "update deployments/status")
-	})
-	t.Run("another by now", func(t *testing.T) {
-		b := newBench(t, d, orphan)
-		b.on("get deployments", func(int, clienttesting.Action) (runtime.Object, error) {
-			return newDeployment(3, func(d *appsv1.Deployment) { d.UID = "another" }), nil
-		})
-		if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != time.Second {
-			t.Errorf("%+v, %v", result, err)
-		}
-		b.wants(t, "get deployments")
-	})
-	t.Run("refused: left out, told, and left alone for a while", func(t *testing.T) {
-		b := newBench(t, d, orphan)
-		b.on("create replicasets", answersMade)
-		b.on("patch replicasets", fails(apierrors.NewForbidden(setResource, "orphan", errors.New("no"))))
-		if _, err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b.wants(t, "get deployments", "patch replicasets", "create replicasets", "update deployments/status")
-		b.wantsEvents(t, "Warning FailedAdopt Error adopting replica set orphan", "Scaled up")
-	})
-}
-
-// TestTheFirstWriteOfATermIsDecidedOnALiveRead: the cache lacks a ReplicaSet that exists.
-func TestTheFirstWriteOfATermIsDecidedOnALiveRead(t *testing.T) {
-	d := newDeployment(3)
-	next := owned(d, "v1", newNext("next", 3, sizedFor(3, 3), revision("1")))
-	b := newBench(t, d, next)
-	b.baseline.Reset()
-	b.sets = nil
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.wants(t, "get deployments", "list replicasets", "update deployments/status")
 }
 
 func TestWhatAnUnansweredCreateReserves(t *testing.T) {
@@ -632,11 +584,11 @@ func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
 	b := newBench(t, d, reduced)
 	raised := reduced.DeepCopy()
 	raised.Generation, raised.Spec.Replicas, raised.ResourceVersion = 3, new(int32(20)), "60"
-	b.on("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return raised, nil })
+	b.On("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return raised, nil })
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.wantsEvents(t, "Scaled up replica set web from 2 to 20")
+	b.WantsEvents(t, "Scaled up replica set web from 2 to 20")
 	shown := raised.DeepCopy()
 	shown.Status.ObservedGeneration = 3
 	for _, tt := range []struct {
@@ -677,18 +629,18 @@ func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
 		{100 * time.Millisecond, []string{"next"}, 50 * time.Millisecond},
 		{150 * time.Millisecond, []string{"old", "next"}, 0},
 	} {
-		b.client.ClearActions()
+		b.ClearActions()
 		b.clock.SetTime(now.Add(tt.after))
 		b.syncState.now = b.clock.Now()
 		a := b.applyPlan(t.Context(), b.syncState, d.plan)
-		if got := names(b.client.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) {
+		if got := names(b.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) {
 			t.Errorf("%d: sent %v, next after %v, error %v; want %v, %v", i, got, a.requeueAfter, a.err, tt.want, tt.again)
 		}
 		if held := slices.Contains(a.deferred, deferResizeBackoff); held != (tt.again > 0) {
 			t.Errorf("%d: deferred %v", i, a.deferred)
 		}
 		failed := 0
-		for _, e := range b.newEvents() {
+		for _, e := range b.NewEvents() {
 			if strings.Contains(e, "FailedScaleReplicaSet") {
 				failed++
 			}

@@ -45,15 +45,3 @@ func TestNewReplicaSet(t *testing.T) {
 		t.Errorf("labels %v and selector %v share memory", got.Labels, got.Spec.Selector)
 	}
 }
-
-func TestNameOfTheNewReplicaSetDependsOnCollisions(t *testing.T) {
-	names := map[string]bool{}
-	for _, count := range []*int32{nil, new(int32(0)), new(int32(1))} {
-		d := newDeployment(1)
-		d.Status.CollisionCount = count
-		names[newReplicaSet(d, nil, 1).Name] = true
-	}
-	if len(names) != 3 {
-		t.Errorf("names %v, want 3", names)
-	}
-}

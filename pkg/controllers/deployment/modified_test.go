@@ -31,7 +31,7 @@ type modifying struct {
 
 func newModifying(t *testing.T, d *appsv1.Deployment, modify func(*appsv1.ReplicaSet)) *modifying {
 	s := &modifying{bench: newBench(t, d), modify: modify}
-	s.on("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	s.On("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		rs := a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet)
 		rs.UID, rs.ResourceVersion, rs.Generation = types.UID(fmt.Sprintf("rs-%d", s.created)), fmt.Sprint(100+s.created), 1
 		if !s.off {
@@ -66,13 +66,13 @@ func (s *modifying) sync(t *testing.T) controller.Result {
 	if s.changed {
 		s.d = s.written()
 	}
-	s.client.ClearActions()
+	s.ClearActions()
 	for _, rs := range s.stored(t) {
 		if rs.Status.ObservedGeneration == rs.Generation && rs.Status.Replicas == *rs.Spec.Replicas {
 			continue // the tracker takes long for an update
 		}
 		rs.Status.ObservedGeneration, rs.Status.Replicas = rs.Generation, *rs.Spec.Replicas
-		if err := s.client.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("replicasets"), rs, rs.Namespace); err != nil {
+		if err := s.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("replicasets"), rs, rs.Namespace); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -117,7 +117,7 @@ func TestModifiedReplicaSetsDoNotPileUp(t *testing.T) {
 			t.Run(field+" "+strategy, func(t *testing.T) {
 				s := newModifying(t, newDeployment(3, edit, deadline(600)), modify)
 				s.sync(t)
-				s.wantsEvents(t, "Warning ReplicaSetChanged Deleting new replica set")
+				s.WantsEvents(t, "Warning ReplicaSetChanged Deleting new replica set")
 				if has := progressingOf(s.d.Status); has.Reason != reasonCreateFailed || has.Status != corev1.ConditionFalse {
 					t.Errorf("Progressing %+v", has)
 				}
@@ -162,12 +162,12 @@ func TestModifiedReplicaSetThatStays(t *testing.T) {
 		},
 		"finalizer": func(s *modifying, rs *appsv1.ReplicaSet) (runtime.Object, error) {
 			rs.DeletionTimestamp, rs.Finalizers = new(metav1.NewTime(s.clock.Now())), []string{"example.com/stays"}
-			return rs, s.client.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("replicasets"), rs, rs.Namespace)
+			return rs, s.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("replicasets"), rs, rs.Namespace)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newModifying(t, newDeployment(3, within(1, 1)), modifications["template"])
-			s.on("delete replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return reply(s, s.stored(t)[0]) })
+			s.On("delete replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return reply(s, s.stored(t)[0]) })
 			s.syncFor(t, time.Second, func() {})
 			s.off = true
 			s.syncFor(t, time.Minute, func() {})

@@ -7,8 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-
-	"minikcm/pkg/controller"
 )
 
 func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
@@ -17,25 +15,6 @@ func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
 		p := newPass(newDeployment(4, within(1, 1), deadline(seconds)), newNext("new", 2), newOld("old", 2, 1, unseen, justNow))
 		if s := p.rollingTargets(); !slices.Contains(s.deferred, deferShrinking) || s.requeueAfter != want {
 			t.Errorf("deadline of %d s: held %v, again after %v, want %v", seconds, s.deferred, s.requeueAfter, want)
-		}
-	}
-}
-
-func TestReadinessThatNoStatusTellsIsLookedAtAgain(t *testing.T) {
-	old := newOld("old", 10, 1, having(5), seeing(9, 9))
-	for _, tt := range []struct {
-		name string
-		sets []replicaSet
-		want bool
-	}{
-		{"ready again, and not told", []replicaSet{newNext("new", 2, having(0)), old}, true},
-		{"not ready any more, and the cache is late", []replicaSet{newNext("new", 2, having(0)), newOld("old", 10, 1, having(8), seeing(10, 10))}, true},
-		{"told", []replicaSet{newNext("new", 2, having(0)), newOld("old", 10, 1, having(9))}, false},
-		{"nothing old is left", []replicaSet{newNext("new", 10, having(5), seeing(9, 9))}, false},
-	} {
-		p := rollout(newDeployment(10, within(2, 2)), tt.sets, facts{}, now)
-		if slices.Contains(p.deferred, deferPodsDiffer) != tt.want || tt.want && p.requeueAfter != controller.ConsistencyRecheck {
-			t.Errorf("%s: again after %v, held %v; want %t", tt.name, p.requeueAfter, p.deferred, tt.want)
 		}
 	}
 }
@@ -124,6 +103,7 @@ func TestRollingUpdate(t *testing.T) {
 			newOld("older", 5, 2, having(2), seeing(4, 4)), newOld("old", 5, 1, having(4))}, []string{"older 5→4", "old 5→4", "new 2→4"}, []deferral{deferPodsDiffer}},
 		{"nor because another ReplicaSet has lost all", 10, 2, 2, []replicaSet{newNext("new", 2, having(0)),
 			newOld("older", 5, 2, having(2), seeing(5, 5)), newOld("old", 5, 1, having(0))}, []string{"old 5→3", "new 2→4"}, []deferral{deferPodsDiffer}},
+		{"without old pods no difference matters", 10, 2, 2, []replicaSet{newNext("new", 10, having(5), seeing(9, 9))}, nil, nil},
 		{"the cache never makes it more", 3, 1, 0, []replicaSet{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, []deferral{deferPodsDiffer}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
@@ -26,7 +25,7 @@ import (
 func TestCreateUntilNameIsFree(t *testing.T) {
 	b := newBench(t, newSet(1))
 	var tried []string
-	b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		name := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Name
 		tried = append(tried, name)
 		if call <= 2 {
@@ -34,7 +33,7 @@ func TestCreateUntilNameIsFree(t *testing.T) {
 		}
 		return nil, nil
 	})
-	b.on("list pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("list pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		theirs := corev1.Pod{ObjectMeta: newPod(tried[call-1], ownedBy("another")).ObjectMeta}
 		return &corev1.PodList{Items: []corev1.Pod{theirs}}, nil
 	})
@@ -50,7 +49,7 @@ func TestCreateUntilNameIsFree(t *testing.T) {
 func TestRefusedCreateIsRetriedByItsName(t *testing.T) {
 	b := newBench(t, newSet(3))
 	var tried []string
-	b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		name := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Name
 		tried = append(tried, name)
 		return nil, apierrors.NewForbidden(podResource, name, errors.New("exceeded quota"))
@@ -62,7 +61,7 @@ func TestRefusedCreateIsRetriedByItsName(t *testing.T) {
 	if _, err := b.run(t.Context()); err == nil || len(tried) != 2 || tried[0] != tried[1] {
 		t.Errorf("next sync: error %v, names %v; want an error, and the same name again", err, tried)
 	}
-	if told := b.told(); len(told) != 2 || told[0] != told[1] || !strings.HasPrefix(told[0], "Warning FailedCreate Error creating: pods") {
+	if told := b.NewEvents(); len(told) != 2 || told[0] != told[1] || !strings.HasPrefix(told[0], "Warning FailedCreate Error creating: pods") {
 		t.Errorf("events are %q", told)
 	}
 }
@@ -87,13 +86,13 @@ func TestPodChangedOnItsWay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(2, statusOfSize(0)))
 			b.backoffs.ownership.Disowned = tt.undone
-			b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+			b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
 				pod.UID, pod.ResourceVersion = types.UID(pod.Name), "77"
 				tt.change(pod)
 				return pod, nil
 			})
-			b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+			b.On("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 				if d := a.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions; *d.UID == "" || d.ResourceVersion != nil {
 					t.Errorf("preconditions are %+v", d)
 				}
@@ -103,33 +102,13 @@ func TestPodChangedOnItsWay(t *testing.T) {
 			if (err != nil) != tt.failed || len(b.expectations.creates) != 0 {
 				t.Errorf("error %v, names kept %v", err, b.expectations.creates)
 			}
-			if got := slices.DeleteFunc(b.requests(), func(r string) bool { return strings.Contains(r, "status") }); !slices.Equal(got, tt.requests) {
+			if got := slices.DeleteFunc(b.Sent(), func(r string) bool { return strings.Contains(r, "status") }); !slices.Equal(got, tt.requests) {
 				t.Errorf("requests are %v, want %v", got, tt.requests)
 			}
-			if told := b.told(); len(told) == 0 || !strings.Contains(told[0], tt.told) {
+			if told := b.NewEvents(); len(told) == 0 || !strings.Contains(told[0], tt.told) {
 				t.Errorf("events are %q, want %q", told, tt.told)
 			}
 		})
-	}
-}
-
-// TestQuotaConflict: a concurrent change of the quota is no rejection of the pod.
-func TestQuotaConflict(t *testing.T) {
-	b := newBench(t, newSet(1))
-	b.on("create pods", fails(apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "few", errors.New("the object has been modified"))))
-	if _, err := b.run(t.Context()); err == nil {
-		t.Error("no error, so it is not tried again soon")
-	}
-}
-
-func TestTemplateWithoutLabels(t *testing.T) {
-	b := newBench(t, newSet(1, func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels = nil }))
-	if _, err := b.run(t.Context()); !errors.Is(err, errNoLabels) {
-		t.Errorf("error is %v", err)
-	}
-	b.wants(t, "update replicasets/status")
-	if told := b.told(); len(told) > 0 {
-		t.Errorf("events are %v", told)
 	}
 }
 
@@ -159,14 +138,14 @@ func TestQuotaHidesLostCreate(t *testing.T) {
 		t.Run(fmt.Sprintf("found=%t", found), func(t *testing.T) {
 			b := newBench(t, newSet(1))
 			var name string
-			b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+			b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				if call == 1 {
 					name = a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Name
 					return nil, apierrors.NewTimeoutError("no answer", 0)
 				}
 				return nil, apierrors.NewGenericServerResponse(http.StatusForbidden, "post", podResource, name, "exceeded quota", 0, true)
 			})
-			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
+			b.On("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
 				list := &corev1.PodList{}
 				if found {
 					list.Items = []corev1.Pod{{ObjectMeta: newPod(name).ObjectMeta}}
@@ -189,7 +168,7 @@ func TestEndOfTermStopsALongSync(t *testing.T) {
 	b := newBench(t, newSet(100))
 	ctx, endTerm := context.WithCancel(t.Context())
 	creates := 0
-	b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		if creates++; creates == 3 {
 			endTerm()
 		}
@@ -213,7 +192,7 @@ func TestTerminatingNamespace(t *testing.T) {
 	ending := apierrors.NewForbidden(podResource, "a", errors.New("being terminated"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	b := newBench(t, newSet(100, statusOfSize(0)))
-	b.on("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		if call < 3 {
 			return nil, ending
 		}
@@ -222,12 +201,12 @@ func TestTerminatingNamespace(t *testing.T) {
 	})
 	for _, want := range []int{1, 2, 102} { // creates so far
 		result, err := b.run(t.Context())
-		creates := b.count("create pods")
+		creates := b.Count("create pods")
 		if err != nil || result.RequeueAfter == 0 && creates < 100 || creates != want {
 			t.Errorf("result %+v, error %v, %d creates, want another look and %d", result, err, creates, want)
 		}
 	}
-	for _, told := range b.told() {
+	for _, told := range b.NewEvents() {
 		if !strings.Contains(told, "SuccessfulCreate") {
 			t.Errorf("event: %s", told)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 
@@ -40,6 +41,8 @@ func TestDeleteAnswers(t *testing.T) {
 	}{
 		{name: "deleted", answers: []error{nil}, deletes: 1, gone: true, told: 1},
 		{name: "was gone already", answers: []error{apierrors.NewNotFound(podResource, "a")}, deletes: 1, gone: true},
+		{name: "404 of a load balancer", answers: []error{apierrors.NewGenericServerResponse(http.StatusNotFound, "delete", podResource, "a", "no backend", 0, true)},
+			deletes: 1, unanswered: "5", failed: true, told: 1},
 		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, unanswered: "5", failed: true, told: 1},
 		{name: "refused as a conflict", answers: []error{precondition}, live: changed(version("5")), deletes: 1, failed: true, told: 1},
 		{name: "not answered", answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unanswered: "5", failed: true, told: 1},
@@ -66,7 +69,7 @@ func TestDeleteAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(0, statusOfSize(1)), cmp.Or(tt.pod, newPod("a")))
 			deletes := 0
-			b.on("delete pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+			b.On("delete pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				deletes++
 				opts := a.(clienttesting.DeleteActionImpl).DeleteOptions
 				if want := []string{"5", "9"}[min(call, 2)-1]; *opts.Preconditions.UID != "a" || *opts.Preconditions.ResourceVersion != want {
@@ -74,7 +77,7 @@ func TestDeleteAnswers(t *testing.T) {
 				}
 				return &corev1.Pod{}, tt.answers[min(call, len(tt.answers))-1]
 			})
-			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
+			b.On("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
 				list := &corev1.PodList{}
 				if tt.live != nil {
 					list.Items = append(list.Items, *tt.live)
@@ -89,7 +92,7 @@ func TestDeleteAnswers(t *testing.T) {
 			if until := b.expectations.unconfirmed["a"].until; tt.unanswered != "" && !until.Equal(now.Add(outcome.MaxCompletionDelay)) {
 				t.Errorf("the outcome is final at %v", until)
 			}
-			if told := b.told(); len(told) != tt.told {
+			if told := b.NewEvents(); len(told) != tt.told {
 				t.Errorf("events are %v, want %d", told, tt.told)
 			}
 		})
@@ -100,22 +103,22 @@ func TestDeleteAnswers(t *testing.T) {
 // and requeue the ReplicaSet.
 func TestRefusedDeletesFailEachSync(t *testing.T) {
 	b := newBench(t, newSet(0, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
-	b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		return nil, apierrors.NewForbidden(podResource, a.(clienttesting.DeleteAction).GetName(), errors.New("by a policy"))
 	})
-	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		b.rs = a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
 		return b.rs, nil
 	})
 	deletes := []string{"delete pods", "delete pods", "delete pods"}
 	for _, want := range [][]string{append(deletes, "update replicasets/status"), deletes, deletes} {
-		b.client.ClearActions()
+		b.ClearActions()
 		slices.Reverse(b.pods)
 		b.rs = b.rs.DeepCopy()
 		if _, err := b.run(t.Context()); err == nil {
 			t.Error("no error")
 		}
-		b.wants(t, want...)
+		b.Wants(t, want...)
 	}
 }
 
@@ -125,7 +128,7 @@ func TestUnansweredDeleteIsSentAgain(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"), newPod("b", version("7")))
 	b.expectations.unconfirmed["b"] = unconfirmedDelete{version: "6"}
 	var deleted []string
-	b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		d := a.(clienttesting.DeleteActionImpl)
 		deleted = append(deleted, d.Name+"@"+*d.DeleteOptions.Preconditions.ResourceVersion)
 		return &corev1.Pod{}, nil
@@ -154,11 +157,11 @@ func TestScaleDownTakenBack(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(3, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
 			b.expectations.unconfirmed["c"] = unconfirmedDelete{version: "5", until: now.Add(outcome.MaxCompletionDelay)}
-			b.on("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+			b.On("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 				t.Errorf("%s is deleted", a.(clienttesting.DeleteAction).GetName())
 				return nil, nil
 			})
-			b.on("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
+			b.On("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
 				list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "20"}}
 				for _, pod := range tt.live {
 					list.Items = append(list.Items, corev1.Pod{ObjectMeta: pod.ObjectMeta, Status: corev1.PodStatus{Phase: pod.Phase}})
@@ -168,12 +171,12 @@ func TestScaleDownTakenBack(t *testing.T) {
 			if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != outcome.MaxCompletionDelay {
 				t.Errorf("at once: result %+v, error %v, want another look after %v", result, err, outcome.MaxCompletionDelay)
 			}
-			b.wants(t)
+			b.Wants(t)
 			b.now = now.Add(outcome.MaxCompletionDelay)
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if creates := b.count("create pods"); creates != tt.count || len(b.expectations.unconfirmed) != 0 {
+			if creates := b.Count("create pods"); creates != tt.count || len(b.expectations.unconfirmed) != 0 {
 				t.Errorf("%d creates, want %d; still unanswered: %v", creates, tt.count, b.expectations.unconfirmed)
 			}
 		})

@@ -58,6 +58,11 @@ func newPod(name string, edits ...func(*caches.Pod)) *caches.Pod {
 	return pod
 }
 
+// apiPod returns a pod of the API server.
+func apiPod(pod *caches.Pod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: corev1.PodSpec{NodeName: pod.NodeName}, Status: corev1.PodStatus{Phase: pod.Phase}}
+}
+
 func phase(p corev1.PodPhase) func(*caches.Pod) { return func(pod *caches.Pod) { pod.Phase = p } }
 
 func onNode(name string) func(*caches.Pod) { return func(pod *caches.Pod) { pod.NodeName = name } }

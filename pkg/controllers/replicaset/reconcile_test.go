@@ -19,10 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -41,8 +39,7 @@ var (
 type bench struct {
 	*Controller
 	task
-	client *fake.Clientset
-	events *record.FakeRecorder
+	*fakeapi.Script
 }
 
 func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
@@ -53,13 +50,9 @@ func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 // newBenchWith is newBench with other dependencies.
 func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 	t.Helper()
-	client := fake.NewClientset()
-	if err := client.Tracker().Add(rs.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
-	deps := depsOf(t, caches.New(client, caches.Config{Name: t.Name()}), client, testingclock.NewFakeClock(now))
-	events := record.NewFakeRecorder(1000)
-	deps.Recorder = events
+	script := fakeapi.NewScript(t, rs)
+	deps := depsOf(t, caches.New(script, caches.Config{Name: t.Name()}), script, testingclock.NewFakeClock(now))
+	deps.Recorder = script.Recorder
 	edit(&deps)
 	c, err := New(Config{PodDeletionCost: true, TerminatingReplicas: true}, deps)
 	if err != nil {
@@ -72,7 +65,7 @@ func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ..
 		key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, versions: versions("1000000", "1000000"), pods: pods,
 		expectations: &st.expectations, backoffs: &st.backoffs,
 	}
-	return &bench{c, work, client, events}
+	return &bench{c, work, script}
 }
 
 func depsOf(t *testing.T, store *caches.Caches, client kubernetes.Interface, clk clock.WithTicker) Deps {
@@ -98,103 +91,50 @@ func versions(pods, sets string) controller.Versions {
 	return controller.Versions{podResource: pods, setResource: sets}
 }
 
-// baselineAt is the baseline of a term.
-func (b *bench) baselineAt(t *testing.T, pods, sets string) {
-	b.Controller.baseline.Read(t.Context(), func(context.Context) (controller.Versions, error) { return versions(pods, sets), nil })
-}
-
-// on makes the client respond to requests such as "create pods" with the results of respond, in order.
-func (b *bench) on(request string, answer func(call int, a clienttesting.Action) (runtime.Object, error)) {
-	verb, resource, _ := strings.Cut(request, " ")
-	calls := 0
-	b.client.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		name := a.GetResource().Resource
-		if a.GetSubresource() != "" {
-			name += "/" + a.GetSubresource()
-		}
-		if name != resource {
-			return false, nil, nil
-		}
-		calls++
-		obj, err := answer(calls, a)
-		return obj != nil || err != nil, obj, err
-	})
-}
-
-func fails(err error) func(int, clienttesting.Action) (runtime.Object, error) {
-	return func(int, clienttesting.Action) (runtime.Object, error) { return nil, err }
-}
-
-// requests returns the requests to the API server, without the requests of caches.
-func (b *bench) requests() []string {
-	var out []string
-	for _, a := range b.client.Actions() {
-		resource := a.GetResource().Resource
-		if a.GetSubresource() != "" {
-			resource += "/" + a.GetSubresource()
-		}
-		out = append(out, a.GetVerb()+" "+resource)
-	}
-	return out
-}
-
-func (b *bench) count(request string) (n int) {
-	for _, r := range b.requests() {
-		if r == request {
-			n++
-		}
-	}
-	return n
-}
-
-func (b *bench) told() []string {
-	close(b.events.Events)
-	var out []string
-	for e := range b.events.Events {
-		out = append(out, e)
-	}
-	return out
-}
-
-func (b *bench) wants(t *testing.T, requests ...string) {
-	t.Helper()
-	if got := b.requests(); !slices.Equal(got, requests) {
-		t.Errorf("requests are %v, want %v", got, requests)
-	}
-}
-
 func statusOfSize(replicas int32) func(*appsv1.ReplicaSet) {
 	return func(rs *appsv1.ReplicaSet) {
 		rs.Status = appsv1.ReplicaSetStatus{Replicas: replicas, FullyLabeledReplicas: replicas, ObservedGeneration: rs.Generation, TerminatingReplicas: new(int32)}
 	}
 }
 
-func TestNothingToDo(t *testing.T) {
-	rs := newSet(2, statusOfSize(2))
-	b := newBench(t, rs, newPod("a"), newPod("b"))
-	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != 0 {
-		t.Errorf("result %+v, error %v", result, err)
+func TestRequestsOfOneSync(t *testing.T) {
+	broken, canceled := apierrors.NewInternalError(errors.New("boom")), fmt.Errorf("no lease: %w", context.Canceled)
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "few", errors.New("the object has been modified"))
+	beingDeleted := func(rs *appsv1.ReplicaSet) {
+		rs.DeletionTimestamp, rs.Finalizers = new(ago(0)), []string{"foregroundDeletion"}
 	}
-	b.wants(t)
-}
-
-func TestOthersPodsAreNeitherPatchedNorCounted(t *testing.T) {
-	b := newBench(t, newSet(2), newPod("a", ownedBy("another")))
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
+	for _, tt := range []struct {
+		name  string
+		rs    *appsv1.ReplicaSet
+		pods  []*caches.Pod
+		fails string // request that fails
+		err   error
+		want  []string
+		told  int // events
+	}{
+		{"nothing to do", newSet(2, statusOfSize(2)), []*caches.Pod{newPod("a"), newPod("b")}, "", nil, nil, 0},
+		{"pods of others are neither patched nor counted", newSet(2), []*caches.Pod{newPod("a", ownedBy("another"))}, "", nil,
+			[]string{"create pods", "create pods", "update replicasets/status"}, 2},
+		{"a failed adoption: others are tried, then the sync ends", newSet(2), []*caches.Pod{newPod("a", orphaned), newPod("b", orphaned)}, "patch pods", broken,
+			[]string{"get replicasets", "patch pods", "patch pods"}, 0},
+		{"being deleted: only the status", newSet(3, beingDeleted), []*caches.Pod{newPod("a"), newPod("b", orphaned), newPod("c", labelled(nil))}, "", nil,
+			[]string{"update replicasets/status"}, 0},
+		{"the end of the term is no event", newSet(1), nil, "create pods", canceled, []string{"create pods"}, 0},
+		{"a concurrent change of the quota is retried soon", newSet(1), nil, "create pods", conflict, []string{"create pods", "update replicasets/status"}, 1},
+		{"a template without labels", newSet(1, func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels = nil }), nil, "", errNoLabels, []string{"update replicasets/status"}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tt.rs, tt.pods...)
+			b.On(tt.fails, fakeapi.Fails(tt.err))
+			if result, err := b.run(t.Context()); !errors.Is(err, tt.err) || tt.want == nil && result.RequeueAfter != 0 {
+				t.Errorf("result %+v, error %v, want %v", result, err, tt.err)
+			}
+			b.Wants(t, tt.want...)
+			if told := b.NewEvents(); len(told) != tt.told {
+				t.Errorf("events are %q, want %d", told, tt.told)
+			}
+		})
 	}
-	b.wants(t, "create pods", "create pods", "update replicasets/status")
-}
-
-// TestPatchFails: both pods are tried, then the sync ends, without a create, a delete or a status.
-func TestPatchFails(t *testing.T) {
-	b := newBench(t, newSet(2), newPod("a", orphaned), newPod("b", orphaned))
-	boom := apierrors.NewInternalError(errors.New("boom"))
-	b.on("patch pods", fails(boom))
-	if _, err := b.run(t.Context()); !errors.Is(err, boom) {
-		t.Errorf("error is %v", err)
-	}
-	b.wants(t, "get replicasets", "patch pods", "patch pods")
 }
 
 func TestAdoptionNeedsALiveReplicaSet(t *testing.T) {
@@ -207,37 +147,39 @@ func TestAdoptionNeedsALiveReplicaSet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(2), newPod("a", orphaned))
-			b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return newSet(2, tt.live), nil })
+			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return newSet(2, tt.live), nil })
 			result, err := b.run(t.Context())
 			if err == nil && result.RequeueAfter == 0 {
 				t.Error("the sync is not repeated")
 			}
-			b.wants(t, "get replicasets")
+			b.Wants(t, "get replicasets")
 		})
 	}
 }
 
-// TestSetBeingDeleted only reports.
-func TestSetBeingDeleted(t *testing.T) {
-	b := newBench(t, newSet(3, func(rs *appsv1.ReplicaSet) {
-		rs.DeletionTimestamp, rs.Finalizers = new(ago(0)), []string{"foregroundDeletion"}
-	}),
-		newPod("a"), newPod("b", orphaned), newPod("c", labelled(nil)))
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
+// TestRefusedReleaseIsTriedAgainAfterALiveRead: a live read lists selected pods only, so the list lacks the
+// pod to release.
+func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
+	b := newBench(t, newSet(1, statusOfSize(0)), newPod("a", labelled(map[string]string{"app": "db"})))
+	b.On("patch pods", fakeapi.Fails(apierrors.NewForbidden(podResource, "a", errors.New("no"))))
+	b.Controller.baseline.Reset()
+	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter == 0 || result.RequeueAfter > time.Minute {
+		t.Errorf("result %+v, error %v, want another sync when the release may be tried again", result, err)
 	}
-	b.wants(t, "update replicasets/status")
+	if b.Wants(t, "patch pods", "get replicasets", "list pods", "create pods", "update replicasets/status"); b.backoffs.ownership.Remaining(now) != time.Minute {
+		t.Error("the live read, which does not list the pod, ended the back-off")
+	}
 }
 
 // TestWritesThatNothingShows: a frozen watch delivers no events, so a sync that wrote is requeued.
 func TestWritesThatNothingShows(t *testing.T) {
 	b := newBench(t, newSet(1, statusOfSize(0)))
-	b.on("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
 		pod.ResourceVersion = "100"
 		return pod, nil
 	})
-	b.on("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) { return b.rs, nil })
+	b.On("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) { return b.rs, nil })
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.ConsistencyTimeout {
 		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, controller.ConsistencyTimeout)
 	}
@@ -249,24 +191,12 @@ func TestWritesThatNothingShows(t *testing.T) {
 		t.Errorf("%v skipped syncs are counted, want 1", skips)
 	}
 	b.now = now.Add(controller.ConsistencyTimeout)
-	if _, err := b.run(t.Context()); err != nil || !slices.Contains(b.requests(), "list pods") {
-		t.Errorf("when the cache is overdue: error %v, requests %v, want a live read", err, b.requests())
+	if _, err := b.run(t.Context()); err != nil || !slices.Contains(b.Sent(), "list pods") {
+		t.Errorf("when the cache is overdue: error %v, requests %v, want a live read", err, b.Sent())
 	}
 	b.versions = versions("100", "10")
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("when all is shown: result %+v, error %v, want none", result, err)
-	}
-}
-
-func TestStoppedSyncSaysNothing(t *testing.T) {
-	b := newBench(t, newSet(1))
-	b.on("create pods", fails(fmt.Errorf("no lease: %w", context.Canceled)))
-	if _, err := b.run(t.Context()); !errors.Is(err, context.Canceled) {
-		t.Errorf("error is %v", err)
-	}
-	b.wants(t, "create pods")
-	if told := b.told(); len(told) > 0 {
-		t.Errorf("events are %v", told)
 	}
 }
 
@@ -282,13 +212,13 @@ func TestPodsThatKeepFailing(t *testing.T) {
 			t.Errorf("result %+v, error %v; want After 10s", result, err)
 		}
 	}
-	b.wants(t)
+	b.Wants(t)
 	b.now = now.Add(minFailedBackoff)
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.wants(t, "create pods", "update replicasets/status")
-	if told := b.told(); len(told) != 2 || !strings.Contains(told[0], "BackOff") {
+	b.Wants(t, "create pods", "update replicasets/status")
+	if told := b.NewEvents(); len(told) != 2 || !strings.Contains(told[0], "BackOff") {
 		t.Errorf("events are %v, want one about the back-off and one about the pod", told)
 	}
 }
@@ -303,7 +233,7 @@ func TestFailedPodsDelayAsManyCreates(t *testing.T) {
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != minFailedBackoff {
 		t.Errorf("result %+v, error %v; want another sync after 10s", result, err)
 	}
-	if creates := b.count("create pods"); creates != 9-4 {
+	if creates := b.Count("create pods"); creates != 9-4 {
 		t.Errorf("%d creates, want all but four", creates)
 	}
 }
@@ -328,7 +258,7 @@ func TestTerminatingNamespaceHasNoWishes(t *testing.T) {
 				t.Fatal(err)
 			}
 			unmet := longestMismatch(b.states, now.Add(time.Hour)) > 0
-			if created := len(b.requests()) > 0; created == terminating || unmet == terminating {
+			if created := len(b.Sent()) > 0; created == terminating || unmet == terminating {
 				t.Errorf("terminating %t: created %t, unmet %t", terminating, created, unmet)
 			}
 		})

@@ -3,6 +3,7 @@ package replicaset
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -44,19 +45,21 @@ func TestStatusConflict(t *testing.T) {
 			[]string{"update replicasets/status", "get replicasets"}},
 		{"conflict with another ReplicaSet", []error{conflicted}, func(rs *appsv1.ReplicaSet) { rs.UID = "another" }, false,
 			[]string{"update replicasets/status", "get replicasets"}},
-		{"deleted", []error{apierrors.NewNotFound(podResource, "web")}, nil, false, []string{"update replicasets/status"}},
+		{"deleted", []error{apierrors.NewNotFound(setResource, "web")}, nil, false, []string{"update replicasets/status"}},
+		{"404 of a load balancer", []error{apierrors.NewGenericServerResponse(http.StatusNotFound, "put", setResource, "web", "no backend", 0, true)}, nil, true,
+			[]string{"update replicasets/status", "get replicasets", "update replicasets/status"}},
 		{"other errors are not retried at once", []error{apierrors.NewInternalError(errors.New("boom"))}, nil, true, []string{"update replicasets/status"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(1), newPod("a"))
-			b.on("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
+			b.On("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
 				if call == 2 && sent.ResourceVersion == "11" && !slices.Contains(sent.Status.Conditions, foreign) {
 					t.Error("the second try drops a condition of another writer")
 				}
 				return sent, tt.answers[min(call, len(tt.answers))-1]
 			})
-			b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 				if tt.live == nil {
 					return newSet(1), nil
 				}
@@ -65,7 +68,7 @@ func TestStatusConflict(t *testing.T) {
 			if _, err := b.run(t.Context()); (err != nil) != tt.failed {
 				t.Errorf("error is %v", err)
 			}
-			b.wants(t, tt.requests...)
+			b.Wants(t, tt.requests...)
 		})
 	}
 }
@@ -76,27 +79,27 @@ func TestRejectedStatusIsRepeatedWithTheTemplate(t *testing.T) {
 	b := newBench(t, newSet(0, statusOfSize(1), func(rs *appsv1.ReplicaSet) {
 		rs.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{UID: "digest"}}
 	}))
-	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
 		if template := sent.Spec.Template; template.UID != "" || len(template.Spec.Containers) == 0 {
 			return nil, apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "replicasets"}, "web", errors.New("no containers"))
 		}
 		return sent, nil
 	})
-	b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
+	b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 		return newSet(0, statusOfSize(1), func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main"}} }), nil
 	})
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
+	b.Wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
 }
 
 // TestServerWithoutTerminatingReplicas: an API server that drops the field gets no status because of that
 // field alone, for any ReplicaSet. Other statuses have the field, because another API server may keep it.
 func TestServerWithoutTerminatingReplicas(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"))
-	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		stored := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet).DeepCopy()
 		if stored.Status.TerminatingReplicas == nil {
 			t.Error("a status lacks the field")
@@ -114,10 +117,10 @@ func TestServerWithoutTerminatingReplicas(t *testing.T) {
 	run()
 	*b.backoffs, *b.expectations = backoffs{}, newExpectations() // as the numbers of another ReplicaSet
 	run()
-	b.wants(t, "update replicasets/status")
+	b.Wants(t, "update replicasets/status")
 	b.rs.Status.ReadyReplicas = 1
 	run()
-	b.wants(t, "update replicasets/status", "update replicasets/status")
+	b.Wants(t, "update replicasets/status", "update replicasets/status")
 }
 
 // TestAvailabilityRecheck: the key is requeued at the time at which the pod becomes available, as upstream:
@@ -147,7 +150,7 @@ func TestAvailabilityRecheck(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(int32(len(tt.pods)), func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 }), tt.pods...)
 			clock := b.deps.Clock.(*testingclock.FakeClock)
-			b.on("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) {
+			b.On("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) {
 				clock.SetTime(now.Add(ms(tt.late)))
 				return nil, nil
 			})
@@ -242,10 +245,10 @@ func TestStatusesArePaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.wait == 0 {
-				b.wants(t, "update replicasets/status")
+				b.Wants(t, "update replicasets/status")
 				return
 			}
-			b.wants(t)
+			b.Wants(t)
 			if result.RequeueAfter != ms(tt.wait) {
 				t.Errorf("again after %v, want %v", result.RequeueAfter, ms(tt.wait))
 			}
@@ -271,11 +274,11 @@ func noStatusForASizeThatIsPast(t *testing.T) {
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.wants(t)
+	b.Wants(t)
 
 	// After a long sync the numbers are written beside the newer spec.
 	b.task.now = now.Add(-longSync)
-	b.on("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
 		if call == 1 {
 			return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "replicasets"}, "web", errors.New("newer"))
@@ -285,11 +288,11 @@ func noStatusForASizeThatIsPast(t *testing.T) {
 		}
 		return sent, nil
 	})
-	b.on("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return newer, nil })
+	b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return newer, nil })
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
+	b.Wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
 }
 
 // ending sets the number of terminating pods of the status.
@@ -310,7 +313,7 @@ func TestStatusCountsWhatASyncWasAnswered(t *testing.T) {
 		replicas    int32
 		terminating int32
 	}{
-		{"created", 3, nil, fails(nil), false, 3, 0},
+		{"created", 3, nil, fakeapi.Fails(nil), false, 3, 0},
 		{"created, one without an answer", 3, nil, func(call int, _ clienttesting.Action) (runtime.Object, error) {
 			if call == 2 {
 				return nil, unanswered
@@ -322,31 +325,31 @@ func TestStatusCountsWhatASyncWasAnswered(t *testing.T) {
 			made.OwnerReferences = nil
 			return made, nil
 		}, false, 0, 0},
-		{"refused", 3, nil, fails(apierrors.NewForbidden(podResource, "", errors.New("quota"))), true, 0, 0},
-		{"deleted, and gone at once", 1, []*caches.Pod{newPod("a"), newPod("b"), newPod("c")}, fails(nil), false, 1, 0},
-		{"deleted, and ending", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node")), newPod("c", onNode("node"))}, fails(nil), false, 1, 2},
-		{"deleted by somebody else", 1, []*caches.Pod{newPod("a"), newPod("b")}, fails(apierrors.NewNotFound(podResource, "b")), false, 1, 0},
+		{"refused", 3, nil, fakeapi.Fails(apierrors.NewForbidden(podResource, "", errors.New("quota"))), true, 0, 0},
+		{"deleted, and gone at once", 1, []*caches.Pod{newPod("a"), newPod("b"), newPod("c")}, fakeapi.Fails(nil), false, 1, 0},
+		{"deleted, and ending", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node")), newPod("c", onNode("node"))}, fakeapi.Fails(nil), false, 1, 2},
+		{"deleted by somebody else", 1, []*caches.Pod{newPod("a"), newPod("b")}, fakeapi.Fails(apierrors.NewNotFound(podResource, "b")), false, 1, 0},
 		{"deleted by somebody else, from a node", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))},
-			fails(apierrors.NewNotFound(podResource, "b")), false, 1, 0},
+			fakeapi.Fails(apierrors.NewNotFound(podResource, "b")), false, 1, 0},
 		{"being deleted by somebody else", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))},
-			fails(apierrors.NewConflict(podResource, "b", errors.New("another version"))), false, 1, 1},
-		{"deleted without an answer", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))}, fails(unanswered), true, 2, 0},
+			fakeapi.Fails(apierrors.NewConflict(podResource, "b", errors.New("another version"))), false, 1, 1},
+		{"deleted without an answer", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))}, fakeapi.Fails(unanswered), true, 2, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(tt.size), tt.pods...)
-			b.on("create pods", tt.answer)
-			b.on("delete pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+			b.On("create pods", tt.answer)
+			b.On("delete pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				if _, err := tt.answer(call, a); err != nil {
 					return nil, err
 				}
 				return &corev1.Pod{}, nil
 			})
-			b.on("list pods", func(_ int, a clienttesting.Action) (runtime.Object, error) { // after a conflict
+			b.On("list pods", func(_ int, a clienttesting.Action) (runtime.Object, error) { // after a conflict
 				name, _ := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
 				return &corev1.PodList{Items: []corev1.Pod{*apiPod(newPod(name, onNode("node"), deleting))}}, nil
 			})
 			var told []appsv1.ReplicaSetStatus
-			b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+			b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 				sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
 				told = append(told, sent.Status)
 				return sent, nil
@@ -364,7 +367,7 @@ func TestStatusCountsWhatASyncWasAnswered(t *testing.T) {
 func TestStatusDurationIsRecorded(t *testing.T) {
 	clk := testingclock.NewFakeClock(now)
 	b := newBenchWith(t, func(d *Deps) { d.Clock = clk }, newSet(1), newPod("a"))
-	b.on("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+	b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		clk.Step(ms(30))
 		return a.(clienttesting.UpdateAction).GetObject(), nil
 	})

@@ -1,0 +1,224 @@
+package replicaset
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
+
+	"minikcm/internal/fakeapi"
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+)
+
+// world runs the controller on a fake API server in a bubble of fake time.
+type world struct {
+	*fakeapi.Clientset
+	t *testing.T
+}
+
+// inWorld runs a test with objects.
+func inWorld(t *testing.T, test func(*testing.T, *world), objects ...runtime.Object) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{fakeapi.NewClientset(t, objects...), t}
+		w.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			handled, list, err := w.React(a)
+			highest := 1
+			_ = meta.EachListItem(list, func(object runtime.Object) error {
+				version, err := strconv.Atoi(object.(metav1.Object).GetResourceVersion())
+				highest = max(highest, version)
+				return err
+			})
+			if err == nil {
+				list.(metav1.ListInterface).SetResourceVersion(strconv.Itoa(highest))
+			}
+			return handled, list, err
+		})
+		test(t, w)
+	})
+}
+
+// standby starts caches and a controller without a term, until the test ends.
+func (w *world) standby() (begin func() (end func())) {
+	w.t.Helper()
+	store := caches.New(w.Clientset, caches.Config{Name: "test"})
+	c, err := Registration(DefaultConfig()).New(controller.Base{
+		Client: w.Clientset, Caches: store, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
+		Recorder: func(string) record.EventRecorder { return &record.FakeRecorder{} }, Enabled: func(featuregate.Feature) bool { return true },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(fakeapi.Fill(w.t, store))
+	return func() (end func()) {
+		end = fakeapi.Term(w.t, c.Run)
+		w.t.Cleanup(end)
+		return end
+	}
+}
+
+func (w *world) set(name string) *appsv1.ReplicaSet {
+	w.t.Helper()
+	obj, err := w.Tracker().Get(appsv1.SchemeGroupVersion.WithResource("replicasets"), metav1.NamespaceDefault, name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return obj.(*appsv1.ReplicaSet).DeepCopy()
+}
+
+func (w *world) scale(name string, replicas int) {
+	w.t.Helper()
+	rs := w.set(name)
+	rs.Spec.Replicas = new(int32(replicas))
+	rs.Generation++
+	if _, err := w.AppsV1().ReplicaSets(rs.Namespace).Update(w.t.Context(), rs, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// active returns the names of the active pods of a ReplicaSet.
+func (w *world) active(name string) (names []string) {
+	list, err := w.Tracker().List(corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod"), metav1.NamespaceDefault)
+	if err != nil {
+		w.t.Error(err)
+		return nil
+	}
+	for _, pod := range list.(*corev1.PodList).Items {
+		if caches.TrimPod(&pod).IsActive() && metav1.IsControlledBy(&pod, w.set(name)) {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+// bounds checks the number of active pods after each write.
+func (w *world) bounds(least, most int) {
+	w.After(func() {
+		if n := len(w.active("web")); n < least || n > most {
+			w.t.Errorf("%d active pods after a write, want %d to %d", n, least, most)
+		}
+	})
+}
+
+// TestFrozenPodWatch: the controller sees no events of pods, and scales on live reads.
+func TestFrozenPodWatch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.standby()()
+		w.Freeze("pods", true)
+		for _, step := range []struct {
+			to   int
+			wait time.Duration
+		}{{7, time.Second}, {2, 2 * controller.ConsistencyTimeout}, {1, time.Second}, {5, 2 * controller.ConsistencyTimeout}} {
+			w.bounds(min(len(w.active("web")), step.to), max(len(w.active("web")), step.to))
+			w.scale("web", step.to)
+			if time.Sleep(step.wait); step.wait > time.Second && len(w.active("web")) != step.to {
+				t.Errorf("%v are active, want %d pods", w.active("web"), step.to)
+			}
+		}
+		w.Freeze("pods", false)
+		time.Sleep(time.Minute)
+		if n := len(w.active("web")); n != 5 || w.set("web").Status.Replicas != 5 {
+			t.Errorf("%d pods, status %+v", n, w.set("web").Status)
+		}
+	}, newSet(3))
+}
+
+// TestStandbyWithLateCaches: the caches of a new leader lack the work of the last leader. A live read precedes the
+// first write.
+func TestStandbyWithLateCaches(t *testing.T) {
+	for _, tt := range []struct{ from, to int }{{2, 6}, {6, 2}} {
+		t.Run(fmt.Sprintf("%d to %d", tt.from, tt.to), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				end := w.standby()()
+				next := w.standby()
+				w.Freeze("pods", true)
+				w.scale("web", tt.to)
+				time.Sleep(2 * controller.ConsistencyTimeout)
+				end()
+				w.bounds(tt.to, tt.to)
+				next()
+				time.Sleep(10 * time.Second)
+				w.Freeze("pods", false)
+				time.Sleep(time.Minute)
+				if n := len(w.active("web")); n != tt.to || int(w.set("web").Status.Replicas) != tt.to {
+					t.Errorf("%d active pods, status %+v, want %d", n, w.set("web").Status, tt.to)
+				}
+			}, newSet(int32(tt.from)))
+		})
+	}
+}
+
+// TestAdoption has the cases of upstream's integration test. The ReplicaSet wants one pod.
+func TestAdoption(t *testing.T) {
+	other := newSet(0, func(rs *appsv1.ReplicaSet) { rs.Name, rs.UID = "other", "other" })
+	ref := func(rs *appsv1.ReplicaSet, controls bool) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: rs.Name, UID: rs.UID, Controller: &controls}
+	}
+	adopted := []metav1.OwnerReference{*controllerRef(newSet(1))}
+	for _, tt := range []struct {
+		name         string
+		owners, want []metav1.OwnerReference
+		pods         int
+	}{
+		{"owner that is no controller", []metav1.OwnerReference{ref(newSet(1), false)}, adopted, 1},
+		{"no owner", nil, adopted, 1},
+		{"controlled already", []metav1.OwnerReference{ref(newSet(1), true)}, []metav1.OwnerReference{ref(newSet(1), true)}, 1},
+		{"controlled by another", []metav1.OwnerReference{ref(other, true), ref(newSet(1), false)}, []metav1.OwnerReference{ref(other, true), ref(newSet(1), false)}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := apiPod(newPod("pod"))
+			pod.OwnerReferences = tt.owners
+			inWorld(t, func(t *testing.T, w *world) {
+				w.standby()()
+				if diff := cmp.Diff(tt.want, w.Pod("pod").OwnerReferences); diff != "" || w.Count("create pods") != tt.pods-1 {
+					t.Errorf("%d pods were created; owners (-want +got):\n%s", w.Count("create pods"), diff)
+				}
+			}, newSet(1), pod)
+		})
+	}
+}
+
+// TestPodsBesideRelatedPodsAreDeletedFirst: of the pods of a rollout, a pod that shares its node with a pod of the older
+// ReplicaSet is deleted first.
+func TestPodsBesideRelatedPodsAreDeletedFirst(t *testing.T) {
+	var objects []runtime.Object
+	add := func(set string, nodes ...string) {
+		rs := newSet(int32(len(nodes)), func(rs *appsv1.ReplicaSet) {
+			rs.Name, rs.UID = set, types.UID(set)
+			rs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "web", Controller: new(true)}}
+		})
+		objects = append(objects, rs)
+		for _, node := range nodes {
+			pod := apiPod(newPod(set+"-on-"+node, onNode(node)))
+			pod.OwnerReferences = []metav1.OwnerReference{*controllerRef(rs)}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: int32(len(objects))}} // the last pod goes if nodes are not compared
+			objects = append(objects, pod)
+		}
+	}
+	add("old", "node-1")
+	add("new", "node-0", "node-1", "node-2")
+	inWorld(t, func(t *testing.T, w *world) {
+		w.standby()()
+		w.scale("new", 2)
+		synctest.Wait()
+		if left := w.active("new"); len(left) != 2 || slices.Contains(left, "new-on-node-1") {
+			t.Errorf("left are %v, want all but new-on-node-1", left)
+		}
+	}, objects...)
+}
