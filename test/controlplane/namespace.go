@@ -31,11 +31,34 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
+		if t.Failed() {
+			logRollouts(ctx, t, client, ns.Name)
+		}
 		if err := removeNamespace(ctx, client, ns.Name); err != nil {
 			t.Logf("remove namespace %s: %v", ns.Name, err)
 		}
 	})
 	return ns.Name
+}
+
+// logRollouts logs the Deployments, ReplicaSets and events of a namespace.
+func logRollouts(ctx context.Context, t testing.TB, client kubernetes.Interface, name string) {
+	if list, err := client.AppsV1().Deployments(name).List(ctx, metav1.ListOptions{}); err == nil {
+		for _, d := range list.Items {
+			t.Logf("Deployment %s: generation %d, annotations %v, spec of %d, status %+v", d.Name, d.Generation, d.Annotations, *d.Spec.Replicas, d.Status)
+		}
+	}
+	if list, err := client.AppsV1().ReplicaSets(name).List(ctx, metav1.ListOptions{}); err == nil {
+		for _, s := range list.Items {
+			t.Logf("ReplicaSet %s: generation %d, annotations %v, spec of %d of %s, status %+v",
+				s.Name, s.Generation, s.Annotations, *s.Spec.Replicas, s.Spec.Template.Spec.Containers[0].Image, s.Status)
+		}
+	}
+	if list, err := client.CoreV1().Events(name).List(ctx, metav1.ListOptions{}); err == nil {
+		for _, e := range list.Items {
+			t.Logf("Event %s %s %s/%s %d times: %s", e.Type, e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Count, e.Message)
+		}
+	}
 }
 
 // removeNamespace does the work of the namespace controller. The namespace is deleted first, so that no object is

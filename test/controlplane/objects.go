@@ -107,6 +107,29 @@ func SetPodStatus(t testing.TB, client kubernetes.Interface, namespace, name str
 	})
 }
 
+// Editable is the part of a typed client that [Edit] needs.
+type Editable[T any] interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+	Update(ctx context.Context, object T, opts metav1.UpdateOptions) (T, error)
+}
+
+// Edit changes an object and retries after conflicts.
+func Edit[T any](t testing.TB, client Editable[T], name string, changes ...func(T)) (edited T) {
+	t.Helper()
+	Eventually(t, statusTimeout, func(ctx context.Context) error {
+		object, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, change := range changes {
+			change(object)
+		}
+		edited, err = client.Update(ctx, object, metav1.UpdateOptions{})
+		return err
+	})
+	return edited
+}
+
 func MarkNodeReady(t testing.TB, client kubernetes.Interface, name string) {
 	t.Helper()
 	Eventually(t, statusTimeout, func(ctx context.Context) error {

@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -30,9 +29,10 @@ func testUndisturbedWorkMeetsNoConflict(t *testing.T, m *manager) {
 		n.edit(replicas(int32(2 + i%4)))
 		n.complete()
 	}
-	if conflicts := n.requests(m, nil, nil, 409); len(conflicts) > 0 {
-		t.Errorf("%d conflicts in %d requests, the first of %s %s/%s", len(conflicts), len(n.requests(m, nil, nil, 0)),
-			conflicts[0].Verb, conflicts[0].Resource, conflicts[0].Name)
+	for _, r := range n.requests(m) {
+		if r.Code == 409 {
+			t.Errorf("%s %s/%s met a conflict", r.Verb, r.Resource, r.Name)
+		}
 	}
 }
 
@@ -46,7 +46,7 @@ func testTurnedRoundRolloutKeepsItsPromise(t *testing.T, m *manager) {
 	}{
 		{"two replicas", 2, func(*appsv1.Deployment) {}},
 		{"five replicas", 5, func(*appsv1.Deployment) {}},
-		{"available a second after ready", 2, minReady(1)},
+		{"available a second after ready", 2, func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 1 }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -74,14 +74,7 @@ func testTurnedRoundRolloutKeepsItsPromise(t *testing.T, m *manager) {
 			})
 			n.edit(image("v1"))
 			n.shown()
-			controlplane.Consistently(t, time.Second, func(context.Context) error {
-				o.lock.Lock()
-				defer o.lock.Unlock()
-				if o.violation != "" {
-					return errors.New(o.violation)
-				}
-				return nil
-			})
+			controlplane.Consistently(t, time.Second, func(context.Context) error { return o.Err() })
 			held.Remove()
 			gate.Open()
 			o.complete()
@@ -108,7 +101,7 @@ func testLostAnswers(t *testing.T, m *manager) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNamespace(t)
-			d := n.apply(4, rolling("2", "1"), history(1))
+			d := n.apply(4, rolling("2", "1"), func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32(1)) })
 			n.complete()
 			o := n.observe(d, 3, 6)
 			options := []faults.RuleOption{faults.Next(tt.next)}
@@ -121,7 +114,13 @@ func testLostAnswers(t *testing.T, m *manager) {
 				o.complete()
 				o.bounds(3, 6)
 			}
-			n.atMost(2)
+			n.eventually(func(ctx context.Context) error {
+				sets, err := n.sets(ctx, d)
+				if len(sets) > 2 {
+					err = fmt.Errorf("there are %d ReplicaSets, want 2 at the most", len(sets))
+				}
+				return err
+			})
 			if rule.Hits() == 0 {
 				t.Error("no answer was lost")
 			}
@@ -154,31 +153,4 @@ func testRefusedWrites(t *testing.T, m *manager) {
 			}
 		})
 	}
-}
-
-// testRefusedScaleDownIsTold: a webhook rejects the scale-down of the old ReplicaSet. Upstream reports nothing.
-func testRefusedScaleDownIsTold(t *testing.T, _ *manager) {
-	n := newNamespace(t)
-	d := n.apply(2, rolling("1", "0"))
-	_, old := n.complete()
-	o := n.observe(d, 2, 3)
-	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"UPDATE"}, APIGroup: "apps", Resource: "replicasets", Namespace: n.name, Name: old.Name})
-	hook.Deny("hands off")
-	n.edit(image("v2"))
-	if got := n.event("FailedScaleReplicaSet"); !strings.Contains(got, "hands off") || !strings.Contains(got, old.Name) {
-		t.Errorf("event says %q, want the ReplicaSet and what the webhook said", got)
-	}
-	hook.Heal()
-	o.complete()
-}
-
-// atMost waits until there are no more ReplicaSets than that.
-func (n *namespace) atMost(want int) {
-	n.t.Helper()
-	n.eventually(func(context.Context) error {
-		if _, sets := n.owned(); len(sets) > want {
-			return fmt.Errorf("ReplicaSets are %v, want %d at the most", names(sets), want)
-		}
-		return nil
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -118,7 +119,6 @@ func (v *victim) meet(t *testing.T, m *manager, fault func(*faults.Gate) faults.
 		v.prepare(v.n)
 	}
 	v.observer = v.n.observe(d, v.least, v.most)
-	v.observer.exclusive = d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 	resources := "replicasets"
 	if v.long {
 		resources += ",deployments,deployments/status"
@@ -142,8 +142,8 @@ func ended(n *namespace, rule *faults.Rule) <-chan struct{} {
 		for ctx.Err() == nil && rule.Hits() == 0 {
 			d, _, err := n.completed(ctx, "web")
 			if err == nil {
-				c := conditionOf(d.Status, appsv1.DeploymentProgressing)
-				if c != nil && c.Reason == "NewReplicaSetAvailable" && rule.Hits() == 0 {
+				available := func(c appsv1.DeploymentCondition) bool { return c.Reason == "NewReplicaSetAvailable" }
+				if slices.ContainsFunc(d.Status.Conditions, available) && rule.Hits() == 0 {
 					return
 				}
 			}
@@ -195,7 +195,11 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 	judgeLease(t, begun, "leader", "standby")
 	t.Logf("%v from the loss to the end of all rollouts", time.Since(next).Round(10*time.Millisecond))
 	for i, o := range observers {
-		if want := 2 + boolToInt(i >= count/2 && i%2 == 1); o.seen() != want {
+		want := 2
+		if i >= count/2 && i%2 == 1 {
+			want = 3
+		}
+		if o.seen() != want {
 			t.Errorf("Deployment %d has had %d ReplicaSets, want %d", i, o.seen(), want)
 		}
 	}
@@ -214,13 +218,6 @@ func judgeLease(t *testing.T, since time.Time, managers ...string) {
 	for _, b := range breaches {
 		t.Error(b)
 	}
-}
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // TestFrozenWatches delivers no events of one type while templates change.
@@ -248,29 +245,38 @@ func TestFrozenWatches(t *testing.T) {
 			}
 		})
 	}
+	t.Run("recreate", func(t *testing.T) { testRecreateWithALatePodWatch(t, m) })
 }
 
-// TestRecreateWithALatePodWatch: a cache of pods that lags behind the old ReplicaSet must not start the new one.
-func TestRecreateWithALatePodWatch(t *testing.T) {
-	controlplane.SkipUnlessLong(t)
-	m := start(t, "manager")
+// testRecreateWithALatePodWatch: new pods start when the last old one is gone, not when it is terminating, and a cache of
+// pods that lags behind the old ReplicaSet does not start the new one.
+func testRecreateWithALatePodWatch(t *testing.T, m *manager) {
 	n := newNamespace(t)
-	d := n.apply(1, recreate, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" })
+	onNode := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" } // pods take time to end
+	d := n.apply(1, recreate, onNode)
 	n.complete()
 	n.kubelet.Gone(controlplane.None)
 	o := n.observe(d, 0, 3)
-	o.exclusive = true
 	freeze := m.proxy.FreezeWatches(faults.Watches("pods"))
 	n.edit(replicas(3))
-	n.eventually(func(context.Context) error {
-		if got := len(n.pods()); got != 3 {
-			return fmt.Errorf("there are %d pods, want 3", got)
-		}
-		return nil
-	})
+	count := func(want int) {
+		n.eventually(func(context.Context) error {
+			if got := len(n.pods()); got != want {
+				return fmt.Errorf("there are %d pods, want %d", got, want)
+			}
+			return nil
+		})
+	}
+	count(3)
 	n.edit(image("v2"))
 	time.Sleep(2 * time.Second)
 	freeze.Thaw()
+	last := n.pods()[0].Name
+	n.kubelet.Gone(func(p *corev1.Pod) bool { return p.Name != last })
+	count(1)
+	if o.seen() != 1 {
+		t.Errorf("with an old pod left, there are %d ReplicaSets", o.seen())
+	}
 	n.kubelet.Gone(controlplane.All)
 	o.complete()
 }

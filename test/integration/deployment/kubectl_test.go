@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"minikcm/test/controlplane"
@@ -17,20 +18,20 @@ import (
 func testKubectlRollout(t *testing.T, _ *manager) {
 	n := newNamespace(t)
 	k := newKubectl(n)
-	n.apply(3, rolling("1", "1"), annotate("kubernetes.io/change-cause", "the first"))
+	d := n.apply(3, rolling("1", "1"), func(d *appsv1.Deployment) { d.Annotations = map[string]string{causeKey: "the first"} })
 	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 
 	k.says("image updated", "set", "image", "deployment/web", "main=example.com/web:v2")
-	k.says("annotated", "annotate", "deployment/web", "kubernetes.io/change-cause=the second", "--overwrite")
+	k.says("annotated", "annotate", "deployment/web", causeKey+"=the second", "--overwrite")
 	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
-	n.eventually(n.causes(map[int]string{1: "the first", 2: "the second"}))
-	k.saysAll([]string{"1         the first", "2         the second"}, "rollout", "history", "deployment/web")
+	n.eventually(n.causes(d, map[int]string{1: "the first", 2: "the second"}))
+	k.says("1         the first\n2         the second", "rollout", "history", "deployment/web")
 	k.says("example.com/web:v1", "rollout", "history", "deployment/web", "--revision=1")
 
 	k.says("rolled back", "rollout", "undo", "deployment/web")
 	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
-	n.eventually(n.causes(map[int]string{2: "the second", 3: "the first"}))
-	k.saysAll([]string{"2         the second", "3         the first"}, "rollout", "history", "deployment/web")
+	n.eventually(n.causes(d, map[int]string{2: "the second", 3: "the first"}))
+	k.says("2         the second\n3         the first", "rollout", "history", "deployment/web")
 	k.says("rolled back", "rollout", "undo", "deployment/web", "--to-revision=2")
 	k.says("successfully rolled out", "rollout", "status", "deployment/web", "--timeout=4m")
 	if _, s := n.complete(); imageOf(&s.Spec.Template) != "example.com/web:v2" || s.Annotations[revisionKey] != "4" {
@@ -40,8 +41,8 @@ func testKubectlRollout(t *testing.T, _ *manager) {
 	k.says("paused", "rollout", "pause", "deployment/web")
 	k.says("image updated", "set", "image", "deployment/web", "main=example.com/web:v3")
 	n.observed()
-	if _, sets := n.owned(); len(sets) != 2 {
-		t.Errorf("paused, there are ReplicaSets %v", names(sets))
+	if sets, err := n.sets(t.Context(), d); err != nil || len(sets) != 2 {
+		t.Errorf("paused, there are %d ReplicaSets, error %v", len(sets), err)
 	}
 	k.fails("cannot rollback a paused deployment", "rollout", "undo", "deployment/web")
 	k.says("resumed", "rollout", "resume", "deployment/web")
@@ -71,17 +72,19 @@ func testKubectlRollout(t *testing.T, _ *manager) {
 	k.says("1/1", "get", "deployment/web")
 }
 
-func (n *namespace) causes(want map[int]string) func(context.Context) error {
-	return func(context.Context) error {
-		_, sets := n.owned()
+const causeKey = "kubernetes.io/change-cause"
+
+func (n *namespace) causes(d *appsv1.Deployment, want map[int]string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		sets, err := n.sets(ctx, d)
 		got := map[int]string{}
 		for i := range sets {
-			got[revision(&sets[i])] = sets[i].Annotations["kubernetes.io/change-cause"]
+			got[revision(&sets[i])] = sets[i].Annotations[causeKey]
 		}
-		if !maps.Equal(got, want) {
-			return fmt.Errorf("causes are %v, want %v", got, want)
+		if err == nil && !maps.Equal(got, want) {
+			err = fmt.Errorf("causes are %v, want %v", got, want)
 		}
-		return nil
+		return err
 	}
 }
 
@@ -99,30 +102,21 @@ func newKubectl(n *namespace) *kubectl {
 	return &kubectl{n, program, cluster.Kubeconfig(n.t, "operator", "system:masters")}
 }
 
-func (k *kubectl) run(args []string) (string, error) {
+func (k *kubectl) run(fails bool, want string, args []string) {
+	k.n.t.Helper()
 	out, err := exec.CommandContext(k.n.t.Context(), k.program, append([]string{"--kubeconfig=" + k.kubeconfig, "--namespace=" + k.n.name}, args...)...).CombinedOutput()
 	k.n.t.Logf("$ kubectl %s\n%s", strings.Join(args, " "), out)
-	return string(out), err
+	if !strings.Contains(string(out), want) || (err != nil) != fails {
+		k.n.t.Fatalf("kubectl %s: %v, want %q and failure %t", strings.Join(args, " "), err, want, fails)
+	}
 }
 
 func (k *kubectl) says(want string, args ...string) {
 	k.n.t.Helper()
-	k.saysAll([]string{want}, args...)
-}
-
-func (k *kubectl) saysAll(want []string, args ...string) {
-	k.n.t.Helper()
-	out, err := k.run(args)
-	for _, text := range want {
-		if err != nil || !strings.Contains(out, text) {
-			k.n.t.Fatalf("kubectl %s: %v, want it to say %q", strings.Join(args, " "), err, text)
-		}
-	}
+	k.run(false, want, args)
 }
 
 func (k *kubectl) fails(want string, args ...string) {
 	k.n.t.Helper()
-	if out, err := k.run(args); err == nil || !strings.Contains(out, want) {
-		k.n.t.Fatalf("kubectl %s: %v, want it to fail and say %q", strings.Join(args, " "), err, want)
-	}
+	k.run(true, want, args)
 }

@@ -100,7 +100,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 				v.settledAt(int(v.write.from))
 				v.bounds(v.write.least, v.write.most)
 				gate := faults.NewGate()
-				first.proxy.Inject(faults.Match{Verbs: v.write.verbs, Resource: v.write.resource, Namespace: v.n.name}, when.fault(gate), faults.After(v.index), faults.Next(1))
+				first.proxy.Inject(v.match(), when.fault(gate), faults.After(v.index), faults.Next(1))
 				v.write.act(v.n, v.rs)
 				v.held = gate.Next(t)
 			}
@@ -112,13 +112,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 			}
 			startDaemon(t, "second")
 			for _, v := range victims {
-				v.settledAt(int(v.write.to))
-				if v.seen() != v.write.pods {
-					t.Errorf("%s %d: the ReplicaSet has had %d pods, want %d", v.write.name, v.index, v.seen(), v.write.pods)
-				}
-				if v.write.done != nil {
-					v.write.done(t, v.n)
-				}
+				v.finish(t)
 			}
 		})
 	}
@@ -136,4 +130,20 @@ func newVictim(t *testing.T, w deadlyWrite, index int) *victim {
 	n := newNamespace(t)
 	rs := n.apply(w.from)
 	return &victim{observer: n.observe(rs, 0, int(w.from)), write: w, index: index}
+}
+
+func (v *victim) match() faults.Match {
+	return faults.Match{Verbs: v.write.verbs, Resource: v.write.resource, Namespace: v.n.name}
+}
+
+// finish waits for the end and checks the pods.
+func (v *victim) finish(t *testing.T) {
+	t.Helper()
+	v.settledAt(int(v.write.to))
+	if v.seen() != v.write.pods {
+		t.Errorf("%s %d: the ReplicaSet has had %d pods, want %d", v.write.name, v.index, v.seen(), v.write.pods)
+	}
+	if v.write.done != nil {
+		v.write.done(t, v.n)
+	}
 }

@@ -21,7 +21,7 @@ func TestSlowAdmissionHoldsUpNobodyElse(t *testing.T) {
 		Operations: []string{"CREATE"}, Resource: "pods", Namespace: slow.name, TimeoutSeconds: 30, Ignore: true,
 	})
 	hook.Hang()
-	l := start(t, defaults())
+	c := start(t, controllerConfig(), controllerConfig())
 	alone := quick.timeToPods(t, "alone")
 	for i := range sets {
 		slow.applyNamed(fmt.Sprintf("slow-%d", i), size)
@@ -35,7 +35,7 @@ func TestSlowAdmissionHoldsUpNobodyElse(t *testing.T) {
 	worst := time.Duration(0)
 	for i := range 3 {
 		worst = max(worst, quick.timeToPods(t, fmt.Sprintf("quick-%d", i)))
-		if err := l.controller.Healthy(); err != nil {
+		if err := c.Healthy(); err != nil {
 			t.Error(err)
 		}
 	}

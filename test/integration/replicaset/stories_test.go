@@ -2,52 +2,29 @@ package replicaset
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/test/controlplane"
 )
 
 func TestStories(t *testing.T) {
-	adoptions := prepareAdoptions(t)
-	start(t, defaults())
-	for _, story := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"Adoption", func(t *testing.T) { checkAdoptions(t, adoptions) }},
-		{"TerminatingReplicas", testTerminatingReplicas},
-		{"Quota", testQuota},
-		{"Recreated", testRecreated},
-		{"RelatedPods", testRelatedPods},
-	} {
-		t.Run(story.name, func(t *testing.T) {
+	start(t, controllerConfig(), controllerConfig())
+	for name, story := range map[string]func(*testing.T){"Quota": testQuota, "TemplateIsKept": testTemplateIsKept} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			story.run(t)
+			story(t)
 		})
 	}
 }
 
 func onNode(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.NodeName = "nowhere" }
-
-// setReady makes a pod Ready since a time.
-func setReady(t testing.TB, n *namespace, name string, since time.Time) {
-	t.Helper()
-	controlplane.SetPodStatus(t, n.client, n.name, name, func(s *corev1.PodStatus) {
-		s.Phase = corev1.PodRunning
-		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)}}
-	})
-}
 
 func failure(s appsv1.ReplicaSetStatus) *appsv1.ReplicaSetCondition {
 	for i, c := range s.Conditions {
@@ -101,68 +78,24 @@ func testQuota(t *testing.T) {
 	}
 }
 
-func testRecreated(t *testing.T) {
+// testTemplateIsKept: the cache holds no template of a ReplicaSet with 0 replicas.
+func testTemplateIsKept(t *testing.T) {
 	n := newNamespace(t)
-	orphan := metav1.DeletePropagationBackground
-	for range 5 {
-		n.apply(3)
-		if err := n.client.AppsV1().ReplicaSets(n.name).Delete(t.Context(), "rs", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
-			t.Fatal(err)
-		}
+	rs := n.apply(0)
+	if got := n.settled(rs.Name); !equality.Semantic.DeepEqual(got.Spec, rs.Spec) {
+		t.Errorf("spec after the status was written is %+v, want %+v", got.Spec, rs.Spec)
 	}
-	rs := n.apply(3)
-	n.settled("rs")
-	if got := n.active(rs); len(got) != 3 {
-		t.Errorf("active pods %v, want 3", got)
+	n.scale(rs.Name, 2)
+	n.settled(rs.Name)
+	n.scale(rs.Name, 0)
+	got := n.settled(rs.Name)
+	if !equality.Semantic.DeepEqual(got.Spec.Template, rs.Spec.Template) {
+		t.Errorf("template is %+v, want %+v", got.Spec.Template, rs.Spec.Template)
 	}
-	if _, err := n.client.CoreV1().Pods(n.name).Get(t.Context(), "rs", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a pod without suffix: %v", err)
+	n.scale(rs.Name, 1)
+	n.settled(rs.Name)
+	pods := n.pods()
+	if len(pods) == 0 || pods[len(pods)-1].Spec.Containers[0].Image != rs.Spec.Template.Spec.Containers[0].Image {
+		t.Errorf("pods are %+v, want one made from the template", pods)
 	}
-}
-
-// testRelatedPods: of the pods of a rollout, a pod that shares its node with a pod of the older ReplicaSet is deleted
-// first.
-func testRelatedPods(t *testing.T) {
-	n := newNamespace(t)
-	rollout := func(rs *appsv1.ReplicaSet) {
-		rs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: types.UID(n.name), Controller: new(true)}}
-	}
-	on := func(node string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.NodeName = node } }
-	n.create(controlplane.Pod(n.name, "old", map[string]string{"app": "old"}, on("node-3")))
-	n.applyNamed("old", 1, rollout)
-	n.settled("old")
-	for i := range 6 {
-		n.create(controlplane.Pod(n.name, fmt.Sprintf("new-%d", i), map[string]string{"app": "new"}, on(fmt.Sprintf("node-%d", i))))
-	}
-	rs := n.applyNamed("new", 6, rollout)
-	n.settled("new")
-	// The first victim if nodes are not compared.
-	controlplane.SetPodStatus(t, n.client, n.name, "new-0", func(s *corev1.PodStatus) {
-		s.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: 1}}
-	})
-	n.scale("new", 5)
-	n.settled("new")
-	if left := n.active(rs); slices.Contains(left, "new-3") {
-		t.Errorf("left are %v, want all but new-3", left)
-	}
-}
-
-func testTerminatingReplicas(t *testing.T) {
-	n := newNamespace(t)
-	rs := n.apply(5, onNode)
-	n.settled("rs")
-	terminating := func(want int32) {
-		t.Helper()
-		n.status("rs", func(s appsv1.ReplicaSetStatus) bool {
-			return s.Replicas == 5 && s.TerminatingReplicas != nil && *s.TerminatingReplicas == want
-		})
-	}
-	terminating(0)
-	names := n.active(rs)
-	n.delete(names[0])
-	n.delete(names[1])
-	terminating(2)
-	n.delete(names[0], 0)
-	terminating(1)
-	n.settled("rs")
 }
