@@ -80,12 +80,6 @@ func depsOf(t *testing.T, store *caches.Caches, client kubernetes.Interface, clk
 
 func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.task) }
 
-// ready reports whether caches at these versions show every write.
-func ready(b *bench, at controller.Versions, now time.Time) bool {
-	overdue, err := b.expectations.barrier.EnsureReady(at, now)
-	return err == nil && !overdue
-}
-
 // versions holds the versions of the caches of pods and ReplicaSets.
 func versions(pods, sets string) controller.Versions {
 	return controller.Versions{podResource: pods, setResource: sets}
