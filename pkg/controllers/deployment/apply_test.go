@@ -24,18 +24,11 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// withTemplate creates the requested ReplicaSet after an edit.
-func withTemplate(edit func(*appsv1.ReplicaSet)) func(int, clienttesting.Action) (runtime.Object, error) {
-	return func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		rs := a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet).DeepCopy()
-		rs.UID, rs.ResourceVersion, rs.Generation = "made", "50", 1
-		edit(rs)
-		return rs, nil
-	}
-}
-
-func answersMade(call int, a clienttesting.Action) (runtime.Object, error) {
-	return withTemplate(func(*appsv1.ReplicaSet) {})(call, a)
+// createsReplicaSet creates the requested ReplicaSet.
+func createsReplicaSet(_ int, a clienttesting.Action) (runtime.Object, error) {
+	rs := a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet).DeepCopy()
+	rs.UID, rs.ResourceVersion, rs.Generation = "made", "50", 1
+	return rs, nil
 }
 
 // written returns the Deployment of the last status write, or nil.
@@ -48,10 +41,10 @@ func (b *bench) written() (d *appsv1.Deployment) {
 	return d
 }
 
-func TestANewDeploymentTakesTwoWrites(t *testing.T) {
+func TestNewDeploymentTakesTwoWrites(t *testing.T) {
 	d := newDeployment(3, deadline(600))
 	b := newBench(t, d)
-	b.On("create replicasets", answersMade)
+	b.On("create replicasets", createsReplicaSet)
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +85,9 @@ func TestRefusedCreateFailsEachSync(t *testing.T) {
 	b.Wants(t, "create replicasets")
 }
 
-// TestAConflictOfACreateIsRetriedAtOnce: quota admission returns conflicts while parallel requests change the
+// TestConflictOfACreateIsRetriedAtOnce: quota admission returns conflicts while parallel requests change the
 // quota.
-func TestAConflictOfACreateIsRetriedAtOnce(t *testing.T) {
+func TestConflictOfACreateIsRetriedAtOnce(t *testing.T) {
 	b := newBench(t, newDeployment(3))
 	b.On("create replicasets", fakeapi.Fails(apierrors.NewConflict(setResource, "web", errors.New("quota"))))
 	for range 2 {
@@ -105,7 +98,7 @@ func TestAConflictOfACreateIsRetriedAtOnce(t *testing.T) {
 	b.Wants(t, "create replicasets", "update deployments/status", "create replicasets", "update deployments/status")
 }
 
-func TestAnUnansweredCreateKeepsItsName(t *testing.T) {
+func TestRepeatedCreateUsesTheSameName(t *testing.T) {
 	d := newDeployment(3, within(1, 0), deadline(600))
 	b := newBench(t, d)
 	var names []string
@@ -149,7 +142,7 @@ func TestLiveReadResolvesWhatCachesCannotShow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, newDeployment(3))
 			b.loader.Cached = b.cachedState
-			b.On("create replicasets", answersMade)
+			b.On("create replicasets", createsReplicaSet)
 			prepare(b.expectations)
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
@@ -162,8 +155,8 @@ func TestLiveReadResolvesWhatCachesCannotShow(t *testing.T) {
 	}
 }
 
-// TestATakenNameCountsAsACollision: the first collision counts at once, the next one after the back-off.
-func TestATakenNameCountsAsACollision(t *testing.T) {
+// TestTakenNameCountsAsCollision: the first collision counts at once, the next one after the back-off.
+func TestTakenNameCountsAsCollision(t *testing.T) {
 	for name, foreign := range map[string]func(*appsv1.ReplicaSet){
 		"nobody's":         func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
 		"another template": func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "other" },
@@ -261,9 +254,9 @@ func replyTo(b *bench, replies map[string]error) {
 	})
 }
 
-// TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout: the Deployment is scaled and gets another template
+// TestRejectedScalingDoesNotBlockTheRollout: the Deployment is scaled and gets another template
 // while a webhook rejects changes of one ReplicaSet.
-func TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout(t *testing.T) {
+func TestRejectedScalingDoesNotBlockTheRollout(t *testing.T) {
 	d := newDeployment(8, within(1, 0))
 	b := newBench(t, d, owned(d, "v-1", newOld("older", 2, 9, sizedFor(5, 6), revision("1"))), owned(d, "v0", newOld("old", 3, 5, sizedFor(5, 6), revision("2"))))
 	b.On("patch replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
@@ -275,7 +268,7 @@ func TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout(t *testing.T) {
 	created := false
 	b.On("create replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		created = true
-		return answersMade(call, a)
+		return createsReplicaSet(call, a)
 	})
 	for !created {
 		b.sets, b.now = b.stored(t), b.clock.Now()
@@ -293,8 +286,8 @@ func TestAReplicaSetThatCannotBeScaledDoesNotHoldUpTheRollout(t *testing.T) {
 	}
 }
 
-// TestAFailedTestIsNoRefusal: another client has resized the ReplicaSet.
-func TestAFailedTestIsNoRefusal(t *testing.T) {
+// TestFailedPreconditionIsNoRejection: another client has resized the ReplicaSet.
+func TestFailedPreconditionIsNoRejection(t *testing.T) {
 	invalid := apierrors.NewGenericServerResponse(422, "patch", setResource, "old", "testing path /metadata/generation failed", 0, false)
 	for _, tt := range []struct {
 		name string
@@ -415,11 +408,11 @@ func TestRequestsOfOneSync(t *testing.T) {
 			return newDeployment(3, func(d *appsv1.Deployment) { d.UID = "another" }), nil
 		}}, time.Second, []string{"get deployments"}, nil},
 		{"an orphan whose adoption is rejected does not count", d, []*appsv1.ReplicaSet{orphan}, map[string]fakeapi.Respond{
-			"create replicasets": answersMade, "patch replicasets": fakeapi.Fails(apierrors.NewForbidden(setResource, "orphan", errors.New("no"))),
+			"create replicasets": createsReplicaSet, "patch replicasets": fakeapi.Fails(apierrors.NewForbidden(setResource, "orphan", errors.New("no"))),
 		}, controller.ConsistencyTimeout, []string{"get deployments", "patch replicasets", "create replicasets", "update deployments/status"},
 			[]string{"Warning FailedAdopt Error adopting replica set orphan", "Scaled up"}},
 		{"a conflict of the status is quiet", newDeployment(0), nil, map[string]fakeapi.Respond{
-			"create replicasets": answersMade, "update deployments/status": fakeapi.Fails(apierrors.NewConflict(setResource, "web", errors.New("changed"))),
+			"create replicasets": createsReplicaSet, "update deployments/status": fakeapi.Fails(apierrors.NewConflict(setResource, "web", errors.New("changed"))),
 		}, time.Second, []string{"create replicasets", "update deployments/status"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -448,8 +441,8 @@ func TestFirstWriteOfATermFollowsALiveRead(t *testing.T) {
 	b.Wants(t, "get deployments", "list replicasets", "update deployments/status")
 }
 
-// TestARejectedStatusKeepsTheTimers: a delayed step must not wait for the back-off of the key.
-func TestARejectedStatusKeepsTheTimers(t *testing.T) {
+// TestRejectedStatusKeepsTheTimers: a delayed step must not wait for the back-off of the key.
+func TestRejectedStatusKeepsTheTimers(t *testing.T) {
 	d := newDeployment(4, within(1, 1), deadline(600))
 	old := owned(d, "v0", newOld("old", 2, 1, unseen, sizedFor(4, 5), revision("1")))
 	b := newBench(t, d, owned(d, "v1", newNext("new", 2, sizedFor(4, 5), revision("2"))), old)
@@ -480,8 +473,8 @@ func TestNoStatusForAnOutdatedSpec(t *testing.T) {
 	})
 }
 
-// TestCountsAreWrittenAtTheirPace: the last status has 3 pods, one of them updated, ready and available.
-func TestCountsAreWrittenAtTheirPace(t *testing.T) {
+// TestStatusesOfCountsArePaced: the last status has 3 pods, one of them updated, ready and available.
+func TestStatusesOfCountsArePaced(t *testing.T) {
 	const later = 1960 * time.Millisecond
 	progressing := func(reason string) []appsv1.DeploymentCondition {
 		return []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: reason}}
@@ -553,7 +546,7 @@ func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
 	}
 }
 
-func TestWhatAnUnansweredCreateReserves(t *testing.T) {
+func TestUnknownCreateReservesPods(t *testing.T) {
 	l := newExpectations()
 	l.startCreate("web-a", 3, now)
 	none := func(string) bool { return false }
@@ -579,7 +572,7 @@ func TestWhatAnUnansweredCreateReserves(t *testing.T) {
 
 func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
 	d := newDeployment(20, within(1, 0))
-	tooMany := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 20, 20, 20 })
+	tooMany := withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 20, 20, 20 })
 	reduced := owned(d, "v1", newNext("web", 2, tooMany, sizedFor(2, 3), revision("1")))
 	b := newBench(t, d, reduced)
 	raised := reduced.DeepCopy()

@@ -40,65 +40,65 @@ func newExpectations() expectations {
 // statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted, although
 // its size allows for them: it was raised before the status showed the last reduction, or may have been raised so
 // in an earlier term.
-func (l *expectations) statusUnreliable(rs *appsv1.ReplicaSet) bool {
-	_, trusted := l.reliableStatus[rs.UID]
+func (e *expectations) statusUnreliable(rs *appsv1.ReplicaSet) bool {
+	_, trusted := e.reliableStatus[rs.UID]
 	return !trusted
 }
 
 // recordStatus records that the status of a ReplicaSet is reliable once it shows the present size: the ReplicaSet
 // controller acts on another size only after its cache shows the deletes for the last one.
-func (l *expectations) recordStatus(rs *appsv1.ReplicaSet) {
-	_, unknown := l.unknownResizes[rs.UID]
+func (e *expectations) recordStatus(rs *appsv1.ReplicaSet) {
+	_, unknown := e.unknownResizes[rs.UID]
 	if shown := rs.Status.ObservedGeneration >= rs.Generation || rs.Generation <= 1; shown && !unknown {
-		l.reliableStatus[rs.UID] = struct{}{}
+		e.reliableStatus[rs.UID] = struct{}{}
 	}
 }
 
 // startCreate records that a create is sent, and returns the record of earlier attempts.
-func (l *expectations) startCreate(name string, size int, now time.Time) controller.Create {
-	l.createSizes[name] = max(l.createSizes[name], size)
-	before := l.creates.Start(name)
-	l.creates.Retry(controller.Create{Name: name, Unknown: true, Until: now.Add(outcome.MaxCompletionDelay)})
+func (e *expectations) startCreate(name string, size int, now time.Time) controller.Create {
+	e.createSizes[name] = max(e.createSizes[name], size)
+	before := e.creates.Start(name)
+	e.creates.Retry(controller.Create{Name: name, Unknown: true, Until: now.Add(outcome.MaxCompletionDelay)})
 	return before
 }
 
-func (l *expectations) endCreate(name string) {
-	l.creates.Done(name)
-	delete(l.createSizes, name)
+func (e *expectations) endCreate(name string) {
+	e.creates.Done(name)
+	delete(e.createSizes, name)
 }
 
 // resolveCreates forgets creates whose name exists, with any owner, and creates that were not carried out. live is the
 // start of the sync whose live read returned the names. It is zero for cached names: a cache may lack a ReplicaSet.
-func (l *expectations) resolveCreates(exists func(name string) bool, live time.Time) {
-	l.creates = slices.DeleteFunc(l.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !live.Before(c.Until) })
-	maps.DeleteFunc(l.createSizes, func(name string, _ int) bool {
-		return !slices.ContainsFunc(l.creates, func(c controller.Create) bool { return c.Name == name })
+func (e *expectations) resolveCreates(exists func(name string) bool, live time.Time) {
+	e.creates = slices.DeleteFunc(e.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !live.Before(c.Until) })
+	maps.DeleteFunc(e.createSizes, func(name string, _ int) bool {
+		return !slices.ContainsFunc(e.creates, func(c controller.Create) bool { return c.Name == name })
 	})
 }
 
-func (l *expectations) dropDeleted(isDeleted func(types.UID) bool, now time.Time) {
-	maps.DeleteFunc(l.reliableStatus, func(uid types.UID, _ struct{}) bool { return isDeleted(uid) })
-	maps.DeleteFunc(l.resizedAt, func(uid types.UID, at time.Time) bool {
+func (e *expectations) dropDeleted(isDeleted func(types.UID) bool, now time.Time) {
+	maps.DeleteFunc(e.reliableStatus, func(uid types.UID, _ struct{}) bool { return isDeleted(uid) })
+	maps.DeleteFunc(e.resizedAt, func(uid types.UID, at time.Time) bool {
 		return isDeleted(uid) || !now.Before(at.Add(maxStatusInterval))
 	})
-	maps.DeleteFunc(l.templates.compared, func(uid types.UID, _ comparison) bool { return isDeleted(uid) })
+	maps.DeleteFunc(e.templates.compared, func(uid types.UID, _ comparison) bool { return isDeleted(uid) })
 }
 
 // pendingPods returns the pods of creates with an unknown outcome: for the ReplicaSet with a name, and for others.
-func (l *expectations) pendingPods(name string) (present, others int) {
-	for _, c := range l.creates {
+func (e *expectations) pendingPods(name string) (present, others int) {
+	for _, c := range e.creates {
 		if c.Name == name {
-			present += l.createSizes[c.Name]
+			present += e.createSizes[c.Name]
 		} else {
-			others += l.createSizes[c.Name]
+			others += e.createSizes[c.Name]
 		}
 	}
 	return present, others
 }
 
 // nextDeadline returns the time until the outcome of the first unknown create is certain, or 0 if there is none.
-func (l *expectations) nextDeadline(now time.Time) (in time.Duration) {
-	for _, c := range l.creates {
+func (e *expectations) nextDeadline(now time.Time) (in time.Duration) {
+	for _, c := range e.creates {
 		if c.Unknown {
 			in = controller.MinPositive(in, max(c.Until.Sub(now), controller.Immediately))
 		}

@@ -75,9 +75,9 @@ func TestHashIsThatOfKubeControllerManager(t *testing.T) {
 	}
 }
 
-// TestHashIsMadeOfTheCachedTemplate: marshalling a new ReplicaSet leaves the cached template, and so the hash.
+// TestMarshallingDoesNotChangeTheHash: marshalling a new ReplicaSet leaves the cached template, and so the hash.
 // Marshalling a template changes the hash.
-func TestHashIsMadeOfTheCachedTemplate(t *testing.T) {
+func TestMarshallingDoesNotChangeTheHash(t *testing.T) {
 	d := newDeployment(1)
 	for _, v := range vectors(t) {
 		if v.Name == "size limit of a volume" {

@@ -13,7 +13,7 @@ func TestHistory(t *testing.T) {
 		return newOld(name, 0, minutes, append(edits, revision(rev))...)
 	}
 	with := func(name, rev string, minutes int) replicaSet { return newOld(name, 1, minutes, revision(rev)) }
-	leaving := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 1 })
+	leaving := withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 1 })
 	for _, tt := range []struct {
 		name  string
 		limit *int32
@@ -70,6 +70,7 @@ func TestHistoryIsCleanedUpWhenTheRolloutIsOver(t *testing.T) {
 		{"pods are missing", newDeployment(2, limited, func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }), sets, 0},
 		{"something is to be done", newDeployment(2, limited), busy, 0},
 		{"paused", newDeployment(2, limited, paused, func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }), sets, 1},
+		{"to be resized", newDeployment(2, limited, paused), []replicaSet{newOld("old", 0, 1)}, 0},
 		{"being deleted", newDeployment(2, limited, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), sets, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -77,14 +78,5 @@ func TestHistoryIsCleanedUpWhenTheRolloutIsOver(t *testing.T) {
 				t.Errorf("%d are deleted, want %d", len(got), tt.want)
 			}
 		})
-	}
-}
-
-func TestNothingIsDeletedThatIsResized(t *testing.T) {
-	d := newDeployment(3, paused)
-	d.Spec.RevisionHistoryLimit = new(int32(0))
-	got := rollout(d, []replicaSet{newOld("old", 0, 1)}, facts{}, now)
-	if diff := cmp.Diff([]string{"old 0→3"}, sizesOf(got.changes)); diff != "" || len(got.delete) > 0 {
-		t.Errorf("deletes %d, sizes (-want +got):\n%s", len(got.delete), diff)
 	}
 }

@@ -102,7 +102,7 @@ func seeing(ready, available int) func(*replicaSet) {
 	return func(s *replicaSet) { s.pods.ready, s.pods.available = ready, available }
 }
 
-func telling(edit func(*appsv1.ReplicaSetStatus)) func(*replicaSet) {
+func withStatus(edit func(*appsv1.ReplicaSetStatus)) func(*replicaSet) {
 	return func(s *replicaSet) { edit(&s.rs.Status) }
 }
 

@@ -9,7 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-func TestRaisesGetTheRoomThatIsThere(t *testing.T) {
+func TestRaisesStayWithinTheCapacity(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
 		replicas           int32

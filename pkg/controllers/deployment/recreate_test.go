@@ -7,7 +7,7 @@ import (
 )
 
 func TestRecreate(t *testing.T) {
-	terminating := telling(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = new(int32(1)) })
+	terminating := withStatus(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = new(int32(1)) })
 	unfinished := func(s *replicaSet) { s.pods.unfinished = 1 }
 	for _, tt := range []struct {
 		name  string
@@ -24,7 +24,7 @@ func TestRecreate(t *testing.T) {
 		{"scaled up: pods of old ones that are still ending are not waited for", facts{}, []replicaSet{newNext("new", 2, sizedFor(2, 2)), newOld("old", 0, 1, terminating)}, []string{"new 2→3"}, nil},
 		{"scaled up: the pods of the new one are there, so those of the old one are not", facts{}, []replicaSet{newNext("new", 2), newOld("old", 0, 1)}, []string{"new 2→3"}, nil},
 
-		{"its pods are in the status", facts{}, []replicaSet{newOld("old", 0, 1, telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 1 }))}, nil, []deferral{deferOldPods}},
+		{"its pods are in the status", facts{}, []replicaSet{newOld("old", 0, 1, withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 1 }))}, nil, []deferral{deferOldPods}},
 		{"they are terminating", facts{}, []replicaSet{newOld("old", 0, 1, terminating)}, nil, []deferral{deferOldPods}},
 		{"they are in the cache", facts{}, []replicaSet{newOld("old", 0, 1, unfinished)}, nil, []deferral{deferOldPods}},
 		{"its controller may not know yet that it is to have none", facts{}, []replicaSet{newOld("old", 0, 1, unseen)}, nil, []deferral{deferOldPods}},

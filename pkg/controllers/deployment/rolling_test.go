@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestStepsWaitNoLongerThanADeadlineAllows(t *testing.T) {
+func TestDeadlineShortensTheWaitBetweenSteps(t *testing.T) {
 	justNow := func(s *replicaSet) { s.resizedAt = now }
 	for seconds, want := range map[int32]time.Duration{1: 50 * time.Millisecond, 10: 500 * time.Millisecond, 600: 2 * time.Second} {
 		p := newPass(newDeployment(4, within(1, 1), deadline(seconds)), newNext("new", 2), newOld("old", 2, 1, unseen, justNow))
@@ -23,12 +23,12 @@ func TestRollingUpdate(t *testing.T) {
 	justNow := func(s *replicaSet) { s.resizedAt = now }
 	longAgo := func(s *replicaSet) { s.resizedAt = now.Add(-2 * time.Second) }
 	slow := func(s *replicaSet) { s.rs.Spec.MinReadySeconds = 10 }
-	tooMany := telling(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 2 })
-	undeletable := telling(func(s *appsv1.ReplicaSetStatus) {
+	tooMany := withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 2 })
+	undeletable := withStatus(func(s *appsv1.ReplicaSetStatus) {
 		s.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate"}}
 	})
 	doubtful := func(s *replicaSet) { s.statusUnreliable = true }
-	notAvailable := telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 0 })
+	notAvailable := withStatus(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 0 })
 	for _, tt := range []struct {
 		name               string
 		replicas           int32
@@ -62,7 +62,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"less is available than must be: nothing that is goes", 10, 2, 2, []replicaSet{newNext("new", 0), newOld("old", 10, 1, having(5))}, []string{"old 10→8", "new 0→4"}, nil},
 		{"nothing is available: a rollout is not blocked by that", 3, 0, 1, []replicaSet{newNext("new", 0), newOld("old", 3, 1, having(0))}, []string{"old 3→2", "new 0→1"}, nil},
 		{"ready is not available: an available pod might go in its place", 3, 0, 1, []replicaSet{newNext("new", 1), newOld("old", 2, 1, seeing(2, 1),
-			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 1 }))}, nil, nil},
+			withStatus(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 1 }))}, nil, nil},
 		{"unless too few are available", 3, 0, 1, []replicaSet{newNext("new", 1, having(0)), newOld("old", 3, 1, seeing(3, 0), notAvailable)}, []string{"old 3→2"}, nil},
 		{"where pods are ready before they are available, one that shrinks counts for nothing until its status shows that", 3, 0, 1,
 			[]replicaSet{newNext("new", 1, slow), newOld("old", 2, 1, slow, unseen)}, nil, nil},
@@ -82,7 +82,7 @@ func TestRollingUpdate(t *testing.T) {
 
 		// Unreliable counts.
 		{"pods that a size has given up are not counted", 2, 1, 1, []replicaSet{newOld("old", 2, 1), newNext("new", 2, unseen, having(0),
-			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 2 }), seeing(0, 0))}, []string{"old 2→1"}, []deferral{deferPodsDiffer}},
+			withStatus(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 2 }), seeing(0, 0))}, []string{"old 2→1"}, []deferral{deferPodsDiffer}},
 		{"a status that is higher than the size", 2, 1, 1, []replicaSet{newOld("old", 2, 1), newNext("new", 0, unseen, having(2))},
 			[]string{"old 2→1"}, []deferral{deferShrinkUnseen}},
 		{"no raise before the shrink was seen", 2, 1, 1, []replicaSet{newNext("new", 0, unseen), newOld("old", 1, 1)}, nil, []deferral{deferShrinkUnseen}},
@@ -98,7 +98,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"a cache of pods that is behind costs none that is available", 8, 2, 0, []replicaSet{newNext("new", 0), newOld("older", 5, 2, seeing(0, 0)), newOld("old", 5, 1, having(3))},
 			[]string{"old 5→3", "new 0→2"}, []deferral{deferPodsDiffer}},
 		{"nor does a clock that is, where pods are ready before they are available", 10, 0, 2, []replicaSet{newNext("new", 0, slow), newOld("old", 10, 1, slow, seeing(10, 7),
-			telling(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 8 }))}, nil, []deferral{deferPodsDiffer}},
+			withStatus(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 8 }))}, nil, []deferral{deferPodsDiffer}},
 		{"pods that are ready again are not given up because no status tells of them yet", 10, 2, 2, []replicaSet{newNext("new", 2, having(0)),
 			newOld("older", 5, 2, having(2), seeing(4, 4)), newOld("old", 5, 1, having(4))}, []string{"older 5→4", "old 5→4", "new 2→4"}, []deferral{deferPodsDiffer}},
 		{"nor because another ReplicaSet has lost all", 10, 2, 2, []replicaSet{newNext("new", 2, having(0)),
@@ -142,8 +142,8 @@ func TestNewReplicaSetIsCreatedInTheSurge(t *testing.T) {
 	}
 }
 
-// TestPodsAreJudgedByTheMinReadySecondsThatAreToCome: the same pass raises minReadySeconds.
-func TestPodsAreJudgedByTheMinReadySecondsThatAreToCome(t *testing.T) {
+// TestRaisedMinReadySecondsApplyAtOnce: the same pass raises minReadySeconds.
+func TestRaisedMinReadySecondsApplyAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		seconds, size int32
 		want          []string

@@ -55,8 +55,8 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// TestOneWriteForEachReplicaSet: one change holds size, annotations, revision and minReadySeconds.
-func TestOneWriteForEachReplicaSet(t *testing.T) {
+// TestOneChangePerReplicaSet: one change holds size, annotations, revision and minReadySeconds.
+func TestOneChangePerReplicaSet(t *testing.T) {
 	d := newDeployment(3, within(1, 0), annotated("note", "new"), annotated(revisionAnnotation, "2"))
 	d.Spec.MinReadySeconds = 5
 	next := newNext("back", 1, revision("1"), sizedFor(3, 4))
@@ -92,7 +92,7 @@ func TestRejectedReplicaSetIsSkipped(t *testing.T) {
 	}
 }
 
-func TestWhenToLookAgain(t *testing.T) {
+func TestRequeueDelay(t *testing.T) {
 	running := func(d *appsv1.Deployment) {
 		d.Status.Conditions = []appsv1.DeploymentCondition{progressing(corev1.ConditionTrue, "ReplicaSetUpdated", 20*time.Second, time.Minute)}
 		d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = 3, 1, 3, 3
@@ -124,7 +124,7 @@ func TestWhenToLookAgain(t *testing.T) {
 	}
 }
 
-func TestTheHighestRevisionGoesToTheDeployment(t *testing.T) {
+func TestRevisionOfTheDeployment(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		d    *appsv1.Deployment

@@ -60,8 +60,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestOldPodsOfACompleteRolloutGoWhenAllAgree: proportional sizes would add pods that the rollout removes again.
-func TestOldPodsOfACompleteRolloutGoWhenAllAgree(t *testing.T) {
+// TestScalingStopsOldPodsOfACompleteRollout: proportional sizes would add pods that the rollout removes again.
+func TestScalingStopsOldPodsOfACompleteRollout(t *testing.T) {
 	slow := func(s *replicaSet) { s.rs.Spec.MinReadySeconds = 10 }
 	for _, tt := range []struct {
 		name string

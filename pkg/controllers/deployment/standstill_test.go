@@ -1,9 +1,10 @@
 package deployment
 
 import (
-	"minikcm/pkg/controller"
 	"testing"
 	"time"
+
+	"minikcm/pkg/controller"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/cache"

@@ -62,8 +62,8 @@ type backoffs struct {
 	statusAt time.Time // of the last status write
 }
 
-func (t *backoffs) dropDeleted(isDeleted func(types.UID) bool) {
-	maps.DeleteFunc(t.rejectedResizes, func(uid types.UID, _ rejectedResize) bool { return isDeleted(uid) })
+func (b *backoffs) dropDeleted(isDeleted func(types.UID) bool) {
+	maps.DeleteFunc(b.rejectedResizes, func(uid types.UID, _ rejectedResize) bool { return isDeleted(uid) })
 }
 
 const (
@@ -91,22 +91,22 @@ type rejectedResize struct {
 	deployment, replicaSet int64 // generations
 }
 
-func (t *backoffs) rejectedResize(d *appsv1.Deployment, rs *appsv1.ReplicaSet) rejectedResize {
-	r := t.rejectedResizes[rs.UID]
+func (b *backoffs) rejectedResize(d *appsv1.Deployment, rs *appsv1.ReplicaSet) rejectedResize {
+	r := b.rejectedResizes[rs.UID]
 	if r.deployment != d.Generation || r.replicaSet != rs.Generation {
 		return rejectedResize{}
 	}
 	return r
 }
 
-func (t *backoffs) resizeRejected(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
-	t.rejectedResizes[rs.UID] = rejectedResize{t.rejectedResize(d, rs).next(minRejected, maxRejected, now), d.Generation, rs.Generation}
+func (b *backoffs) resizeRejected(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
+	b.rejectedResizes[rs.UID] = rejectedResize{b.rejectedResize(d, rs).next(minRejected, maxRejected, now), d.Generation, rs.Generation}
 }
 
 // modifiedBackoff returns the back-off of creates of a name. Another template has another name.
-func (t *backoffs) modifiedBackoff(name string) backoff {
-	if t.modifiedName != name {
+func (b *backoffs) modifiedBackoff(name string) backoff {
+	if b.modifiedName != name {
 		return backoff{}
 	}
-	return t.modified
+	return b.modified
 }

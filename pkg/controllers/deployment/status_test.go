@@ -21,9 +21,9 @@ func progressing(status corev1.ConditionStatus, reason string, updated, changed 
 
 func TestCounts(t *testing.T) {
 	terminating := func(n int32) func(*replicaSet) {
-		return telling(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = &n })
+		return withStatus(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = &n })
 	}
-	never := telling(func(s *appsv1.ReplicaSetStatus) { *s = appsv1.ReplicaSetStatus{} })
+	never := withStatus(func(s *appsv1.ReplicaSetStatus) { *s = appsv1.ReplicaSetStatus{} })
 	type numbers struct{ Replicas, Updated, Ready, Available, Unavailable, Terminating int32 }
 	for _, tt := range []struct {
 		name    string
@@ -88,7 +88,7 @@ func TestProgressing(t *testing.T) {
 		{"fewer updated pods are no progress", nil, was(yes, "ReplicaSetUpdated"), []replicaSet{newNext("new", 1, revision("2")), newOld("old", 1, 1, revision("1"))},
 			passResult{progressCounts: true}, was(yes, "ReplicaSetUpdated")},
 		{"more ready pods", nil, was(yes, "ReplicaSetUpdated"), []replicaSet{newNext("new", 2, revision("2")), newOld("old", 1, 1, revision("1"), having(0),
-			telling(func(s *appsv1.ReplicaSetStatus) { s.ReadyReplicas = 1 }))}, passResult{progressCounts: true},
+			withStatus(func(s *appsv1.ReplicaSetStatus) { s.ReadyReplicas = 1 }))}, passResult{progressCounts: true},
 			is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
 		{"progress after the deadline", nil, was(no, reasonTimedOut), more, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, 0)},
 		{"complete", nil, was(yes, "ReplicaSetUpdated"), done, passResult{progressCounts: true, observed: true},
@@ -177,19 +177,17 @@ func TestAvailable(t *testing.T) {
 		{"Recreate: one is missing", newDeployment(3, recreating), 2, corev1.ConditionFalse},
 		{"none are asked for", newDeployment(0), 0, corev1.ConditionTrue},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			status := rollout(tt.d, []replicaSet{newNext("new", 3, having(tt.available))}, facts{}, now).status
-			c := conditions{list: status.Conditions}
-			if got, ok := c.get(appsv1.DeploymentAvailable); !ok || got.Status != tt.want {
-				t.Errorf("condition %+v, want %s", got, tt.want)
-			}
-		})
+		status := rollout(tt.d, []replicaSet{newNext("new", 3, having(tt.available))}, facts{}, now).status
+		c := conditions{list: status.Conditions}
+		if got, ok := c.get(appsv1.DeploymentAvailable); !ok || got.Status != tt.want {
+			t.Errorf("%s: condition %+v, want %s", tt.name, got, tt.want)
+		}
 	}
 }
 
 func TestReplicaFailure(t *testing.T) {
 	fails := func(message string) func(*replicaSet) {
-		return telling(func(s *appsv1.ReplicaSetStatus) {
+		return withStatus(func(s *appsv1.ReplicaSetStatus) {
 			s.Conditions = []appsv1.ReplicaSetCondition{{Type: "Other", Status: corev1.ConditionTrue},
 				{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: message, LastTransitionTime: ago(time.Minute)}}
 		})
@@ -219,7 +217,7 @@ func TestReplicaFailure(t *testing.T) {
 	}
 }
 
-func TestConditionsKeepTheirPlaces(t *testing.T) {
+func TestConditionsKeepTheOrder(t *testing.T) {
 	foreign := condition("Foreign", corev1.ConditionTrue, "R", "m", time.Hour, time.Hour)
 	available := condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "R", "m", time.Hour, time.Hour)
 	c := conditions{list: []appsv1.DeploymentCondition{available, foreign}, now: now.Add(300 * time.Millisecond)}

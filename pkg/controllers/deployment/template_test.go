@@ -55,7 +55,7 @@ func TestSameTemplate(t *testing.T) {
 	}
 }
 
-func TestTheOldestReplicaSetOfTheTemplateIsTheNewOne(t *testing.T) {
+func TestOldestReplicaSetOfTheTemplateIsNew(t *testing.T) {
 	young := newNext("young", 1)
 	twin := newOld("twin-b", 1, 5)
 	twin.current = true

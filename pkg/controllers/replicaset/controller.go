@@ -32,9 +32,9 @@ const (
 	Name      = "replicaset-controller"
 	queueName = "replicaset" // upstream's name label of the workqueue metrics
 
-	// slowAfter is the time after which a sync gives its worker away. A batch of creates usually takes
+	// patience is the time after which a blocked sync no longer occupies a worker. A batch of creates usually takes
 	// less.
-	slowAfter = 100 * time.Millisecond
+	patience = 100 * time.Millisecond
 )
 
 // burst is the maximum number of pods that one sync creates or deletes (kube-controller-manager v1.37,
@@ -74,7 +74,7 @@ type Controller struct {
 	baseline controller.Baseline
 	states   *states
 	metrics  *metrics
-	loader   controller.Loader[task, decision]
+	loader   controller.Loader[syncState, decision]
 
 	owners ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]
 	slots  *writelimit.Slots
@@ -95,11 +95,11 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 	c.owners = ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]{
 		Kind: ownerKind, Noun: "pod", Objects: deps.Pods, Get: c.liveReplicaSet, Patch: c.patchPod, Recorder: deps.Recorder, Clock: deps.Clock,
 	}
-	c.loader = controller.Loader[task, decision]{
+	c.loader = controller.Loader[syncState, decision]{
 		Baseline: &c.baseline, Cached: c.readCached, Live: c.readLive, Decide: c.claimAndPlan, Writes: c.changesCluster, Unconfirmed: needsConfirmation,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: slowAfter, Drain: cfg.Drain, Clock: deps.Clock,
+		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	if err := c.registerHandlers(); err != nil {
 		return nil, fmt.Errorf("replicaset: %w", err)
@@ -175,7 +175,7 @@ func (c *Controller) podUpdated(old, pod *caches.Pod) {
 		return
 	}
 	rs, ok := c.wake.OwnerOf(pod)
-	if ok && pod.IsActive() && old.ControllerUID() == pod.ControllerUID() && (task{rs: rs}).wantedReplicas() > fewPods {
+	if ok && pod.IsActive() && old.ControllerUID() == pod.ControllerUID() && (syncState{rs: rs}).wantedReplicas() > fewPods {
 		c.loop.AddAfter(cache.MetaObjectToName(rs), gatherPods)
 	} else {
 		c.wake.OnUpdate(old, pod)

@@ -30,7 +30,7 @@ const (
 )
 
 // allowedCreates returns the number of missing pods to create now, and the delay of the others or 0.
-func (c *Controller) allowedCreates(ctx context.Context, t task, missing int, failed []*caches.Pod) (n int, again time.Duration) {
+func (c *Controller) allowedCreates(ctx context.Context, t syncState, missing int, failed []*caches.Pod) (n int, again time.Duration) {
 	logger := klog.FromContext(ctx)
 	if c.deps.Namespaces.Terminating(t.rs.Namespace) {
 		logger.V(4).Info("Namespace is terminating, creating no pods") // the event of a new namespace requeues the key
@@ -49,7 +49,7 @@ func (c *Controller) allowedCreates(ctx context.Context, t task, missing int, fa
 }
 
 // create creates n pods in batches that grow while they succeed.
-func (c *Controller) create(ctx context.Context, t task, n int) applyResult {
+func (c *Controller) create(ctx context.Context, t syncState, n int) applyResult {
 	if len(t.rs.Spec.Template.Labels) == 0 {
 		return applyResult{creating: true, err: errNoLabels}
 	}
@@ -81,7 +81,7 @@ type batch struct {
 }
 
 // createBatch creates n pods in parallel. Creates whose names are taken are repeated with other names.
-func (c *Controller) createBatch(ctx context.Context, t task, template *corev1.Pod, n int) batch {
+func (c *Controller) createBatch(ctx context.Context, t syncState, template *corev1.Pod, n int) batch {
 	b := batch{size: n}
 	prefix := template.GenerateName[:min(len(template.GenerateName), maxNameBase)]
 	for range nameAttempts {
@@ -136,7 +136,7 @@ type createResult struct {
 
 // createPod creates one pod. A rejected create whose earlier attempt has an unknown outcome is checked with
 // a live read.
-func (c *Controller) createPod(ctx context.Context, t task, template *corev1.Pod, attempt controller.Create) createResult {
+func (c *Controller) createPod(ctx context.Context, t syncState, template *corev1.Pod, attempt controller.Create) createResult {
 	if controller.Draining(ctx) {
 		return createResult{outcome: outcome.NotSent, err: controller.ErrDraining}
 	}
@@ -162,14 +162,14 @@ func (c *Controller) createPod(ctx context.Context, t task, template *corev1.Pod
 
 // belongsTo reports whether a new pod is or will be owned. A pod that lost its owner on creation is
 // adopted, unless adoptions have no effect either.
-func belongsTo(t task, pod *caches.Pod) bool {
+func belongsTo(t syncState, pod *caches.Pod) bool {
 	orphan := metav1.GetControllerOfNoCopy(pod) == nil
 	return t.selects(pod) && (controls(t.rs, pod) || orphan && !t.backoffs.ownership.Disowned)
 }
 
 // deleteForeign deletes a new pod that a webhook changed so that it no longer belongs to the ReplicaSet. A
 // pod with another controller is left to that controller.
-func (c *Controller) deleteForeign(ctx context.Context, t task, pod *caches.Pod) *deleteResult {
+func (c *Controller) deleteForeign(ctx context.Context, t syncState, pod *caches.Pod) *deleteResult {
 	if metav1.GetControllerOfNoCopy(pod) != nil && !controls(t.rs, pod) {
 		return &deleteResult{outcome: outcome.NotSent}
 	}
@@ -191,7 +191,7 @@ func foreignPodError(pod deleteResult) error {
 
 // findEarlierCreate looks for the pod of a rejected create. A pod that is owned and not known yet was made
 // by an earlier attempt.
-func (c *Controller) findEarlierCreate(ctx context.Context, t task, attempt controller.Create, refused createResult) createResult {
+func (c *Controller) findEarlierCreate(ctx context.Context, t syncState, attempt controller.Create, refused createResult) createResult {
 	found, readErr := c.livePod(ctx, t.rs.Namespace, attempt.Name)
 	switch {
 	case readErr != nil:
@@ -208,7 +208,7 @@ func (c *Controller) findEarlierCreate(ctx context.Context, t task, attempt cont
 
 // recordCreate records one result and its event. It returns the error of the batch; a taken name is no
 // error.
-func (c *Controller) recordCreate(ctx context.Context, t task, attempt controller.Create, r createResult) error {
+func (c *Controller) recordCreate(ctx context.Context, t syncState, attempt controller.Create, r createResult) error {
 	switch r.outcome {
 	case outcome.Done:
 		t.expectations.creates.Done(attempt.Name)

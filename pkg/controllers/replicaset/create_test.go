@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -66,9 +67,9 @@ func TestRefusedCreateIsRetriedByItsName(t *testing.T) {
 	}
 }
 
-// TestPodChangedOnItsWay: a webhook took the label or the owner away, or gave the pod another. Making one
+// TestPodModifiedByAdmission: a webhook took the label or the owner away, or gave the pod another. Making one
 // after the other would never end.
-func TestPodChangedOnItsWay(t *testing.T) {
+func TestPodModifiedByAdmission(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		change   func(*corev1.Pod)
@@ -118,16 +119,14 @@ func TestPodFor(t *testing.T) {
 			Annotations: map[string]string{"a": "b"}, Finalizers: []string{"f"}}
 		rs.Spec.Template.Spec.NodeName = "n"
 	})
-	pod := podFor(rs)
-	want := corev1.Pod{
+	want := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "web-", Labels: map[string]string{"app": "web"},
 			Annotations: map[string]string{"a": "b"}, Finalizers: []string{"f"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "set", Controller: new(true), BlockOwnerDeletion: new(true)}}},
 		Spec: corev1.PodSpec{NodeName: "n"},
 	}
-	if fmt.Sprintf("%+v", pod.ObjectMeta.OwnerReferences[0].String()) != want.OwnerReferences[0].String() || pod.Name != "" || pod.Namespace != want.Namespace ||
-		pod.GenerateName != want.GenerateName || pod.Spec.NodeName != "n" || pod.Annotations["a"] != "b" || pod.Finalizers[0] != "f" {
-		t.Errorf("pod is %+v, want %+v", pod, want)
+	if diff := cmp.Diff(want, podFor(rs)); diff != "" {
+		t.Errorf("pod (-want +got):\n%s", diff)
 	}
 }
 

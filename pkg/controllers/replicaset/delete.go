@@ -17,7 +17,7 @@ import (
 )
 
 // deletePods deletes the surplus, and repeats deletes with unknown outcome.
-func (c *Controller) deletePods(ctx context.Context, t task, todo plan) applyResult {
+func (c *Controller) deletePods(ctx context.Context, t syncState, todo plan) applyResult {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("Too many replicas", "need", t.wantedReplicas(), "deleting", todo.surplus, "deletingAgain", todo.repeat)
 	victims := c.chooseVictims(t, todo.unconfirmed, todo.repeat)
@@ -52,13 +52,13 @@ func (c *Controller) deletePods(ctx context.Context, t task, todo plan) applyRes
 	return a
 }
 
-func (c *Controller) chooseVictims(t task, pods []*caches.Pod, n int) []*caches.Pod {
+func (c *Controller) chooseVictims(t syncState, pods []*caches.Pod, n int) []*caches.Pod {
 	return chooseVictims(pods, c.relatedPods(t, pods, n), n, c.cfg.PodDeletionCost, t.now)
 }
 
 // relatedPods returns the pods that do the same work: the active pods of all ReplicaSets with the same
 // controller, for example a Deployment.
-func (c *Controller) relatedPods(t task, own []*caches.Pod, surplus int) []*caches.Pod {
+func (c *Controller) relatedPods(t syncState, own []*caches.Pod, surplus int) []*caches.Pod {
 	owner := metav1.GetControllerOfNoCopy(t.rs)
 	if owner == nil || surplus >= len(own) {
 		return own
@@ -74,7 +74,7 @@ func (c *Controller) relatedPods(t task, own []*caches.Pod, surplus int) []*cach
 
 // deleteVersion returns the version of the pod for the delete. A repeated delete uses the version of the
 // first one.
-func deleteVersion(t task, pod *caches.Pod) string {
+func deleteVersion(t syncState, pod *caches.Pod) string {
 	if d, ok := t.expectations.unconfirmed[pod.UID]; ok {
 		return d.version
 	}
@@ -97,7 +97,7 @@ func (r deleteResult) isTerminating(pod *caches.Pod) bool {
 
 // deletePod deletes the pod if it is unchanged since the decision, or changed only in fields that do not
 // matter.
-func (c *Controller) deletePod(ctx context.Context, t task, pod *caches.Pod, version string) deleteResult {
+func (c *Controller) deletePod(ctx context.Context, t syncState, pod *caches.Pod, version string) deleteResult {
 	if controller.Draining(ctx) {
 		return deleteResult{outcome: outcome.NotSent, version: version, err: controller.ErrDraining}
 	}
@@ -148,7 +148,7 @@ func sameRank(before, now *caches.Pod) bool {
 }
 
 // recordDelete records one result and its event. It returns the requeue delay, or the error of the sync.
-func (c *Controller) recordDelete(t task, pod *caches.Pod, result deleteResult) (again time.Duration, err error) {
+func (c *Controller) recordDelete(t syncState, pod *caches.Pod, result deleteResult) (again time.Duration, err error) {
 	switch result.outcome {
 	case outcome.Done, outcome.NotFound:
 		delete(t.expectations.unconfirmed, pod.UID)

@@ -20,7 +20,7 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-func TestDeleteAnswers(t *testing.T) {
+func TestDeleteOutcomes(t *testing.T) {
 	changed := func(edits ...func(*caches.Pod)) *corev1.Pod {
 		trimmed := newPod("a", append([]func(*caches.Pod){version("9")}, edits...)...)
 		return &corev1.Pod{ObjectMeta: trimmed.ObjectMeta, Spec: corev1.PodSpec{NodeName: trimmed.NodeName}, Status: corev1.PodStatus{Phase: trimmed.Phase}}

@@ -32,28 +32,28 @@ func newExpectations() expectations {
 }
 
 // withoutDeleted drops cached pods that the last live read did not return.
-func (l *expectations) withoutDeleted(pods []*caches.Pod, selects func(*caches.Pod) bool) []*caches.Pod {
-	return slices.DeleteFunc(pods, func(pod *caches.Pod) bool { return selects(pod) && l.barrier.DeletedBeforeList(pod) })
+func (e *expectations) withoutDeleted(pods []*caches.Pod, selects func(*caches.Pod) bool) []*caches.Pod {
+	return slices.DeleteFunc(pods, func(pod *caches.Pod) bool { return selects(pod) && e.barrier.DeletedBeforeList(pod) })
 }
 
 // update removes expectations that the pods fulfil or contradict. live is the start of the consistent read that
 // returned the pods, or zero if they are cached.
-func (l *expectations) update(pods []*caches.Pod, live time.Time) {
-	if len(l.deleted)+len(l.unconfirmed) == 0 {
+func (e *expectations) update(pods []*caches.Pod, live time.Time) {
+	if len(e.deleted)+len(e.unconfirmed) == 0 {
 		return
 	}
 	there := indexByUID(pods)
 	gone := func(uid types.UID) bool { return there[uid] == nil || there[uid].DeletionTimestamp != nil }
-	maps.DeleteFunc(l.deleted, func(uid types.UID, _ bool) bool { return gone(uid) })
-	maps.DeleteFunc(l.unconfirmed, func(uid types.UID, d unconfirmedDelete) bool {
+	maps.DeleteFunc(e.deleted, func(uid types.UID, _ bool) bool { return gone(uid) })
+	maps.DeleteFunc(e.unconfirmed, func(uid types.UID, d unconfirmedDelete) bool {
 		return gone(uid) || rv.Newer(there[uid].ResourceVersion, d.version) || !live.Before(d.until)
 	})
 }
 
 // confirmableAt returns the first time at which a live read can show the outcome of an unconfirmed delete,
 // or zero if there is none.
-func (l *expectations) confirmableAt() (first time.Time) {
-	for _, d := range l.unconfirmed {
+func (e *expectations) confirmableAt() (first time.Time) {
+	for _, d := range e.unconfirmed {
 		if first.IsZero() || d.until.Before(first) {
 			first = d.until
 		}

@@ -26,7 +26,8 @@ func TestCachedReadMissesNoPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBenchWith(t, func(d *Deps) { d.Pods = pods }, rs)
+	b := newBench(t, rs)
+	b.deps.Pods = pods
 	ctx, cancel := context.WithCancel(t.Context())
 	store.Start(ctx)
 	defer store.Shutdown()
@@ -42,7 +43,7 @@ func TestCachedReadMissesNoPod(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: rs.Name, UID: rs.UID, Controller: new(true)}},
 		}}, metav1.CreateOptions{})
 		for len(b.expectations.creates) > 0 {
-			read := b.readCached(b.task).pods
+			read := b.readCached(b.syncState).pods
 			counted := slices.ContainsFunc(read, func(pod *caches.Pod) bool { return pod.Name == name })
 			if !counted && len(b.expectations.creates) == 0 {
 				t.Fatalf("pod %s is not counted, and its name is free", name)
@@ -51,7 +52,7 @@ func TestCachedReadMissesNoPod(t *testing.T) {
 	}
 }
 
-func TestResolve(t *testing.T) {
+func TestExpectationsAreResolved(t *testing.T) {
 	l := newExpectations()
 	l.deleted = map[types.UID]bool{"deleted-shown": false, "deleted-terminating": true, "deleted-gone": true}
 	soon, late := unconfirmedDelete{"5", now.Add(time.Second)}, unconfirmedDelete{"5", now.Add(time.Minute)}

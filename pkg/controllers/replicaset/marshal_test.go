@@ -37,7 +37,8 @@ func TestWritesLeaveTheCachedReplicaSetAlone(t *testing.T) {
 		{"the status alone", newSet(0, withVolume)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBenchWith(t, func(d *Deps) { d.Client = client }, tt.rs)
+			b := newBench(t, tt.rs)
+			b.deps.Client = client
 			b.backoffs.batchSize = 8
 			before := tt.rs.DeepCopy()
 			if _, err := b.run(t.Context()); err == nil {

@@ -97,12 +97,12 @@ func ownedBy(uid types.UID) func(*caches.Pod) {
 	}
 }
 
-func uids(pods []*caches.Pod) []string {
-	out := []string{}
+func podNames(pods []*caches.Pod) []string {
+	var names []string
 	for _, pod := range pods {
-		out = append(out, string(pod.UID))
+		names = append(names, pod.Name)
 	}
-	return out
+	return names
 }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -58,7 +58,7 @@ func claimPods(rs *appsv1.ReplicaSet, selector labels.Selector, pods []*caches.P
 }
 
 // withResults returns the claims after some pods were created and deleted, as the caches will show them.
-func (c claims) withResults(t task, created, deleted []*caches.Pod) claims {
+func (c claims) withResults(t syncState, created, deleted []*caches.Pod) claims {
 	if len(created)+len(deleted) == 0 {
 		return c
 	}
@@ -109,12 +109,12 @@ func (p plan) unconfirmedNeeded() int { return len(p.unconfirmed) - p.repeat }
 // planReplicas compares the active pods with the wanted number. Unconfirmed pods are deleted before all
 // others: deleting others while the earlier delete may still be carried out could leave too few pods. An
 // unconfirmed pod that is needed again is neither deleted nor replaced until the outcome is known.
-func planReplicas(want int, active []*caches.Pod, unanswered map[types.UID]unconfirmedDelete, burst int) plan {
+func planReplicas(want int, active []*caches.Pod, unconfirmed map[types.UID]unconfirmedDelete, burst int) plan {
 	p := plan{candidates: active, missing: want - len(active)}
-	if len(unanswered) > 0 {
+	if len(unconfirmed) > 0 {
 		p.candidates = nil
 		for _, pod := range active {
-			if _, ok := unanswered[pod.UID]; ok {
+			if _, ok := unconfirmed[pod.UID]; ok {
 				p.unconfirmed = append(p.unconfirmed, pod)
 			} else {
 				p.candidates = append(p.candidates, pod)

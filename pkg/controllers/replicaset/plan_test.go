@@ -56,19 +56,12 @@ func TestClaim(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := claimPods(tt.set, mustSelect(tt.set), tt.pods, tt.gone)
-			got := sorted{uidsOrNil(c.owned), uidsOrNil(c.adopt), uidsOrNil(c.release), uidsOrNil(c.failed), c.terminating}
+			got := sorted{podNames(c.owned), podNames(c.adopt), podNames(c.release), podNames(c.failed), c.terminating}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("claim (-want +got):\n%s", diff)
 			}
 		})
 	}
-}
-
-func uidsOrNil(pods []*caches.Pod) []string {
-	if len(pods) == 0 {
-		return nil
-	}
-	return uids(pods)
 }
 
 func podsNamed(n int) []*caches.Pod {

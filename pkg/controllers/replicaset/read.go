@@ -16,8 +16,8 @@ import (
 	"minikcm/pkg/controllers/internal/live"
 )
 
-// readCached returns the task with the pods of the cache.
-func (c *Controller) readCached(t task) task {
+// readCached returns the input of the sync with the pods of the cache.
+func (c *Controller) readCached(t syncState) syncState {
 	// Look up names before pods: a pod that arrives between the two reads is counted, and its name stays
 	// taken.
 	t.expectations.creates.Resolve(func(name string) bool {
@@ -29,8 +29,8 @@ func (c *Controller) readCached(t task) task {
 	return t
 }
 
-// readLive returns the task with its ReplicaSet and pods from the API server.
-func (c *Controller) readLive(ctx context.Context, t task, reason string) (task, error) {
+// readLive returns the input of the sync with its ReplicaSet and pods from the API server.
+func (c *Controller) readLive(ctx context.Context, t syncState, reason string) (syncState, error) {
 	c.metrics.liveReads.WithLabelValues(reason).Inc()
 	rs, err := c.liveReplicaSet(ctx, t.rs)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func TestAReadIsMadeInPages(t *testing.T) {
+func TestLiveReadUsesPages(t *testing.T) {
 	b := newBench(t, newSet(1))
 	var asked []string
 	b.On("list pods", func(call int, a clienttesting.Action) (runtime.Object, error) {

@@ -37,11 +37,11 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	st := c.states.For(key, rs.UID)
-	t := task{key: key, now: c.deps.Clock.Now(), versions: at, rs: rs, selector: selector, expectations: &st.expectations, backoffs: &st.backoffs}
+	t := syncState{key: key, now: c.deps.Clock.Now(), versions: at, rs: rs, selector: selector, expectations: &st.expectations, backoffs: &st.backoffs}
 	return c.step(ctx, t)
 }
 
-func (c *Controller) step(ctx context.Context, t task) (controller.Result, error) {
+func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, error) {
 	// 3. Load the pods and plan, on the caches or on a live read.
 	t, d, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.versions, t.now, t)
 	if err != nil {
@@ -74,7 +74,7 @@ type decision struct {
 }
 
 // claimAndPlan sorts, adopts and releases pods, and plans creates and deletes.
-func (c *Controller) claimAndPlan(ctx context.Context, t task) (d decision, err error) {
+func (c *Controller) claimAndPlan(ctx context.Context, t syncState) (d decision, err error) {
 	d.claimed = claimPods(t.rs, t.selector, t.pods, t.expectations.deleted)
 	if t.rs.DeletionTimestamp != nil {
 		return d, nil
@@ -98,13 +98,13 @@ func (c *Controller) patchPod(ctx context.Context, pod *caches.Pod, body []byte)
 }
 
 // changesCluster reports whether the decision creates or deletes pods, or changes numbers of the status.
-func (c *Controller) changesCluster(t task, d decision) bool {
+func (c *Controller) changesCluster(t syncState, d decision) bool {
 	return d.todo.writes() || c.changesNumbers(t, d.claimed)
 }
 
 // needsConfirmation returns a reason for a live read if a pod is needed again although its delete has an
 // unknown outcome, and if a live read can show that outcome.
-func needsConfirmation(t task, d decision) string {
+func needsConfirmation(t syncState, d decision) string {
 	if d.todo.unconfirmedNeeded() > 0 && !t.expectations.confirmableAt().After(t.now) {
 		return readUnconfirmed
 	}
@@ -112,7 +112,7 @@ func needsConfirmation(t task, d decision) string {
 }
 
 // apply creates or deletes pods.
-func (c *Controller) apply(ctx context.Context, t task, d decision) applyResult {
+func (c *Controller) apply(ctx context.Context, t syncState, d decision) applyResult {
 	if t.rs.DeletionTimestamp != nil {
 		return applyResult{deferred: true}
 	}
@@ -154,7 +154,7 @@ func (c *Controller) earlyResult(err error) (controller.Result, error) {
 
 // untilAvailable returns the time until the next ready pod becomes available, or 0 if there is no such pod.
 // Availability was computed at t.now, but the time is counted from now.
-func untilAvailable(t task, active []*caches.Pod, now time.Time) time.Duration {
+func untilAvailable(t syncState, active []*caches.Pod, now time.Time) time.Duration {
 	minReady := t.rs.Spec.MinReadySeconds
 	if minReady == 0 {
 		return 0
@@ -169,9 +169,9 @@ func untilAvailable(t task, active []*caches.Pod, now time.Time) time.Duration {
 	return max(at.Sub(now), controller.Immediately)
 }
 
-// task is the input of one sync. It is a value: a live read returns another task. Lasting state is in
+// syncState is the input of one sync. It is a value: a live read returns another one. Lasting state is in
 // expectations and backoffs.
-type task struct {
+type syncState struct {
 	key          cache.ObjectName
 	now          time.Time           // start of the sync
 	versions     controller.Versions // of the caches, read before the objects
@@ -182,24 +182,24 @@ type task struct {
 	backoffs     *backoffs
 }
 
-func (t task) deadline() time.Time { return t.now.Add(syncLimit) }
+func (t syncState) deadline() time.Time { return t.now.Add(syncLimit) }
 
-func (t task) wantedReplicas() int {
+func (t syncState) wantedReplicas() int {
 	if t.rs.Spec.Replicas == nil {
 		return 1 // default of the API server
 	}
 	return int(*t.rs.Spec.Replicas)
 }
 
-func (t task) selects(pod *caches.Pod) bool { return t.selector.Matches(labels.Set(pod.Labels)) }
+func (t syncState) selects(pod *caches.Pod) bool { return t.selector.Matches(labels.Set(pod.Labels)) }
 
 // isOwned reports whether a pod counts as a replica.
-func (t task) isOwned(pod *caches.Pod) bool {
+func (t syncState) isOwned(pod *caches.Pod) bool {
 	return pod.IsActive() && controls(t.rs, pod) && t.selects(pod)
 }
 
 // includes reports whether a pod is one of the pods that were read.
-func (t task) includes(pod *caches.Pod) bool {
+func (t syncState) includes(pod *caches.Pod) bool {
 	for _, other := range t.pods {
 		if other.UID == pod.UID {
 			return true

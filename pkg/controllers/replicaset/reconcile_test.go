@@ -38,30 +38,23 @@ var (
 // from the test.
 type bench struct {
 	*Controller
-	task
+	syncState
 	*fakeapi.Script
 }
 
 func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 	t.Helper()
-	return newBenchWith(t, func(*Deps) {}, rs, pods...)
-}
-
-// newBenchWith is newBench with other dependencies.
-func newBenchWith(t *testing.T, edit func(*Deps), rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
-	t.Helper()
 	script := fakeapi.NewScript(t, rs)
 	deps := depsOf(t, caches.New(script, caches.Config{Name: t.Name()}), script, testingclock.NewFakeClock(now))
 	deps.Recorder = script.Recorder
-	edit(&deps)
 	c, err := New(Config{PodDeletionCost: true, TerminatingReplicas: true}, deps)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.baseline.Read(t.Context(), func(context.Context) (controller.Versions, error) { return nil, nil })
-	c.loader.Cached = func(t task) task { return t }
+	c.loader.Cached = func(t syncState) syncState { return t }
 	st := c.states.For(cache.MetaObjectToName(rs), rs.UID)
-	work := task{
+	work := syncState{
 		key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, versions: versions("1000000", "1000000"), pods: pods,
 		expectations: &st.expectations, backoffs: &st.backoffs,
 	}
@@ -78,7 +71,7 @@ func depsOf(t *testing.T, store *caches.Caches, client kubernetes.Interface, clk
 	return Deps{Client: client, Pods: pods, ReplicaSets: sets, Clock: clk, Metrics: prometheus.NewRegistry()}
 }
 
-func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.task) }
+func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.syncState) }
 
 // versions holds the versions of the caches of pods and ReplicaSets.
 func versions(pods, sets string) controller.Versions {
@@ -165,8 +158,8 @@ func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
 	}
 }
 
-// TestWritesThatNothingShows: a frozen watch delivers no events, so a sync that wrote is requeued.
-func TestWritesThatNothingShows(t *testing.T) {
+// TestWritesThatCachesDoNotShow: a frozen watch delivers no events, so a sync that wrote is requeued.
+func TestWritesThatCachesDoNotShow(t *testing.T) {
 	b := newBench(t, newSet(1, statusOfSize(0)))
 	b.On("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
@@ -232,8 +225,8 @@ func TestFailedPodsDelayAsManyCreates(t *testing.T) {
 	}
 }
 
-// TestTerminatingNamespaceHasNoWishes: no pods are created, and missing pods cause no alert.
-func TestTerminatingNamespaceHasNoWishes(t *testing.T) {
+// TestTerminatingNamespaceIsNoMismatch: no pods are created, and missing pods cause no alert.
+func TestTerminatingNamespaceIsNoMismatch(t *testing.T) {
 	for _, terminating := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}

@@ -20,7 +20,7 @@ import (
 // writeStatus writes the status if it changed, and returns the requeue delay or 0. The counts include
 // confirmed creates and deletes of this sync. Events of creates and deletes with unknown outcome cause
 // another sync.
-func (c *Controller) writeStatus(ctx context.Context, t task, claimed claims, a applyResult) (again time.Duration, err error) {
+func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claims, a applyResult) (again time.Duration, err error) {
 	brief := c.deps.Clock.Since(t.now) < longSync
 	if newest, ok := c.deps.ReplicaSets.Get(t.key); ok && newest.UID == t.rs.UID && newest.Generation > t.rs.Generation && brief {
 		return 0, nil // the event of the newer spec causes another sync
@@ -53,7 +53,7 @@ func (c *Controller) writeStatus(ctx context.Context, t task, claimed claims, a 
 	return again, err
 }
 
-func (c *Controller) count(t task, claimed claims) counts {
+func (c *Controller) count(t syncState, claimed claims) counts {
 	terminating := claimed.terminating
 	if !c.cfg.TerminatingReplicas {
 		terminating = -1
@@ -62,7 +62,7 @@ func (c *Controller) count(t task, claimed claims) counts {
 }
 
 // changesNumbers reports whether the next status has other numbers than the current one.
-func (c *Controller) changesNumbers(t task, claimed claims) bool {
+func (c *Controller) changesNumbers(t syncState, claimed claims) bool {
 	status := newStatus(t.rs.Status, t.rs.Generation, c.count(t, claimed), applyResult{deferred: true}, t.now)
 	if t.rs.Status.TerminatingReplicas == nil {
 		status.TerminatingReplicas = nil // not reported yet
@@ -111,7 +111,7 @@ func statusInterval(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time
 
 // putStatus writes the status over rs, which must have the current version. It returns the requeue delay if the
 // write can wait.
-func (c *Controller) putStatus(ctx context.Context, t task, rs *appsv1.ReplicaSet, n counts, a applyResult) (again time.Duration, err error) {
+func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.ReplicaSet, n counts, a applyResult) (again time.Duration, err error) {
 	status := newStatus(rs.Status, t.rs.Generation, n, a, t.now)
 	shown := status
 	if rs.Status.TerminatingReplicas == nil && c.dropsTerminating.Load() {

@@ -256,20 +256,18 @@ func TestStatusesArePaced(t *testing.T) {
 	}
 }
 
-// TestNoStatusForASizeThatIsPast: the API server would return a conflict, and the live read after that
+// TestNoStatusForAnEarlierSize: the API server would return a conflict, and the live read after that
 // would be one more request.
-func TestNoStatusForASizeThatIsPast(t *testing.T) { synctest.Test(t, noStatusForASizeThatIsPast) }
+func TestNoStatusForAnEarlierSize(t *testing.T) { synctest.Test(t, noStatusForAnEarlierSize) }
 
-func noStatusForASizeThatIsPast(t *testing.T) {
+func noStatusForAnEarlierSize(t *testing.T) {
 	newer := newSet(2, func(rs *appsv1.ReplicaSet) { rs.Generation++ })
 	store := caches.New(fakeapi.NewClientset(t, newer), caches.Config{Name: "newer"})
-	b := newBenchWith(t, func(d *Deps) {
-		sets, err := store.ReplicaSets()
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.ReplicaSets = sets
-	}, newSet(1), newPod("a"))
+	b := newBench(t, newSet(1), newPod("a"))
+	var err error
+	if b.deps.ReplicaSets, err = store.ReplicaSets(); err != nil {
+		t.Fatal(err)
+	}
 	defer fakeapi.Fill(t, store)()
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -277,7 +275,7 @@ func noStatusForASizeThatIsPast(t *testing.T) {
 	b.Wants(t)
 
 	// After a long sync the numbers are written beside the newer spec.
-	b.task.now = now.Add(-longSync)
+	b.syncState.now = now.Add(-longSync)
 	b.On("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
 		if call == 1 {
@@ -300,9 +298,9 @@ func ending(pods int32) func(*appsv1.ReplicaSet) {
 	return func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = &pods }
 }
 
-// TestStatusCountsWhatASyncWasAnswered: confirmed creates and deletes count, so each change of the size has
+// TestStatusCountsConfirmedWrites: confirmed creates and deletes count, so each change of the size has
 // one status.
-func TestStatusCountsWhatASyncWasAnswered(t *testing.T) {
+func TestStatusCountsConfirmedWrites(t *testing.T) {
 	unanswered := apierrors.NewTimeoutError("etcd is slow", 0)
 	for _, tt := range []struct {
 		name        string
@@ -365,10 +363,9 @@ func TestStatusCountsWhatASyncWasAnswered(t *testing.T) {
 }
 
 func TestStatusDurationIsRecorded(t *testing.T) {
-	clk := testingclock.NewFakeClock(now)
-	b := newBenchWith(t, func(d *Deps) { d.Clock = clk }, newSet(1), newPod("a"))
+	b := newBench(t, newSet(1), newPod("a"))
 	b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		clk.Step(ms(30))
+		b.deps.Clock.(*testingclock.FakeClock).Step(ms(30))
 		return a.(clienttesting.UpdateAction).GetObject(), nil
 	})
 	if _, err := b.run(t.Context()); err != nil {
@@ -388,7 +385,7 @@ func TestPodsMissingFromLiveRead(t *testing.T) {
 	got := b.expectations.withoutDeleted([]*caches.Pod{
 		newPod("listed", version("30")), newPod("removed", version("20")), newPod("relabelled", version("20"), labelled(map[string]string{"app": "db"})),
 	}, b.selects)
-	if want := []string{"listed", "relabelled"}; !slices.Equal(uids(got), want) {
-		t.Errorf("pods %v, want %v", uids(got), want)
+	if want := []string{"listed", "relabelled"}; !slices.Equal(podNames(got), want) {
+		t.Errorf("pods %v, want %v", podNames(got), want)
 	}
 }

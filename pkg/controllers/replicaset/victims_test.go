@@ -135,14 +135,6 @@ func TestChooseVictims(t *testing.T) {
 	}
 }
 
-func podNames(pods []*caches.Pod) []string {
-	var names []string
-	for _, pod := range pods {
-		names = append(names, pod.Name)
-	}
-	return names
-}
-
 // TestOrderIsTotal: the choice does not depend on the order in which pods are listed, and the comparison is
 // transitive. The ages and restarts are drawn so that upstream's order has cycles.
 func TestOrderIsTotal(t *testing.T) {
