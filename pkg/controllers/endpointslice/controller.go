@@ -205,6 +205,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { t.baseline.Read(ctx, c.latestVersions) })
+	running.Go(func() { t.services.Read(ctx, c.latestServices) })
 	c.nodeLoop.Start(ctx, &running, func() []string { return []string{allNodes} }) // a node may have changed since
 	c.loop.Run(ctx, c.services.Names)
 	return nil
@@ -224,6 +225,11 @@ func (c *Controller) latestVersions(ctx context.Context) (controller.Versions, e
 	slices, slicesErr := caches.LatestVersion(ctx, "EndpointSlices", c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List)
 	pods, podsErr := c.pods.Latest(ctx, c.Client)
 	return controller.Versions{c.slices.Resource(): slices, c.pods.Resource(): pods}, errors.Join(slicesErr, podsErr)
+}
+
+func (c *Controller) latestServices(ctx context.Context) (controller.Versions, error) {
+	version, err := caches.LatestVersion(ctx, "Services", c.Client.CoreV1().Services(metav1.NamespaceAll).List)
+	return controller.Versions{c.services.Resource(): version}, err
 }
 
 // reconcileNodes passes all nodes to the topology cache, and adds the Services with hints out of balance.

@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -74,69 +76,58 @@ func TestTakeOverSendsNothing(t *testing.T) {
 	})
 }
 
-// The cache of the next leader lacks the deletion of a pod that the predecessor has seen.
-func TestHandOverWithFrozenPods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode("n1", ""), aService("web"), aPod("web", 1), aPod("web", 2))
-		first, stopFirst := w.standby()
-		second, stopSecond := w.standby()
-		defer stopSecond()
-		endFirst := fakeapi.Term(t, first.Run)
-		w.until(time.Second)
-		w.Freeze("pods", true)
-		w.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			handled, list, err := w.React(a)
-			if err == nil {
-				list.(*corev1.PodList).ResourceVersion = "1000"
+// The caches of the next leader lack the last changes, which its predecessor has written.
+func TestHandOverWithFrozenWatches(t *testing.T) {
+	moved := func(w *world) {
+		w.Put(versioned(aService("a", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(443) })))
+	}
+	gone := func(w *world) { w.Remove("services", "default", "a") }
+	for _, tt := range []struct {
+		frozen string
+		change func(*world)
+		want   string // endpoints of pod 1 to 3, of which pod 3 goes before the hand-over and pod 2 after that
+	}{
+		{"pods", moved, "IPv4 web:443, 10.0.0.2 ready serving"},
+		{"services", moved, "IPv4 web:443, 10.0.0.2 ready serving"},
+		{"endpointslices", moved, "IPv4 web:443, 10.0.0.2 ready serving"},
+		{"services endpointslices", moved, "IPv4 web:443, 10.0.0.2 ready serving"},
+		{"services", gone, "IPv4 web:8080, 10.0.0.2 ready serving, 10.0.0.3 ready serving, 10.0.0.4 ready serving"},
+	} {
+		inBubble(t, tt.frozen, func(t *testing.T) {
+			w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1), aPod("a", 2), aPod("a", 3))
+			w.manager()()
+			next, stop := w.standby()
+			defer stop()
+			latest := map[string]string{"pods": "1"} // which the cache of the next leader has reached
+			for _, resource := range strings.Fields(tt.frozen) {
+				w.Freeze(resource, true)
+				latest[resource] = "1000"
 			}
-			return handled, list, err
+			for resource, version := range latest {
+				w.PrependReactor("list", resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+					handled, list, err := w.React(a)
+					if err == nil {
+						list.(metav1.ListInterface).SetResourceVersion(version)
+					}
+					return handled, list, err
+				})
+			}
+			tt.change(w)
+			w.Remove("pods", "default", "a-3")
+			w.manager()()
+			w.Remove("pods", "default", "a-2")
+			defer fakeapi.Term(t, next.Run)()
+			for i, frozen := range []bool{true, false} {
+				w.until(time.Duration(i+1) * time.Minute)
+				if diff := cmp.Diff([]string{tt.want}, w.show("a")); diff != "" {
+					t.Errorf("slices, watches frozen %v (-want +got):\n%s", frozen, diff)
+				}
+				for _, resource := range strings.Fields(tt.frozen) {
+					w.Freeze(resource, false)
+				}
+			}
 		})
-		w.Remove("pods", "default", "web-2")
-		endFirst()
-		stopFirst()
-		slice := w.only("web")
-		slice.Endpoints = slices.DeleteFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool { return e.TargetRef.Name == "web-2" })
-		slice.ResourceVersion = w.version()
-		w.Put(slice)
-		w.until(2 * time.Second)
-		writes := w.writes()
-		defer fakeapi.Term(t, second.Run)()
-		w.until(10 * time.Second)
-		if got := w.only("web"); len(got.Endpoints) != 1 {
-			t.Errorf("%d endpoints after %d writes, want that of the remaining pod", len(got.Endpoints), w.writes()-writes)
-		}
-	})
-}
-
-// The next leader has a cache without the slices of its predecessor.
-func TestHandOverWithFrozenSlices(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, crowd(5)...)
-		w.cfg.MaxEndpoints = 2
-		first, stopFirst := w.standby()
-		second, stopSecond := w.standby()
-		defer stopSecond()
-		w.Freeze("endpointslices", true)
-		fakeapi.Term(t, first.Run)()
-		stopFirst()
-		before := w.Count("create endpointslices")
-		defer fakeapi.Term(t, second.Run)()
-		w.until(10 * time.Second)
-		if got := w.Count("create endpointslices") - before; got != 0 {
-			t.Errorf("%d slices created over those of the predecessor", got)
-		}
-		w.Remove("pods", "default", "a-1")
-		w.until(50 * time.Second)
-		if err := w.right("a", 4); err != nil {
-			t.Errorf("slices while the watch is frozen: %v", err)
-		}
-		w.Freeze("endpointslices", false)
-		w.Remove("pods", "default", "a-2")
-		w.until(time.Minute)
-		if err := w.right("a", 3); err != nil {
-			t.Error(err)
-		}
-	})
+	}
 }
 
 // The process dies after each write, and another process goes on with a fresh or a frozen cache.
@@ -292,27 +283,27 @@ func TestSliceThatTheCacheNeverShows(t *testing.T) {
 	})
 }
 
-// createsCounted returns the value of the metric of changes for creates.
-func createsCounted(t *testing.T) (n float64) {
+// metric returns the sum of a metric of the library over all labels.
+func metric(t *testing.T, name string) (sum float64) {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if family.GetName() == "endpoint_slice_controller_changes" && metric.GetLabel()[0].GetValue() == "create" {
-				n = metric.GetCounter().GetValue()
+		if family.GetName() == "endpoint_slice_controller_"+name {
+			for _, m := range family.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
 	}
-	return n
+	return sum
 }
 
 // A webhook rejects slices for hours. Upstream gives up after 15 retries.
 func TestRejectedSlicesAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counted := createsCounted(t)
+		counted := metric(t, "changes")
 		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
 		w.Break(apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "", errors.New("denied by the webhook")), "create endpointslices")
 		defer w.manager()()
@@ -337,33 +328,8 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 		if err := w.right("a", 1); err != nil {
 			t.Error(err)
 		}
-		if got := createsCounted(t) - counted; got != 1 {
+		if got := metric(t, "changes") - counted; got != 1 {
 			t.Errorf("metric counts %v creates, want only the one that succeeded", got)
-		}
-	})
-}
-
-// A conflict with an update of another client is counted as an error and retried.
-func TestConflictIsRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
-		defer w.manager()()
-		w.until(5 * time.Second)
-		w.Freeze("endpointslices", true)
-		slice := versioned(versioned(w.only("a")))
-		slice.Endpoints, slice.Generation = nil, slice.Generation+1
-		w.Put(slice)
-		w.Break(apierrors.NewConflict(discoveryv1.Resource("endpointslices"), slice.Name, errors.New("modified")), "update endpointslices")
-		w.Put(aPod("a", 2))
-		w.until(6 * time.Second)
-		w.Break(nil, "update endpointslices")
-		if len(w.reasons()) == 0 {
-			t.Error("no write met a conflict")
-		}
-		w.Freeze("endpointslices", false)
-		w.until(20 * time.Second)
-		if err := w.right("a", 2); err != nil {
-			t.Errorf("slices %q: %v", w.show("a"), err)
 		}
 	})
 }

@@ -24,7 +24,8 @@ import (
 // term is the state of one term of leadership.
 type term struct {
 	states   *controller.KeyStates[cache.ObjectName, state]
-	baseline controller.Baseline
+	baseline controller.Baseline // of slices and pods
+	services controller.Baseline
 	tracker  *util.EndpointSliceTracker // generations of the slices that this process wrote or read live
 	triggers *util.TriggerTimeTracker
 	topology *topologycache.TopologyCache

@@ -17,15 +17,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 	endpointslicemetrics "k8s.io/endpointslice/metrics"
 
+	"minikcm/internal/rv"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/outcome"
 )
 
 // state is the state of one Service during a term.
 type state struct {
-	staleSince time.Time // since when the cache lacks known slices; zero if none is missing
-	uncertain  bool      // slices may differ from the cache: a write had an unknown outcome
-	createName string    // of a create that is not confirmed; the next create has the same name
+	liveVersion string    // resourceVersion of the Service at the last live read
+	staleSince  time.Time // since when the cache lacks known slices; zero if none is missing
+	uncertain   bool      // slices may differ from the cache: a write had an unknown outcome
+	createName  string    // of a create that is not confirmed; the next create has the same name
 }
 
 var errHeldBack = errors.New("write needs a live read first")
@@ -36,6 +39,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 
 	// 1. Read the versions before the objects: a later read could return a version newer than the objects.
 	current := t.baseline.ReachedBy(controller.VersionsOf(c.slices, c.pods))
+	servicesCurrent := t.services.ReachedBy(controller.VersionsOf(c.services))
 
 	// 2. Read the Service. The garbage collector deletes the slices of a Service that is gone.
 	service, ok := c.services.Get(key)
@@ -47,6 +51,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	st := t.states.For(key, service.UID)
+	current = current && (servicesCurrent || rv.AtLeast(service.ResourceVersion, st.liveVersion))
 
 	// 3. Wait until the cache shows the known slices, but not for ever: the cache never shows a slice that is
 	// created and deleted between two lists.
@@ -88,10 +93,14 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	// 5. Compute again on a live read and send. A Service that needs no write needs no live read.
 	if overdue || held {
 		var err error
-		if pods, existing, err = c.readLive(ctx, t, service, existing); err != nil {
+		service, pods, existing, err = c.readLive(ctx, t, service, existing)
+		if errors.Is(err, live.ErrReplaced) || err == nil && !selectsPods(service) {
+			return controller.Result{}, nil // the event of the Service follows
+		}
+		if err != nil {
 			return controller.Result{}, c.report(service, err, err)
 		}
-		holdBack, st.staleSince, st.uncertain = false, time.Time{}, false
+		holdBack, st.liveVersion, st.staleSince, st.uncertain = false, service.ResourceVersion, time.Time{}, false
 		if slices.ContainsFunc(existing, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == st.createName }) {
 			st.createName = ""
 		}
@@ -100,17 +109,22 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	return controller.Result{}, c.report(service, problem, errors.Join(failures...))
 }
 
-// readLive returns the pods and slices of a Service from the API server. From now on the tracker expects the cache to
+// readLive returns a Service with its pods and slices from the API server. From now on the tracker expects the cache to
 // show these slices, so that no later sync is decided on older slices.
-func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Service, cached []*discoveryv1.EndpointSlice) ([]*corev1.Pod, []*discoveryv1.EndpointSlice, error) {
+func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Service, cached []*discoveryv1.EndpointSlice) (*corev1.Service, []*corev1.Pod, []*discoveryv1.EndpointSlice, error) {
+	service, err := live.GetSame(ctx, service, c.Client.CoreV1().Services(service.Namespace).Get)
+	if err != nil {
+		return service, nil, nil, err
+	}
+	c.services.Expect(service.ResourceVersion)
 	pods, _, err := c.pods.Read(ctx, c.Client, service.Namespace, metav1.ListOptions{LabelSelector: labels.Set(service.Spec.Selector).String()})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the pods live: %w", err)
+		return service, nil, nil, fmt.Errorf("read the pods live: %w", err)
 	}
 	selector := labels.Set{discoveryv1.LabelServiceName: service.Name, discoveryv1.LabelManagedBy: managedBy}
 	list, err := c.Client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the EndpointSlices live: %w", err)
+		return service, nil, nil, fmt.Errorf("read the EndpointSlices live: %w", err)
 	}
 	t.tracker.DeleteService(service.Namespace, service.Name)
 	for _, slice := range cached { // all count as deleted until the live list below
@@ -123,7 +137,7 @@ func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Serv
 			t.tracker.Update(slice)
 		}
 	}
-	return libraryPods(service, pods), existing, nil
+	return service, libraryPods(service, pods), existing, nil
 }
 
 // send sends one write, and tracks the slice at once, without the lock of the library. The event of a tracked write
