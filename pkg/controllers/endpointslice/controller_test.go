@@ -11,9 +11,10 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/endpointslice/topologycache"
 
 	"minikcm/internal/fakeapi"
 )
@@ -73,17 +74,16 @@ func TestPodEventsThatMatter(t *testing.T) {
 		edit func(*corev1.Pod)
 		want uint64 // syncs
 	}{
-		{"nothing", func(*corev1.Pod) {}, 0},
-		{"annotation", func(p *corev1.Pod) { p.Annotations = map[string]string{"x": "y"} }, 0},
-		{"another condition", func(p *corev1.Pod) {
+		{"annotation, another condition and restart", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{"x": "y"}
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 3}}
 		}, 0},
-		{"restart", func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 3}} }, 0},
 		{"a label that no selector has", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "a", "x": "y"} }, 0},
-		{"readiness", unready, 1},
-		{"deletion", terminating, 1},
-		{"phase", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 1},
-		{"addresses", withIPs("10.1.1.1"), 1},
+		{"another pod of the same name", func(p *corev1.Pod) { p.UID = "another" }, 1},
+		{"host name", func(p *corev1.Pod) { p.Spec.Hostname = "one" }, 1},
+		{"subdomain", func(p *corev1.Pod) { p.Spec.Subdomain = "one" }, 1},
+		{"node", func(p *corev1.Pod) { p.Spec.NodeName = "n2" }, 1},
 		{"another Service too", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "a", "also": "this"} }, 1},
 		{"one label of two", func(p *corev1.Pod) { p.Labels = map[string]string{"tier": "web", "app": "none"} }, 1},
 		{"both labels of two", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "a", "tier": "web"} }, 1},
@@ -110,6 +110,11 @@ func TestPodEventsThatMatter(t *testing.T) {
 // Changes of pods within the batch period are written together. Upstream: TestPodAddsBatching and so on.
 func TestBatchPeriod(t *testing.T) {
 	changes := map[string]func(*world, int){
+		"slices": func(w *world, _ int) {
+			for _, slice := range w.slices("a") {
+				w.deleteSlice(&slice)
+			}
+		},
 		"add":    func(w *world, i int) { w.Put(aPod("a", 10+i)) },
 		"update": func(w *world, i int) { w.change(aPod("a", i), unready) },
 		"delete": func(w *world, i int) { w.Remove("pods", "default", fmt.Sprint("a-", i)) },
@@ -183,6 +188,7 @@ func TestHints(t *testing.T) {
 		edit func(*corev1.Service)
 		want map[string]string
 	}{
+		{"PreferSameNode without the gate", preferring(corev1.ServiceTrafficDistributionPreferSameNode), map[string]string{"a-0": "", "a-1": ""}},
 		{"none", func(*corev1.Service) {}, map[string]string{"a-0": "", "a-1": ""}},
 		{"topology mode", automatic, zones},
 		{"PreferClose", preferring(corev1.ServiceTrafficDistributionPreferClose), zones},
@@ -192,6 +198,7 @@ func TestHints(t *testing.T) {
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, zoned(tt.edit)...)
+			w.gateOff = strings.HasSuffix(tt.name, "without the gate")
 			w.manager()()
 			if diff := cmp.Diff(tt.want, w.hints("a")); diff != "" {
 				t.Errorf("hints (-want +got):\n%s", diff)
@@ -209,8 +216,51 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// Changes of nodes refresh the topology once per second at most, and change hints that are out of balance. Upstream:
-// Test_checkNodeTopologyDistribution and TestUpdateNode.
+// A Service is synced if its endpoints are out of balance with the nodes. Upstream: Test_checkNodeTopologyDistribution.
+func TestNodesOutOfBalance(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		nodes     string // zone and millicores of each; a node in upper case is unready
+		endpoints topologycache.EndpointZoneInfo
+		want      uint64 // syncs
+	}{
+		{"no nodes and no endpoints", "", nil, 0},
+		{"three zones", "a100 b1000 c2000", topologycache.EndpointZoneInfo{"a": 1, "b": 2, "c": 3}, 1},
+		{"three zones, one unready", "A100 b1000 c2000", topologycache.EndpointZoneInfo{"a": 1, "b": 2, "c": 3}, 1},
+		{"equal zones, within the threshold", "b2000 b2000 c2000 c2000", topologycache.EndpointZoneInfo{"b": 5, "c": 4}, 0},
+		{"equal zones, node without a zone", "b2000 -2000 c2000 c2000", topologycache.EndpointZoneInfo{"b": 5, "c": 4}, 1},
+		{"equal zones, node without CPU", "b2000 b0 c2000 c2000", topologycache.EndpointZoneInfo{"b": 5, "c": 4}, 1},
+		{"equal zones, beyond the threshold", "b2000 b2000 c2000 c2000", topologycache.EndpointZoneInfo{"b": 6, "c": 4}, 1},
+		{"three zones, matching", "a2000 b1000 c100", topologycache.EndpointZoneInfo{"a": 20, "b": 10, "c": 1}, 0},
+		{"three zones, one without endpoints", "a2000 b1000 c100", topologycache.EndpointZoneInfo{"a": 20, "b": 10, "c": 0}, 1},
+	} {
+		inBubble(t, tt.name, func(t *testing.T) {
+			w := newWorld(t, aService("a"))
+			c, stop := w.standby()
+			defer stop()
+			defer fakeapi.Term(t, c.Run)()
+			c.(*Controller).term.Load().topology.SetHints("default/a", discoveryv1.AddressTypeIPv4, tt.endpoints)
+			before := w.syncs()
+			for i, text := range strings.Fields(tt.nodes) {
+				node := aNode(fmt.Sprint(i), strings.Trim(strings.ToLower(text[:1]), "-"))
+				node.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse(text[1:] + "m")
+				if text[1:] == "0" {
+					node.Status.Allocatable = nil
+				}
+				if 'A' <= text[0] && text[0] <= 'Z' {
+					node.Status.Conditions[0].Status = corev1.ConditionFalse
+				}
+				w.Put(node)
+			}
+			w.until(5 * time.Second)
+			if got := w.syncs() - before; got != tt.want {
+				t.Errorf("%d syncs, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// Changes of nodes refresh the topology once per second at most, and change hints. Upstream: TestUpdateNode.
 func TestNodesChangeHints(t *testing.T) {
 	west := func(edit func(*corev1.Node)) func(*world) {
 		return func(w *world) {
@@ -228,7 +278,6 @@ func TestNodesChangeHints(t *testing.T) {
 	}{
 		{"heartbeat", west(func(*corev1.Node) {}), 0, east},
 		{"another zone", west(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "north" }), 1, map[string]string{"a-0": "zone east", "a-1": "zone north"}},
-		{"no zone", west(func(n *corev1.Node) { delete(n.Labels, corev1.LabelTopologyZone) }), 1, none},
 		{"unready", west(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }), 1, none},
 		{"50 nodes of equal zones", func(w *world) {
 			for i := range 50 {
@@ -236,16 +285,6 @@ func TestNodesChangeHints(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}, 1, east},
-		{"large node in one zone", func(w *world) {
-			node := aNode("west2", "west")
-			node.Status.Allocatable[corev1.ResourceCPU] = *cpus(100)
-			w.Put(node)
-		}, 1, none},
-		{"node without CPU", func(w *world) {
-			node := aNode("west2", "west")
-			node.Status.Allocatable = nil
-			w.Put(node)
-		}, 1, none},
 		{"deletion", func(w *world) { w.Remove("nodes", "", "west") }, 1, map[string]string{"a-0": ""}},
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
@@ -269,9 +308,9 @@ func TestNodesChangeHints(t *testing.T) {
 
 func TestDeletedServiceIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
-		c, empty := w.standby()
-		defer empty()
+		w := newWorld(t, aService("a"), aService("b"), aNode("n1", ""), aPod("a", 1))
+		c, stop := w.standby()
+		defer stop()
 		defer fakeapi.Term(t, c.Run)()
 		w.until(time.Second)
 		before := w.writes()
@@ -282,14 +321,18 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 		if got := w.writes() - before; got != 0 {
 			t.Errorf("%d writes, want none: the slices belong to the garbage collector", got)
 		}
-		term := c.(*Controller).term.Load()
-		states := 0
+		term, states := c.(*Controller).term.Load(), 0
 		term.states.ForEach(func(*state) { states++ })
-		if indexed := c.(*Controller).selectors.byPair; len(indexed) != 0 {
-			t.Errorf("index of selectors holds %v", indexed)
+		for name, got := range map[string]int{
+			"states": states, "trigger times": len(term.triggers.ServiceStates), "selectors": len(c.(*Controller).selectors.byPair),
+			"slices in metrics": int(metric(t, "num_endpoint_slices")),
+		} {
+			if got != 1 {
+				t.Errorf("%d %s, want that of the other Service", got, name)
+			}
 		}
-		if states != 0 || len(term.triggers.ServiceStates) != 0 || term.tracker.Has(w.only("a")) {
-			t.Errorf("the Service is remembered: %d states, %v", states, term.triggers.ServiceStates)
+		if term.tracker.Has(w.only("a")) {
+			t.Error("the tracker holds a slice of the Service")
 		}
 	})
 }
@@ -325,41 +368,33 @@ func TestTrim(t *testing.T) {
 		return &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "s", UID: "u", Labels: map[string]string{discoveryv1.LabelManagedBy: manager}, Annotations: map[string]string{"x": "y"},
-				Finalizers: []string{"f"}, OwnerReferences: []metav1.OwnerReference{{UID: "owner"}}, ManagedFields: []metav1.ManagedFieldsEntry{{}},
+				Finalizers: []string{"f"}, OwnerReferences: []metav1.OwnerReference{{UID: "owner"}},
 			},
 			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new("web")}},
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, NodeName: new("n1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p"}}},
 		}
 	}
-	kept := func(manager string) metav1.ObjectMeta {
-		meta := slice(manager).ObjectMeta
-		meta.ManagedFields = nil
-		return meta
-	}
-	content := slice(managedBy)
-	content.ObjectMeta = metav1.ObjectMeta{}
-	encoded, err := content.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	service, trimmed := aService("a", automatic), aService("a", automatic)
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "1.2.3.4"}}
-	service.ManagedFields = []metav1.ManagedFieldsEntry{{}}
-	delete(trimmed.Annotations, "other")
-	for _, tt := range []struct {
-		trim     cache.TransformFunc
-		in, want any
-	}{
-		{trimSlice, slice(managedBy), &EndpointSlice{kept(managedBy), encoded}}, {trimSlice, slice("another"), &EndpointSlice{kept("another"), nil}},
-		{trimService, service, trimmed},
-	} {
-		once, err := tt.trim(tt.in)
+	twice := func(trim func(any) (any, error), obj metav1.Object) any {
+		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{}})
+		once, err := trim(obj)
 		if err != nil {
 			t.Fatal(err)
 		}
-		twice, err := tt.trim(once)
-		if diff := cmp.Diff(tt.want, twice, cmp.AllowUnexported(EndpointSlice{})); err != nil || diff != "" {
-			t.Errorf("trimmed (-want +got):\n%s%v", diff, err)
+		again, err := trim(once)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return again
+	}
+	service, trimmed := aService("a", automatic), aService("a", automatic)
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "1.2.3.4"}}
+	delete(trimmed.Annotations, "other")
+	managed, foreign := twice(trimSlice, slice(managedBy)).(*EndpointSlice), twice(trimSlice, slice("another")).(*EndpointSlice)
+	for _, tt := range []struct{ got, want any }{
+		{managed.decode(), slice(managedBy)}, {*foreign, EndpointSlice{ObjectMeta: slice("another").ObjectMeta}}, {twice(trimService, service), trimmed},
+	} {
+		if diff := cmp.Diff(tt.want, tt.got, cmp.AllowUnexported(EndpointSlice{})); diff != "" {
+			t.Errorf("trimmed (-want +got):\n%s", diff)
 		}
 	}
 }

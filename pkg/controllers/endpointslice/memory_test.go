@@ -43,6 +43,15 @@ func TestMemoryOfAnEndpoint(t *testing.T) {
 	}
 }
 
+func TestLibraryPodsShareLabels(t *testing.T) {
+	pod := &caches.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}, Endpoint: &caches.Endpoint{}}
+	converted := libraryPods(aService("a"), []*caches.Pod{pod})[0]
+	pod.Labels["x"] = "y"
+	if converted.Labels["x"] != "y" {
+		t.Error("labels are copied")
+	}
+}
+
 func memoryPod(i int) *corev1.Pod {
 	name := fmt.Sprintf("web-6d4cf56db6-%05d", i)
 	return aPod("web", i, func(p *corev1.Pod) {

@@ -2,6 +2,7 @@ package endpointslice
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -144,7 +145,7 @@ func TestSlicesFollowChanges(t *testing.T) {
 			[]string{"IPv4 web:8080, 10.0.0.3 ready serving"}},
 		{"pod gets another address", func(w *world) { w.change(pods[0], withIPs("10.9.9.9")) }, 0,
 			[]string{"IPv4 web:8080, 10.0.0.3 ready serving, 10.9.9.9 ready serving"}},
-		{"pod leaves", func(w *world) { w.change(pods[0], func(p *corev1.Pod) { p.Labels = map[string]string{"app": "b"} }) }, 0,
+		{"pod leaves", func(w *world) { w.change(pods[0], func(p *corev1.Pod) { p.Labels = map[string]string{"app": "c"} }) }, 0,
 			[]string{"IPv4 web:8080, 10.0.0.3 ready serving"}},
 		{"pod comes", func(w *world) { w.Put(aPod("a", 3)) }, 0,
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving, 10.0.0.3 ready serving, 10.0.0.4 ready serving"}},
@@ -187,7 +188,7 @@ func TestSlicesFollowChanges(t *testing.T) {
 	} {
 		for _, takeOver := range []bool{false, true} {
 			inBubble(t, fmt.Sprint(tt.name, ", take-over ", takeOver), func(t *testing.T) {
-				w := newWorld(t, aService("a"), aNode("n1", ""), pods[0].DeepCopy(), pods[1].DeepCopy())
+				w := newWorld(t, aService("a"), aService("b"), aNode("n1", ""), pods[0].DeepCopy(), pods[1].DeepCopy())
 				if takeOver {
 					w.manager()()
 				}
@@ -201,6 +202,9 @@ func TestSlicesFollowChanges(t *testing.T) {
 				if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
 					t.Errorf("slices (-want +got):\n%s", diff)
 				}
+				if got := w.show("b"); !slices.Equal(got, []string{"IPv4"}) {
+					t.Errorf("slices of the other Service: %q", got)
+				}
 				if events := w.reasons(); len(events) > 0 {
 					t.Errorf("events %q, want none", events)
 				}
@@ -213,6 +217,40 @@ func (w *world) deleteSlice(slice *discoveryv1.EndpointSlice) {
 	w.t.Helper()
 	if err := w.Tracker().Delete(sliceResource, slice.Namespace, slice.Name); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// Upstream: TestEndpointsHeadlessLabel and TestEndpointsControllersLabelSemantics, the part about slices.
+func TestLabelsOfSlices(t *testing.T) {
+	labelled := func(labels map[string]string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Labels = labels }
+	}
+	for _, tt := range []struct {
+		name          string
+		before, after func(*corev1.Service)
+		want          map[string]string
+	}{
+		{"none", labelled(map[string]string{"a": "b"}), labelled(nil), nil},
+		{"of the Service", labelled(nil), labelled(map[string]string{"a": "b"}), map[string]string{"a": "b"}},
+		{"headless by a label", labelled(nil), labelled(map[string]string{corev1.IsHeadlessService: ""}), nil},
+		{"headless", labelled(map[string]string{"a": "b"}), headless, map[string]string{corev1.IsHeadlessService: ""}},
+	} {
+		inBubble(t, tt.name, func(t *testing.T) {
+			w := newWorld(t, aService("a", tt.before))
+			defer w.manager()()
+			w.Put(versioned(aService("a", tt.after)))
+			w.until(time.Second)
+			got := w.only("a").Labels
+			if got[discoveryv1.LabelServiceName] != "a" {
+				t.Errorf("labels %v lack the Service", got)
+			}
+			maps.DeleteFunc(got, func(key, _ string) bool {
+				return key == discoveryv1.LabelServiceName || key == discoveryv1.LabelManagedBy
+			})
+			if !maps.Equal(got, tt.want) {
+				t.Errorf("labels %v, want %v", got, tt.want)
+			}
+		})
 	}
 }
 

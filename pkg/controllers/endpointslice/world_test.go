@@ -44,6 +44,7 @@ type world struct {
 	begin    time.Time
 	events   *record.FakeRecorder
 	registry *prometheus.Registry // of the latest manager
+	gateOff  bool
 	created  atomic.Int64
 }
 
@@ -94,7 +95,7 @@ func (w *world) standby() (c controller.Controller, stop func()) {
 	c, err := registration.New(controller.Base{
 		Client: w.Clientset, Caches: store, Clock: clock.RealClock{}, Metrics: w.registry,
 		Recorder: func(string) record.EventRecorder { return w.events },
-		Enabled:  func(featuregate.Feature) bool { return true },
+		Enabled:  func(featuregate.Feature) bool { return !w.gateOff },
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -31,7 +31,7 @@ const patience = 30 * time.Second
 var cluster *controlplane.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true, APIServerArgs: map[string][]string{"service-cluster-ip-range": {"10.96.0.0/16,fd00:96::/112"}}}, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 // managerConfig has the rights of deploy/rbac for this controller alone.
