@@ -1,21 +1,17 @@
 package kcmtest
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/internal/faket"
 )
 
@@ -47,60 +43,28 @@ func TestStartIsDoneWithControllersThatStopOnceTheyWork(t *testing.T) {
 	}
 }
 
-// fakeServer is an API server that reviews access and serves no other request.
-type fakeServer struct {
-	allows func(authorizationv1.SelfSubjectAccessReviewSpec) bool
-}
-
-// RoundTrip implements http.RoundTripper.
-func (f fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
-	var answer any
-	switch path := req.URL.Path; {
-	case strings.HasSuffix(path, "/selfsubjectaccessreviews"):
-		var review authorizationv1.SelfSubjectAccessReview
-		body, err := io.ReadAll(req.Body)
-		if err != nil {
-			return nil, err
-		}
-		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &review); err != nil {
-			return nil, err
-		}
-		review.Status.Allowed = f.allows(review.Spec)
-		answer = review
-	case strings.HasSuffix(path, "/selfsubjectreviews"):
-		answer = authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "stranger"}}}
-	default:
-		<-req.Context().Done()
-		return nil, req.Context().Err()
-	}
-	body, err := json.Marshal(answer)
-	return &http.Response{
-		StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: req,
-	}, err
-}
-
 func TestStartSaysWhatIsMissing(t *testing.T) {
-	type right = authorizationv1.SelfSubjectAccessReviewSpec
 	for _, tt := range []struct {
-		name   string
-		allows func(right) bool
-		option Option
-		want   string
+		name    string
+		allowed []string
+		options []Option
+		want    string
 	}{
-		{"rights", func(right) bool { return false }, Controllers("namespace"), "kcmtest: user stranger is not allowed to: "},
-		{"rights of the kubelets", func(r right) bool {
-			a := r.ResourceAttributes
-			return a == nil || a.Resource != "*" && (a.Resource != "pods" || a.Subresource != "status")
-		}, PodsReady(),
-			"kcmtest: user stranger is not allowed to: patch pods/status (pods do not get ready)"},
-		{"lists", func(right) bool { return true }, Controllers("namespace"), "kcmtest: the controllers do not work after 30s: no list of namespaces, pods has come"},
+		{"rights", nil, []Option{Controllers("replicaset", "namespace")}, "kcmtest: user manager is not allowed to: "},
+		{"rights of the kubelets", []string{"create events", "patch events", "list pods", "watch pods", "delete pods"}, []Option{Controllers(), PodsReady()},
+			"kcmtest: user manager is not allowed to: patch pods/status (pods do not get ready)"},
+		{"lists", []string{"* *.*"}, []Option{Controllers("namespace")}, "kcmtest: the controllers do not work after 30s: no list of namespaces, pods has come"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &faket.T{}
-				f.Run(func() {
-					Start(f, &rest.Config{Host: "http://api", Transport: fakeServer{tt.allows}}, Controllers("replicaset"), tt.option)
+				server := &fakeapi.Server{Allowed: tt.allowed} // which finds no list
+				transport := fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
+					w := httptest.NewRecorder()
+					server.ServeHTTP(w, req)
+					return w.Result(), nil
 				})
+				f := &faket.T{}
+				f.Run(func() { Start(f, &rest.Config{Host: "http://api", Transport: transport}, tt.options...) })
 				if !strings.HasPrefix(f.Fatal, tt.want) || strings.Contains(f.Fatal, " --") || len(f.Errors) > 0 {
 					t.Errorf("told %q and %q, want it to begin with %q and to name no flag", f.Fatal, f.Errors, tt.want)
 				}
