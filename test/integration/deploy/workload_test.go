@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +37,6 @@ func startWorkload(t *testing.T) *workload {
 	namespace(t, w.name)
 	w.addNodes(t)
 	w.addDeployment(t)
-	w.addRejectedPod(t)
 	w.addPods(t)
 	w.addOwner(t)
 	w.addNamespaces(t)
@@ -126,29 +122,6 @@ func (w *workload) addDeployment(t *testing.T) {
 		err := admin.List(ctx, &list, client.InNamespace(w.name), client.MatchingLabels{discoveryv1.LabelServiceName: w.name})
 		if err == nil && len(list.Items) != 1 {
 			err = fmt.Errorf("%d slices, want 1", len(list.Items))
-		}
-		return err
-	})
-}
-
-// addRejectedPod makes a ReplicaSet whose pods a LimitRange rejects.
-func (w *workload) addRejectedPod(t *testing.T) {
-	t.Helper()
-	strict := w.name + "-strict"
-	namespace(t, strict)
-	create(t, &corev1.LimitRange{
-		ObjectMeta: metav1.ObjectMeta{Namespace: strict, Name: w.name},
-		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypeContainer, Min: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
-		}}},
-	}, controlplane.ReplicaSet(strict, w.name, 1, func(rs *appsv1.ReplicaSet) {
-		rs.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")}
-	}))
-	w.then("a rejected pod has one event that counts", func(ctx context.Context) error {
-		var events corev1.EventList
-		err := admin.List(ctx, &events, client.InNamespace(strict))
-		if err == nil && !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return e.Reason == "FailedCreate" && e.Count > 1 }) {
-			err = fmt.Errorf("%d events, none counted up", len(events.Items))
 		}
 		return err
 	})
