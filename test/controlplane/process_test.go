@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -66,15 +65,5 @@ func TestGuardCleansUpBehindADeadProcess(t *testing.T) {
 	}
 	if _, err := theirs.Wait(200 * time.Millisecond); err == nil {
 		t.Error("the guard has killed a process that only has the number of a server")
-	}
-}
-
-func TestMissingBinarySaysWhatToDo(t *testing.T) {
-	if _, err := Binary("kube-nothing"); err == nil || !strings.Contains(err.Error(), "make bin/kube-nothing") {
-		t.Errorf("Binary(kube-nothing): %v, want advice to make it", err)
-	}
-	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
-	if _, err := Start(Options{}); err == nil || !strings.Contains(err.Error(), "KUBEBUILDER_ASSETS") {
-		t.Errorf("Start without binaries: %v, want the variable named", err)
 	}
 }
