@@ -171,7 +171,7 @@ func (t *knownTypes) definitionChanged() {
 	t.lock.Lock()
 	t.event = t.deps.Clock.Now()
 	t.lock.Unlock()
-	sendSignal(t.wake)
+	t.wakeDiscovery()
 }
 
 // discoveredSince reports whether the latest discovery was sent after a moment. If not, a discovery is sent soon. A
@@ -184,7 +184,7 @@ func (t *knownTypes) discoveredSince(moment time.Time) bool {
 	}
 	t.lock.Unlock()
 	if !known {
-		sendSignal(t.wake)
+		t.wakeDiscovery()
 	}
 	return known
 }

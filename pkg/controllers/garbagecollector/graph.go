@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 	"unique"
@@ -74,9 +75,6 @@ type queueKeys struct {
 	owners  []id // in deletion, with a finalizer of the collector
 }
 
-func (w *queueKeys) addObject(n *node) { w.objects = append(w.objects, n.uid) }
-func (w *queueKeys) addOwner(n *node)  { w.owners = append(w.owners, n.uid) }
-
 func newGraph(c clock.PassiveClock, enqueue func(queueKeys)) *graph {
 	return &graph{
 		clock: c, began: c.Now(), enqueue: enqueue, nodes: map[id]*node{}, feeds: map[schema.GroupResource]*feed{},
@@ -120,7 +118,7 @@ func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 	n.name = m.GetName() // also if equal, to share the text with an informer's cache
 	n.version = numberOf(m.GetResourceVersion())
 	n.marks = was&nonUUID | observed | marksOf(m)
-	changed := !g.sameRefs(n, m.GetOwnerReferences())
+	changed := !slices.Equal(g.refsOfNode(n), refsOf(m))
 	if changed {
 		g.enqueueOwners(n, w) // the earlier owners
 		g.replaceRefs(n, m.GetOwnerReferences())
@@ -137,7 +135,7 @@ func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 // removeObject turns the node of an object into a virtual node, or removes the node.
 func (g *graph) removeObject(n *node, w *queueKeys) {
 	if n.marks.finishing() { // the reconcile of the owner forgets the state of the owner
-		w.addOwner(n)
+		w.owners = append(w.owners, n.uid)
 	}
 	g.enqueueOwners(n, w)
 	g.enqueueDependents(n, w)
@@ -191,9 +189,9 @@ func (g *graph) dropUnreferenced(n *node) {
 func (g *graph) enqueueCandidate(n *node, w *queueKeys) {
 	switch {
 	case n.marks.finishing():
-		w.addOwner(n)
+		w.owners = append(w.owners, n.uid)
 	case g.isCandidate(n):
-		w.addObject(n)
+		w.objects = append(w.objects, n.uid)
 	}
 }
 
@@ -201,28 +199,15 @@ func (g *graph) enqueueCandidate(n *node, w *queueKeys) {
 func (g *graph) enqueueOwners(n *node, w *queueKeys) {
 	for e := n.refs; e != nil; e = e.next {
 		if e.owner.marks.finishing() {
-			w.addOwner(e.owner)
+			w.owners = append(w.owners, e.owner.uid)
 		}
 	}
 }
 
 func (g *graph) enqueueDependents(n *node, w *queueKeys) {
 	for e := n.dependents; e != nil; e = e.after {
-		w.addObject(e.dependent)
+		w.objects = append(w.objects, e.dependent.uid)
 	}
-}
-
-// sameRefs reports whether a node has the given references, in the same order.
-func (g *graph) sameRefs(n *node, refs []metav1.OwnerReference) bool {
-	e := n.refs
-	for _, ref := range refs {
-		key, _ := idOf(ref.UID)
-		if e == nil || e.owner.uid != key || e.blocking != blocking(ref) || e.name != ref.Name || e.kind.Value() != (writtenKind{ref.APIVersion, ref.Kind}) {
-			return false
-		}
-		e = e.next
-	}
-	return e == nil
 }
 
 func (g *graph) replaceRefs(n *node, refs []metav1.OwnerReference) {
@@ -271,10 +256,14 @@ func (g *graph) uidOf(n *node) types.UID {
 }
 
 func (g *graph) objectOfNode(n *node) object {
-	return object{
+	o := object{
 		resource: n.feed.typ.GroupResource, namespace: n.namespace.Value(), name: n.name, refs: g.refsOfNode(n),
-		uid: g.uidOf(n), version: versionOf(n.version), marks: n.marks & (observed | facts),
+		uid: g.uidOf(n), marks: n.marks & (observed | facts),
 	}
+	if n.version > 0 {
+		o.version = strconv.FormatUint(n.version, 10)
+	}
+	return o
 }
 
 func (g *graph) refsOfNode(n *node) (all []reference) {
@@ -301,10 +290,6 @@ const (
 	refOtherNamespace                  // the object with this UID is in another namespace
 	refWaiting                         // the owner waits for the deletion of its dependents
 )
-
-func (g *graph) edgeStatus(e *edge) refStatus {
-	return g.statusOf(e.owner, e.dependent.namespace.Value(), e.kind.Value(), e.name)
-}
 
 // statusOf returns the status of a reference from a namespace. The owner is nil if the graph has no node.
 func (g *graph) statusOf(owner *node, namespace string, kind writtenKind, name string) refStatus {
@@ -334,7 +319,7 @@ func (g *graph) isCandidate(n *node) bool {
 		return false
 	}
 	for e := n.refs; e != nil; e = e.next {
-		if g.edgeStatus(e) != refValid {
+		if g.statusOf(e.owner, n.namespace.Value(), e.kind.Value(), e.name) != refValid {
 			return true
 		}
 	}

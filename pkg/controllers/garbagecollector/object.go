@@ -107,14 +107,17 @@ func marksOf(m metav1.Object) marks {
 
 // objectOf returns the object of a live read.
 func objectOf(resource schema.GroupResource, m metav1.Object) object {
-	o := object{
+	return object{
 		resource: resource, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUID(), version: m.GetResourceVersion(),
-		marks: observed | marksOf(m), live: true, finalizers: m.GetFinalizers(),
+		marks: observed | marksOf(m), refs: refsOf(m), live: true, finalizers: m.GetFinalizers(),
 	}
+}
+
+func refsOf(m metav1.Object) (all []reference) {
 	for _, r := range m.GetOwnerReferences() {
-		o.refs = append(o.refs, reference{apiVersion: r.APIVersion, kind: r.Kind, name: r.Name, uid: r.UID, blocking: blocking(r)})
+		all = append(all, reference{apiVersion: r.APIVersion, kind: r.Kind, name: r.Name, uid: r.UID, blocking: blocking(r)})
 	}
-	return o
+	return all
 }
 
 func blocking(ref metav1.OwnerReference) bool {
@@ -133,13 +136,6 @@ func numberOf(version string) uint64 {
 		return 0
 	}
 	return n
-}
-
-func versionOf(number uint64) string {
-	if number == 0 {
-		return ""
-	}
-	return strconv.FormatUint(number, 10)
 }
 
 // key returns the key of an object in the graph.

@@ -108,8 +108,8 @@ func (o *ownerReader) view(dependent object, syncBegun time.Time) ownerView {
 		if e.status != refValid && e.problem == fine {
 			s := o.types.state(e.at.GroupResource())
 			e.live, e.syncing = o.latest(e.at), s.listingFor(now)
-			if e.at.local {
-				e.watched = s.currentFor(now)
+			if e.at.local && s.phase == current {
+				e.watched = now.Sub(s.since)
 			}
 		}
 		e.classification = classifyOwner(e.evidence, now)

@@ -165,7 +165,9 @@ func (c *Controller) recordDecision(key id, o object, d decision, v ownerView) {
 	}
 	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
 	if n >= 0 && !m.invalidNamespaces {
-		c.deps.Recorder.Event(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, invalidNamespace(o.refs[n], o.namespace))
+		r := o.refs[n]
+		c.deps.Recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+			r.apiVersion, r.kind, o.namespace, r.name, r.uid, o.namespace)
 	}
 	m.invalidNamespaces = n >= 0
 	c.state.setObject(key, m)
@@ -173,15 +175,11 @@ func (c *Controller) recordDecision(key id, o object, d decision, v ownerView) {
 
 // recordFailure records why a sync of an object has failed. The loop paces the retries.
 func (c *Controller) recordFailure(key id, err error) {
-	m := c.state.object(key)
-	switch {
-	case errors.Is(err, errBusy):
-		m.cause = string(causeBusy)
-	case errors.Is(err, context.Canceled): // the end of the term
-	default:
+	if !errors.Is(err, context.Canceled) { // errBusy, or the end of the term
+		m := c.state.object(key)
 		m.failure, m.rejected, m.rejections, m.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
+		c.state.setObject(key, m)
 	}
-	c.state.setObject(key, m)
 }
 
 // recordRejection returns the back-off after a rejected request. The first rejection of each object is logged.

@@ -16,7 +16,7 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// Reasons of events. The first is kube-controller-manager's.
+// Reasons of events. The first is of kube-controller-manager v1.37, with the same text.
 const (
 	eventInvalidNamespace = "OwnerRefInvalidNamespace"
 	eventForeground       = "ForegroundDeletionBlocked"
@@ -127,7 +127,10 @@ func (c *Controller) describeBlocker(ctx context.Context, o object) string {
 	name, key := fmt.Sprintf("%s %q", o.resource, o.qualifiedName()), o.key()
 	if o.marks.has(terminating) {
 		if now, err := c.readAgain(ctx, c.types.state(o.resource).apiType, o); err == nil && now != nil {
-			if finalizers := otherFinalizers(now.finalizers); len(finalizers) > 0 {
+			finalizers := slices.DeleteFunc(slices.Sorted(slices.Values(now.finalizers)), func(f string) bool {
+				return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+			})
+			if len(finalizers) > 0 {
 				return fmt.Sprintf("%s has finalizers %s", name, strings.Join(finalizers, ", "))
 			}
 		}
@@ -146,18 +149,6 @@ func (c *Controller) describeBlocker(ctx context.Context, o object) string {
 		return fmt.Sprintf("%s cannot be deleted: %s", name, failure)
 	}
 	return name + " is not deleted yet"
-}
-
-// invalidNamespace returns the text of the event OwnerRefInvalidNamespace of kube-controller-manager v1.37.
-func invalidNamespace(r reference, namespace string) string {
-	return fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
-		r.apiVersion, r.kind, namespace, r.name, r.uid, namespace)
-}
-
-func otherFinalizers(all []string) []string {
-	return slices.DeleteFunc(slices.Sorted(slices.Values(all)), func(f string) bool {
-		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
-	})
 }
 
 func describeTypes(types []unlistedType) string {

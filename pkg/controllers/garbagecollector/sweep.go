@@ -124,7 +124,9 @@ func (s *sweeper) list(ctx context.Context, t apiType, owner object, since time.
 	if !t.namespaced {
 		at.namespace = ""
 	}
-	if at.namespace != "" && s.fitsOnePage(t) {
+	state := s.types.state(t.GroupResource())
+	onePage := state.phase == current && state.feed.objectCount() <= pageSize
+	if at.namespace != "" && onePage && s.allNamespaces.backoffOf(t.GroupVersionResource, 0) == 0 {
 		list, err := s.listAt(ctx, s.allNamespaces, listScope{at.GroupVersionResource, ""}, key, since)
 		if err == nil || s.allNamespaces.backoffOf(at.GroupVersionResource, 0) == 0 {
 			elsewhere := func(o object) bool { return o.namespace != owner.namespace }
@@ -162,12 +164,6 @@ func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at listScope, 
 		return dependentList{}, err
 	}
 	return list, nil
-}
-
-// fitsOnePage reports whether all objects of a type fit into one page.
-func (s *sweeper) fitsOnePage(t apiType) bool {
-	state := s.types.state(t.GroupResource())
-	return state.phase == current && state.feed.objectCount() <= pageSize && s.allNamespaces.backoffOf(t.GroupVersionResource, 0) == 0
 }
 
 // read lists a place from storage, not from a watch cache, and keeps the dependents of all owners.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,14 +68,6 @@ type feedState struct {
 	since time.Time
 }
 
-// currentFor returns the time for which the feed has been current, or 0.
-func (s feedState) currentFor(now time.Time) time.Duration {
-	if s.phase != current {
-		return 0
-	}
-	return now.Sub(s.since)
-}
-
 // listingFor returns the time for which the feed has been listing, at least 1 ns, or 0.
 func (s feedState) listingFor(now time.Time) time.Duration {
 	if s.phase != listing {
@@ -128,7 +121,7 @@ type knownTypes struct {
 	feeds     *caches.Feeds
 	discovery discovery.Client
 	wake      chan struct{}     // holds an element if the next discovery may be due earlier
-	changed   chan struct{}     // holds an element if Changed is to be called
+	notifying atomic.Bool       // Changed is about to be called
 	informers []<-chan struct{} // closed after the first list
 
 	lock    sync.Mutex
@@ -143,7 +136,7 @@ type knownTypes struct {
 func newTypes(d typesDeps) (*knownTypes, error) {
 	t := &knownTypes{
 		deps: d, feeds: d.Caches.Feeds(),
-		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		wake:  make(chan struct{}, 1),
 		types: map[schema.GroupResource]*knownType{}, defined: map[string]time.Time{}, latest: newCatalogue(time.Time{}, nil),
 	}
 	var err error
@@ -157,14 +150,11 @@ func newTypes(d typesDeps) (*knownTypes, error) {
 
 // runDiscovery discovers types until ctx ends, and returns when all feeds have ended.
 func (t *knownTypes) runDiscovery(ctx context.Context) {
-	var notifier sync.WaitGroup
-	notifier.Go(func() { t.notifyChanges(ctx) })
 	t.awaitInformers(ctx)
 	t.sendDiscoveries(ctx)
 	for _, k := range t.types {
 		k.stopFeed()
 	}
-	notifier.Wait()
 }
 
 func (t *knownTypes) awaitInformers(ctx context.Context) {
@@ -181,24 +171,20 @@ func (t *knownTypes) awaitInformers(ctx context.Context) {
 	timing.Sleep(ctx, t.deps.Clock, headStart)
 }
 
-// notifyChanges calls Changed once for all changes within notifyDelay.
-func (t *knownTypes) notifyChanges(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.changed:
-		}
-		if !timing.Sleep(ctx, t.deps.Clock, notifyDelay) {
-			return
-		}
-		t.deps.Changed()
+// notifyLater calls Changed once for all changes within notifyDelay.
+func (t *knownTypes) notifyLater() {
+	if t.notifying.CompareAndSwap(false, true) {
+		time.AfterFunc(notifyDelay, func() {
+			t.notifying.Store(false)
+			t.deps.Changed()
+		})
 	}
 }
 
-func sendSignal(c chan struct{}) {
+// wakeDiscovery lets the discovery goroutine compute the time of the next discovery again.
+func (t *knownTypes) wakeDiscovery() {
 	select {
-	case c <- struct{}{}:
+	case t.wake <- struct{}{}:
 	default:
 	}
 }
@@ -361,7 +347,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 	}
 	if changed || len(drop) > 0 || !settled {
 		t.notified = now
-		sendSignal(t.changed)
+		t.notifyLater()
 	}
 	return settled
 }
@@ -456,7 +442,7 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 	}
 	klog.FromContext(ctx).V(4).Info("Feed state changed", "controller", Name, "resource", resource, "from", was, "to", p, "reason", err)
 	if was == listing && p == current {
-		sendSignal(t.changed)
+		t.notifyLater()
 	}
 }
 
