@@ -42,8 +42,8 @@ func (f *Types) Put(groupVersion, resource string, meta metav1.ObjectMeta) (uid 
 	return uid
 }
 
-// Change changes an object. A terminating object without finalizers is removed.
-func (f *Types) Change(groupVersion, resource, namespace, name string, change func(*metav1.PartialObjectMetadata)) {
+// ChangeObject changes an object. A terminating object without finalizers is removed.
+func (f *Types) ChangeObject(groupVersion, resource, namespace, name string, change func(*metav1.PartialObjectMetadata)) {
 	f.withType(groupVersion, resource, func(t *servedType) {
 		if at := t.indexOf(namespace, name); at >= 0 {
 			f.changeObject(t, at, change)
@@ -51,14 +51,14 @@ func (f *Types) Change(groupVersion, resource, namespace, name string, change fu
 	})
 }
 
-// Delete deletes an object with a propagation policy, as a client does.
-func (f *Types) Delete(groupVersion, resource, namespace, name string, policy metav1.DeletionPropagation) {
-	f.Change(groupVersion, resource, namespace, name, func(o *metav1.PartialObjectMetadata) { markDeleted(o, policy) })
+// DeleteObject deletes an object with a propagation policy, as a client does.
+func (f *Types) DeleteObject(groupVersion, resource, namespace, name string, policy metav1.DeletionPropagation) {
+	f.ChangeObject(groupVersion, resource, namespace, name, func(o *metav1.PartialObjectMetadata) { markDeleted(o, policy) })
 }
 
 // Remove removes an object with all finalizers.
 func (f *Types) Remove(groupVersion, resource, namespace, name string) {
-	f.Change(groupVersion, resource, namespace, name, func(o *metav1.PartialObjectMetadata) {
+	f.ChangeObject(groupVersion, resource, namespace, name, func(o *metav1.PartialObjectMetadata) {
 		now := metav1.Now()
 		o.Finalizers, o.DeletionTimestamp = nil, &now
 	})
@@ -81,8 +81,8 @@ func markDeleted(o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagat
 	}
 }
 
-// Objects returns copies of the objects of a type.
-func (f *Types) Objects(groupVersion, resource string) (all []*metav1.PartialObjectMetadata) {
+// ListObjects returns copies of the objects of a type.
+func (f *Types) ListObjects(groupVersion, resource string) (all []*metav1.PartialObjectMetadata) {
 	f.withType(groupVersion, resource, func(t *servedType) {
 		for _, o := range t.objects {
 			all = append(all, o.DeepCopy())
@@ -91,8 +91,8 @@ func (f *Types) Objects(groupVersion, resource string) (all []*metav1.PartialObj
 	return all
 }
 
-// Object returns a copy of an object, or nil.
-func (f *Types) Object(groupVersion, resource, namespace, name string) (found *metav1.PartialObjectMetadata) {
+// GetObject returns a copy of an object, or nil.
+func (f *Types) GetObject(groupVersion, resource, namespace, name string) (found *metav1.PartialObjectMetadata) {
 	f.withType(groupVersion, resource, func(t *servedType) {
 		if at := t.indexOf(namespace, name); at >= 0 {
 			found = t.objects[at].DeepCopy()

@@ -181,12 +181,12 @@ func (c *cluster) owner() { c.put(configMaps, newThing("a", "o", uid(1))) }
 
 // remove deletes an object of namespace a.
 func (c *cluster) remove(typ objectType, name string, policy metav1.DeletionPropagation) {
-	c.Delete(versionFor(typ), typ.Resource, "a", name, policy)
+	c.DeleteObject(versionFor(typ), typ.Resource, "a", name, policy)
 }
 
 // object returns an object of namespace a, or nil.
 func (c *cluster) object(typ objectType, name string) *metav1.PartialObjectMetadata {
-	return c.Object(versionFor(typ), typ.Resource, "a", name)
+	return c.GetObject(versionFor(typ), typ.Resource, "a", name)
 }
 
 // wait waits until a condition holds, and returns the time that this took.

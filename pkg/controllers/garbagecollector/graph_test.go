@@ -2,9 +2,7 @@ package garbagecollector
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -395,76 +393,5 @@ func TestTransformerDropsUnusedMetadata(t *testing.T) {
 	kept, ok := got.(*metav1.PartialObjectMetadata)
 	if err != nil || !ok || kept.Labels != nil || kept.Annotations != nil || kept.ManagedFields != nil || kept.UID != uid(1) || len(kept.OwnerReferences) != 1 {
 		t.Errorf("kept is %+v (%v)", got, err)
-	}
-}
-
-const population = 7
-
-func randomThing(r *rand.Rand, typ objectType, u types.UID) *thing {
-	namespace := []string{"a", "b"}[r.IntN(2)]
-	if typ == nodesType {
-		namespace = ""
-	}
-	obj := newThing(namespace, []string{"n", "m"}[r.IntN(2)], u).at(fmt.Sprint(1 + r.IntN(100)))
-	for range r.IntN(3) {
-		kind := []metav1.OwnerReference{
-			ref("v1", "ConfigMap", "", ""), ref("apps/v1", "ReplicaSet", "", ""), ref("v1", "Node", "", ""), ref("example.com/v1/x", "Widget", "", ""),
-		}[r.IntN(4)]
-		kind.Name, kind.UID = []string{"n", "m"}[r.IntN(2)], uid(r.IntN(population+2))
-		if r.IntN(2) == 0 {
-			kind.BlockOwnerDeletion = new(true)
-		}
-		obj.OwnerReferences = append(obj.OwnerReferences, kind)
-	}
-	if r.IntN(3) == 0 {
-		obj.finalizedBy([]string{"x/y", "foregroundDeletion", "orphan"}[r.IntN(3)])
-	}
-	if r.IntN(3) == 0 {
-		obj.deleted()
-	}
-	return obj
-}
-
-func TestFeedsRunConcurrently(t *testing.T) {
-	g := newGraph(clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), func(queueKeys) {})
-	var all sync.WaitGroup
-	for n, typ := range []objectType{configMaps, replicaSets, nodesType} {
-		f := g.feed(typ)
-		all.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(n), 13))
-			mine := func() *thing { return randomThing(r, typ, uid(r.IntN(population)*3+n)) }
-			for range 2000 {
-				var err error
-				switch o := mine(); r.IntN(6) {
-				case 0:
-					err = f.Delete(o)
-				case 1:
-					err = f.Replace([]any{o}, o.ResourceVersion)
-				default:
-					err = f.Add(o)
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			}
-			_ = f.Replace(nil, "9")
-		})
-		all.Go(func() {
-			for i := range 2000 {
-				key := keyOf(uid(i % (3 * population)))
-				o, _ := g.observe(key)
-				g.observeOwners(o)
-				g.dependentsOf(key, 3)
-				g.cycleBlockers(key)
-				g.referring(key)
-				if i%100 == 0 {
-					g.all()
-				}
-			}
-		})
-	}
-	all.Wait()
-	if objects, absent, refs := g.size(); objects+absent+refs > 0 {
-		t.Errorf("%d objects, %d absent and %d references are left of nothing", objects, absent, refs)
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
@@ -28,6 +30,68 @@ const (
 	keepReads = 2 * maxBackoff
 	keepPolls = pollInterval + 2*pollJitter
 )
+
+// problem is the reason for which the owner of a reference cannot be read. Such an owner is unknown, so that its
+// dependents stay. An impossible name is the exception: there is no such owner.
+type problem string
+
+const (
+	fine         problem = ""
+	unparsable   problem = "unparsable_version"
+	outOfReach   problem = "scope"            // namespaced owner of a cluster-scoped dependent
+	undiscovered problem = "undiscovered"     // discovery of the group has failed
+	unserved     problem = "unknown_kind"     // the group lacks the kind
+	otherVersion problem = "unserved_version" // the version may have other objects, because the type is not local
+	ambiguous    problem = "ambiguous_kind"   // several types have the kind
+	impossible   problem = "impossible_name"  // a local type cannot have a name with a slash
+	unusable     problem = "unusable_name"    // an aggregated API server may allow such a name
+)
+
+// target is the place of the owner of a reference.
+type target struct {
+	schema.GroupVersionResource
+	namespace, name string
+	local           bool
+}
+
+// resolve returns the place of the owner of a reference. The namespace is that of the dependent.
+func (c catalogue) resolve(r reference, namespace string) (target, problem) {
+	gv, err := schema.ParseGroupVersion(r.apiVersion)
+	if err != nil || gv.Version == "" {
+		return target{}, unparsable
+	}
+	found := c.kinds[gv.WithKind(r.kind).GroupKind()]
+	switch {
+	case c.sent.IsZero():
+		return target{}, undiscovered
+	case len(found) == 0 && c.failing[gv.Group]:
+		return target{}, undiscovered
+	case len(found) == 0:
+		return target{}, unserved
+	case len(found) > 1:
+		return target{}, ambiguous
+	}
+	t := found[0]
+	at := target{GroupVersionResource: t.GroupVersionResource, name: r.name, local: t.local}
+	if !t.local { // versions may have different objects
+		if !slices.Contains(t.versions, gv.Version) {
+			return target{}, otherVersion
+		}
+		at.Version = gv.Version
+	}
+	if t.namespaced {
+		at.namespace = namespace
+	}
+	switch named := len(content.IsPathSegmentName(r.name)) == 0; {
+	case t.namespaced && namespace == "":
+		return target{}, outOfReach
+	case !named && t.local:
+		return target{}, impossible
+	case !named:
+		return target{}, unusable
+	}
+	return at, fine
+}
 
 // ownerReader finds the states of the owners of an object. It reads owners live where the graph is not enough, and
 // shares the reads between all dependents.

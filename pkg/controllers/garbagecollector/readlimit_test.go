@@ -90,8 +90,8 @@ func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
 					owner := newThing("n1", fmt.Sprint("owner", minute), uid(3000+minute))
 					c.put(configMaps, owner)
 					c.put(configMaps, newThing("n1", "of-owner", uid(4000+minute)).owned(ref("v1", "ConfigMap", owner.Name, owner.UID)))
-					c.Delete("v1", "configmaps", "n1", owner.Name, metav1.DeletePropagationBackground)
-					c.wait(2*time.Second, "deleted", func() bool { return c.Object("v1", "configmaps", "n1", "of-owner") == nil })
+					c.DeleteObject("v1", "configmaps", "n1", owner.Name, metav1.DeletePropagationBackground)
+					c.wait(2*time.Second, "deleted", func() bool { return c.GetObject("v1", "configmaps", "n1", "of-owner") == nil })
 				}
 				if n := c.Count("get " + hanging.Resource); n > 100 {
 					t.Errorf("%d reads were sent to an API that does not respond", n)
@@ -158,7 +158,7 @@ func TestListsInFlightAreBounded(t *testing.T) {
 		})
 		for n := range 24 {
 			c.Put("v1", "configmaps", newThing(fmt.Sprint("n", n), "o", uid(100+n)).ObjectMeta)
-			c.Delete("v1", "configmaps", fmt.Sprint("n", n), "o", metav1.DeletePropagationOrphan)
+			c.DeleteObject("v1", "configmaps", fmt.Sprint("n", n), "o", metav1.DeletePropagationOrphan)
 		}
 		time.Sleep(time.Minute)
 		before := c.Count("list t0")
@@ -180,7 +180,7 @@ func TestListsInFlightAreBounded(t *testing.T) {
 			t.Errorf("%d lists of a type that hangs in ten minutes", n)
 		}
 		hang = false
-		c.wait(10*time.Minute, "all gone", func() bool { return len(c.Objects("v1", "configmaps")) == 0 })
+		c.wait(10*time.Minute, "all gone", func() bool { return len(c.ListObjects("v1", "configmaps")) == 0 })
 	})
 }
 

@@ -82,7 +82,7 @@ func TestNewDependentMakesForegroundDeletion(t *testing.T) {
 		c.on("delete configmaps d", func(_ context.Context, _ fakeapi.Request, nth int) error {
 			if nth == 1 {
 				c.put(configMaps, newThing("a", "e", uid(3)).owned(ref("v1", "ConfigMap", "d", uid(2))))
-				c.Change("v1", "configmaps", "a", "d", func(*metav1.PartialObjectMetadata) {})
+				c.ChangeObject("v1", "configmaps", "a", "d", func(*metav1.PartialObjectMetadata) {})
 				time.Sleep(time.Second)
 			}
 			return nil
@@ -107,7 +107,7 @@ func TestAggregatedObjectIsReadBeforeDelete(t *testing.T) {
 		c.put(things, newThing("a", "w", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))))
 		time.Sleep(5 * time.Second)
 		c.FreezeWatches("far.example.com/v1", "things", true)
-		c.Change("far.example.com/v1", "things", "a", "w", func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = nil })
+		c.ChangeObject("far.example.com/v1", "things", "a", "w", func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = nil })
 		time.Sleep(5 * time.Second)
 		release()
 		time.Sleep(time.Minute)
@@ -138,7 +138,7 @@ func TestNoRequestsForUnservedTypes(t *testing.T) {
 			return nil
 		})
 		c.remove(configMaps, "o", metav1.DeletePropagationBackground)
-		c.Change("v1", "configmaps", "a", "b", func(o *metav1.PartialObjectMetadata) { o.Finalizers = nil })
+		c.ChangeObject("v1", "configmaps", "a", "b", func(o *metav1.PartialObjectMetadata) { o.Finalizers = nil })
 		time.Sleep(definitionLag / 2)
 	})
 }
@@ -366,6 +366,6 @@ func TestSlowDeletesDelayNoOtherNamespace(t *testing.T) {
 			c.dependent()
 			c.gone(configMaps, "d", confirmAfter+time.Second)
 		}
-		c.wait(10*time.Minute, "all gone", func() bool { return len(c.Objects("v1", "configmaps")) == 0 })
+		c.wait(10*time.Minute, "all gone", func() bool { return len(c.ListObjects("v1", "configmaps")) == 0 })
 	})
 }

@@ -49,10 +49,10 @@ func TestOwnersWaitForDiscovery(t *testing.T) {
 			c.SetReadyz(500)
 			now := metav1.Now()
 			c.Put("v1", "nodes", metav1.ObjectMeta{Name: "m", UID: uid(1), Finalizers: []string{metav1.FinalizerDeleteDependents}, DeletionTimestamp: &now})
-			c.clientset.Put(&corev1.Node{ObjectMeta: c.Object("v1", "nodes", "", "m").ObjectMeta})
+			c.clientset.Put(&corev1.Node{ObjectMeta: c.GetObject("v1", "nodes", "", "m").ObjectMeta})
 			c.start()
 			requireWait(c)
-			c.wait(time.Minute, "finalized", func() bool { return c.Object("v1", "nodes", "", "m") == nil })
+			c.wait(time.Minute, "finalized", func() bool { return c.GetObject("v1", "nodes", "", "m") == nil })
 		})
 	})
 	t.Run("orphan", func(t *testing.T) {
@@ -164,9 +164,9 @@ func TestOwnersOfManyNamespacesShareSweeps(t *testing.T) {
 		c.start()
 		c.slow("", 5*time.Millisecond)
 		for n := range owners {
-			c.Delete("v1", "configmaps", fmt.Sprint("n", n), "o", orphans)
+			c.DeleteObject("v1", "configmaps", fmt.Sprint("n", n), "o", orphans)
 		}
-		took := c.wait(time.Minute, "all gone", func() bool { return len(c.Objects("v1", "configmaps")) == owners })
+		took := c.wait(time.Minute, "all gone", func() bool { return len(c.ListObjects("v1", "configmaps")) == owners })
 		if lists := c.Count("list"); took > 3*time.Second || lists > 20*200 {
 			t.Errorf("took %v and %d lists", took, lists)
 		}
@@ -182,7 +182,7 @@ func TestOrphansOfOtherNamespacesKeepReferences(t *testing.T) {
 		c.put(configMaps, newThing("b", "e", uid(9)).owned(ref("v1", "ConfigMap", "o", uid(1))))
 		c.remove(configMaps, "o", orphans)
 		c.orphaned(time.Minute, "d0", "d1")
-		if o := c.Object("v1", "configmaps", "b", "e"); len(o.OwnerReferences) != 1 {
+		if o := c.GetObject("v1", "configmaps", "b", "e"); len(o.OwnerReferences) != 1 {
 			t.Errorf("the object of another namespace is %+v", o)
 		}
 	})

@@ -29,8 +29,8 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// collector calls the reconcile functions of a controller one at a time, on keys in random order. A test delivers events
-// to the graph, and the hooks of the API server check each write.
+// collector calls the reconcile functions of a controller one at a time, on keys in random order. A test delivers
+// events to the graph, and the hooks of the API server check each write.
 type collector struct {
 	*fakeapi.Types
 	*Controller
@@ -75,7 +75,7 @@ func (c *collector) fail(format string, args ...any) {
 // all returns the objects of the API server, ordered by UID.
 func (c *collector) all() (all []stored) {
 	for _, typ := range simulated {
-		for _, o := range c.Objects(versionFor(typ), typ.Resource) {
+		for _, o := range c.ListObjects(versionFor(typ), typ.Resource) {
 			all = append(all, stored{typ, &thing{*o}})
 		}
 	}
@@ -106,12 +106,12 @@ func ownersOf(o *thing) (names []string) {
 }
 
 func (c *collector) change(o stored, change func(*metav1.PartialObjectMetadata)) {
-	c.Change(versionFor(o.typ), o.typ.Resource, o.obj.Namespace, o.obj.Name, change)
+	c.ChangeObject(versionFor(o.typ), o.typ.Resource, o.obj.Namespace, o.obj.Name, change)
 }
 
 func (c *collector) delete(o stored, policy metav1.DeletionPropagation) {
 	c.note("delete %s %s", o.obj.Name, policy)
-	c.Delete(versionFor(o.typ), o.typ.Resource, o.obj.Namespace, o.obj.Name, policy)
+	c.DeleteObject(versionFor(o.typ), o.typ.Resource, o.obj.Namespace, o.obj.Name, policy)
 }
 
 // owner returns the owner that a reference names, or nil.
@@ -176,7 +176,7 @@ func (c *collector) queue(w queueKeys) {
 // relist replaces the objects of a type by a list.
 func (c *collector) relist(typ objectType) {
 	var list []any
-	for _, o := range c.Objects(versionFor(typ), typ.Resource) {
+	for _, o := range c.ListObjects(versionFor(typ), typ.Resource) {
 		list = append(list, o)
 	}
 	of := typ.GroupResource
@@ -348,7 +348,7 @@ func (c *collector) act() {
 		if typ == nodesType {
 			o.Namespace = ""
 		}
-		if c.Object(versionFor(typ), typ.Resource, o.Namespace, o.Name) != nil {
+		if c.GetObject(versionFor(typ), typ.Resource, o.Namespace, o.Name) != nil {
 			return
 		}
 		o.OwnerReferences = c.someOwners(o)
@@ -508,8 +508,10 @@ func (c *collector) settle() {
 
 func (c *collector) checkEnd() {
 	c.t.Helper()
-	for _, s := range c.all() {
+	all, refs := c.all(), 0
+	for _, s := range all {
 		o := s.obj
+		refs += len(o.OwnerReferences)
 		if o.DeletionTimestamp != nil && !c.blockedForever(o.UID, nil) {
 			d, _ := c.graph.dependentsOf(keyOf(o.UID), 9)
 			c.fail("%s is still being deleted: finalizers %v, dependents %+v, queued %v", o.Name, o.Finalizers, d, c.owners[keyOf(o.UID)])
@@ -528,6 +530,9 @@ func (c *collector) checkEnd() {
 		if dead := len(o.OwnerReferences) - lives - cannotTell; dead > 0 && (lives > 0 || cannotTell == 0) {
 			c.fail("%s is left with %d owners that are gone and %d that live: %v, queued %v", o.Name, dead, lives, ownersOf(o), c.objects[keyOf(o.UID)])
 		}
+	}
+	if objects, virtual, edges := c.graph.size(); objects != len(all) || edges != refs || virtual > refs {
+		c.fail("the graph has %d objects, %d virtual nodes and %d references, the API server %d objects and %d references", objects, virtual, edges, len(all), refs)
 	}
 }
 
