@@ -71,7 +71,7 @@ type Loop[K comparable] struct {
 	panics    prometheus.Counter
 	scheduler *scheduler[K]
 	failures  failureLog
-	queue     atomic.Pointer[termQueue[K]] // nil outside a term
+	queue     atomic.Pointer[termQueue[K]] // nil outside a term; the limiter of failing keys is part of the queue
 }
 
 // NewLoop returns a loop and registers its metrics under the name of the queue.

@@ -1,4 +1,4 @@
-// Package leadership decides when this process may write to the API server.
+// Package leadership has leader election and decides when this process may write to the API server.
 //
 // Elector acquires, renews and releases the Lease, compatible with client-go's elector. Fence is the
 // transport of the clients of controllers: a mutating request is sent only within a term, and ends on

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"minikcm/internal/timing"
 )
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
@@ -63,7 +65,8 @@ func (c *conn) requests() int {
 	return len(c.calls)
 }
 
-func (c *conn) enter(verb string) error {
+// do runs a request with the faults of the connection.
+func (c *conn) do(ctx context.Context, verb string, request func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	c.lock.Lock()
 	before := c.before
 	c.calls = append(c.calls, verb)
@@ -72,83 +75,53 @@ func (c *conn) enter(verb string) error {
 		before(verb)
 	}
 	c.lock.Lock()
-	defer c.lock.Unlock()
-	return c.err
-}
-
-// leave waits for the delay of responses.
-func (c *conn) leave(ctx context.Context) error {
-	c.lock.Lock()
-	slow := c.slow
+	err, late := c.err, c.late
 	c.lock.Unlock()
-	if slow == 0 {
-		return ctx.Err()
+	switch {
+	case err != nil:
+		return nil, err
+	case late > 0 && verb == "update":
+		time.AfterFunc(late, func() { _, _ = request() })
+		timing.Sleep(ctx, realClock, 5*time.Second) // the client timeout of an elector
+		return nil, context.DeadlineExceeded
 	}
-	select {
-	case <-time.After(slow):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	lease, err := request()
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if slow := c.slow; slow > 0 {
+		c.lock.Unlock()
+		timing.Sleep(ctx, realClock, slow)
+		c.lock.Lock()
 	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err == nil && verb == "update" && c.told != nil:
+		return nil, c.told
+	}
+	return lease, err
 }
 
 func (c *conn) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	if err := c.enter("get"); err != nil {
-		return nil, err
-	}
-	lease := c.server.read()
-	if err := c.leave(ctx); err != nil {
-		return nil, err
-	}
-	if lease == nil {
+	return c.do(ctx, "get", func() (*coordinationv1.Lease, error) {
+		if lease := c.server.read(); lease != nil {
+			return lease, nil
+		}
 		return nil, apierrors.NewNotFound(leases, name)
-	}
-	return lease, nil
+	})
 }
 
 func (c *conn) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	if err := c.enter("create"); err != nil {
-		return nil, err
-	}
-	if c.server.read() != nil {
-		return nil, apierrors.NewAlreadyExists(leases, lease.Name)
-	}
-	lease = c.server.write(lease)
-	return lease, c.leave(ctx)
+	return c.do(ctx, "create", func() (*coordinationv1.Lease, error) {
+		if c.server.read() != nil {
+			return nil, apierrors.NewAlreadyExists(leases, lease.Name)
+		}
+		return c.server.write(lease), nil
+	})
 }
 
 func (c *conn) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	if err := c.enter("update"); err != nil {
-		return nil, err
-	}
-	c.lock.Lock()
-	late := c.late
-	c.lock.Unlock()
-	if late > 0 {
-		time.AfterFunc(late, func() { _, _ = c.server.update(lease) })
-		return nil, giveUp(ctx)
-	}
-	lease, err := c.server.update(lease)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.leave(ctx); err != nil {
-		return nil, err
-	}
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if c.told != nil {
-		return nil, c.told
-	}
-	return lease, nil
-}
-
-// giveUp waits for the client timeout of an elector.
-func giveUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	<-ctx.Done()
-	return ctx.Err()
+	return c.do(ctx, "update", func() (*coordinationv1.Lease, error) { return c.server.update(lease) })
 }
 
 // update stores lease, or returns a conflict.
