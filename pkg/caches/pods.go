@@ -3,6 +3,7 @@ package caches
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,39 @@ type Pods struct {
 	share       *shared
 	inNamespace *tally
 	onNode      *tally
+}
+
+// tally counts objects by a value. It follows the events of handlers and runs before all other handlers.
+// Counting with an index of the store would copy the index.
+type tally struct {
+	lock   sync.Mutex
+	counts map[string]int // no zeros
+}
+
+func newTally() *tally { return &tally{counts: map[string]int{}} }
+
+func (t *tally) countOf(value string) int {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return t.counts[value]
+}
+
+// moveCount counts an object under a new instead of an old value. Empty values are not counted.
+func (t *tally) moveCount(old, new string) {
+	if old == new {
+		return
+	}
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if new != "" {
+		t.counts[new]++
+	}
+	if old == "" {
+		return
+	}
+	if t.counts[old]--; t.counts[old] <= 0 {
+		delete(t.counts, old)
+	}
 }
 
 // podsByNode is the index by node name. It does not contain unbound pods.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/rv"
 	"minikcm/pkg/freshness"
 )
 
@@ -167,6 +169,32 @@ func (s Store[T]) Version() string { return s.informer.GetIndexer().LastStoreSyn
 // Expect records that this process has written or read an object at a version. A working watch shows the
 // version soon. Strings that are no versions are ignored.
 func (s Store[T]) Expect(version string) { s.expected.raiseTo(version) }
+
+// highest holds the highest of some resource versions.
+type highest struct {
+	lock    sync.Mutex
+	version string
+}
+
+// raiseTo ignores strings that are no versions.
+func (h *highest) raiseTo(version string) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	than := h.version
+	if than == "" {
+		than = version // the first version has to be comparable with itself
+	}
+	if rv.AtLeast(version, than) {
+		h.version = version
+	}
+}
+
+// get returns the highest version, or an empty string.
+func (h *highest) get() string {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.version
+}
 
 // Confirm returns nil once the cache is known to be no older than the call; see
 // [freshness.Watched.Confirm].
