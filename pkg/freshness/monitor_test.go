@@ -310,6 +310,9 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 			if w.stepDowns != 1 || w.caughtUp() {
 				t.Errorf("%d step-downs, caught up: %v; want one, false", w.stepDowns, w.caughtUp())
 			}
+			if w.run(listInterval+settleTime, 0); l.Check() == nil || w.stepDowns < 2 {
+				t.Errorf("%d step-downs of a cache that stays stale, want another", w.stepDowns)
+			}
 			w.set(func(w *world) { w.frozen, w.stuck, w.dials, w.err = false, false, false, nil })
 			w.run(time.Minute, 10*time.Second)
 			if err := l.Check(); err != nil {

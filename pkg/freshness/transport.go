@@ -160,7 +160,10 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			return resp, err
 		}
-		timing.Sleep(req.Context(), p.clock, wait.Jitter(pause, pauseJitter))
+		if !timing.Sleep(req.Context(), p.clock, wait.Jitter(pause, pauseJitter)) {
+			// Not released: the next request would connect without a pause. It connects after connectTimeout.
+			return nil, cmp.Or(err, req.Context().Err())
+		}
 		release()
 		if failed {
 			_ = p.retries.Wait(req.Context()) // Acquire returns the error of a context that has ended.

@@ -242,7 +242,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 	const clients, watches = 6, 60
 	for _, tt := range []struct {
 		name    string
-		leaving int // requests per client that end 10 s after their start
+		leaving int // requests per client that end one after the other, 10 s after their start
 	}{
 		{"all watches wait", 0},
 		{"the probing requests end", 20},
@@ -256,7 +256,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 					held.Go(func() {
 						ctx := t.Context()
 						if i < tt.leaving {
-							ended, cancel := context.WithTimeout(ctx, 10*time.Second)
+							ended, cancel := context.WithTimeout(ctx, 10*time.Second+time.Duration(i)*time.Millisecond)
 							defer cancel()
 							ctx = ended
 						}
@@ -315,7 +315,7 @@ func (b *brokenBody) Read(p []byte) (int, error) {
 	time.Sleep(time.Until(b.breaks))
 	if n := copy(p, b.event); n > 0 {
 		b.event = ""
-		return n, nil
+		return n, b.err
 	}
 	return 0, b.err
 }
