@@ -441,7 +441,7 @@ func (j *judge) wasCollected(resource string, c change) bool {
 	return first != nil && byController(collectorAgent)(first)
 }
 
-// wronglyCollected returns the reason for which an object that was created and collected at two versions had to be kept.
+// wronglyCollected returns the reason for which an object, created and collected at two versions, had to be kept.
 // An object whose creation was in flight until its owner was gone is no orphan.
 func wronglyCollected(refs []metav1.OwnerReference, owners map[types.UID][]change, created, collected int64) string {
 	for _, ref := range refs {

@@ -19,7 +19,8 @@ func TestWhoGetsWhat(t *testing.T) {
 	controlplane.StartProcess(t, append(manager(t), "--controllers=", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1",
 		"--authentication-kubeconfig="+reviewer, "--authorization-kubeconfig="+reviewer)...)
 	admin := cluster.ConfigFor("admin", "system:masters")
-	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error { // the client CA comes from the cluster, a moment after the start
+	// The client CA comes from the cluster, a moment after the start.
+	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error {
 		_, err := controlplane.Page(ctx, admin, port, "/metrics")
 		return err
 	})

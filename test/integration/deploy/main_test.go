@@ -1,6 +1,6 @@
 // Package deploy tests deploy/ and docs/: every object is valid, the rights suffice, manifests fit the program's flags,
-// alerts and dashboard query existing metrics. TestDeployGrantsExactlyWhatIsRequired in pkg/app compares the rights with
-// those that the controllers need.
+// alerts and dashboard query existing metrics. TestDeployGrantsExactlyWhatIsRequired in pkg/app compares the rights
+// with the needs of the controllers.
 package deploy
 
 import (

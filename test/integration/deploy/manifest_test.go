@@ -178,7 +178,8 @@ func complain(t *testing.T, isGood map[string]bool) {
 
 func checkStandby(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
-	spread := []corev1.TopologySpreadConstraint{{ // replicas share no node, but new replicas of a rollout may share nodes with old replicas
+	// Replicas share no node, but new replicas of a rollout may share nodes with old replicas.
+	spread := []corev1.TopologySpreadConstraint{{
 		TopologyKey: corev1.LabelHostname, MaxSkew: 1, MinDomains: new(int32(2)), WhenUnsatisfiable: corev1.DoNotSchedule, NodeTaintsPolicy: new(corev1.NodeInclusionPolicyHonor),
 		LabelSelector: &metav1.LabelSelector{MatchLabels: d.Spec.Template.Labels}, MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
 	}}

@@ -99,7 +99,8 @@ func withoutUpstreamsBindings(t *testing.T) {
 // TestWithoutGarbageCollector requires that the component removes the garbage collector, its rights and its account,
 // and nothing else.
 func TestWithoutGarbageCollector(t *testing.T) {
-	about := regexp.MustCompile(`(^|[^-\w])(generic-)?garbage-collector`) // pod-garbage-collector-controller is another controller
+	// pod-garbage-collector-controller is another controller.
+	about := regexp.MustCompile(`(^|[^-\w])(generic-)?garbage-collector`)
 	for with, without := range map[string]string{
 		"testdata/service-accounts-deployment": "testdata/without-garbage-collector",
 		filepath.Join(deployDir, "two-leases"): "testdata/without-garbage-collector-two-leases",
