@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
@@ -176,7 +177,7 @@ func TestTakenNameCountsAsCollision(t *testing.T) {
 			}
 			b.Wants(t, "create replicasets", "get replicasets", "update deployments/status")
 			status := b.written().Status
-			if orZero(status.CollisionCount) != 1 || status.ObservedGeneration != 0 {
+			if ptr.Deref(status.CollisionCount, 0) != 1 || status.ObservedGeneration != 0 {
 				t.Errorf("collisionCount %v, generation %d; want 1 and not observed", status.CollisionCount, status.ObservedGeneration)
 			}
 			b.d = b.d.DeepCopy()
@@ -318,8 +319,8 @@ func TestFailedPreconditionIsNoRejection(t *testing.T) {
 	}
 }
 
-// TestUnansweredResizeIsSentAgain: the same patch is sent before any other decision. The old ReplicaSet was to shrink from
-// 3 to 2 pods.
+// TestUnansweredResizeIsSentAgain: the same patch is sent before any other decision. The old ReplicaSet was to shrink
+// from 3 to 2 pods.
 func TestUnansweredResizeIsSentAgain(t *testing.T) {
 	moved := apierrors.NewGenericServerResponse(422, "patch", setResource, "old", "test failed", 0, false)
 	conflict := apierrors.NewConflict(setResource, "old", errors.New("too many changes at once"))

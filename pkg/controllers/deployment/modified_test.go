@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 
 	"minikcm/pkg/controller"
 )
@@ -129,7 +130,7 @@ func TestModifiedReplicaSetsDoNotPileUp(t *testing.T) {
 				if s.created < 10 || s.created > 20 { // 5 s, 10 s, 20 s … 5 min
 					t.Errorf("%d were created in an hour", s.created)
 				}
-				if count := orZero(s.d.Status.CollisionCount); count != 0 {
+				if count := ptr.Deref(s.d.Status.CollisionCount, 0); count != 0 {
 					t.Errorf("%d collisions were counted", count)
 				}
 				s.off = true
@@ -171,8 +172,8 @@ func TestModifiedReplicaSetThatStays(t *testing.T) {
 			s.syncFor(t, time.Second, func() {})
 			s.off = true
 			s.syncFor(t, time.Minute, func() {})
-			if sets := s.stored(t); len(sets) != 2 || orZero(s.d.Status.CollisionCount) != 1 {
-				t.Errorf("%d ReplicaSets, %d collisions, want a second ReplicaSet under another name", len(sets), orZero(s.d.Status.CollisionCount))
+			if sets := s.stored(t); len(sets) != 2 || ptr.Deref(s.d.Status.CollisionCount, 0) != 1 {
+				t.Errorf("%d ReplicaSets, %d collisions, want a second ReplicaSet under another name", len(sets), ptr.Deref(s.d.Status.CollisionCount, 0))
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // passResult is the part of a pass that the status reports.
@@ -28,7 +29,7 @@ func (p pass) newStatus(o passResult) appsv1.DeploymentStatus {
 		status.ObservedGeneration = p.d.Generation
 	}
 	if o.collision {
-		status.CollisionCount = new(int32(min(int64(orZero(status.CollisionCount))+1, math.MaxInt32)))
+		status.CollisionCount = new(int32(min(int64(ptr.Deref(status.CollisionCount, 0))+1, math.MaxInt32)))
 	}
 	c := conditions{list: status.Conditions, now: p.now}
 	if int(status.AvailableReplicas) >= p.bounds.minAvailable() {
@@ -53,7 +54,7 @@ func (p pass) statusCounts(o passResult) appsv1.DeploymentStatus {
 		replicas += int64(s.rs.Status.Replicas)
 		ready += int64(s.rs.Status.ReadyReplicas)
 		available += int64(s.rs.Status.AvailableReplicas)
-		terminating += int64(orZero(s.rs.Status.TerminatingReplicas))
+		terminating += int64(ptr.Deref(s.rs.Status.TerminatingReplicas, 0))
 		if s.rs.Status.TerminatingReplicas == nil && s.rs.Status.ObservedGeneration != 0 {
 			known = false
 		}
@@ -237,10 +238,3 @@ func (p pass) newRevision(o passResult) string {
 }
 
 func count(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
-
-func orZero(n *int32) int32 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}

@@ -194,8 +194,8 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestPodsBesideRelatedPodsAreDeletedFirst: of the pods of a rollout, a pod that shares its node with a pod of the older
-// ReplicaSet is deleted first.
+// TestPodsBesideRelatedPodsAreDeletedFirst: of the pods of a rollout, a pod that shares its node with a pod of the
+// older ReplicaSet is deleted first.
 func TestPodsBesideRelatedPodsAreDeletedFirst(t *testing.T) {
 	var objects []runtime.Object
 	add := func(set string, nodes ...string) {
@@ -207,7 +207,8 @@ func TestPodsBesideRelatedPodsAreDeletedFirst(t *testing.T) {
 		for _, node := range nodes {
 			pod := apiPod(newPod(set+"-on-"+node, onNode(node)))
 			pod.OwnerReferences = []metav1.OwnerReference{*controllerRef(rs)}
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: int32(len(objects))}} // the last pod goes if nodes are not compared
+			// The last pod goes if nodes are not compared.
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: int32(len(objects))}}
 			objects = append(objects, pod)
 		}
 	}

@@ -248,8 +248,8 @@ func TestFrozenWatches(t *testing.T) {
 	t.Run("recreate", func(t *testing.T) { testRecreateWithALatePodWatch(t, m) })
 }
 
-// testRecreateWithALatePodWatch: new pods start when the last old one is gone, not when it is terminating, and a cache of
-// pods that lags behind the old ReplicaSet does not start the new one.
+// testRecreateWithALatePodWatch: new pods start when the last old pod is gone, not when the pod is terminating. A cache
+// of pods that lags behind the old ReplicaSet does not start the new ReplicaSet.
 func testRecreateWithALatePodWatch(t *testing.T, m *manager) {
 	n := newNamespace(t)
 	onNode := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" } // pods take time to end

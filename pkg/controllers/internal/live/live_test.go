@@ -8,6 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 )
 
@@ -83,5 +87,28 @@ func TestErrorsAreNotShared(t *testing.T) {
 	}
 	if got, err := r.Get(t.Context(), "n", time.Time{}); got != 2 || err != nil {
 		t.Errorf("second Get = %d, %v; want the second read's answer", got, err)
+	}
+}
+
+func TestGetSame(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	known := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}
+	for _, tt := range []struct {
+		name     string
+		uid      types.UID
+		err      error
+		replaced bool
+	}{
+		{"same", "1", nil, false},
+		{"deleted", "", apierrors.NewNotFound(pods, "a"), true},
+		{"created again", "2", nil, true},
+		{"404 of a load balancer", "", apierrors.NewGenericServerResponse(404, "get", pods, "a", "no backend", 0, true), false},
+	} {
+		_, err := GetSame(t.Context(), known, func(context.Context, string, metav1.GetOptions) (*metav1.PartialObjectMetadata, error) {
+			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: tt.uid}}, tt.err
+		})
+		if errors.Is(err, ErrReplaced) != tt.replaced || !tt.replaced && !errors.Is(err, tt.err) {
+			t.Errorf("%s: error %v, want replaced %t", tt.name, err, tt.replaced)
+		}
 	}
 }

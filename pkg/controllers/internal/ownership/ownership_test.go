@@ -172,6 +172,7 @@ func TestFailedChanges(t *testing.T) {
 		adopts, releases bool // the sync ends with the error
 	}{
 		{"deleted", apierrors.NewNotFound(pods, "a"), "", "", false, false},
+		{"404 of a load balancer", apierrors.NewGenericServerResponse(404, "patch", pods, "a", "no backend", 0, true), "", "", true, true},
 		{"forbidden", forbidden, "FailedAdopt", "FailedRelease", false, false},
 		{"invalid", invalid, "FailedAdopt", "", false, false},
 		{"changed", apierrors.NewConflict(pods, "a", errors.New("changed")), "", "", true, true},
