@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,13 +55,9 @@ func TestNamespaceWaitsForAReadyAPIServer(t *testing.T) {
 	b.discovery.Status = http.StatusInternalServerError
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions(), b.client.Actions()), "list pods", "list configmaps", "get namespaces", "get namespaces", statusWrite)
-	ns, err := b.client.CoreV1().Namespaces().Get(t.Context(), "test", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	const reason = "discovery fails: API server is not ready: Internal error occurred: failing checks: poststarthook/start-apiextensions-controllers"
-	if !slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == deletionBlocked && c.Message == reason }) {
-		t.Errorf("conditions %v, want the reason %q", ns.Status.Conditions, reason)
+	if got := b.blocker(); got != reason {
+		t.Errorf("condition %q, want %q", got, reason)
 	}
 
 	b.discovery.Status = 0
@@ -114,20 +111,42 @@ func TestSilentAPIBlocksNoOtherType(t *testing.T) {
 	}
 }
 
-// The loop limits the log lines about an error, and a namespace is finalized without conditions.
+// A namespace is finalized without conditions. Later syncs write the conditions, which show the finalizers of the
+// namespace.
 func TestStatusWritesMayFail(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("no"))
-	for _, discovery := range []error{errors.New("down"), nil} {
-		b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Finalizers = []string{"other/x"} }))
-		b.discovery.err = discovery
-		b.client.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
-		b.cfg.SyncPeriod = time.Minute
-		if next, err := b.sync(t.Context(), "test"); !errors.Is(err, forbidden) || next.RequeueAfter == 0 {
-			t.Errorf("error %v, next sync after %v, want that of the write and a sync", err, next.RequeueAfter)
-		}
-		if b.finalized() != (discovery == nil) {
-			t.Errorf("finalized: %v with the discovery error %v", b.finalized(), discovery)
-		}
+	namespaces := schema.GroupResource{Resource: "namespaces"}
+	forbidden, conflict := apierrors.NewForbidden(namespaces, "test", errors.New("no")), apierrors.NewConflict(namespaces, "test", nil)
+	for _, tt := range []struct {
+		name                     string
+		discovery, failure, want error
+	}{
+		{"content remains", errors.New("down"), forbidden, forbidden},
+		{"content remains, conflict", errors.New("down"), conflict, nil},
+		{"no content", nil, forbidden, forbidden},
+		{"no content, conflict", nil, conflict, conflict},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Finalizers = []string{"other/x"} }))
+			b.discovery.err = tt.discovery
+			failing := true
+			b.client.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return failing, nil, tt.failure })
+			b.cfg.SyncPeriod = time.Minute
+			if next, err := b.sync(t.Context(), "test"); !errors.Is(err, tt.want) || next.RequeueAfter == 0 {
+				t.Errorf("error %v, next sync after %v, want %v and a sync", err, next.RequeueAfter, tt.want)
+			}
+			if b.finalized() != (tt.discovery == nil) {
+				t.Errorf("finalized: %v", b.finalized())
+			}
+			failing, b.discovery.err = false, nil
+			b.clock.Step(time.Second)
+			b.client.ClearActions()
+			for range 3 {
+				b.mustSync(t)
+			}
+			if got := b.blocker(); !strings.Contains(got, "held by its finalizer other/x") {
+				t.Errorf("condition %q, want the finalizer", got)
+			}
+		})
 	}
 }
 

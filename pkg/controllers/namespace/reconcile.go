@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
@@ -21,6 +22,7 @@ type state struct {
 	empty    sets.Set[discovery.Type]     // types that earlier passes left empty; nil: list all
 	timeouts map[schema.GroupResource]int // passes with timeouts since the type was last empty, at most maxTimeouts
 	hiddenAt time.Time                    // of the latest 404 for a discovered type
+	finished bool                         // finalized, but the conditions could not be written
 }
 
 // reconcile returns an error if requests failed. Remaining objects are not an error.
@@ -40,11 +42,14 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	if err != nil {
 		return controller.Result{}, err
 	}
-	if ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 {
+	if ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 && !c.states.For(name, ns.UID).finished {
 		c.forgetState(name)
 		return controller.Result{RequeueAfter: c.cfg.SyncPeriod}, nil
 	}
 	s := c.states.For(name, ns.UID)
+	if s.finished {
+		return c.finish(ctx, ns, report{})
+	}
 	now := c.deps.Clock.Now() // before the first list
 	seen := c.firstSeen(ns.UID, now)
 	gate := seen.Add(max(c.cfg.Grace, minGrace))
@@ -105,6 +110,9 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, r report, w
 		return controller.Result{}, err // the term is ending
 	}
 	_, err := c.writeConditions(ctx, ns, r)
+	if apierrors.IsConflict(err) {
+		err = nil // the next sync repeats the write
+	}
 	b := blockerOf(r)
 	c.metrics.showCauses(ns.Name, b.causes...)
 	klog.FromContext(ctx).V(4).Info("Waiting for namespace content", "namespace", ns.Name, "reason", b.text)
@@ -141,6 +149,9 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		}
 	}
 	c.forgetState(ns.Name)
+	if unwritten != nil {
+		c.states.For(ns.Name, ns.UID).finished = true
+	}
 	return controller.Result{RequeueAfter: c.cfg.SyncPeriod}, unwritten // finalizers of others may keep the namespace
 }
 

@@ -26,6 +26,9 @@ const (
 	finalization = "create namespaces/finalize"
 )
 
+// balancer404 is the response of a load balancer, not of the API server.
+var balancer404 = apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "namespaces"}, "test", "404 page not found", 0, true)
+
 func broken(groupVersion string) error {
 	gv, _ := schema.ParseGroupVersion(groupVersion)
 	return &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{gv: errors.New("down")}}
@@ -165,7 +168,7 @@ func TestFinalizersOfOthersStay(t *testing.T) {
 
 func TestReplacedNamespaceKeepsItsContent(t *testing.T) {
 	for name, failure := range map[string]error{ // of the second read; nil: another namespace
-		"another UID": nil, "no response": apierrors.NewTimeoutError("slow", 1), "no response in time": context.DeadlineExceeded,
+		"another UID": nil, "no response": apierrors.NewTimeoutError("slow", 1), "no response in time": context.DeadlineExceeded, "load balancer": balancer404,
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, terminating())
@@ -193,12 +196,21 @@ func TestReplacedNamespaceKeepsItsContent(t *testing.T) {
 func TestConflictsOfFinalizeAreRetriedAndBounded(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("changed"))
 	for _, tt := range []struct {
-		conflicts, tries int
-		uid              types.UID // after the first conflict
-		want             error
-		done             bool
-	}{{0, 1, "uid-1", nil, true}, {1, 2, "uid-1", nil, true}, {4, 5, "uid-1", nil, true}, {100, 5, "uid-1", conflict, false}, {100, 1, "uid-2", nil, false}} {
-		t.Run(fmt.Sprint(tt.conflicts, tt.uid), func(t *testing.T) {
+		failure         error
+		failures, tries int
+		uid             types.UID // after the first failure
+		want            error
+		done            bool
+	}{
+		{nil, 0, 1, "uid-1", nil, true},
+		{conflict, 1, 2, "uid-1", nil, true},
+		{conflict, 4, 5, "uid-1", nil, true},
+		{conflict, 100, 5, "uid-1", conflict, false},
+		{conflict, 100, 1, "uid-2", nil, false},
+		{apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "test"), 1, 1, "uid-1", nil, false},
+		{balancer404, 1, 1, "uid-1", balancer404, false},
+	} {
+		t.Run(fmt.Sprint(tt.failures, tt.failure, tt.uid), func(t *testing.T) {
 			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.UID, ns.ResourceVersion = tt.uid, "2" }))
 			tries := 0
 			b.client.PrependReactor("create", "namespaces", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -206,8 +218,8 @@ func TestConflictsOfFinalizeAreRetriedAndBounded(t *testing.T) {
 				if tries > 0 && sent != "2" {
 					t.Errorf("retried with the resource version %s that met the conflict", sent)
 				}
-				if tries++; tries <= tt.conflicts {
-					return true, nil, conflict
+				if tries++; tries <= tt.failures {
+					return true, nil, tt.failure
 				}
 				return true, terminating(), nil
 			})

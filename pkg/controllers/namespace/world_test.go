@@ -178,6 +178,20 @@ func (b *bench) finalized() bool {
 	return slices.Contains(requests(b.client.Actions()), "create namespaces/finalize")
 }
 
+// blocker returns the message of the condition NamespaceDeletionBlocked in the last status write.
+func (b *bench) blocker() (message string) {
+	for _, a := range b.client.Actions() {
+		if a.Matches("update", "namespaces/status") {
+			for _, c := range a.(clienttesting.UpdateAction).GetObject().(*corev1.Namespace).Status.Conditions {
+				if c.Type == deletionBlocked {
+					message = c.Message
+				}
+			}
+		}
+	}
+	return message
+}
+
 // mustFinalize syncs without delays. Only the last sync may find every type empty.
 func (b *bench) mustFinalize(t *testing.T) {
 	t.Helper()

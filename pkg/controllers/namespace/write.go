@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/pkg/outcome"
 )
 
 const (
@@ -21,7 +23,7 @@ func (c *Controller) readNamespace(ctx context.Context, name string) (*corev1.Na
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	ns, err := c.deps.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if outcome.IsNotFound(err, name) {
 		return nil, nil
 	}
 	if err != nil {
@@ -42,7 +44,7 @@ func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done b
 		switch {
 		case err == nil:
 			return true, nil
-		case apierrors.IsNotFound(err):
+		case outcome.IsNotFound(err, ns.Name):
 			return false, nil
 		case !apierrors.IsConflict(err) || try == finalizeTries:
 			return false, fmt.Errorf("finalize: %w", err)
@@ -69,8 +71,8 @@ func (c *Controller) writeConditions(ctx context.Context, ns *corev1.Namespace, 
 	switch {
 	case err == nil:
 		return written, nil
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return ns, nil // the next sync repeats the write
+	case outcome.IsNotFound(err, ns.Name):
+		return ns, nil
 	default:
 		return ns, fmt.Errorf("write conditions: %w", err)
 	}
