@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -71,12 +72,16 @@ func stuck(n int) (namespaces []runtime.Object) {
 
 func (b *bench) sent() int { return len(b.client.Actions()) + len(b.metadata.Actions()) }
 
-// The controller of their finalizers is gone. A thousand such namespaces must not keep the API server busy.
+// The controller of their finalizers is gone. A thousand such namespaces must not keep the API server busy. When the
+// finalizers are gone, the namespaces go without an event.
 func TestStuckNamespacesCostFewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const count = 20
 		b := newBench(t, stuck(count)...)
-		b.respond("list", "configmaps", deleting("ConfigMap", "v1", "example.com/hold"), nil)
+		var released atomic.Bool
+		b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !released.Load(), deleting("ConfigMap", "v1", "example.com/hold"), nil
+		})
 		stop := b.work(t)
 		defer stop()
 		// The first sync sends five requests, the conditions included; each of the others four.
@@ -93,6 +98,11 @@ func TestStuckNamespacesCostFewRequests(t *testing.T) {
 			if each := float64(b.sent()-before) / count; each > 4*float64(tt.syncs)+2 {
 				t.Errorf("%.1f requests for each stuck namespace during %v after %v, want %d syncs of 4 requests", each, tt.during, tt.after, tt.syncs)
 			}
+		}
+		released.Store(true)
+		time.Sleep(31 * time.Second)
+		if n := len(slices.DeleteFunc(requests(b.client.Actions()), func(r string) bool { return r != finalization })); n != count {
+			t.Errorf("%d of %d namespaces finalized", n, count)
 		}
 	})
 }

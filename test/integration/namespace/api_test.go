@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
@@ -65,7 +63,7 @@ func TestBrokenAPIService(t *testing.T) {
 	if left := contentOf(t, ns); len(left) > 0 {
 		t.Errorf("content of other types was not deleted: %v", left)
 	}
-	wantMetric(t, m, "namespace_deletion_blocked", ns, "discovery", 1)
+	wantBlocked(t, m, ns, 1)
 	controlplane.Consistently(t, 5*time.Second, func(ctx context.Context) error { return namespaceKnown(ctx, client, ns) })
 	if n := len(m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("deletecollection"))); n != 1 {
 		t.Errorf("%d deletecollections while waiting, want 1", n)
@@ -74,33 +72,13 @@ func TestBrokenAPIService(t *testing.T) {
 	gone(t, ns, time.Minute)
 }
 
-// wantMetric waits until the manager's gauge has the value for the namespace and a second label.
-func wantMetric(t *testing.T, m *manager, name, ns, label string, want float64) {
+// wantBlocked waits until the metric shows this number of causes for a namespace.
+func wantBlocked(t *testing.T, m *manager, ns string, want float64) {
 	t.Helper()
 	controlplane.Eventually(t, 10*time.Second, func(context.Context) error {
-		got, ok := gauge(t, m.Metrics, name, ns, label)
-		if !ok || got != want {
-			return fmt.Errorf("%s of %s and %s: %v (exists: %v), want %v", name, ns, label, got, ok, want)
+		if got := m.Metric(t, "namespace_deletion_blocked", ns); got != want {
+			return fmt.Errorf("%v causes of namespace %s in the metric, want %v", got, ns, want)
 		}
 		return nil
 	})
-}
-
-func gauge(t *testing.T, registry *prometheus.Registry, name string, labels ...string) (float64, bool) {
-	t.Helper()
-	families, err := registry.Gather()
-	check(t, err)
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			var values []string
-			for _, pair := range metric.GetLabel() {
-				values = append(values, pair.GetValue())
-			}
-			missing := func(l string) bool { return !slices.Contains(values, l) }
-			if family.GetName() == name && !slices.ContainsFunc(labels, missing) {
-				return metric.GetGauge().GetValue(), true
-			}
-		}
-	}
-	return 0, false
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"minikcm/test/controlplane"
@@ -84,12 +83,6 @@ func (c *custom) make(t *testing.T, ns, name string, finalizers ...string) {
 	})
 }
 
-func (c *custom) letGo(t *testing.T, ns, name string) {
-	t.Helper()
-	_, err := c.objects.Namespace(ns).Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	check(t, err)
-}
-
 func TestCustomResources(t *testing.T) {
 	m := start(t)
 	widgets := define(t, "widgets")
@@ -107,15 +100,10 @@ func TestCustomResources(t *testing.T) {
 		corev1.NamespaceFinalizersRemaining: "crd.example.com/hold in 2 resource instances",
 		"NamespaceDeletionBlocked":          "2 widgets.crd.example.com held by finalizer crd.example.com/hold (w-0, w-1)",
 	})
-	wantMetric(t, m, "namespace_deletion_blocked", ns, "finalizers", 1)
+	wantBlocked(t, m, ns, 1)
 	for i := range 2 {
-		widgets.letGo(t, ns, fmt.Sprint("w-", i))
+		release(t, schema.GroupVersionResource{Group: crdGroup, Version: "v1", Resource: "widgets"}, ns, fmt.Sprint("w-", i))
 	}
 	gone(t, ns, 10*time.Second)
-	controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
-		if v, ok := gauge(t, m.Metrics, "namespace_deletion_blocked", ns); ok {
-			return fmt.Errorf("the metric of a namespace that is gone still says %v", v)
-		}
-		return nil
-	})
+	wantBlocked(t, m, ns, 0)
 }

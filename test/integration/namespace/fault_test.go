@@ -5,27 +5,13 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/test/faults"
 )
 
 func through(proxy *faults.Proxy) func(*setup) {
 	return func(s *setup) { s.rest = proxy.Config() }
-}
-
-func held(t *testing.T, ns string) (letGo func()) {
-	t.Helper()
-	client := cluster.Client(t)
-	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}}, metav1.CreateOptions{})
-	check(t, err)
-	return func() {
-		t.Helper()
-		_, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		check(t, err)
-	}
 }
 
 // The response to finalize is lost, and a client creates the namespace again before the retry.
@@ -57,18 +43,4 @@ func TestFinalizedWithoutAnAnswer(t *testing.T) {
 	start(t)
 	remove(t, ns)
 	gone(t, ns, 10*time.Second)
-}
-
-// Without any event the namespace goes all the same.
-func TestFrozenWatches(t *testing.T) {
-	t.Parallel()
-	proxy := faults.New(t, rights("faulty"))
-	start(t, through(proxy))
-	ns := create(t)
-	letGo := held(t, ns)
-	remove(t, ns)
-	shows(t, ns, map[corev1.NamespaceConditionType]string{corev1.NamespaceFinalizersRemaining: "True SomeFinalizersRemain"})
-	proxy.FreezeWatches(faults.Watches())
-	letGo()
-	gone(t, ns, 16*time.Second)
 }

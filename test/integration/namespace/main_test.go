@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/discovery"
@@ -128,17 +127,7 @@ func remove(t testing.TB, name string) {
 // gone waits until the namespace is gone and returns how long that took.
 func gone(t testing.TB, name string, within time.Duration) time.Duration {
 	t.Helper()
-	client := cluster.Client(t)
 	begin := time.Now()
-	controlplane.Eventually(t, within, func(ctx context.Context) error {
-		ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return fmt.Errorf("namespace %s still there: %+v", name, ns.Status)
-	})
+	controlplane.Eventually(t, within, func(ctx context.Context) error { return isGone(ctx, cluster.Client(t), name) })
 	return time.Since(begin)
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -59,6 +60,14 @@ func fill(t testing.TB, client kubernetes.Interface, ns string, objects int) {
 		}
 		check(t, err)
 	}
+}
+
+// release removes the finalizers of an object.
+func release(t testing.TB, resource schema.GroupVersionResource, ns, name string) {
+	t.Helper()
+	_, err := controlplane.MetadataFor(t, cluster.Config()).Resource(resource).Namespace(ns).
+		Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	check(t, err)
 }
 
 // condition returns the namespace's condition as status, reason and message.
@@ -116,13 +125,13 @@ func (m *manager) requests(t testing.TB, matches ...controlplane.AuditMatch) con
 
 // isGone reports whether the namespace is gone.
 func isGone(ctx context.Context, client kubernetes.Interface, name string) error {
-	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	ns, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return err
 	default:
-		return fmt.Errorf("namespace %s is still there", name)
+		return fmt.Errorf("namespace %s is still there: %+v", name, ns.Status)
 	}
 }
