@@ -25,7 +25,7 @@ func TestEvictedPodHasDisruptionTarget(t *testing.T) {
 	pod := w.pod("p", name, finalized)
 	w.start(defaults(), tainteviction.Name)
 	w.setTaints(name, evictTaint)
-	found := w.terminating(w.ns, "p", corev1.PodPending)
+	found := w.eventually(w.ns, "p", isTerminating(corev1.PodPending))
 	checkDisruption(t, found, &corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: 1,
 		Reason: "DeletionByTaintManager", Message: "Taint manager: deleting due to NoExecute taint",
@@ -46,47 +46,6 @@ func TestEvictedPodHasDisruptionTarget(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestRejectedEviction: a pod that tolerates the taint meanwhile stays, the other goes when admission allows it.
-func TestRejectedEviction(t *testing.T) {
-	w := newWorld(t)
-	name := w.node("tainted")
-	w.pod("p", name)
-	w.pod("q", name)
-	hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"DELETE"}, Resource: "pods", Namespace: w.ns})
-	hook.Deny("protected")
-	running := w.start(defaults(), tainteviction.Name)
-	w.setTaints(name, evictTaint)
-	marked := func(name string, want corev1.ConditionStatus) {
-		t.Helper()
-		controlplane.Eventually(t, patience, func(ctx context.Context) error {
-			pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if c := controlplane.Disruption(pod); c == nil || c.Status != want || pod.DeletionTimestamp != nil {
-				return fmt.Errorf("pod %s deleted %v, condition %+v, want status %s", name, pod.DeletionTimestamp, c, want)
-			}
-			return nil
-		})
-	}
-	marked("p", corev1.ConditionTrue)
-	marked("q", corev1.ConditionTrue)
-	pod, err := w.client.CoreV1().Pods(w.ns).Get(t.Context(), "q", metav1.GetOptions{})
-	must(t, err)
-	pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: evictTaint.Key, Operator: corev1.TolerationOpExists})
-	_, err = w.client.CoreV1().Pods(w.ns).Update(t.Context(), pod, metav1.UpdateOptions{})
-	must(t, err)
-	controlplane.Eventually(t, patience, func(context.Context) error { // the controller has seen the toleration
-		if pending := running.Metric(t, "taint_eviction_controller_evictions_pending"); pending != 1 {
-			return fmt.Errorf("%v evictions are pending, want that of p", pending)
-		}
-		return nil
-	})
-	hook.Heal()
-	w.terminating(w.ns, "p", corev1.PodPending)
-	marked("q", corev1.ConditionTrue)
 }
 
 // TestUIDPreconditions: both controllers rely on the API server to reject writes with the UID of another pod.
@@ -135,14 +94,14 @@ func TestSlowDeletesDoNotBlockOtherNamespaces(t *testing.T) {
 				return nil
 			})
 			lose(second)
-			w.leaves(other, "quick")
+			w.eventually(other, "quick", isLeaving)
 			ended := cluster.AuditLog(t, controlplane.Completed, controlplane.ByVerb("delete"), controlplane.ByNamespace(w.ns), controlplane.ByUser(controlplane.ServiceAccount("node-"+w.scope)))
 			if len(ended) > 0 {
 				t.Errorf("the pod of the other namespace went after slow deletions had ended:\n%s", ended)
 			}
 			hook.Heal()
 			for n := range slow {
-				w.leaves(w.ns, fmt.Sprint("slow-", n))
+				w.eventually(w.ns, fmt.Sprint("slow-", n), isLeaving)
 			}
 		})
 	}

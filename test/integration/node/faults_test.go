@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
 	"minikcm/pkg/controllers/node"
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
@@ -41,42 +38,6 @@ func (w *world) onlyUnknown(name string) {
 	})
 }
 
-func TestDeadNodeGoesTheWholeWay(t *testing.T) {
-	w := newWorld(t)
-	f := w.newFleet("a", 5)
-	dead := f.names[0]
-	pods := w.pods(dead, 3)
-	w.start(scaled(), node.Name)
-	for _, name := range f.names {
-		w.settled(name, 0)
-	}
-	f.silence(true, dead)
-	begin := time.Now()
-	w.onlyUnknown(dead)
-	if took, grace := time.Since(begin), scaled().MonitorGracePeriod; took < grace-renewEvery {
-		t.Errorf("Unknown after %v, want %v at least", took, grace)
-	}
-	w.taints(dead, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
-	w.notReady(pods...)
-	writes := cluster.AuditLog(t, controlplane.Received, controlplane.Writes, controlplane.ByUser(controlplane.ServiceAccount("node-"+w.scope)),
-		controlplane.ByResource("nodes", "nodes/status"), controlplane.ByName(dead))
-	writes = writes.Select(func(e *auditv1.Event) bool { return e.StageTimestamp.Time.After(begin) })
-	if len(writes) != 2 {
-		t.Errorf("%d writes of the node, want one of its status and one of its taints:\n%v", len(writes), writes)
-	}
-
-	f.silence(false, dead)
-	controlplane.MarkNodeReady(t, w.client, dead)
-	w.settled(dead, 0)
-	healthy := time.Now()
-	controlplane.Consistently(t, scaled().MonitorGracePeriod+2*time.Second, w.nobodyUnknown)
-	writes = cluster.AuditLog(t, controlplane.Received, controlplane.Writes, controlplane.ByUser(controlplane.ServiceAccount("node-"+w.scope)))
-	writes = writes.Select(func(e *auditv1.Event) bool { return e.StageTimestamp.Time.After(healthy.Add(time.Second)) })
-	if len(writes) != 0 {
-		t.Errorf("writes while all nodes were healthy:\n%v", writes)
-	}
-}
-
 func TestAPIServerAwayCondemnsNobody(t *testing.T) {
 	t.Parallel()
 	for _, outage := range []faults.Outage{faults.Refused, faults.Partition} {
@@ -88,14 +49,16 @@ func TestAPIServerAwayCondemnsNobody(t *testing.T) {
 			w.standby(scaled(), proxy.Config(), watches.Config(), node.Name).BeginTerm()
 			controlplane.Consistently(t, 2*time.Second, w.nobodyUnknown)
 
-			f.silence(true, f.names...)
+			f.silence(f.names...)
 			must(t, proxy.Outage(outage))
 			must(t, watches.Outage(outage))
 			controlplane.Consistently(t, scaled().MonitorGracePeriod+3*time.Second, w.nobodyUnknown)
 			must(t, proxy.Restore())
 			must(t, watches.Restore())
 			controlplane.Consistently(t, time.Second, w.nobodyUnknown)
-			f.silence(false, f.names[1:]...)
+			for _, name := range f.names[1:] {
+				f.silent.Delete(name)
+			}
 			controlplane.Consistently(t, 1*time.Second, w.nobodyUnknown)
 			w.onlyUnknown(f.names[0])
 		})

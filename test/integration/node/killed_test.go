@@ -1,12 +1,10 @@
 package node
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"minikcm/pkg/caches"
@@ -32,66 +30,40 @@ type victim struct{ node, pod string }
 // write or before the process receives the response. The kinds of one controller share a process.
 func TestKilledAtEachWrite(t *testing.T) {
 	t.Parallel()
-	isNotReady := func(ctx context.Context, w *world, v victim) error {
-		n, err := w.client.CoreV1().Nodes().Get(ctx, v.node, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, v.pod, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		tainted := hasTaint(n, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
-		if ready := caches.TrimPod(pod).Ready.Status; controlplane.NodeReady(n) != corev1.ConditionUnknown || !tainted || ready != corev1.ConditionFalse {
-			return fmt.Errorf("node %s: Ready %s, taints %v; Ready of its pod %s", v.node, controlplane.NodeReady(n), n.Spec.Taints, ready)
-		}
-		return nil
-	}
 	for _, tt := range []struct {
 		controller string
 		writes     []faults.Match
-		act        func(w *world, f *fleet, victims []victim)
-		done       func(ctx context.Context, w *world, v victim) error
+		act        func(w *world, f *fleet, v victim)
+		done       func(pod *corev1.Pod) error
 	}{
 		{
 			node.Name, []faults.Match{faults.On("update,patch", "nodes/status"), faults.On("patch", "nodes"), faults.On("patch", "pods/status")},
-			func(_ *world, f *fleet, victims []victim) {
-				for _, v := range victims {
-					f.silence(true, v.node)
+			func(_ *world, f *fleet, v victim) { f.silence(v.node) },
+			func(pod *corev1.Pod) error {
+				if ready := caches.TrimPod(pod).Ready.Status; ready != corev1.ConditionFalse {
+					return fmt.Errorf("Ready is %s, want False", ready)
 				}
+				return nil
 			},
-			isNotReady,
 		},
 		{
 			tainteviction.Name, []faults.Match{faults.On("patch", "pods/status"), faults.On("delete", "pods")},
-			func(w *world, _ *fleet, victims []victim) {
-				for _, v := range victims {
-					w.setTaints(v.node, evictTaint)
+			func(w *world, _ *fleet, v victim) { w.setTaints(v.node, evictTaint) },
+			func(pod *corev1.Pod) error {
+				if pod.DeletionTimestamp == nil || controlplane.Disruption(pod) == nil {
+					return fmt.Errorf("deleted %v, condition %v", pod.DeletionTimestamp, controlplane.Disruption(pod))
 				}
-			},
-			func(ctx context.Context, w *world, v victim) error {
-				pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, v.pod, metav1.GetOptions{})
-				if err == nil && (pod.DeletionTimestamp == nil || controlplane.Disruption(pod) == nil) {
-					err = fmt.Errorf("pod %s deleted %v, condition %v", v.pod, pod.DeletionTimestamp, controlplane.Disruption(pod))
-				}
-				return err
+				return nil
 			},
 		},
 		{
 			// pods of an out-of-service node, because a missing node takes 40 s
 			podgc.Name, []faults.Match{faults.On("patch", "pods/status"), faults.On("delete", "pods")},
-			func(w *world, _ *fleet, victims []victim) {
-				for _, v := range victims {
-					w.setTaints(v.node, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
-					must(w.t, w.client.CoreV1().Pods(w.ns).Delete(w.t.Context(), v.pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(300))}))
-				}
+			func(w *world, _ *fleet, v victim) {
+				w.setTaints(v.node, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
+				must(w.t, w.client.CoreV1().Pods(w.ns).Delete(w.t.Context(), v.pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(300))}))
 			},
-			func(ctx context.Context, w *world, v victim) error {
-				if _, err := w.client.CoreV1().Pods(w.ns).Get(ctx, v.pod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-					return fmt.Errorf("pod %s still exists: %v", v.pod, err)
-				}
-				return nil
-			},
+			isGone,
 		},
 	} {
 		t.Run(tt.controller, func(t *testing.T) {
@@ -116,7 +88,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 			first, proxy := w.process("first", tt.controller)
 			if f != nil {
 				for _, name := range f.names {
-					w.settled(name, 0)
+					w.taints(name)
 				}
 			}
 			var gates []*faults.Gate
@@ -129,7 +101,9 @@ func TestKilledAtEachWrite(t *testing.T) {
 				}
 				proxy.Inject(m, ways[n%len(ways)](gates[n]))
 			}
-			tt.act(w, f, victims)
+			for _, v := range victims {
+				tt.act(w, f, v)
+			}
 			var held []*faults.Held
 			for _, gate := range gates {
 				held = append(held, gate.Next(t))
@@ -140,7 +114,10 @@ func TestKilledAtEachWrite(t *testing.T) {
 			}
 			w.process("second", tt.controller)
 			for _, v := range victims {
-				controlplane.Eventually(t, patience, func(ctx context.Context) error { return tt.done(ctx, w, v) })
+				w.eventually(w.ns, v.pod, tt.done)
+				if f != nil {
+					w.taints(v.node, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+				}
 			}
 		})
 	}

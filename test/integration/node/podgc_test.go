@@ -74,10 +74,10 @@ func TestPodGC(t *testing.T) {
 	w.setTaints(outOfService, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
 	for _, tt := range cases {
 		if tt.want == "" {
-			w.gone(w.ns, tt.name)
+			w.eventually(w.ns, tt.name, isGone)
 			continue
 		}
-		pod := w.terminating(w.ns, tt.name, tt.want)
+		pod := w.eventually(w.ns, tt.name, isTerminating(tt.want))
 		checkDisruption(t, pod, tt.condition)
 		want := controlplane.Pod(w.ns, tt.name, nil, tt.edits...).Spec.Containers[0]
 		if got := pod.Spec.Containers[0]; !cmp.Equal(got.Env, want.Env) || len(got.Ports) != len(want.Ports) {

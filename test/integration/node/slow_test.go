@@ -22,10 +22,10 @@ func TestHangingWebhookDelaysOnlyItsWrites(t *testing.T) {
 	cfg.MonitorGracePeriod = 4 * time.Second
 	w.start(cfg, node.Name)
 	for _, name := range f.names {
-		w.settled(name, 0)
+		w.taints(name)
 	}
 	hook.Hang()
-	f.silence(true, f.names[0])
+	f.silence(f.names[0])
 	w.onlyUnknown(f.names[0])
 	w.taints(f.names[0], corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
 	if hook.Requests() == 0 {

@@ -54,7 +54,8 @@ func TestEvictionForNoExecuteTaintAddedByUser(t *testing.T) {
 			}
 			w.start(shortGrace(), controllers...)
 			name := w.threeNodes(conditions("Ready", "True"))
-			pod := w.pods(name, 1)[0]
+			w.pod("pod", name)
+			controlplane.MarkPodReady(t, w.client, w.ns, "pod")
 			controlplane.Eventually(t, patience, func(ctx context.Context) error {
 				n, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
@@ -65,7 +66,7 @@ func TestEvictionForNoExecuteTaintAddedByUser(t *testing.T) {
 				return err
 			})
 			check := func(ctx context.Context) error {
-				p, err := w.client.CoreV1().Pods(w.ns).Get(ctx, pod, metav1.GetOptions{})
+				p, err := w.client.CoreV1().Pods(w.ns).Get(ctx, "pod", metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
@@ -121,16 +122,9 @@ func TestTaintBasedEvictions(t *testing.T) {
 			if tt.pod == nil {
 				return
 			}
-			controlplane.Eventually(t, 15*time.Second, func(ctx context.Context) error {
-				pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, "pod", metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
+			w.eventually(w.ns, "pod", func(pod *corev1.Pod) error {
 				if tt.toleration == 0 {
-					if pod.DeletionTimestamp == nil {
-						return fmt.Errorf("pod is not terminating")
-					}
-					return nil
+					return isLeaving(pod)
 				}
 				for _, toleration := range pod.Spec.Tolerations {
 					if toleration.Key == corev1.TaintNodeNotReady && *toleration.TolerationSeconds == tt.toleration {
@@ -141,19 +135,4 @@ func TestTaintBasedEvictions(t *testing.T) {
 			})
 		})
 	}
-}
-
-// settled waits until a node has that many taints.
-func (w *world) settled(name string, want int) {
-	w.t.Helper()
-	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
-		n, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if len(n.Spec.Taints) != want {
-			return fmt.Errorf("taints are %v, want %d", n.Spec.Taints, want)
-		}
-		return nil
-	})
 }

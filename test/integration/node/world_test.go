@@ -3,12 +3,12 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,9 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"minikcm/pkg/caches"
+	"minikcm/internal/kubelet"
 	"minikcm/test/controlplane"
 )
 
@@ -95,42 +96,49 @@ func (w *world) setTaints(node string, taints ...corev1.Taint) {
 	must(w.t, err)
 }
 
-func (w *world) terminating(namespace, name string, phase corev1.PodPhase) (pod *corev1.Pod) {
+// eventually polls a pod until check returns nil. check gets nil if no pod has the name.
+func (w *world) eventually(namespace, name string, check func(*corev1.Pod) error) (pod *corev1.Pod) {
 	w.t.Helper()
 	controlplane.Eventually(w.t, patience, func(ctx context.Context) (err error) {
 		pod, err = w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil && (pod.DeletionTimestamp == nil || pod.Status.Phase != phase) {
-			err = fmt.Errorf("pod %s has phase %s, deleted at %v", name, pod.Status.Phase, pod.DeletionTimestamp)
+		if apierrors.IsNotFound(err) {
+			pod, err = nil, nil
+		}
+		if err == nil {
+			err = check(pod)
+		}
+		if err != nil {
+			err = fmt.Errorf("pod %s: %w", name, err)
 		}
 		return err
 	})
 	return pod
 }
 
-// gone waits until a pod does not exist.
-func (w *world) gone(namespace, name string) {
-	w.t.Helper()
-	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
-		if _, err := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("pod %s still exists: %v", name, err)
-		}
-		return nil
-	})
+// isGone is a check that a pod does not exist.
+func isGone(pod *corev1.Pod) error {
+	if pod != nil {
+		return errors.New("still exists")
+	}
+	return nil
 }
 
-// leaves waits until a pod is being deleted or does not exist.
-func (w *world) leaves(namespace, name string) {
-	w.t.Helper()
-	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
-		pod, err := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
+// isLeaving is a check that a pod is being deleted or does not exist.
+func isLeaving(pod *corev1.Pod) error {
+	if pod != nil && pod.DeletionTimestamp == nil {
+		return errors.New("not being deleted")
+	}
+	return nil
+}
+
+// isTerminating is a check that a pod with this phase is being deleted.
+func isTerminating(phase corev1.PodPhase) func(*corev1.Pod) error {
+	return func(pod *corev1.Pod) error {
+		if pod == nil || pod.DeletionTimestamp == nil || pod.Status.Phase != phase {
+			return fmt.Errorf("%+v, want phase %s and a deletion", pod, phase)
 		}
-		if err == nil && pod.DeletionTimestamp == nil {
-			err = fmt.Errorf("pod %s is not being deleted", name)
-		}
-		return err
-	})
+		return nil
+	}
 }
 
 // conditions makes node conditions from pairs of type and status.
@@ -142,21 +150,22 @@ func conditions(pairs ...string) []corev1.NodeCondition {
 	return out
 }
 
+// fleet has nodes with kubelets that renew Leases.
 type fleet struct {
-	world *world
-	names []string
-
-	lock    sync.Mutex
-	silent  map[string]bool
-	stopped chan struct{}
-	done    sync.WaitGroup
+	names  []string
+	silent sync.Map // node name → true
 }
 
 // newFleet makes n Ready nodes in a zone.
 func (w *world) newFleet(zone string, n int) *fleet {
 	w.t.Helper()
-	f := &fleet{world: w, silent: map[string]bool{}, stopped: make(chan struct{})}
-	leases := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	f := &fleet{}
+	ctx, stop := context.WithCancel(context.Background())
+	var kubelets sync.WaitGroup
+	w.t.Cleanup(func() {
+		stop()
+		kubelets.Wait()
+	})
 	for i := range n {
 		name := fmt.Sprintf("%s-%s-%d", zone, w.scope, i)
 		f.names = append(f.names, name)
@@ -165,90 +174,29 @@ func (w *world) newFleet(zone string, n int) *fleet {
 			n.Status.Conditions = conditions("Ready", "True")
 		}))
 		lease := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: &metav1.MicroTime{Time: time.Now()}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: new(metav1.NowMicro())},
 		}
 		w.label(lease)
-		_, err := leases.Create(w.t.Context(), lease, metav1.CreateOptions{})
+		leases := w.client.CoordinationV1().Leases(lease.Namespace)
+		lease, err := leases.Create(ctx, lease, metav1.CreateOptions{})
 		must(w.t, err)
 		w.t.Cleanup(func() { _ = leases.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+		kubelets.Go(func() {
+			wait.UntilWithContext(ctx, func(ctx context.Context) {
+				if _, silent := f.silent.Load(name); !silent {
+					_ = kubelet.Renew(ctx, w.client, lease) // repeated
+				}
+			}, renewEvery)
+		})
 	}
-	f.done.Go(f.renew)
-	w.t.Cleanup(func() {
-		close(f.stopped)
-		f.done.Wait()
-	})
 	return f
 }
 
-// renew plays all kubelets of the fleet, some at a time.
-func (f *fleet) renew() {
-	const atOnce = 10
-	var kubelets sync.WaitGroup
-	for first := range min(atOnce, len(f.names)) {
-		kubelets.Go(func() {
-			select {
-			case <-time.After(renewEvery * time.Duration(first) / atOnce):
-			case <-f.stopped:
-				return
-			}
-			ticker := time.NewTicker(renewEvery)
-			defer ticker.Stop()
-			for {
-				for i := first; i < len(f.names); i += atOnce {
-					f.renewOne(f.names[i])
-				}
-				select {
-				case <-ticker.C:
-				case <-f.stopped:
-					return
-				}
-			}
-		})
-	}
-	kubelets.Wait()
-}
-
-func (f *fleet) renewOne(name string) {
-	if !f.isSilent(name) {
-		f.renewNow(name)
-	}
-}
-
-func (f *fleet) renewNow(name string) {
-	patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
-	_, err := f.world.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).
-		Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		f.world.t.Logf("renew %s: %v", name, err)
-	}
-}
-
-func (f *fleet) isSilent(name string) bool {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	return f.silent[name]
-}
-
-func (f *fleet) silence(silent bool, names ...string) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
+func (f *fleet) silence(names ...string) {
 	for _, name := range names {
-		f.silent[name] = silent
+		f.silent.Store(name, true)
 	}
-}
-
-// pods makes pods on a node that are Running and Ready.
-func (w *world) pods(on string, n int) []string {
-	w.t.Helper()
-	var names []string
-	for i := range n {
-		name := fmt.Sprintf("%s-pod-%d", on, i)
-		w.pod(name, on)
-		controlplane.MarkPodReady(w.t, w.client, w.ns, name)
-		names = append(names, name)
-	}
-	return names
 }
 
 func (w *world) list(ctx context.Context) ([]corev1.Node, error) {
@@ -276,36 +224,19 @@ func hasTaint(n *corev1.Node, want corev1.Taint) bool {
 	})
 }
 
-// taints waits until a node has all the taints.
+// taints waits until a node has all the taints, and without any waits until the node has no taint.
 func (w *world) taints(name string, want ...corev1.Taint) {
 	w.t.Helper()
 	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
 		n, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
+		if err == nil && len(want) == 0 && len(n.Spec.Taints) > 0 {
+			err = fmt.Errorf("node %s has taints %v, want none", name, n.Spec.Taints)
 		}
 		for _, t := range want {
-			if !hasTaint(n, t) {
-				return fmt.Errorf("node %s has taints %v, want %v", name, n.Spec.Taints, t)
+			if err == nil && !hasTaint(n, t) {
+				err = fmt.Errorf("node %s has taints %v, want %v", name, n.Spec.Taints, t)
 			}
 		}
-		return nil
-	})
-}
-
-// notReady waits until every pod is not Ready.
-func (w *world) notReady(names ...string) {
-	w.t.Helper()
-	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
-		for _, name := range names {
-			pod, err := w.client.CoreV1().Pods(w.ns).Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if got := caches.TrimPod(pod).Ready.Status; got != corev1.ConditionFalse {
-				return fmt.Errorf("pod %s: Ready = %s, want False", name, got)
-			}
-		}
-		return nil
+		return err
 	})
 }
