@@ -2,11 +2,17 @@ package fakeapi
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -68,6 +74,20 @@ func (busy) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"30"}}, Body: http.NoBody}, nil
 }
 
+// Refusals returns responses of an API server that did not execute a request about an object of the core group, and
+// the 404 of a proxy.
+func Refusals(kind, resource, name string) map[string]error {
+	what := schema.GroupResource{Resource: resource}
+	return map[string]error{
+		"conflict":          apierrors.NewConflict(what, name, errors.New("not now")),
+		"too many requests": apierrors.NewTooManyRequests("later", 1),
+		"internal error":    apierrors.NewInternalError(errors.New("webhook")),
+		"invalid":           apierrors.NewInvalid(schema.GroupKind{Kind: kind}, name, nil),
+		"forbidden":         apierrors.NewForbidden(what, name, errors.New("webhook")),
+		"404 of a proxy":    apierrors.NewGenericServerResponse(http.StatusNotFound, "get", what, name, "404 page not found", 0, true),
+	}
+}
+
 // Syncs returns the number of syncs of the loop that serves a queue.
 func Syncs(t testing.TB, registry prometheus.Gatherer, queue string) (n uint64) {
 	t.Helper()
@@ -85,4 +105,18 @@ func Syncs(t testing.TB, registry prometheus.Gatherer, queue string) (n uint64) 
 		}
 	}
 	return n
+}
+
+// Until waits, in a bubble of fake time, until d after the creation of the clientset and until all goroutines are idle.
+func (c *Clientset) Until(d time.Duration) {
+	time.Sleep(time.Until(c.Begin.Add(d)))
+	synctest.Wait()
+}
+
+// Play calls each step at its time after the creation of the clientset.
+func Play[W interface{ Until(time.Duration) }](w W, steps map[time.Duration]func(W)) {
+	for _, at := range slices.Sorted(maps.Keys(steps)) {
+		w.Until(at)
+		steps[at](w)
+	}
 }

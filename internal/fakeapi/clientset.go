@@ -31,6 +31,7 @@ import (
 // comes first; requests of that reactor are not counted.
 type Clientset struct {
 	*fake.Clientset
+	Begin   time.Time // of the creation
 	t       testing.TB
 	tracker clienttesting.ObjectTracker
 
@@ -56,7 +57,7 @@ type Request struct {
 
 // NewClientset returns a clientset that knows objects.
 func NewClientset(t testing.TB, objects ...runtime.Object) *Clientset {
-	c := &Clientset{Clientset: fake.NewClientset(), t: t, tracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
+	c := &Clientset{Clientset: fake.NewClientset(), Begin: time.Now(), t: t, tracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
 		versions: map[string]int64{}, broken: map[string]error{}, held: map[string]bool{}, cut: map[string]chan struct{}{}, streams: map[watch.Interface]bool{}}
 	for _, obj := range objects {
 		if err := c.tracker.Add(obj); err != nil {
@@ -342,12 +343,13 @@ func (c *Clientset) Writes() int {
 	return len(slices.DeleteFunc(c.Requests(""), func(r Request) bool { return !isWrite(r.What) }))
 }
 
-// Accepted returns for each object the time from begin to the first accepted request with the prefix.
-func (c *Clientset) Accepted(prefix string, begin time.Time) map[string]time.Duration {
+// Accepted returns for each object the time from the creation of the clientset to the first accepted request with the
+// prefix.
+func (c *Clientset) Accepted(prefix string) map[string]time.Duration {
 	first := map[string]time.Duration{}
 	for _, r := range c.Requests(prefix) {
 		if _, again := first[r.Name]; !again && r.Err == nil {
-			first[r.Name] = r.At.Sub(begin)
+			first[r.Name] = r.At.Sub(c.Begin)
 		}
 	}
 	return first

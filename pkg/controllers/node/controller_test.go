@@ -34,18 +34,7 @@ func (b *bench) tainted(taint string, names []string) int {
 	b.t.Helper()
 	n := 0
 	for _, name := range names {
-		if hasTaint(b.Node(name), taint) {
-			n++
-		}
-	}
-	return n
-}
-
-func (b *bench) withStatus(status corev1.ConditionStatus, names []string) int {
-	b.t.Helper()
-	n := 0
-	for _, name := range names {
-		if readiness(b.Node(name)) == status {
+		if slices.Contains(taintsOf(b.Node(name)), taint) {
 			n++
 		}
 	}
@@ -57,30 +46,17 @@ func TestSilentNodeGoesTheWholeWay(t *testing.T) {
 	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
 		b.term()
 		b.renewFor(50*time.Second, live...)
-		if got := readiness(b.Node("dying0")); got != corev1.ConditionTrue {
-			t.Fatalf("Ready after 50 s = %s, want True", got)
-		}
+		b.wantReady(corev1.ConditionTrue, "dying0")
 		b.pass(500 * time.Millisecond)
-		node := b.Node("dying0")
-		if got := readiness(node); got != corev1.ConditionUnknown {
-			t.Fatalf("Ready after 50.5 s = %s, want Unknown", got)
-		}
-		if !hasTaint(node, "unreachable:NoSchedule") || !hasTaint(node, unreachableNoExecute) {
-			t.Errorf("taints = %v, want both unreachable ones", node.Spec.Taints)
-		}
-		if got := podReady(b.Pod("pod")); got != corev1.ConditionFalse {
-			t.Errorf("pod Ready = %s, want False", got)
-		}
-		if got := b.withStatus(corev1.ConditionTrue, live); got != 1 {
-			t.Error("the live node is not Ready")
-		}
+		b.wantReady(corev1.ConditionUnknown, "dying0")
+		b.wantTaints("dying0", silentTaints...)
+		b.wantPods(corev1.ConditionFalse, "pod")
+		b.wantReady(corev1.ConditionTrue, live...)
 		if got := b.Count("update nodes/status") + b.Count("patch nodes"); got != 2 {
 			t.Errorf("%d writes of nodes, want 2: one of the status, one of all taints\n%v", got, b.Requests(""))
 		}
 		b.post(dying[0], corev1.ConditionTrue)
-		if node := b.Node("dying0"); len(node.Spec.Taints) > 0 {
-			t.Errorf("taints after the node came back = %v, want none", node.Spec.Taints)
-		}
+		b.wantTaints("dying0")
 		if got := b.Count("patch nodes"); got != 2 {
 			t.Errorf("%d patches, want one more for both taints", got)
 		}
@@ -98,23 +74,6 @@ func TestHealthyClusterIsNotWritten(t *testing.T) {
 		}
 		if got := b.Count("get nodes"); got != 0 {
 			t.Errorf("%d live reads of nodes, want none", got)
-		}
-	})
-}
-
-// Two checks of a node are at least a monitor period apart.
-func TestLongMonitorPeriod(t *testing.T) {
-	cfg := defaults()
-	cfg.MonitorPeriod = 2 * time.Minute
-	inBubble(t, cfg, []runtime.Object{aNode("node", "", "True")}, func(b *bench) {
-		b.term()
-		b.pass(2 * time.Minute)
-		if got := readiness(b.Node("node")); got != "True" {
-			t.Errorf("Ready after a monitor period = %s, want True", got)
-		}
-		b.pass(time.Second)
-		if got := readiness(b.Node("node")); got != "Unknown" {
-			t.Errorf("Ready after more than a monitor period = %s, want Unknown", got)
 		}
 	})
 }
@@ -164,12 +123,18 @@ func TestLeaseCases(t *testing.T) {
 			b.edit("node", func(n *corev1.Node) { setReady(n, "False", n.CreationTimestamp.Time) })
 			b.pass(21 * time.Second)
 		}, "Unknown", "NodeStatusUnknown"},
-		{"Ready taken away by somebody: 60 s from the last sign of life", aNode("node", "", "True"), true, func(b *bench) {
+		{"two checks are at least a monitor period apart", aNode("node", "", "True"), false, func(b *bench) {
+			b.endTerm()
+			b.controller.cfg.MonitorPeriod = 2 * time.Minute
+			b.term()
+			b.pass(2 * time.Minute)
+			b.wantReady("True", "node")
+			b.pass(time.Second)
+		}, "Unknown", "NodeStatusUnknown"},
+		{"Ready taken away by another client: 60 s from the last sign of life", aNode("node", "", "True"), true, func(b *bench) {
 			b.edit("node", func(n *corev1.Node) { n.Status.Conditions = nil })
 			b.pass(59 * time.Second)
-			if got := readiness(b.Node("node")); got != "" {
-				b.t.Errorf("Ready after 59 s = %s", got)
-			}
+			b.wantReady("", "node")
 			b.pass(2 * time.Second)
 		}, "Unknown", "NodeStatusNeverUpdated"},
 	} {
@@ -218,20 +183,11 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		b.term()
 		b.renewFor(11*time.Second, live...) // the second token
-		if !hasTaint(b.Node("unready"), notReadyNoExecute) {
-			t.Error("not Ready: no taint")
-		}
-		if !hasTaint(b.Node("unknown"), unreachableNoExecute) {
-			t.Error("Unknown: no taint")
-		}
-		for _, name := range []string{"live0", "silent"} {
-			if node := b.Node(name); len(node.Spec.Taints) > 0 {
-				t.Errorf("%s: taints %v", name, node.Spec.Taints)
-			}
-		}
-		if node := b.Node("tainted"); len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "user" {
-			t.Errorf("Ready and tainted by hand: %v, want the user's taint only", node.Spec.Taints)
-		}
+		b.wantTaints("unready", notReadyTaints...)
+		b.wantTaints("unknown", silentTaints...)
+		b.wantTaints("live0")
+		b.wantTaints("silent")
+		b.wantTaints("tainted", "user:NoExecute")
 		if got := testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")); got != 2 {
 			t.Errorf("evictions_total = %v, want 2", got)
 		}
@@ -239,9 +195,7 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 		// Removed by hand while the node is bad: put back, at the rate of its zone.
 		b.edit("unready", func(n *corev1.Node) { n.Spec.Taints = nil })
 		b.renewFor(11*time.Second, live...)
-		if !hasTaint(b.Node("unready"), notReadyNoExecute) {
-			t.Error("a taint removed by hand was not put back")
-		}
+		b.wantTaints("unready", notReadyTaints...)
 
 		// The other status: swapped at once, not counted, the time kept.
 		added := func(name, key string) time.Time {
@@ -254,10 +208,7 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 		}
 		since := added("unknown", corev1.TaintNodeUnreachable)
 		b.post("unknown", "False")
-		node := b.Node("unknown")
-		if !hasTaint(node, notReadyNoExecute) || hasTaint(node, unreachableNoExecute) {
-			t.Errorf("after the swap: %v", node.Spec.Taints)
-		}
+		b.wantTaints("unknown", notReadyTaints...)
 		if got := added("unknown", corev1.TaintNodeNotReady); !got.Equal(since) || since.IsZero() {
 			t.Errorf("TimeAdded after the swap = %v, want that of the old taint, %v", got, since)
 		}

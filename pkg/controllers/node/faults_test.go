@@ -1,17 +1,17 @@
 package node
 
 import (
-	"context"
-	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
@@ -21,14 +21,10 @@ func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
 		b.post("node", "True") // the cache does not show the change
 		b.term()
 		b.pass(10 * time.Second)
-		if got := podReady(b.Pod("pod")); got != "True" {
-			t.Errorf("Ready = %s: the pod of a node that is well was set not ready", got)
-		}
+		b.wantPods("True", "pod")
 		b.Freeze("nodes", false)
 		b.pass(5 * time.Second)
-		if got := podReady(b.Pod("pod")); got != "True" {
-			t.Errorf("Ready = %s after the cache had caught up", got)
-		}
+		b.wantPods("True", "pod")
 	})
 }
 
@@ -41,9 +37,7 @@ func TestStaleNodeCacheIsNotBlindness(t *testing.T) {
 		b.edit("live0", func(n *corev1.Node) { n.Labels["new"] = "label" })
 		b.term()
 		b.renewFor(30*time.Second, live...)
-		if got := b.withStatus("Unknown", dying); got != 1 {
-			t.Error("the node that is silent for a minute was not found")
-		}
+		b.wantReady("Unknown", dying...)
 		b.Freeze("nodes", false)
 	})
 }
@@ -53,9 +47,7 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
 		b.term()
 		b.renewFor(55*time.Second, live...)
-		if got := b.withStatus("Unknown", []string{"dying0", "dying1"}); got != 2 {
-			t.Fatalf("%d nodes Unknown, want 2", got)
-		}
+		b.wantReady("Unknown", "dying0", "dying1")
 		b.drainEvents()
 		if err := b.CoreV1().Nodes().Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -64,60 +56,36 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 		b.pass(time.Millisecond) // the streams of nodes and pods are not ordered
 		b.create(aPod("new", "dying0"))
 		b.renewFor(45*time.Second, live...)
-		if node := b.Node("dying0"); readiness(node) != "True" || len(node.Spec.Taints) > 0 {
-			t.Errorf("Ready %s, taints %v: the new node took over the old one's fate", readiness(node), node.Spec.Taints)
-		}
-		if got := podReady(b.Pod("new")); got != "True" {
-			t.Errorf("Ready of the new node's pod = %s", got)
-		}
+		b.wantReady("True", "dying0")
+		b.wantTaints("dying0")
+		b.wantPods("True", "new")
 		b.renewFor(10*time.Second, live...)
-		if got := readiness(b.Node("dying0")); got != "Unknown" {
-			t.Errorf("Ready = %s, want Unknown after its own grace", got)
-		}
-		var registered int
-		for _, e := range b.drainEvents() {
-			if e == "Normal RegisteredNode Node dying0 event: Registered Node dying0 in Controller" {
-				registered++
-			}
-		}
-		if registered != 1 {
-			t.Errorf("registered %d times, want once", registered)
+		b.wantReady("Unknown", "dying0")
+		const registered = "Normal RegisteredNode Node dying0 event: Registered Node dying0 in Controller"
+		if n := len(slices.DeleteFunc(b.drainEvents(), func(e string) bool { return e != registered })); n != 1 {
+			t.Errorf("registered %d times, want once", n)
 		}
 	})
 }
 
 // The API server rejects every patch of nodes for a while. The controller retries at a limited rate.
 func TestNodePatchesRefused(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		err  error
-		most int // requests in a minute
-	}{
-		{"conflict", apierrors.NewConflict(corev1.Resource("nodes"), "dying0", errors.New("for ever")), 60},
-		{"too many requests", apierrors.NewTooManyRequests("later", 1), 60},
-		{"internal error", errOutage, 60},
-		{"invalid", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "dying0", nil), 60},
-		{"forbidden", apierrors.NewForbidden(corev1.Resource("nodes"), "dying0", errors.New("webhook")), 60},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
+	for name, refusal := range fakeapi.Refusals("Node", "nodes", "dying0") {
+		t.Run(name, func(t *testing.T) {
 			objects, live, _ := cluster(3, 1)
 			inBubble(t, defaults(), objects, func(b *bench) {
-				b.Break(tt.err, "patch nodes")
+				b.Break(refusal, "patch nodes")
 				b.term()
 				b.renewFor(51*time.Second, live...)
 				before := b.Count("patch nodes")
 				b.renewFor(time.Minute, live...)
-				if got := b.Count("patch nodes") - before; got == 0 || got > tt.most {
-					t.Errorf("%d patches in a minute, want 1 to %d", got, tt.most)
+				if got := b.Count("patch nodes") - before; got == 0 || got > 60 {
+					t.Errorf("%d patches in a minute, want 1 to 60", got)
 				}
 				b.Break(nil, "patch nodes")
 				b.renewFor(20*time.Second, live...)
-				if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || !hasTaint(node, "unreachable:NoSchedule") {
-					t.Errorf("taints %v after the API server had recovered", node.Spec.Taints)
-				}
-				if got := b.withStatus("True", live); got != 3 {
-					t.Errorf("%d of 3 live nodes Ready", got)
-				}
+				b.wantTaints("dying0", silentTaints...)
+				b.wantReady("True", live...)
 			})
 		})
 	}
@@ -131,7 +99,6 @@ func TestRestartBesideDeadNodesRepeatsNothing(t *testing.T) {
 		if got := b.tainted(unreachableNoExecute, dying); got != 2 {
 			t.Fatalf("%d nodes tainted, want 2", got)
 		}
-		before := map[string]*corev1.Node{"dying0": b.Node("dying0"), "dying1": b.Node("dying1")}
 		ours := func() int { return b.Count("patch") + b.Count("update nodes/status") }
 		writes := ours()
 		b.endTerm()
@@ -139,11 +106,6 @@ func TestRestartBesideDeadNodesRepeatsNothing(t *testing.T) {
 		b.renewFor(2*time.Minute, live...)
 		if got := ours() - writes; got != 0 {
 			t.Errorf("%d writes after a restart beside nodes that had been dealt with", got)
-		}
-		for name, node := range before {
-			if got := b.Node(name).ResourceVersion; got != node.ResourceVersion {
-				t.Errorf("%s was written", name)
-			}
 		}
 	})
 }
@@ -188,12 +150,7 @@ func TestGaugesRestWithTheTerm(t *testing.T) {
 func TestStandbyTakesOverAmidTheLine(t *testing.T) {
 	objects, live, dying := cluster(20, 4)
 	inBubble(t, defaults(), objects, func(b *bench) {
-		ctx, kill := context.WithCancel(b.t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = b.controller.Run(ctx)
-		}()
+		b.term()
 		b.renewFor(62*time.Second, live...)
 		if got := b.tainted(unreachableNoExecute, dying); got != 2 {
 			t.Fatalf("%d nodes tainted, want 2", got)
@@ -206,8 +163,7 @@ func TestStandbyTakesOverAmidTheLine(t *testing.T) {
 				}
 			}
 		}
-		kill()
-		<-done
+		b.endTerm()
 		b.pass(3 * time.Second)
 		b.term()
 		b.renewFor(30*time.Second, live...)

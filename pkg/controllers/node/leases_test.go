@@ -1,7 +1,6 @@
 package node
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -37,48 +36,50 @@ func TestLeasesOfOtherTimes(t *testing.T) {
 						b.t.Fatalf("Unknown after %v", time.Since(epoch))
 					}
 				}
-				if got := readiness(b.Node("dying0")); got != tt.want {
-					t.Errorf("Ready = %s, want %s", got, tt.want)
-				}
+				b.wantReady(tt.want, "dying0")
 			})
 		})
 	}
 }
 
-// The watch of Leases ends and cannot be opened again, while all other requests succeed: an API server that rejects
-// watches, or a proxy that cuts watches. Even if lists fail too, the controller reads the Lease before each
-// status write.
-func TestLeaseWatchThatCannotBeOpened(t *testing.T) {
-	for _, lists := range []bool{true, false} {
-		t.Run(fmt.Sprint("lists work ", lists), func(t *testing.T) {
+// The watch of Leases ends and cannot be opened again, or delivers no events, while all other requests succeed: an API
+// server that rejects watches, or a proxy that cuts or holds watches. Even if lists fail too, the controller reads the
+// Lease before each status write.
+func TestBrokenLeaseWatch(t *testing.T) {
+	for _, tt := range []struct {
+		name                 string
+		cut, frozen, noLists bool
+	}{{"frozen", false, true, false}, {"cut", true, false, false}, {"cut, and lists fail", true, false, true}} {
+		t.Run(tt.name, func(t *testing.T) {
 			objects, live, dying := cluster(6, 1)
 			inBubble(t, defaults(), objects, func(b *bench) {
 				b.term()
 				b.renewFor(10*time.Second, append(live, dying...)...)
-				b.CutWatches("leases")
-				if !lists {
+				b.Freeze("leases", tt.frozen)
+				if tt.cut {
+					b.CutWatches("leases")
+				}
+				if tt.noLists {
 					b.Break(errOutage, "list leases")
 				}
-				for i := range 24 {
+				for range 24 {
 					b.renewFor(10*time.Second, live...)
-					if got := b.withStatus("True", live); got != 6 {
-						b.t.Fatalf("%d of 6 live nodes Ready after %d s", got, 10*i)
-					}
+					b.wantReady("True", live...)
 				}
-				if got := b.withStatus("Unknown", dying); got != 1 && lists {
-					b.t.Error("the dead node was not found")
+				if !tt.noLists {
+					b.wantReady("Unknown", dying...)
 				}
 				if got := b.Count("get leases") + b.Count("list leases"); got > 6*2*26+200 { // kubelets read, too
 					b.t.Errorf("%d reads of Leases", got)
 				}
+				b.Freeze("leases", false)
 				b.RestoreWatches("leases")
 				b.Break(nil, "list leases")
 				b.renewFor(2*time.Minute, live...)
-				if got := b.withStatus("True", live); got != 6 {
-					b.t.Errorf("%d of 6 live nodes Ready in the end", got)
-				}
-				if got := b.withStatus("Unknown", dying); got != 1 {
-					b.t.Error("the dead node was not found in the end")
+				b.wantReady("True", live...)
+				b.wantReady("Unknown", dying...)
+				if b.controller.api.isSuspended(false, time.Now()) {
+					t.Error("suspended after the watch came back")
 				}
 			})
 		})

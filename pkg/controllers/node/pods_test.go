@@ -61,9 +61,7 @@ func TestPodsMarkedWithTheirNode(t *testing.T) {
 				if got := podReady(pod); got != tt.want {
 					t.Fatalf("Ready = %s, want %s", got, tt.want)
 				}
-				if got := podReady(b.Pod("other")); got != "True" {
-					t.Errorf("Ready of a pod elsewhere = %s", got)
-				}
+				b.wantPods("True", "other")
 				if tt.want == "True" {
 					return
 				}
@@ -101,9 +99,7 @@ func TestPodWriteIsRetriedUntilItSucceeds(t *testing.T) {
 		}
 		b.Break(nil, "patch pods/status")
 		b.renewFor(70*time.Second, live...)
-		if got := podReady(b.Pod("pod")); got != "False" {
-			t.Errorf("Ready = %s", got)
-		}
+		b.wantPods("False", "pod")
 		before := b.Count("patch pods/status")
 		b.renewFor(5*time.Minute, live...)
 		if got := b.Count("patch pods/status"); got != before {
@@ -127,9 +123,7 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 		}
 		b.renewFor(time.Minute, live...)
 		b.edit("dying0", func(n *corev1.Node) { n.Labels["x"] = "y" })
-		if got := podReady(b.Pod("pod")); got != "True" {
-			t.Errorf("Ready = %s: set back against the kubelet", got)
-		}
+		b.wantPods("True", "pod")
 	})
 }
 
@@ -143,16 +137,12 @@ func TestLatePods(t *testing.T) {
 				b.term()
 				b.create(aPod("late", "node"))
 				b.pass(time.Second)
-				if got := podReady(b.Pod("late")); got != tt.want {
-					t.Errorf("Ready of a pod bound just now = %s, want %s", got, tt.want)
-				}
+				b.wantPods(tt.want, "late")
 				early := corev1.ConditionStatus("True")
 				if tt.ready == "Unknown" {
 					early = "False"
 				}
-				if got := podReady(b.Pod("early")); got != early {
-					t.Errorf("Ready of a pod from before the term = %s, want %s", got, early)
-				}
+				b.wantPods(early, "early")
 			})
 		})
 	}

@@ -46,7 +46,7 @@ package node
 //	    TestRestartBesideDeadNodesRepeatsNothing, TestStandbyTakesOverAmidTheLine
 //	a write to a dead node's Lease keeps it alive for ever  TestLeasesOfOtherTimes
 //	nodes that could not be judged are left out of the zone's count
-//	    TestFrozenLeaseWatchCondemnsNobodyAndStillFindsTheDead
+//	    TestBrokenLeaseWatch
 //	a taint waits for the cache to show our own write  TestTaintFollowsWithoutWaitingForTheCache
 //	a taint that comes during the stop of all zones stays  TestNoTaintStaysWhileEverythingIsDown
 //	a zone of excluded nodes is new at every pass  TestTaintsOfZones

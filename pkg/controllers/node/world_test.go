@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,7 +36,6 @@ type bench struct {
 	caches     *caches.Caches
 	events     *record.FakeRecorder
 	registry   *prometheus.Registry
-	start      time.Time
 	stopCaches func()
 	stopTerm   func()
 }
@@ -52,7 +52,7 @@ func defaults() Config {
 func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, Clientset: fakeapi.NewClientset(t), events: record.NewFakeRecorder(10000), registry: prometheus.NewRegistry(), start: time.Now()}
+		b := &bench{t: t, Clientset: fakeapi.NewClientset(t), events: record.NewFakeRecorder(10000), registry: prometheus.NewRegistry()}
 		for _, obj := range objects {
 			b.create(obj)
 		}
@@ -256,17 +256,45 @@ func podReady(pod *corev1.Pod) corev1.ConditionStatus {
 	return ""
 }
 
-// hasTaint reports whether a node has a taint, given as key:effect without the common prefix of the keys.
-func hasTaint(node *corev1.Node, taint string) bool {
+// taintsOf returns the taints of a node as key:effect, without the common prefix of the keys.
+func taintsOf(node *corev1.Node) (taints []string) {
 	for _, t := range node.Spec.Taints {
-		if strings.TrimPrefix(t.Key, "node.kubernetes.io/")+":"+string(t.Effect) == taint {
-			return true
-		}
+		taints = append(taints, strings.TrimPrefix(t.Key, "node.kubernetes.io/")+":"+string(t.Effect))
 	}
-	return false
+	return taints
 }
 
-const (
-	notReadyNoExecute    = "not-ready:NoExecute"
-	unreachableNoExecute = "unreachable:NoExecute"
+const unreachableNoExecute = "unreachable:NoExecute"
+
+// The taints of nodes that are not Ready and of nodes that are silent.
+var (
+	notReadyTaints = []string{"not-ready:NoSchedule", "not-ready:NoExecute"}
+	silentTaints   = []string{"unreachable:NoSchedule", unreachableNoExecute}
 )
+
+// wantTaints checks all taints of a node.
+func (b *bench) wantTaints(name string, want ...string) {
+	b.t.Helper()
+	if got := taintsOf(b.Node(name)); !slices.Equal(got, want) {
+		b.t.Errorf("after %v: taints of node %s = %v, want %v", time.Since(epoch), name, got, want)
+	}
+}
+
+// wantReady checks the Ready status of nodes, wantPods that of pods.
+func (b *bench) wantReady(want corev1.ConditionStatus, names ...string) {
+	b.t.Helper()
+	for _, name := range names {
+		if got := readiness(b.Node(name)); got != want {
+			b.t.Errorf("after %v: Ready of node %s = %q, want %q", time.Since(epoch), name, got, want)
+		}
+	}
+}
+
+func (b *bench) wantPods(want corev1.ConditionStatus, names ...string) {
+	b.t.Helper()
+	for _, name := range names {
+		if got := podReady(b.Pod(name)); got != want {
+			b.t.Errorf("after %v: Ready of pod %s = %q, want %q", time.Since(epoch), name, got, want)
+		}
+	}
+}

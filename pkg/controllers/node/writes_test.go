@@ -24,9 +24,8 @@ func TestTaintFollowsWithoutWaitingForTheCache(t *testing.T) {
 		b.renewFor(50*time.Second, live...)
 		b.Freeze("nodes", true)
 		b.pass(2 * time.Millisecond)
-		if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || readiness(node) != "Unknown" {
-			t.Errorf("Ready %s, taints %v: the cache shows neither, and need not", readiness(node), node.Spec.Taints)
-		}
+		b.wantReady("Unknown", "dying0") // the cache shows neither
+		b.wantTaints("dying0", silentTaints...)
 		b.Freeze("nodes", false)
 	})
 }
@@ -61,13 +60,10 @@ func TestCrashAtAnyWriteLeavesNoPodReady(t *testing.T) {
 				b.term()
 				b.renewFor(60*time.Second, live...)
 				for i := range 5 {
-					if got := podReady(b.Pod(fmt.Sprint("pod", i))); got != "False" {
-						t.Errorf("pod%d Ready = %s for ever", i, got)
-					}
+					b.wantPods("False", fmt.Sprint("pod", i))
 				}
-				if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || readiness(node) != "Unknown" {
-					t.Errorf("Ready %s, taints %v", readiness(node), node.Spec.Taints)
-				}
+				b.wantReady("Unknown", "dying0")
+				b.wantTaints("dying0", silentTaints...)
 			})
 		})
 	}
@@ -100,9 +96,9 @@ func TestLabelsAndTaintsGoInOnePatch(t *testing.T) {
 	inBubble(t, defaults(), []runtime.Object{node}, func(b *bench) {
 		b.term()
 		b.pass(time.Second)
-		got := b.Node("node")
-		if got.Labels["beta.kubernetes.io/os"] != "linux" || !hasTaint(got, "unschedulable:NoSchedule") || b.Count("patch nodes") != 1 {
-			t.Errorf("labels %v, taints %v, %d patches", got.Labels, got.Spec.Taints, b.Count("patch nodes"))
+		b.wantTaints("node", "unschedulable:NoSchedule")
+		if got := b.Node("node").Labels; got["beta.kubernetes.io/os"] != "linux" || b.Count("patch nodes") != 1 {
+			t.Errorf("labels %v, %d patches", got, b.Count("patch nodes"))
 		}
 	})
 }
@@ -129,8 +125,9 @@ func TestConflictsNeedNoCache(t *testing.T) {
 		}
 		b.Break(nil, "update nodes/status")
 		b.pass(3 * time.Second)
-		if node := b.Node("dying0"); !hasTaint(node, unreachableNoExecute) || patches.Load() != 2 {
-			t.Errorf("taints %v after %d patches, want the taint with the second", node.Spec.Taints, patches.Load())
+		b.wantTaints("dying0", silentTaints...)
+		if n := patches.Load(); n != 2 {
+			t.Errorf("%d patches, want 2", n)
 		}
 		b.Freeze("nodes", false)
 	})
@@ -157,9 +154,7 @@ func TestReadyBeforeTaintsIsRetried(t *testing.T) {
 		})
 		b.term()
 		b.renewFor(2*time.Minute, live...)
-		if node := b.Node("dying0"); !hasTaint(node, "unschedulable:NoSchedule") {
-			t.Errorf("taints %v, want that of the cordon although the watch is frozen", node.Spec.Taints)
-		}
+		b.wantTaints("dying0", "unschedulable:NoSchedule") // although the watch is frozen
 		b.Freeze("nodes", false)
 	})
 }
@@ -181,10 +176,8 @@ func TestLostAnswers(t *testing.T) {
 		}
 		b.term()
 		b.renewFor(70*time.Second, live...)
-		node := b.Node("dying0")
-		if readiness(node) != "Unknown" || !hasTaint(node, unreachableNoExecute) || len(node.Spec.Taints) != 2 {
-			t.Errorf("Ready %s, taints %v", readiness(node), node.Spec.Taints)
-		}
+		b.wantReady("Unknown", "dying0")
+		b.wantTaints("dying0", silentTaints...)
 		if got := b.Count("update nodes/status") + b.Count("patch nodes"); got > 4 || len(lost) != 2 {
 			t.Errorf("%d writes of the node after the lost responses of %v", got, lost)
 		}

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"minikcm/internal/fakeapi"
 )
 
 const (
@@ -38,7 +40,7 @@ type podOutcome struct {
 }
 
 func (w *world) outcome() podOutcome {
-	return podOutcome{Deleted: w.deletes(), Marked: slices.Sorted(maps.Keys(w.Accepted("patch pods", w.begin)))}
+	return podOutcome{Deleted: w.deletes(), Marked: slices.Sorted(maps.Keys(w.Accepted("patch pods")))}
 }
 
 func (w *world) check(c *Controller, why cause, want podOutcome) {
@@ -54,6 +56,28 @@ func (w *world) check(c *Controller, why cause, want podOutcome) {
 	}
 }
 
+// scenario is a cluster of objects that changes at the times of steps.
+type scenario struct {
+	name  string
+	start func() []runtime.Object
+	steps map[time.Duration]func(*world)
+	until time.Duration
+	want  podOutcome
+}
+
+func (s scenario) run(t *testing.T, why cause, threshold int) {
+	t.Run(s.name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, s.start()...)
+			c, stop := w.manager(threshold)
+			defer stop()
+			fakeapi.Play(w, s.steps)
+			w.Until(s.until)
+			w.check(c, why, s.want)
+		})
+	})
+}
+
 // Upstream's TestGCOrphaned (the first 11 rows), and rows about missing nodes.
 func TestOrphaned(t *testing.T) {
 	at := func(d time.Duration, names ...string) map[string]time.Duration {
@@ -66,13 +90,7 @@ func TestOrphaned(t *testing.T) {
 	three := func(node string) []runtime.Object {
 		return []runtime.Object{aPod("a", node, failed), aPod("b", node, succeeded), aPod("c", node, running)}
 	}
-	for _, tt := range []struct {
-		name  string
-		start func() []runtime.Object
-		steps map[time.Duration]func(*world)
-		until time.Duration
-		want  podOutcome
-	}{
+	for _, s := range []scenario{
 		{"nodes are there", func() []runtime.Object { return append(three("n"), aNode("n")) }, nil, 2 * quarantine, podOutcome{}},
 		{"nodes are there, but the cache does not know", func() []runtime.Object { return three("n") },
 			map[time.Duration]func(*world){0: func(w *world) { w.pretend(aNode("n")) }}, 3 * quarantine, podOutcome{}},
@@ -118,36 +136,19 @@ func TestOrphaned(t *testing.T) {
 				time.Hour - 1: func(w *world) { w.pretend(nil) },
 			}, 2 * time.Hour, podOutcome{Deleted: at(time.Hour, "a")}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tt.start()...)
-				c, stop := w.manager(0)
-				defer stop()
-				for _, when := range slices.Sorted(maps.Keys(tt.steps)) {
-					w.until(when)
-					tt.steps[when](w)
-				}
-				w.until(tt.until)
-				w.check(c, orphaned, tt.want)
-			})
-		})
+		s.run(t, orphaned, 0)
 	}
 }
 
 func TestUnscheduledTerminating(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t,
+	scenario{"", func() []runtime.Object {
+		return []runtime.Object{
 			aPod("failed", "", failed, terminating), aPod("succeeded", "", succeeded, terminating), aPod("running", "", running, terminating),
-			aPod("waiting", "", pending), aPod("scheduled", "n", succeeded), aPod("leaving", "n", running, terminating), aNode("n"))
-		c, stop := w.manager(0)
-		defer stop()
-		w.until(time.Minute)
-		w.Put(aPod("late", "", pending, terminating, finalized))
-		w.until(time.Hour)
-		w.check(c, unscheduled, podOutcome{
-			Deleted: map[string]time.Duration{"failed": 0, "succeeded": 0, "running": 0, "late": time.Minute}, Marked: []string{"late", "running"},
-		})
-	})
+			aPod("waiting", "", pending), aPod("scheduled", "n", succeeded), aPod("leaving", "n", running, terminating), aNode("n"),
+		}
+	}, map[time.Duration]func(*world){time.Minute: func(w *world) { w.Put(aPod("late", "", pending, terminating, finalized)) }}, time.Hour, podOutcome{
+		Deleted: map[string]time.Duration{"failed": 0, "succeeded": 0, "running": 0, "late": time.Minute}, Marked: []string{"late", "running"},
+	}}.run(t, unscheduled, 0)
 }
 
 // The API server sends another event of a pod without a node and finalizers before the removal.
@@ -156,13 +157,13 @@ func TestUnscheduledPodsThatGoByThemselvesCostNoRequest(t *testing.T) {
 		w := newWorld(t)
 		c, stop := w.manager(0)
 		defer stop()
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		before := len(w.Requests(""))
 		w.Put(aPod("p", "", pending))
 		w.Put(aPod("p", "", pending, terminating))
-		w.until(time.Minute + removalDelay/2)
+		w.Until(time.Minute + removalDelay/2)
 		w.Remove("pods", "default", "p")
-		w.until(time.Hour)
+		w.Until(time.Hour)
 		if requests := w.Requests("")[before:]; len(requests) > 0 {
 			t.Errorf("the first of %d requests: %s", len(requests), requests[0].What)
 		}
@@ -184,81 +185,47 @@ func TestOutOfService(t *testing.T) {
 		node.Spec.Taints = nil
 		return node
 	}
-	pods := func() []runtime.Object {
-		return []runtime.Object{
-			aPod("running", "n", running, terminating), aPod("failed", "n", failed, terminating), aPod("succeeded", "n", succeeded, terminating),
-			aPod("staying", "n", running),
+	podsOn := func(node *corev1.Node) func() []runtime.Object {
+		return func() []runtime.Object {
+			return []runtime.Object{
+				aPod("running", "n", running, terminating), aPod("failed", "n", failed, terminating), aPod("succeeded", "n", succeeded, terminating),
+				aPod("staying", "n", running), node,
+			}
 		}
 	}
 	all := func(d time.Duration) podOutcome {
 		return podOutcome{Deleted: map[string]time.Duration{"running": d, "failed": d, "succeeded": d}, Marked: []string{"running"}}
 	}
-	for _, tt := range []struct {
-		name string
-		node func() *corev1.Node
-		step func(*world) // after a second
-		want podOutcome
-	}{
-		{"tainted before", func() *corev1.Node { return outOf("n", corev1.ConditionFalse) }, nil, all(0)},
-		{"tainted later", func() *corev1.Node { return silent("n") },
-			func(w *world) { w.Put(outOf("n", corev1.ConditionUnknown)) }, all(time.Second)},
-		{"silent only later", func() *corev1.Node { return outOf("n", corev1.ConditionTrue) },
-			func(w *world) { w.Put(outOf("n", corev1.ConditionUnknown)) }, all(time.Second)},
-		{"never tainted", func() *corev1.Node { return silent("n") }, nil, podOutcome{}},
-		{"ready after all", func() *corev1.Node { return outOf("n", corev1.ConditionTrue) }, nil, podOutcome{}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, append(pods(), tt.node())...)
-				c, stop := w.manager(0)
-				defer stop()
-				w.until(time.Second)
-				if tt.step != nil {
-					tt.step(w)
-				}
-				w.until(time.Hour)
-				w.check(c, outOfService, tt.want)
-			})
-		})
-	}
-	t.Run("a pod that begins to terminate there", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, outOf("n", corev1.ConditionUnknown), aPod("p", "n", running))
-			c, stop := w.manager(0)
-			defer stop()
-			w.until(time.Second)
-			w.Put(aPod("p", "n", running, terminating))
-			w.until(time.Minute)
-			w.check(c, outOfService, podOutcome{Deleted: map[string]time.Duration{"p": time.Second + gather}, Marked: []string{"p"}})
-		})
-	})
-	t.Run("a taint that is gone collects nothing, whatever the cache says", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, append(pods(), outOf("n", corev1.ConditionUnknown))...)
+	goesOut := map[time.Duration]func(*world){time.Second: func(w *world) { w.Put(outOf("n", corev1.ConditionUnknown)) }}
+	for _, s := range []scenario{
+		{"tainted before", podsOn(outOf("n", corev1.ConditionFalse)), nil, time.Hour, all(0)},
+		{"tainted later", podsOn(silent("n")), goesOut, time.Hour, all(time.Second)},
+		{"silent only later", podsOn(outOf("n", corev1.ConditionTrue)), goesOut, time.Hour, all(time.Second)},
+		{"never tainted", podsOn(silent("n")), nil, time.Hour, podOutcome{}},
+		{"ready after all", podsOn(outOf("n", corev1.ConditionTrue)), nil, time.Hour, podOutcome{}},
+		{"a pod that begins to terminate there",
+			func() []runtime.Object {
+				return []runtime.Object{outOf("n", corev1.ConditionUnknown), aPod("running", "n", running)}
+			},
+			map[time.Duration]func(*world){time.Second: func(w *world) { w.Put(aPod("running", "n", running, terminating)) }}, time.Minute,
+			podOutcome{Deleted: map[string]time.Duration{"running": time.Second + gather}, Marked: []string{"running"}}},
+		{"a live node in service, whatever the cache shows", podsOn(silent("n")), map[time.Duration]func(*world){0: func(w *world) {
 			w.pretend(silent("n"))
-			c, stop := w.manager(0)
-			defer stop()
-			w.until(time.Minute)
-			w.check(c, outOfService, podOutcome{})
-		})
-	})
+			w.Put(outOf("n", corev1.ConditionUnknown))
+		}}, time.Minute, podOutcome{}},
+	} {
+		s.run(t, outOfService, 0)
+	}
 }
 
 func TestFinishedPods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode("n"), aPod("a", "n", failed), aPod("b", "n", running), aPod("c", "n", succeeded))
-		w.Put(aPod("a", "n", failed, func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(time.Now().Add(-2 * time.Hour)) }))
-		c, stop := w.manager(2)
-		defer stop()
-		w.until(time.Minute + time.Second)
-		w.check(c, terminated, podOutcome{})
-		w.Put(aPod("b", "n", succeeded))
-		w.until(2 * time.Minute)
-		w.check(c, terminated, podOutcome{Deleted: map[string]time.Duration{"a": 80 * time.Second}})
-		w.Put(aPod("d", "n", failed, func(p *corev1.Pod) { p.Status.Reason = "Evicted" }))
-		w.until(time.Hour)
-		w.check(c, terminated, podOutcome{Deleted: map[string]time.Duration{"a": 80 * time.Second, "d": 140 * time.Second}})
-	})
+	scenario{"", func() []runtime.Object {
+		older := func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(time.Now().Add(-2 * time.Hour)) }
+		return []runtime.Object{aNode("n"), aPod("a", "n", failed, older), aPod("b", "n", running), aPod("c", "n", succeeded)}
+	}, map[time.Duration]func(*world){
+		61 * time.Second:  func(w *world) { w.Put(aPod("b", "n", succeeded)) },
+		120 * time.Second: func(w *world) { w.Put(aPod("d", "n", failed, func(p *corev1.Pod) { p.Status.Reason = "Evicted" })) },
+	}, time.Hour, podOutcome{Deleted: map[string]time.Duration{"a": 80 * time.Second, "d": 140 * time.Second}}}.run(t, terminated, 2)
 }
 
 // Upstream's TestGCInspectingPatchedPodBeforeDeletion.
@@ -272,11 +239,11 @@ func TestMark(t *testing.T) {
 		}))
 		_, stop := w.manager(0)
 		defer stop()
-		w.until(time.Hour)
+		w.Until(time.Hour)
 		pod := w.Pod("p")
 		want := corev1.PodStatus{Phase: failed, ObservedGeneration: 2, Conditions: []corev1.PodCondition{{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: 2, Reason: "DeletionByPodGC",
-			Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(w.begin.Add(quarantine)),
+			Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(w.Begin.Add(quarantine)),
 		}, ready}}
 		if diff := cmp.Diff(want, pod.Status); diff != "" {
 			t.Errorf("status (-want +got):\n%s", diff)
@@ -314,7 +281,7 @@ func TestSameName(t *testing.T) {
 		})
 		c, stop := w.manager(0)
 		defer stop()
-		w.until(time.Hour)
+		w.Until(time.Hour)
 		w.check(c, orphaned, podOutcome{Marked: []string{"p"}})
 		if n := w.Count("delete pods"); n != 1 {
 			t.Errorf("%d deletes sent, want the one that the UID refused", n)
@@ -331,7 +298,7 @@ func TestOneReadForAllPodsOfANode(t *testing.T) {
 		w := newWorld(t, objects...)
 		_, stop := w.manager(0)
 		defer stop()
-		w.until(time.Hour)
+		w.Until(time.Hour)
 		if n := len(w.deletes()); n != 100 {
 			t.Errorf("%d pods deleted, want 100", n)
 		}

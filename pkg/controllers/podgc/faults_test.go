@@ -2,13 +2,10 @@ package podgc
 
 import (
 	"errors"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -31,13 +28,7 @@ func TestDeletePutOffIsGivenUp(t *testing.T) {
 }
 
 func TestRefusalsOfAllKinds(t *testing.T) {
-	for name, refusal := range map[string]error{
-		"conflict":          apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("not now")),
-		"too many requests": apierrors.NewTooManyRequests("later", 1),
-		"internal error":    apierrors.NewInternalError(errors.New("webhook")),
-		"invalid":           apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil),
-		"404 of a proxy":    apierrors.NewGenericServerResponse(http.StatusNotFound, "get", corev1.Resource("pods"), "p", "404 page not found", 0, true),
-	} {
+	for name, refusal := range fakeapi.Refusals("Pod", "pods", "p") {
 		for _, request := range []string{"get nodes", "patch pods/status", "delete pods"} {
 			t.Run(request+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -45,12 +36,12 @@ func TestRefusalsOfAllKinds(t *testing.T) {
 					w.Break(refusal, request)
 					_, stop := w.manager(0)
 					defer stop()
-					w.until(10 * time.Minute)
+					w.Until(10 * time.Minute)
 					if n := w.Count(request); n < 5 || n > 40 {
 						t.Errorf("%d tries in ten minutes, want a few", n)
 					}
 					w.Break(nil, request)
-					w.until(12 * time.Minute)
+					w.Until(12 * time.Minute)
 					if len(w.outcome().Deleted) != 1 {
 						t.Error("not deleted after the refusals had ended")
 					}
@@ -66,7 +57,7 @@ func TestMarkedBeforeTheTerm(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", running))
 		w.Break(errors.New("the leader died here"), "delete pods")
 		_, stop := w.manager(0)
-		w.until(quarantine)
+		w.Until(quarantine)
 		stop()
 		if got := w.Pod("p").Status.Phase; got != failed {
 			t.Fatalf("phase = %s, want the pod marked", got)
@@ -75,7 +66,7 @@ func TestMarkedBeforeTheTerm(t *testing.T) {
 		patches := w.Count("patch pods")
 		_, stop = w.manager(0)
 		defer stop()
-		w.until(3 * quarantine)
+		w.Until(3 * quarantine)
 		if _, ok := w.outcome().Deleted["p"]; !ok || w.Count("patch pods") != patches {
 			t.Errorf("deleted %v, %d more marks, want it deleted and not marked again", ok, w.Count("patch pods")-patches)
 		}
@@ -94,7 +85,7 @@ func TestLostAnswer(t *testing.T) {
 		})
 		c, stop := w.manager(0)
 		defer stop()
-		w.until(time.Hour)
+		w.Until(time.Hour)
 		if d := w.deletes(); len(d) != 1 || w.Count("delete pods") > 2 {
 			t.Errorf("deleted %v with %d requests, want one pod and at most one repeated request", d, w.Count("delete pods"))
 		}

@@ -32,10 +32,10 @@ func TestPodsThatTerminateOneByOneShareLooksAtTheirNode(t *testing.T) {
 				_, stop := w.manager(0)
 				defer stop()
 				for i := range pods {
-					w.until(time.Duration(i) * 5 * time.Millisecond)
+					w.Until(time.Duration(i) * 5 * time.Millisecond)
 					w.Put(aPod(fmt.Sprint("p", i), "n", running, finalized, terminating))
 				}
-				w.until(time.Second)
+				w.Until(time.Second)
 				if n := fakeapi.Syncs(t, w.metrics, "orphaned_pods_nodes"); int(n) > tt.looks {
 					t.Errorf("%d looks at the node while %d pods began to terminate, want at most %d", n, pods, tt.looks)
 				}

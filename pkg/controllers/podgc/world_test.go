@@ -3,7 +3,6 @@ package podgc
 import (
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,8 +21,7 @@ import (
 // world is a cluster of fakes in a bubble of fake time.
 type world struct {
 	*fakeapi.Clientset
-	t     *testing.T
-	begin time.Time
+	t *testing.T
 	// metrics holds the metrics of the latest manager.
 	metrics *prometheus.Registry
 
@@ -31,7 +29,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...), begin: time.Now()}
+	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...)}
 	w.PrependReactor("get", "nodes", w.getNode)
 	t.Cleanup(func() {
 		for _, r := range w.Requests("delete pods") {
@@ -44,7 +42,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 }
 
 // deletes are the times at which pods were deleted first.
-func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete pods ", w.begin) }
+func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete pods ") }
 
 // manager starts caches, controller and a term. The returned function ends the term.
 func (w *world) manager(threshold int) (c *Controller, stop func()) {
@@ -71,12 +69,6 @@ func (w *world) manager(threshold int) (c *Controller, stop func()) {
 		end()
 		empty()
 	}
-}
-
-// until sleeps until some time after the beginning, and until all goroutines are idle.
-func (w *world) until(d time.Duration) {
-	time.Sleep(time.Until(w.begin.Add(d)))
-	synctest.Wait()
 }
 
 // pretend sets the result of live reads of a node. Nil is "not found".

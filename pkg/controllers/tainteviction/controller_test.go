@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"minikcm/internal/fakeapi"
 )
 
 // TestUpstreamCases replays the unit tests of upstream's taint manager (k8s.io/kubernetes v1.37.1,
@@ -39,6 +41,7 @@ func TestUpstreamCases(t *testing.T) {
 	type deletes = map[string]time.Duration
 	unbound := func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = ""; return p }
 	bind := func(p *corev1.Pod) { p.Spec.NodeName = "node1" }
+	wait := func(*world) {}
 	for _, tt := range []struct {
 		name  string
 		start func() []runtime.Object
@@ -52,7 +55,7 @@ func TestUpstreamCases(t *testing.T) {
 		{"create pod: on a node with a taint of another effect", func() []runtime.Object {
 			return []runtime.Object{node1(corev1.ConditionTrue, corev1.Taint{Key: "t1", Effect: corev1.TaintEffectNoSchedule}), aPod("p")}
 		}, nil, deletes{}},
-		{"create pod: finite toleration", objects(aNode("t1"), podWith("p", tolerates("t1", 1000))), nil, deletes{}},
+		{"create pod: finite toleration", objects(aNode("t1"), podWith("p", tolerates("t1", 5000))), nil, deletes{}},
 		{"create pod: infinite toleration", objects(aNode("t1"), podWith("p", tolerates("t1"))), nil, deletes{}},
 		{"create pod: toleration of another taint", objects(aNode("t1"), podWith("p", tolerates("t2"))), nil, deletes{"p": 0}},
 
@@ -76,21 +79,21 @@ func TestUpstreamCases(t *testing.T) {
 			func(w *world) { w.update("p", func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = 5 }) },
 		}, deletes{"p": 5 * sec}},
 		{"update pod: toleration shortened into the past", objects(aNode("t1"), podWith("p", tolerates("t1", 100))), []func(*world){
-			nil, nil, func(w *world) { w.update("p", func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = 1 }) },
+			wait, wait, func(w *world) { w.update("p", func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = 1 }) },
 		}, deletes{"p": 3 * sec}},
 
 		{"create node: untainted", objects(nil, podWith("p")), []func(*world){
-			func(w *world) { w.createNode() },
+			func(w *world) { w.Put(node1(corev1.ConditionTrue)) },
 		}, deletes{}},
 		{"create node: tainted", objects(nil, podWith("p")), []func(*world){
-			func(w *world) { w.createNode(nowTaint("t1")) },
+			func(w *world) { w.Put(node1(corev1.ConditionTrue, nowTaint("t1"))) },
 		}, deletes{"p": sec}},
 		{"create node: tainted, tolerated", objects(nil, podWith("p", tolerates("t1"))), []func(*world){
-			func(w *world) { w.createNode(nowTaint("t1")) },
+			func(w *world) { w.Put(node1(corev1.ConditionTrue, nowTaint("t1"))) },
 		}, deletes{}},
 
 		{"delete node", objects(aNode("t1"), podWith("p", tolerates("t1", 10))), []func(*world){
-			func(w *world) { w.deleteNode() },
+			func(w *world) { w.Remove("nodes", "", "node1") },
 		}, deletes{}},
 
 		{"update node: taint added", objects(aNode(), podWith("p")), []func(*world){
@@ -109,7 +112,7 @@ func TestUpstreamCases(t *testing.T) {
 			func(w *world) { w.taint(nowTaint("t1"), nowTaint("t2")) },
 		}, deletes{"p": 2 * sec}},
 		{"taint removed and back", objects(aNode("t1"), podWith("p", tolerates("t1", 10))), []func(*world){
-			func(w *world) { w.taint() }, nil, func(w *world) { w.taint(nowTaint("t1")) },
+			func(w *world) { w.taint() }, wait, func(w *world) { w.taint(nowTaint("t1")) },
 		}, deletes{"p": 13 * sec}},
 
 		{"multiple taints", objects(aNode(), podWith("p", tolerates("t1"), tolerates("t2", 60))), []func(*world){
@@ -134,36 +137,45 @@ func TestUpstreamCases(t *testing.T) {
 		{"late pod: bound after the taint", objects(aNode(), podWith("p1"), func() runtime.Object { return unbound(aPod("p2")) }), []func(*world){
 			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.update("p2", bind) },
 		}, deletes{"p1": sec, "p2": 2 * sec}},
-		{"late pod: bound after the taint, tolerating", objects(aNode(), podWith("p1"), func() runtime.Object { return unbound(aPod("p2", tolerates("t1", 1000))) }), []func(*world){
+		{"late pod: bound after the taint, tolerating", objects(aNode(), podWith("p1"), func() runtime.Object { return unbound(aPod("p2", tolerates("t1", 5000))) }), []func(*world){
 			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.update("p2", bind) },
 		}, deletes{"p1": sec}},
 		{"late pod: created after the taint", objects(aNode(), podWith("p1")), []func(*world){
 			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.Put(aPod("p2")) },
 		}, deletes{"p1": sec, "p2": 2 * sec}},
 		{"late pod: created after the taint, tolerating", objects(aNode(), podWith("p1")), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.Put(aPod("p2", tolerates("t1", 1000))) },
+			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.Put(aPod("p2", tolerates("t1", 5000))) },
 		}, deletes{"p1": sec}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tt.start()...)
-				defer w.manager(0)()
-				for i, step := range tt.steps {
-					w.until(time.Duration(i+1) * sec)
-					if step != nil {
-						step(w)
-					}
-				}
-				w.until(500 * sec)
-				if !maps.Equal(w.deletes(), tt.want) {
-					t.Errorf("deleted at %v, want %v", w.deletes(), tt.want)
-				}
-				if marks := w.Count("patch pods"); marks != len(tt.want) {
-					t.Errorf("%d pods marked, want %d", marks, len(tt.want))
-				}
-			})
-		})
+		steps := map[time.Duration]func(*world){}
+		for i, step := range tt.steps {
+			steps[time.Duration(i+1)*sec] = step
+		}
+		scenario{tt.name, tt.start, steps, tt.want}.run(t, 0)
 	}
+}
+
+// scenario is a cluster of objects that changes at the times of steps.
+type scenario struct {
+	name  string
+	start func() []runtime.Object
+	steps map[time.Duration]func(*world)
+	want  map[string]time.Duration // first deletes
+}
+
+func (s scenario) run(t *testing.T, window time.Duration) {
+	inBubble(t, s.name, func(t *testing.T) {
+		w := newWorld(t, s.start()...)
+		defer w.manager(window)()
+		fakeapi.Play(w, s.steps)
+		w.Until(time.Hour)
+		if !maps.Equal(w.deletes(), s.want) {
+			t.Errorf("deleted at %v, want %v", w.deletes(), s.want)
+		}
+		if marks := w.Count("patch pods"); marks != len(s.want) {
+			t.Errorf("%d pods marked, want %d", marks, len(s.want))
+		}
+	})
 }
 
 func objects(node func() runtime.Object, pods ...func() runtime.Object) func() []runtime.Object {
@@ -193,10 +205,6 @@ func podWith(name string, tolerations ...corev1.Toleration) func() runtime.Objec
 	return func() runtime.Object { return aPod(name, tolerations...) }
 }
 
-func (w *world) createNode(taints ...corev1.Taint) { w.Put(node1(corev1.ConditionTrue, taints...)) }
-
-func (w *world) deleteNode() { w.Remove("nodes", "", "node1") }
-
 func TestMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := aPod("p")
@@ -204,12 +212,12 @@ func TestMark(t *testing.T) {
 		pod.Status.Conditions = []corev1.PodCondition{ready}
 		w := newWorld(t, aNode()(), pod)
 		defer w.manager(0)()
-		w.until(time.Second)
+		w.Until(time.Second)
 		w.taint(nowTaint("t1"))
-		w.until(2 * time.Second)
+		w.Until(2 * time.Second)
 		want := corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: 3, Reason: "DeletionByTaintManager",
-			Message: "Taint manager: deleting due to NoExecute taint", LastTransitionTime: metav1.NewTime(w.begin.Add(time.Second)),
+			Message: "Taint manager: deleting due to NoExecute taint", LastTransitionTime: metav1.NewTime(w.Begin.Add(time.Second)),
 		}
 		got := w.Pod("p").Status.Conditions
 		slices.SortFunc(got, func(a, b corev1.PodCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })

@@ -35,13 +35,13 @@ func TestEvents(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
 				defer w.manager(0)()
-				w.until(time.Second)
+				w.Until(time.Second)
 				tt.do(w)
-				w.until(tt.at - 1)
+				w.Until(tt.at - 1)
 				if tt.at > time.Second && len(w.told()) > 0 {
 					t.Errorf("too early: %v", w.told())
 				}
-				w.until(tt.at)
+				w.Until(tt.at)
 				if diff := cmp.Diff(tt.want, w.told()); diff != "" {
 					t.Errorf("events (-want +got):\n%s", diff)
 				}
@@ -61,7 +61,7 @@ func TestMetrics(t *testing.T) {
 		if got := testutil.ToFloat64(c.metrics.pending); got != 2 {
 			t.Errorf("%v evictions pending, want 2", got)
 		}
-		w.until(60 * time.Second) // the taint is taken for 20 s old, the window is 50 s
+		w.Until(60 * time.Second) // the taint is taken for 20 s old, the window is 50 s
 		if got := testutil.ToFloat64(c.metrics.pending); got != 1 {
 			t.Errorf("%v evictions pending, want 1", got)
 		}

@@ -43,7 +43,7 @@ func TestLostAnswer(t *testing.T) {
 			return true, nil, errors.New("the connection broke")
 		})
 		defer w.manager(0)()
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.mustBeDeletedAt("p", 0)
 		if diff := cmp.Diff([]string{marking("p")}, w.told()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
@@ -60,9 +60,9 @@ func TestTerminatingAndFinished(t *testing.T) {
 		succeeded.Status.Phase, failed.Status.Phase = corev1.PodSucceeded, corev1.PodFailed
 		w := newWorld(t, aNode("t1")(), leaving, succeeded, failed)
 		defer w.manager(0)()
-		w.until(time.Second)
+		w.Until(time.Second)
 		w.taint(nowTaint("t2")) // a second change of the node
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.mustLive("leaving")
 		w.mustBeDeletedAt("succeeded", 0)
 		w.mustBeDeletedAt("failed", 0)

@@ -2,13 +2,13 @@ package tainteviction
 
 import (
 	"errors"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"minikcm/internal/fakeapi"
 )
 
 // An interrupted watch may replace a node by a node of the same name and taints in one event.
@@ -16,34 +16,28 @@ func TestNodeReplacedInOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, node1(corev1.ConditionTrue, noExecuteTaint("t1")), aPod("p", tolerates("t1", 100)))
 		defer w.manager(0)()
-		w.until(50 * time.Second)
+		w.Until(50 * time.Second)
 		w.node(func(n *corev1.Node) { n.UID = "another" })
-		w.until(300 * time.Second)
+		w.Until(300 * time.Second)
 		w.mustBeDeletedAt("p", 150*time.Second) // a taint without a time dates from the first sight of the node
 	})
 }
 
 // A refusal that looks like the conflict of a UID is still a refusal.
 func TestRefusalsOfAllKinds(t *testing.T) {
-	for name, refusal := range map[string]error{
-		"conflict":          apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("not now")),
-		"too many requests": apierrors.NewTooManyRequests("later", 1),
-		"internal error":    apierrors.NewInternalError(errors.New("webhook")),
-		"invalid":           apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil),
-		"404 of a proxy":    apierrors.NewGenericServerResponse(http.StatusNotFound, "get", corev1.Resource("pods"), "p", "404 page not found", 0, true),
-	} {
+	for name, refusal := range fakeapi.Refusals("Pod", "pods", "p") {
 		for _, refused := range []string{"get nodes", "get pods", "patch pods/status", "delete pods"} {
 			t.Run(name+" of "+refused, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, aNode("t1")(), aPod("p"))
 					w.Break(refusal, refused)
 					defer w.manager(0)()
-					w.until(10 * time.Minute)
+					w.Until(10 * time.Minute)
 					if n := w.Count(refused); n < 5 || n > 40 {
 						t.Errorf("%d tries in ten minutes, want a few", n)
 					}
 					w.Break(nil, refused)
-					w.until(12 * time.Minute)
+					w.Until(12 * time.Minute)
 					if _, ok := w.deletedAt("p"); !ok {
 						t.Error("never deleted")
 					}
@@ -60,7 +54,7 @@ func TestPodOnNoNode(t *testing.T) {
 		w := newWorld(t, aNode("t1")())
 		defer w.manager(0)()
 		w.Put(stray)
-		w.until(time.Hour)
+		w.Until(time.Hour)
 		w.mustLive("stray")
 		if n := w.Count("get pods") + w.Count("get nodes"); n != 0 {
 			t.Errorf("%d reads for a pod of a node that does not exist", n)
@@ -78,12 +72,12 @@ func TestStandbyTakesOverAmidEvictions(t *testing.T) {
 		stopLeader := w.manager(0)
 		w.Break(errors.New("the leader died here"), "delete pods")
 		w.taint(taint)
-		w.until(40 * time.Second)
+		w.Until(40 * time.Second)
 		stopLeader()
 		w.Break(nil, "delete pods", "get nodes")
-		w.until(50 * time.Second)
+		w.Until(50 * time.Second)
 		defer w.run(c)()
-		w.until(200 * time.Second)
+		w.Until(200 * time.Second)
 		w.mustBeDeletedAt("now", 50*time.Second)
 		w.mustBeDeletedAt("soon", 50*time.Second)
 		w.mustBeDeletedAt("later", 100*time.Second)

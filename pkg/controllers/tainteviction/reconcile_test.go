@@ -24,26 +24,26 @@ func TestSameName(t *testing.T) {
 	inBubble(t, "a tolerant pod of the same name is left alone", func(t *testing.T) {
 		w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
 		defer w.manager(0)()
-		w.until(9 * time.Second)
+		w.Until(9 * time.Second)
 		w.Remove("pods", "default", "p")
 		w.Put(second(tolerates("t1")))
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.mustLive("p")
 	})
 	inBubble(t, "an intolerant one is evicted all the same", func(t *testing.T) {
 		w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
 		defer w.manager(0)()
-		w.until(9 * time.Second)
+		w.Until(9 * time.Second)
 		w.Remove("pods", "default", "p")
 		w.Put(second())
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.mustBeDeletedAt("p", 9*time.Second)
 	})
 	inBubble(t, "one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
 		w := newWorld(t, aNode("t1")(), aPod("p"))
 		w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
 		defer w.manager(0)()
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		if n := w.Count("patch pods") + w.Count("delete pods"); n != 0 {
 			t.Errorf("%d writes, want none", n)
 		}
@@ -60,7 +60,7 @@ func TestSameName(t *testing.T) {
 			return false, nil, nil
 		})
 		defer w.manager(0)()
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.mustLive("p")
 		if !swapped {
 			t.Error("no delete was sent")
@@ -77,7 +77,7 @@ func TestLiveCheck(t *testing.T) {
 			return true, node1(corev1.ConditionTrue), nil // the cache still shows the taint
 		})
 		defer w.manager(0)()
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.mustLive("p")
 		if n := w.Count("get pods"); n != 0 {
 			t.Errorf("%d reads of the pod, want none: its node keeps every pod", n)
@@ -92,17 +92,17 @@ func TestLiveCheck(t *testing.T) {
 			return true, aPod("p", tolerates("t1")), nil
 		})
 		defer w.manager(0)()
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.mustLive("p")
 	})
 	inBubble(t, "an unreadable node evicts nobody until it can be read", func(t *testing.T) {
 		w := newWorld(t, aNode("t1")(), aPod("p"))
 		w.Break(errors.New("unreachable"), "get nodes")
 		defer w.manager(0)()
-		w.until(10 * time.Second)
+		w.Until(10 * time.Second)
 		w.mustLive("p")
 		w.Break(nil, "delete pods", "get nodes")
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		if _, ok := w.deletedAt("p"); !ok {
 			t.Error("not deleted")
 		}
@@ -111,9 +111,9 @@ func TestLiveCheck(t *testing.T) {
 		w := newWorld(t, aNode("t1")(), aPod("p"), aPod("q", tolerates("t1", 1000)))
 		defer w.manager(0)()
 		w.mustBeDeletedAt("p", 0) // the node was read
-		w.until(200 * time.Millisecond)
+		w.Until(200 * time.Millisecond)
 		w.taint(nowTaint("t1"), nowTaint("t2"))
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		w.mustBeDeletedAt("q", 200*time.Millisecond)
 	})
 	inBubble(t, "one read for all pods of a node", func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestLiveCheck(t *testing.T) {
 		}
 		w := newWorld(t, world...)
 		defer w.manager(0)()
-		w.until(500 * time.Millisecond)
+		w.Until(500 * time.Millisecond)
 		if n := len(w.deletes()); n != 100 {
 			t.Errorf("%d pods deleted, want 100", n)
 		}
@@ -142,7 +142,7 @@ func TestPodsOfUntaintedNodesAreNotSynced(t *testing.T) {
 		for i := range 10 {
 			w.Put(aPod(fmt.Sprint("q", i)))
 		}
-		w.until(time.Second)
+		w.Until(time.Second)
 		if n := fakeapi.Syncs(t, w.registry, "noexec_taint_pod") - before; n != 0 {
 			t.Errorf("%d syncs for ten new pods, want none", n)
 		}

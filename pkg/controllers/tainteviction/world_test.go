@@ -23,14 +23,13 @@ type world struct {
 	*fakeapi.Clientset
 	t        *testing.T
 	registry *prometheus.Registry
-	begin    time.Time
 
 	lock   sync.Mutex
 	events []string
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...), begin: time.Now()}
+	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...)}
 	t.Cleanup(func() {
 		for _, r := range w.Requests("delete pods") {
 			if p, g := r.Delete.Preconditions, r.Delete.GracePeriodSeconds; p == nil || p.UID == nil || g != nil {
@@ -47,7 +46,7 @@ func inBubble(t *testing.T, name string, run func(*testing.T)) {
 }
 
 // deletes are the times at which pods were deleted first.
-func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete pods ", w.begin) }
+func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete pods ") }
 
 // manager starts a process: caches, controller and a term. The returned function ends the process.
 func (w *world) manager(window time.Duration) (stop func()) {
@@ -84,12 +83,6 @@ func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 
 // run begins a term. The returned function ends the term.
 func (w *world) run(c *Controller) (end func()) { return fakeapi.Term(w.t, c.Run) }
-
-// until sleeps until some time after the beginning, and until all goroutines are idle.
-func (w *world) until(d time.Duration) {
-	time.Sleep(time.Until(w.begin.Add(d)))
-	synctest.Wait()
-}
 
 func (w *world) deletedAt(pod string) (time.Duration, bool) {
 	d, ok := w.deletes()[pod]
