@@ -74,9 +74,9 @@ func (busy) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"30"}}, Body: http.NoBody}, nil
 }
 
-// Refusals returns responses of an API server that did not execute a request about an object of the core group, and
+// NewRefusals returns responses of an API server that did not execute a request about an object of the core group, and
 // the 404 of a proxy.
-func Refusals(kind, resource, name string) map[string]error {
+func NewRefusals(kind, resource, name string) map[string]error {
 	what := schema.GroupResource{Resource: resource}
 	return map[string]error{
 		"conflict":          apierrors.NewConflict(what, name, errors.New("not now")),
@@ -113,8 +113,8 @@ func (c *Clientset) Until(d time.Duration) {
 	synctest.Wait()
 }
 
-// Play calls each step at its time after the creation of the clientset.
-func Play[W interface{ Until(time.Duration) }](w W, steps map[time.Duration]func(W)) {
+// PlaySteps calls each step at its time after the creation of the clientset.
+func PlaySteps[W interface{ Until(time.Duration) }](w W, steps map[time.Duration]func(W)) {
 	for _, at := range slices.Sorted(maps.Keys(steps)) {
 		w.Until(at)
 		steps[at](w)

@@ -109,6 +109,3 @@ func heldBy(ns *corev1.Namespace) []string {
 	}
 	return append(names, ns.Finalizers...)
 }
-
-// goesWithUs reports whether the namespace disappears with our finalizer.
-func goesWithUs(ns *corev1.Namespace) bool { return ourFinalizer(ns) && len(heldBy(ns)) == 0 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
@@ -110,21 +110,13 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, r report, w
 		return controller.Result{}, err // the term is ending
 	}
 	_, err := c.writeConditions(ctx, ns, r)
-	if apierrors.IsConflict(err) {
-		err = nil // the next sync repeats the write
-	}
 	b := blockerOf(r)
 	c.metrics.showCauses(ns.Name, b.causes...)
 	klog.FromContext(ctx).V(4).Info("Waiting for namespace content", "namespace", ns.Name, "reason", b.text)
-	failures := []error{err}
-	for _, err := range r.errs() {
-		if !errors.Is(err, errSkipped) {
-			failures = append(failures, err)
-		}
-	}
+	failures := slices.DeleteFunc(r.errs(), func(err error) bool { return errors.Is(err, errSkipped) })
 	unfinished := 0
 	c.states.ForEach(func(*state) { unfinished++ })
-	return controller.Result{RequeueAfter: controller.MinPositive(nextSync(waited, unfinished), c.cfg.SyncPeriod)}, errors.Join(failures...)
+	return controller.Result{RequeueAfter: controller.MinPositive(nextSync(waited, unfinished), c.cfg.SyncPeriod)}, errors.Join(append(failures, err)...)
 }
 
 // finish finalizes a namespace without content.
@@ -132,9 +124,8 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	if err := ctx.Err(); err != nil {
 		return controller.Result{}, err
 	}
-	var unwritten error // finalization does not depend on the conditions
-	if !goesWithUs(ns) {
-		r.finalizers = heldBy(ns)
+	var unwritten error                                                        // finalization does not depend on the conditions
+	if r.finalizers = heldBy(ns); len(r.finalizers) > 0 || !ourFinalizer(ns) { // the namespace stays
 		ns, unwritten = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {

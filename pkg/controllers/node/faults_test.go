@@ -70,7 +70,7 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 
 // The API server rejects every patch of nodes for a while. The controller retries at a limited rate.
 func TestNodePatchesRefused(t *testing.T) {
-	for name, refusal := range fakeapi.Refusals("Node", "nodes", "dying0") {
+	for name, refusal := range fakeapi.NewRefusals("Node", "nodes", "dying0") {
 		t.Run(name, func(t *testing.T) {
 			objects, live, _ := cluster(3, 1)
 			inBubble(t, defaults(), objects, func(b *bench) {

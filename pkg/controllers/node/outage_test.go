@@ -37,7 +37,8 @@ func TestOutages(t *testing.T) {
 	} {
 		for _, grace := range []time.Duration{20 * time.Second, 50 * time.Second} {
 			for _, outage := range []time.Duration{grace / 5, grace / 2, grace * 4 / 5, 2 * grace, 10 * grace} {
-				lates := []time.Duration{time.Second, 7 * time.Second} // from the end of the outage to the first renewal
+				// lates are times from the end of the outage to the first renewal.
+				lates := []time.Duration{time.Second, 7 * time.Second}
 				if outage > grace {
 					lates[1] = grace * 3 / 5
 				}

@@ -71,7 +71,7 @@ func (s scenario) run(t *testing.T, why cause, threshold int) {
 			w := newWorld(t, s.start()...)
 			c, stop := w.manager(threshold)
 			defer stop()
-			fakeapi.Play(w, s.steps)
+			fakeapi.PlaySteps(w, s.steps)
 			w.Until(s.until)
 			w.check(c, why, s.want)
 		})

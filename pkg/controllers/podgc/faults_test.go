@@ -28,7 +28,7 @@ func TestDeletePutOffIsGivenUp(t *testing.T) {
 }
 
 func TestRefusalsOfAllKinds(t *testing.T) {
-	for name, refusal := range fakeapi.Refusals("Pod", "pods", "p") {
+	for name, refusal := range fakeapi.NewRefusals("Pod", "pods", "p") {
 		for _, request := range []string{"get nodes", "patch pods/status", "delete pods"} {
 			t.Run(request+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -167,7 +167,7 @@ func (s scenario) run(t *testing.T, window time.Duration) {
 	inBubble(t, s.name, func(t *testing.T) {
 		w := newWorld(t, s.start()...)
 		defer w.manager(window)()
-		fakeapi.Play(w, s.steps)
+		fakeapi.PlaySteps(w, s.steps)
 		w.Until(time.Hour)
 		if !maps.Equal(w.deletes(), s.want) {
 			t.Errorf("deleted at %v, want %v", w.deletes(), s.want)

@@ -25,7 +25,7 @@ func TestNodeReplacedInOneEvent(t *testing.T) {
 
 // A refusal that looks like the conflict of a UID is still a refusal.
 func TestRefusalsOfAllKinds(t *testing.T) {
-	for name, refusal := range fakeapi.Refusals("Pod", "pods", "p") {
+	for name, refusal := range fakeapi.NewRefusals("Pod", "pods", "p") {
 		for _, refused := range []string{"get nodes", "get pods", "patch pods/status", "delete pods"} {
 			t.Run(name+" of "+refused, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -21,24 +21,15 @@ func TestSameName(t *testing.T) {
 		pod.UID = "second"
 		return pod
 	}
-	inBubble(t, "a tolerant pod of the same name is left alone", func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
-		defer w.manager(0)()
-		w.Until(9 * time.Second)
-		w.Remove("pods", "default", "p")
-		w.Put(second(tolerates("t1")))
-		w.Until(time.Minute)
-		w.mustLive("p")
-	})
-	inBubble(t, "an intolerant one is evicted all the same", func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
-		defer w.manager(0)()
-		w.Until(9 * time.Second)
-		w.Remove("pods", "default", "p")
-		w.Put(second())
-		w.Until(time.Minute)
-		w.mustBeDeletedAt("p", 9*time.Second)
-	})
+	start := objects(aNode("t1"), podWith("p", tolerates("t1", 10)))
+	replaceBy := func(tolerations ...corev1.Toleration) map[time.Duration]func(*world) {
+		return map[time.Duration]func(*world){9 * time.Second: func(w *world) {
+			w.Remove("pods", "default", "p")
+			w.Put(second(tolerations...))
+		}}
+	}
+	scenario{"a tolerant pod of the same name stays", start, replaceBy(tolerates("t1")), map[string]time.Duration{}}.run(t, 0)
+	scenario{"an intolerant one is evicted", start, replaceBy(), map[string]time.Duration{"p": 9 * time.Second}}.run(t, 0)
 	inBubble(t, "one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
 		w := newWorld(t, aNode("t1")(), aPod("p"))
 		w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })

@@ -17,11 +17,6 @@ func TestRestart(t *testing.T) {
 	tolerant := func() *corev1.Pod {
 		return aPod("p", tolerates("t1", 3000), tolerates(corev1.TaintNodeUnreachable, 300))
 	}
-	inBubble(t, "an old taint of a user evicts at once", func(t *testing.T) {
-		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Hour)), tolerant())
-		defer w.manager(window)()
-		w.mustBeDeletedAt("p", 0)
-	})
 	inBubble(t, "the time before the restart counts", func(t *testing.T) {
 		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
 		w.manager(window)()
