@@ -79,7 +79,7 @@ func TestCourse(t *testing.T) {
 	}
 }
 
-func TestAStepWithoutAReasonKeepsThatOfSomebodyElse(t *testing.T) {
+func TestStepWithoutReasonKeepsTheReasonOfOthers(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Reason: "R", Message: "m"}}
 	at := progress{}.advance(Course{Steps: []Step{{State: Ready}}}, false, time.Unix(1e9, 0))
 	if got, want := at.currentStep(pod), (Step{State: Ready, Reason: "R", Message: "m"}); got != want {

@@ -22,30 +22,33 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// newPlayer returns a player whose requests get the responses of answer.
+func newPlayer(t *testing.T, answer answering, course Course) *Player {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: answer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	player, err := NewPlayer(client, corev1.NamespaceAll, func(*corev1.Pod) Course { return course })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return player
+}
+
 // A player of a manager that never starts is not run.
 func TestAPlayerThatIsNotRunLeavesNoGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		if _, err := NewPlayer(kubernetes.New(nil), corev1.NamespaceAll, func(*corev1.Pod) Course { return Course{} }); err != nil {
-			t.Fatal(err)
-		}
-	})
+	synctest.Test(t, func(t *testing.T) { newPlayer(t, nil, Course{}) })
 }
 
 // client-go's informers sleep regardless of the context when a streaming list is rejected with 429.
 func TestStoppingWaitsASecondForAnInformerThatSleeps(t *testing.T) {
-	overloaded := answering(func(req *http.Request) (*http.Response, error) {
+	overloaded := func(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody, Request: req}, nil
-	})
+	}
 	for range 10 {
 		synctest.Test(t, func(t *testing.T) {
-			client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: overloaded})
-			if err != nil {
-				t.Fatal(err)
-			}
-			player, err := NewPlayer(client, corev1.NamespaceAll, func(*corev1.Pod) Course { return Course{} })
-			if err != nil {
-				t.Fatal(err)
-			}
+			player := newPlayer(t, overloaded, Course{})
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
@@ -65,20 +68,14 @@ func TestStoppingWaitsASecondForAnInformerThatSleeps(t *testing.T) {
 }
 
 func TestAStatusThatIsRefusedIsLogged(t *testing.T) {
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: answering(func(req *http.Request) (*http.Response, error) {
+	invalid := func(req *http.Request) (*http.Response, error) {
 		status := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil).ErrStatus
 		body, err := json.Marshal(status)
 		return &http.Response{
 			StatusCode: int(status.Code), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: req,
 		}, err
-	})})
-	if err != nil {
-		t.Fatal(err)
 	}
-	player, err := NewPlayer(client, corev1.NamespaceAll, func(*corev1.Pod) Course { return Course{Steps: []Step{{State: Ready}}} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	player := newPlayer(t, invalid, Course{Steps: []Step{{State: Ready}}})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	if err := player.informer.GetIndexer().Add(pod); err != nil {
 		t.Fatal(err)
