@@ -90,7 +90,7 @@ func (a *apiHealth) observeLease(lease *coordinationv1.Lease) {
 	a.event, a.success = now, now
 	a.lock.Unlock()
 	if lease.Namespace == corev1.NamespaceNodeLease {
-		a.health.lease(lease.Name, renewTimeOf(lease), now)
+		a.health.recordLease(lease.Name, renewTimeOf(lease), now)
 	}
 }
 

@@ -86,13 +86,13 @@ func (m *healthMap) observe(node *corev1.Node, renewed, now time.Time) nodeHealt
 	return h
 }
 
-// lease records the renewTime of a Lease. A Lease without a node is ignored.
-func (m *healthMap) lease(name string, renewed, now time.Time) {
+// recordLease records the renewTime of a Lease. A Lease without a node is ignored.
+func (m *healthMap) recordLease(name string, renewed, now time.Time) {
 	m.change(name, "", func(h *nodeHealth) { h.heartbeat = h.heartbeat.afterLease(renewed, now) })
 }
 
-// of returns the health of a node. An empty UID matches any UID.
-func (m *healthMap) of(name string, uid types.UID) (nodeHealth, bool) {
+// get returns the health of a node. An empty UID matches any UID.
+func (m *healthMap) get(name string, uid types.UID) (nodeHealth, bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	h, ok := m.nodes[name]

@@ -45,6 +45,6 @@ func (c *Controller) readLease(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read lease: %w", err)
 	}
-	c.health.lease(name, renewTimeOf(lease), c.clock.Now())
+	c.health.recordLease(name, renewTimeOf(lease), c.clock.Now())
 	return nil
 }

@@ -52,8 +52,8 @@ func (m *metrics) reset() {
 	m.suspended.Set(0)
 }
 
-// zone sets the gauges of a zone. An empty zone shows as healthy.
-func (m *metrics) zone(key string, t tally, s zoneState) {
+// setZone sets the gauges of a zone. An empty zone shows as healthy.
+func (m *metrics) setZone(key string, t tally, s zoneState) {
 	health := 100.0
 	if t.size() > 0 {
 		health = 100 * float64(t.ready) / float64(t.size())

@@ -160,7 +160,7 @@ func TestStallOfTheProcessIsNotSilence(t *testing.T) {
 		}
 		b.pass(time.Second)
 		for _, name := range live {
-			r, _ := b.controller.health.of(name, "")
+			r, _ := b.controller.health.get(name, "")
 			if got := time.Since(r.heartbeat.seen); got > time.Second {
 				t.Errorf("%s counts as silent for %v after a stall, want a new grace period", name, got)
 			}

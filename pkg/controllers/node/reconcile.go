@@ -88,7 +88,7 @@ func (c *Controller) forget(name string, now time.Time) {
 
 // healthOf returns the health of a node. The state of the node is recorded only before the first event.
 func (c *Controller) healthOf(node *corev1.Node) nodeHealth {
-	if h, ok := c.health.of(node.Name, node.UID); ok {
+	if h, ok := c.health.get(node.Name, node.UID); ok {
 		return h
 	}
 	return c.observeNode(node)
@@ -127,7 +127,7 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 	// the node by then.
 	now = c.clock.Now()
 	suspended := c.api.isSuspended(exhausted, now)
-	h, ok := c.health.of(node.Name, node.UID)
+	h, ok := c.health.get(node.Name, node.UID)
 	switch {
 	case !ok: // events of a deletion follow
 		return judgement{}, nil
@@ -231,7 +231,7 @@ func (c *Controller) noExecute(node *corev1.Node, confirmed bool, now time.Time)
 		c.zones.withdraw(node.Name, now)
 		return want, false, 0
 	}
-	h, _ := c.health.of(node.Name, "")
+	h, _ := c.health.get(node.Name, "")
 	exhausted := h.isExhausted(c.cfg)
 	if c.api.isSuspended(exhausted, now) {
 		return noExecute{keep: true}, false, suspendedRecheck

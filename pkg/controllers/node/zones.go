@@ -124,13 +124,13 @@ func (z *zones) update(now time.Time) {
 	for key, in := range z.zones {
 		if in.nodes == 0 {
 			delete(z.zones, key)
-			z.metrics.zone(key, tally{}, zoneNormal)
+			z.metrics.setZone(key, tally{}, zoneNormal)
 			continue
 		}
 		if !z.frozen {
 			in.state = in.tally.state(z.cfg)
 		}
-		z.metrics.zone(key, in.tally, in.state)
+		z.metrics.setZone(key, in.tally, in.state)
 		if in.tally.size() > 0 {
 			counted++
 		}

@@ -229,11 +229,11 @@ func TestReadyNodesStartAnewAfterAStop(t *testing.T) {
 			t.Fatal("not stopped")
 		}
 		b.edit("b", func(n *corev1.Node) { conditionOf(n, corev1.NodeReady).Status = "True" })
-		r, _ := b.controller.health.of("b", "")
+		r, _ := b.controller.health.get("b", "")
 		if b.controller.zones.isStopped() || !r.heartbeat.seen.Equal(time.Now()) {
 			t.Errorf("stopped %v, b seen at %v, want now (%v)", b.controller.zones.isStopped(), r.heartbeat.seen.Sub(epoch), time.Since(epoch))
 		}
-		if r, _ := b.controller.health.of("a", ""); r.heartbeat.seen.Equal(time.Now()) {
+		if r, _ := b.controller.health.get("a", ""); r.heartbeat.seen.Equal(time.Now()) {
 			t.Error("a, which is not Ready, was given a new start too")
 		}
 	})
