@@ -16,7 +16,7 @@ package node
 //	                                                              the list of pods cannot fail here, it is a cache's
 //	TestApplyNoExecuteTaints  1  pkg TestNoExecuteFollowsReady
 //	TestApplyNoExecuteTaintsToUnreachableNode  1  pkg TestSilentNodeGoesTheWholeWay,
-//	    TestTaintFollowsWithoutWaitingForTheCache
+//	    TestConflictsNeedNoCache
 //	TestApplyNoExecuteTaintsToNodesEnqueueTwice  1  pkg TestNoExecuteFollowsReady, TestTaintsOfZones
 //	TestSwapUnreachableNotReadyTaints  1  pkg TestDesiredTaints, TestNoExecuteFollowsReady
 //	TestTaintsNodeByCondition  4  pkg TestDesiredTaints
@@ -47,7 +47,7 @@ package node
 //	a write to a dead node's Lease keeps it alive for ever  TestLeasesOfOtherTimes
 //	nodes that could not be judged are left out of the zone's count
 //	    TestBrokenLeaseWatch
-//	a taint waits for the cache to show our own write  TestTaintFollowsWithoutWaitingForTheCache
+//	a taint waits for the cache to show our own write  TestConflictsNeedNoCache
 //	a taint that comes during the stop of all zones stays  TestNoTaintStaysWhileEverythingIsDown
 //	a zone of excluded nodes is new at every pass  TestTaintsOfZones
 //	tokens are spent on nodes that need none  TestTaintsOfZones

@@ -17,19 +17,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func TestTaintFollowsWithoutWaitingForTheCache(t *testing.T) {
-	objects, live, _ := cluster(1, 1)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		b.term()
-		b.renewFor(50*time.Second, live...)
-		b.Freeze("nodes", true)
-		b.pass(2 * time.Millisecond)
-		b.wantReady("Unknown", "dying0") // the cache shows neither
-		b.wantTaints("dying0", silentTaints...)
-		b.Freeze("nodes", false)
-	})
-}
-
 // The process is killed right after the nth write, and another process starts.
 func TestCrashAtAnyWriteLeavesNoPodReady(t *testing.T) {
 	for crash := 1; crash <= 8; crash++ {
