@@ -124,8 +124,9 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	if err := ctx.Err(); err != nil {
 		return controller.Result{}, err
 	}
-	var unwritten error                                                        // finalization does not depend on the conditions
-	if r.finalizers = heldBy(ns); len(r.finalizers) > 0 || !ourFinalizer(ns) { // the namespace stays
+	// Finalization does not depend on the conditions. A later sync repeats a failed write.
+	var unwritten error
+	if r.finalizers = heldBy(ns); len(r.finalizers) > 0 || !ourFinalizer(ns) {
 		ns, unwritten = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {
