@@ -33,7 +33,7 @@ type watchServer struct {
 	*httptest.Server
 	network chan net.Conn
 	closing sync.Once
-	silent  func(conn, watch int, resource string) bool // after the write; numbers of connections and watches begin at 1
+	silent  func(conn, watch int, resource string) bool // after the write; counted from 1
 	rejects bool                                        // after the write, watches on connection 1 end and are rejected
 
 	lock    sync.Mutex

@@ -46,7 +46,8 @@ func FromError(err error) Outcome {
 		return Exists
 	case apierrors.IsConflict(err):
 		return Conflict
-	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // see IsNotFound
+	// See IsNotFound.
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return NotFound
 	}
 	return Rejected
