@@ -8,7 +8,8 @@
 # argument the kubeconfig goes to the standard output.
 #
 # With kubeadm:
-#   (umask 077; kubeadm kubeconfig user --client-name=system:serviceaccount:kube-system:controller-manager \
+#   kubectl -n kube-system get configmap kubeadm-config -o jsonpath='{.data.ClusterConfiguration}' >kubeadm.yaml
+#   (umask 077; kubeadm kubeconfig user --config=kubeadm.yaml --client-name=system:serviceaccount:kube-system:controller-manager \
 #     --org=system:serviceaccounts --org=system:serviceaccounts:kube-system >/etc/kubernetes/minikcm.conf)
 #   chgrp 10267 /etc/kubernetes/minikcm.conf; chmod 0640 /etc/kubernetes/minikcm.conf
 set -eu
