@@ -158,6 +158,11 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 			if err == nil && !failed && p.unreachable.CompareAndSwap(true, false) {
 				logger.Info("API server is back, watches are resumed", "server", req.URL.Host)
 			}
+			if r.streams && (failed || resp != nil && resp.StatusCode == http.StatusGone) {
+				// client-go v0.37 repeats a streaming list at once if the version has expired or is too large.
+				timing.Sleep(req.Context(), p.clock, wait.Jitter(maxErrorPause, pauseJitter))
+				_ = p.retries.Wait(req.Context())
+			}
 			return resp, err
 		}
 		if !timing.Sleep(req.Context(), p.clock, wait.Jitter(pause, pauseJitter)) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -203,6 +204,46 @@ func TestRetriesAfterErrorsShareARate(t *testing.T) {
 			t.Errorf("%d retries in a second, want at most %d", most, retriesPerSecond)
 		}
 	})
+}
+
+// client-go repeats these requests at once.
+func TestExpiredStreamingListsShareARate(t *testing.T) {
+	const types, lasts = 200, 30 * time.Second
+	for _, tt := range []struct {
+		name, body string
+		code       int
+	}{
+		{"expired", "", http.StatusGone},
+		{"version too large", `{"causes":[{"reason":"ResourceVersionTooLarge"}]}`, http.StatusGatewayTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lock sync.Mutex
+				var seconds [lasts/time.Second + 10]int
+				start := time.Now()
+				rt := newPool(newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {
+					httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{})
+					time.Sleep(50 * time.Millisecond)
+					lock.Lock()
+					defer lock.Unlock()
+					seconds[time.Since(start)/time.Second]++
+					return respond(tt.code, tt.body), nil
+				}))
+				var group sync.WaitGroup
+				for i := range types {
+					group.Go(func() {
+						for time.Since(start) < lasts {
+							get(t, rt, fmt.Sprintf("https://server/apis/example.com/v1/type%d?watch=true&sendInitialEvents=true", i))
+						}
+					})
+				}
+				group.Wait()
+				if most := slices.Max(seconds[1:]); most > retriesPerSecond+1 {
+					t.Errorf("%d requests in a second, want at most %d", most, retriesPerSecond)
+				}
+			})
+		})
+	}
 }
 
 // awayServer is an API server that refuses connections until back. Then it accepts a connection per client
