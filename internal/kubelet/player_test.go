@@ -22,7 +22,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// newPlayer returns a player whose requests get the responses of answer.
+// newPlayer returns a player whose requests get the responses of a function.
 func newPlayer(t *testing.T, answer answering, course Course) *Player {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: answer})

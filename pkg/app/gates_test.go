@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/component-base/featuregate"
 )
 
@@ -50,6 +51,9 @@ func TestGates(t *testing.T) {
 			for f, want := range tt.want {
 				if got := o.gates.gate.Enabled(f); got != want {
 					t.Errorf("%s is %v, want %v", f, got, want)
+				}
+				if got := (clientGates{o.gates.gate}).Enabled(clientfeatures.Feature(f)); got != want {
+					t.Errorf("client-go sees %s as %v, want %v", f, got, want)
 				}
 			}
 		})

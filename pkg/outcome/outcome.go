@@ -18,7 +18,7 @@ type Outcome string
 const (
 	Done        Outcome = "done"        // executed
 	Exists      Outcome = "exists"      // not executed: the name is taken
-	NotFound    Outcome = "missing"     // not executed: there is no such object or type
+	NotFound    Outcome = "missing"     // not executed: there is no such object
 	Conflict    Outcome = "conflict"    // not executed: the object has another version or UID
 	Terminating Outcome = "terminating" // not executed: the namespace is terminating
 	Rejected    Outcome = "refused"     // not executed for another reason

@@ -150,7 +150,7 @@ func TestOutages(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		outage Outage
-		fails  error // of requests meanwhile; nil: answered after the outage
+		fails  error // of requests during the outage; nil: response after the outage
 		writes int   // in the end, of one request during the outage and another after the outage
 	}{
 		{"refused", Refused, syscall.ECONNREFUSED, 1},

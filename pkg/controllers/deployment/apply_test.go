@@ -391,6 +391,8 @@ func TestRequestsOfOneSync(t *testing.T) {
 	d := newDeployment(3)
 	orphan := owned(d, "v1", newNext("orphan", 3))
 	orphan.OwnerReferences = nil
+	relabeled := owned(d, "v1", newNext("relabeled", 3))
+	relabeled.Labels = map[string]string{"app": "other"}
 	for _, tt := range []struct {
 		name    string
 		d       *appsv1.Deployment
@@ -412,6 +414,13 @@ func TestRequestsOfOneSync(t *testing.T) {
 			"create replicasets": createsReplicaSet, "patch replicasets": fakeapi.Fails(apierrors.NewForbidden(setResource, "orphan", errors.New("no"))),
 		}, controller.ConsistencyTimeout, []string{"get deployments", "patch replicasets", "create replicasets", "update deployments/status"},
 			[]string{"Warning FailedAdopt Error adopting replica set orphan", "Scaled up"}},
+		{"a ReplicaSet with other labels is released and replaced", d, []*appsv1.ReplicaSet{relabeled}, map[string]fakeapi.Respond{
+			"create replicasets": createsReplicaSet, "patch replicasets": func(int, clienttesting.Action) (runtime.Object, error) {
+				released := relabeled.DeepCopy()
+				released.OwnerReferences = nil
+				return released, nil
+			},
+		}, controller.ConsistencyTimeout, []string{"patch replicasets", "create replicasets", "update deployments/status"}, []string{"Scaled up"}},
 		{"a conflict of the status is quiet", newDeployment(0), nil, map[string]fakeapi.Respond{
 			"create replicasets": createsReplicaSet, "update deployments/status": fakeapi.Fails(apierrors.NewConflict(setResource, "web", errors.New("changed"))),
 		}, time.Second, []string{"create replicasets", "update deployments/status"}, nil},

@@ -304,12 +304,12 @@ func metric(t *testing.T, name string) (sum float64) {
 func TestRejectedSlicesAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counted := metric(t, "changes")
-		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+		w := newWorld(t, versioned(aService("a")), aNode("n1", ""), aPod("a", 1))
 		w.Break(apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "", errors.New("denied by the webhook")), "create endpointslices")
 		defer w.manager()()
 		w.until(3 * time.Hour)
-		if lists := w.Requests("list pods"); len(lists) > 10 {
-			t.Errorf("%d lists of pods, want none for a retry", len(lists))
+		if lists, gets := w.Count("list pods"), w.Count("get services"); lists > 10 || gets > 1 {
+			t.Errorf("%d lists of pods and %d reads of the Service, want none for a retry", lists, gets)
 		}
 		creates := w.Requests("create endpointslices")
 		if len(creates) < 100 || len(creates) > 200 {
@@ -330,6 +330,31 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 		}
 		if got := metric(t, "changes") - counted; got != 1 {
 			t.Errorf("metric counts %v creates, want only the one that succeeded", got)
+		}
+	})
+}
+
+// The cache lacks an edit of the slice, so that the write meets a conflict.
+func TestConflictIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+		defer w.manager()()
+		w.until(5 * time.Second)
+		w.Freeze("endpointslices", true)
+		slice := versioned(versioned(w.only("a")))
+		slice.Endpoints, slice.Generation = nil, slice.Generation+1
+		w.Put(slice)
+		w.Break(apierrors.NewConflict(discoveryv1.Resource("endpointslices"), slice.Name, errors.New("modified")), "update endpointslices")
+		w.Put(aPod("a", 2))
+		w.until(6 * time.Second)
+		w.Break(nil, "update endpointslices")
+		if len(w.reasons()) == 0 {
+			t.Error("no write met a conflict")
+		}
+		w.Freeze("endpointslices", false)
+		w.until(20 * time.Second)
+		if err := w.right("a", 2); err != nil {
+			t.Errorf("slices %q: %v", w.show("a"), err)
 		}
 	})
 }

@@ -51,7 +51,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	st := t.states.For(key, service.UID)
-	current = current && (servicesCurrent || rv.AtLeast(service.ResourceVersion, st.liveVersion))
+	if st.liveVersion != "" {
+		servicesCurrent = rv.AtLeast(service.ResourceVersion, st.liveVersion)
+	}
 
 	// 3. Wait until the cache shows the known slices, but not for ever: the cache never shows a slice that is
 	// created and deleted between two lists.
@@ -69,7 +71,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 
 	// 4. Let the library compute and send the writes. Writes are held back if the caches may be older than the term or
 	// than a write.
-	holdBack, held := overdue || !current || st.uncertain, false
+	holdBack, held := overdue || !current || !servicesCurrent || st.uncertain, false
 	var failures []error
 	send := func(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 		if holdBack {
@@ -90,17 +92,26 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	problem := t.reconcile(ctx, service, pods, existing, trigger, send)
 
-	// 5. Compute again on a live read and send. A Service that needs no write needs no live read.
+	// 5. Compute again on live reads and send. A Service that needs no write needs no live read.
 	if overdue || held {
-		var err error
-		service, pods, existing, err = c.readLive(ctx, t, service, existing)
-		if errors.Is(err, live.ErrReplaced) || err == nil && !selectsPods(service) {
+		latest, err := live.GetSame(ctx, service, c.Client.CoreV1().Services(service.Namespace).Get)
+		if errors.Is(err, live.ErrReplaced) {
 			return controller.Result{}, nil // the event of the Service follows
 		}
 		if err != nil {
 			return controller.Result{}, c.report(service, err, err)
 		}
-		holdBack, st.liveVersion, st.staleSince, st.uncertain = false, service.ResourceVersion, time.Time{}, false
+		c.services.Expect(latest.ResourceVersion)
+		st.liveVersion = latest.ResourceVersion
+		if !selectsPods(latest) {
+			return controller.Result{}, nil
+		}
+		if overdue || !current || st.uncertain || latest.ResourceVersion != service.ResourceVersion {
+			if pods, existing, err = c.readLive(ctx, t, latest, existing); err != nil {
+				return controller.Result{}, c.report(latest, err, err)
+			}
+		}
+		service, holdBack, st.staleSince, st.uncertain = latest, false, time.Time{}, false
 		if slices.ContainsFunc(existing, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == st.createName }) {
 			st.createName = ""
 		}
@@ -109,22 +120,17 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	return controller.Result{}, c.report(service, problem, errors.Join(failures...))
 }
 
-// readLive returns a Service with its pods and slices from the API server. From now on the tracker expects the cache to
+// readLive returns the pods and slices of a Service from the API server. From now on the tracker expects the cache to
 // show these slices, so that no later sync is decided on older slices.
-func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Service, cached []*discoveryv1.EndpointSlice) (*corev1.Service, []*corev1.Pod, []*discoveryv1.EndpointSlice, error) {
-	service, err := live.GetSame(ctx, service, c.Client.CoreV1().Services(service.Namespace).Get)
-	if err != nil {
-		return service, nil, nil, err
-	}
-	c.services.Expect(service.ResourceVersion)
+func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Service, cached []*discoveryv1.EndpointSlice) ([]*corev1.Pod, []*discoveryv1.EndpointSlice, error) {
 	pods, _, err := c.pods.Read(ctx, c.Client, service.Namespace, metav1.ListOptions{LabelSelector: labels.Set(service.Spec.Selector).String()})
 	if err != nil {
-		return service, nil, nil, fmt.Errorf("read the pods live: %w", err)
+		return nil, nil, fmt.Errorf("read the pods live: %w", err)
 	}
 	selector := labels.Set{discoveryv1.LabelServiceName: service.Name, discoveryv1.LabelManagedBy: managedBy}
 	list, err := c.Client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
-		return service, nil, nil, fmt.Errorf("read the EndpointSlices live: %w", err)
+		return nil, nil, fmt.Errorf("read the EndpointSlices live: %w", err)
 	}
 	t.tracker.DeleteService(service.Namespace, service.Name)
 	for _, slice := range cached { // all count as deleted until the live list below
@@ -137,7 +143,7 @@ func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Serv
 			t.tracker.Update(slice)
 		}
 	}
-	return service, libraryPods(service, pods), existing, nil
+	return libraryPods(service, pods), existing, nil
 }
 
 // send sends one write, and tracks the slice at once, without the lock of the library. The event of a tracked write

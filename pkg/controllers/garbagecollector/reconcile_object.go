@@ -175,11 +175,15 @@ func (c *Controller) recordDecision(key id, o object, d decision, v ownerView) {
 
 // recordFailure records why a sync of an object has failed. The loop paces the retries.
 func (c *Controller) recordFailure(key id, err error) {
-	if !errors.Is(err, context.Canceled) { // errBusy, or the end of the term
-		m := c.state.object(key)
+	m := c.state.object(key)
+	switch {
+	case errors.Is(err, errBusy):
+		m.cause = string(causeBusy)
+	case errors.Is(err, context.Canceled): // the end of the term
+	default:
 		m.failure, m.rejected, m.rejections, m.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
-		c.state.setObject(key, m)
 	}
+	c.state.setObject(key, m)
 }
 
 // recordRejection returns the back-off after a rejected request. The first rejection of each object is logged.

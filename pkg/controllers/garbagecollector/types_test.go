@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -220,6 +221,9 @@ func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 		}
 		if s := c.types.state(hanging); s.phase != listing {
 			t.Errorf("the type that hangs is %+v", s)
+		}
+		if n := testutil.CollectAndCount(gauges{c.Controller}, "garbagecollector_type_failing"); n == 0 {
+			t.Error("no type is shown as failing")
 		}
 		c.BreakType("example.com/v1", "broken", 0)
 		heal()

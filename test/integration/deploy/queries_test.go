@@ -47,6 +47,11 @@ func TestQueriesAskForMetricsThatExist(t *testing.T) {
 			}
 		}
 	}
+	for _, m := range regexp.MustCompile(`(?m)^ *"?expr"?: *(.*)`).FindAllStringSubmatch(string(read(t, deployDir, "prometheus/alerts.yaml")), -1) {
+		if !strings.Contains(m[1], "{") && !strings.HasPrefix(m[1], "|") && !strings.HasPrefix(m[1], ">") {
+			t.Errorf("no metric with braces in %s", m[1])
+		}
+	}
 	if count < 50 {
 		t.Errorf("%d metrics found", count)
 	}
