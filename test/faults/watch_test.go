@@ -17,7 +17,7 @@ type watchStream struct {
 	close func()
 }
 
-// openWatch returns when the answer's header has come.
+// openWatch returns when the header of the response has come.
 func openWatch(t *testing.T, p *Proxy, client *http.Client, resource string) watchStream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

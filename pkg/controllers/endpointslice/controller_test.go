@@ -239,6 +239,7 @@ func TestNodesOutOfBalance(t *testing.T) {
 			c, stop := w.standby()
 			defer stop()
 			defer fakeapi.Term(t, c.Run)()
+			synctest.Wait() // for the first syncs
 			c.(*Controller).term.Load().topology.SetHints("default/a", discoveryv1.AddressTypeIPv4, tt.endpoints)
 			before := w.syncs()
 			for i, text := range strings.Fields(tt.nodes) {

@@ -157,7 +157,7 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 				c.Recorder.Eventf(owner, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted %s: %v", c.Noun, ch.object.GetName())
 				adopted = append(adopted, ch.patched)
 			}
-		case outcome.IsNotFound(ch.err, ch.object.GetName()), !ch.adopt && apierrors.IsInvalid(ch.err): // gone, or not owned
+		case outcome.IsNotFound(ch.err, ch.object.GetName()), !ch.adopt && apierrors.IsInvalid(ch.err): // gone
 		case outcome.FromError(ch.err) == outcome.Rejected && (apierrors.IsForbidden(ch.err) || apierrors.IsInvalid(ch.err)):
 			c.recordRejection(owner, s, ch, ch.err)
 		default:
