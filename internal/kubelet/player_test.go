@@ -20,10 +20,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"minikcm/internal/fakeapi"
 )
 
 // newPlayer returns a player whose requests get the responses of a function.
-func newPlayer(t *testing.T, answer answering, course Course) *Player {
+func newPlayer(t *testing.T, answer fakeapi.RoundTripper, course Course) *Player {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: answer})
 	if err != nil {
@@ -110,7 +112,3 @@ func TestACourseBeginsWhenThePodIsScheduled(t *testing.T) {
 		}
 	}
 }
-
-type answering func(*http.Request) (*http.Response, error)
-
-func (f answering) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

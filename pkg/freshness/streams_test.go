@@ -8,10 +8,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"minikcm/internal/fakeapi"
 )
 
 // streamParts returns a stream of parts, each after a gap, that ends with the request.
-func streamParts(gap time.Duration, parts ...string) roundTripper {
+func streamParts(gap time.Duration, parts ...string) fakeapi.RoundTripper {
 	return func(req *http.Request) (*http.Response, error) {
 		r, w := io.Pipe()
 		context.AfterFunc(req.Context(), func() { w.CloseWithError(req.Context().Err()) })
@@ -77,8 +79,8 @@ func TestSilentWatchIsCut(t *testing.T) {
 // A proxy that ends responses may cut every streaming list before it is complete. Pages are short enough.
 func TestIncompleteStreamingListsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var respondNow roundTripper
-		rt := newPool(newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) { return respondNow(req) }))
+		var respondNow fakeapi.RoundTripper
+		rt := newPool(newTransport(), fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) { return respondNow(req) }))
 		expect := func(url string, want ...int) {
 			t.Helper()
 			for _, want := range want {

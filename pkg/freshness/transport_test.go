@@ -26,11 +26,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/fakeapi"
 )
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func newTransport() *Transport {
 	return NewTransport(clock.RealClock{})
@@ -82,7 +80,7 @@ func TestRequestsWaitForConnection(t *testing.T) {
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			start := time.Now()
-			rt := newPool(newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
+			rt := newPool(newTransport(), fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
 				if time.Since(start) < time.Second {
 					return nil, tt.err
 				}
@@ -101,7 +99,7 @@ func TestRequestsWaitForConnection(t *testing.T) {
 	}
 }
 
-func respondAlways(code int, body string) roundTripper {
+func respondAlways(code int, body string) fakeapi.RoundTripper {
 	return func(*http.Request) (*http.Response, error) { return respond(code, body), nil }
 }
 
@@ -133,7 +131,7 @@ func TestFailedWatchesAreRetried(t *testing.T) {
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			start, asked := time.Now(), 0
-			rt := newPool(newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
+			rt := newPool(newTransport(), fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
 				if asked++; time.Since(start) < tt.lasts {
 					return respond(tt.code, tt.body), nil
 				}
@@ -155,7 +153,7 @@ func TestLastingServerErrorIsReturned(t *testing.T) {
 	for _, away := range []time.Duration{0, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			lines, start := 0, time.Now()
-			rt := newPool(newTransport(), roundTripper(func(*http.Request) (*http.Response, error) {
+			rt := newPool(newTransport(), fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
 				if time.Since(start) < away {
 					return refuseConnection(nil)
 				}
@@ -182,7 +180,7 @@ func TestRetriesAfterErrorsShareARate(t *testing.T) {
 		var group sync.WaitGroup
 		start, transport := time.Now(), newTransport()
 		for range clients {
-			rt := newPool(transport, roundTripper(func(*http.Request) (*http.Response, error) {
+			rt := newPool(transport, fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
 				lock.Lock()
 				defer lock.Unlock()
 				if past := time.Since(start); past < lasts {
@@ -221,7 +219,7 @@ func TestExpiredStreamingListsShareARate(t *testing.T) {
 				var lock sync.Mutex
 				var seconds [lasts/time.Second + 10]int
 				start := time.Now()
-				rt := newPool(newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {
+				rt := newPool(newTransport(), fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 					httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{})
 					time.Sleep(50 * time.Millisecond)
 					lock.Lock()
@@ -258,7 +256,7 @@ type awayServer struct {
 
 func (s *awayServer) client(t *testing.T, transport *Transport) http.RoundTripper {
 	var connected atomic.Bool
-	return newPool(transport, roundTripper(func(req *http.Request) (*http.Response, error) {
+	return newPool(transport, fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 		if !connected.Load() {
 			s.lock.Lock()
 			s.attempts[int(time.Since(s.begun).Seconds())]++
@@ -324,7 +322,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 // An aggregated API without a response must not delay the watches of other types on the same connection.
 func TestWatchWithoutResponseDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := newPool(newTransport(), roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := newPool(newTransport(), fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 			if strings.HasSuffix(req.URL.Path, "widgets") {
 				<-req.Context().Done()
 				return nil, req.Context().Err()
@@ -387,7 +385,7 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 		bubble(t, tt.name, func(t *testing.T) {
 			start := time.Now()
 			transport := newTransport()
-			rt := newPool(transport, roundTripper(func(*http.Request) (*http.Response, error) {
+			rt := newPool(transport, fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: tt.code, Body: &brokenBody{start.Add(tt.after), tt.event, reset}}, nil
 			}))
 			resp := get(t, rt, server+tt.query)
@@ -413,7 +411,7 @@ func TestHeldRequestGetsCurrentToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var sent []string
-		cfg := &rest.Config{Host: "https://server", BearerTokenFile: token, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+		cfg := &rest.Config{Host: "https://server", BearerTokenFile: token, Transport: fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 			if sent = append(sent, req.Header.Get("Authorization")); time.Since(start) < 10*time.Minute {
 				return refuseConnection(req)
 			}

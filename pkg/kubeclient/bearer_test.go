@@ -12,6 +12,8 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/sync/singleflight"
 	"k8s.io/client-go/transport"
+
+	"minikcm/internal/fakeapi"
 )
 
 // tokenSource returns a token after a time.
@@ -30,7 +32,7 @@ func (s *tokenSource) Token() (*oauth2.Token, error) {
 	return &oauth2.Token{AccessToken: "secret", Expiry: time.Now().Add(time.Hour)}, nil
 }
 
-func newBearer(source *tokenSource, next roundTripper) *bearer {
+func newBearer(source *tokenSource, next fakeapi.RoundTripper) *bearer {
 	return &bearer{flight: new(singleflight.Group), tokens: transport.NewCachedTokenSource(source), next: next}
 }
 

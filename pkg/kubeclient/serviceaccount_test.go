@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"minikcm/internal/fakeapi"
 )
 
 // The integration tests check that the roles of kube-controller-manager are sufficient.
@@ -72,7 +74,7 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 func TestTokenIsFetchedBeforeARequestIsGuarded(t *testing.T) {
 	var order []string
 	record := func(what string) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
+		return fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 			order = append(order, what)
 			body, err := json.Marshal(&authenticationv1.TokenRequest{
 				TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"},
@@ -86,7 +88,7 @@ func TestTokenIsFetchedBeforeARequestIsGuarded(t *testing.T) {
 	cfg, err := AsServiceAccount(base, "replicaset-controller", func(cfg *rest.Config) {
 		cfg.Transport = record("sent")
 		cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(req *http.Request) (*http.Response, error) {
+			return fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 				order = append(order, "guarded")
 				return rt.RoundTrip(req)
 			})
@@ -110,7 +112,3 @@ func TestTokenIsFetchedBeforeARequestIsGuarded(t *testing.T) {
 		t.Errorf("order %q, want %q", order, want)
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

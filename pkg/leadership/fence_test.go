@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestAdmit(t *testing.T) {
@@ -88,11 +90,7 @@ func openFence(limits writeLimits) (*Fence, *Metrics) {
 	return fence, metrics
 }
 
-// transportFunc is a function as http.RoundTripper.
-type transportFunc func(*http.Request) (*http.Response, error)
-
-func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
+// fakeapi.RoundTripper is a function as http.RoundTripper.
 // gatedServer responds to requests for /slow, and completes responses to requests for /body, once the gate is closed.
 type gatedServer struct {
 	requests chan *http.Request
@@ -264,16 +262,16 @@ func dial(req *http.Request, connects bool) {
 // A write without a response may complete until its deadline and the margin.
 func TestUnknownOutcomes(t *testing.T) {
 	const left, margin = 10 * time.Second, time.Second // see within
-	say := func(status int, text string) transportFunc {
+	say := func(status int, text string) fakeapi.RoundTripper {
 		return func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(text))}, nil
 		}
 	}
-	answer := func(status int) transportFunc { return say(status, "{}") }
-	fail := func(err error) transportFunc {
+	answer := func(status int) fakeapi.RoundTripper { return say(status, "{}") }
+	fail := func(err error) fakeapi.RoundTripper {
 		return func(*http.Request) (*http.Response, error) { return nil, err }
 	}
-	dialing := func(connects bool) transportFunc {
+	dialing := func(connects bool) fakeapi.RoundTripper {
 		return func(req *http.Request) (*http.Response, error) {
 			if dial(req, connects); connects {
 				dial(req, false) // the transport dials again
@@ -283,7 +281,7 @@ func TestUnknownOutcomes(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, method string
-		server       transportFunc
+		server       fakeapi.RoundTripper
 		unknown      bool
 	}{
 		{"created", "POST", answer(201), false},
@@ -323,7 +321,7 @@ func TestUnknownOutcomes(t *testing.T) {
 // A watch is stopped while another goroutine reads. Only the race detector can find a fault.
 func TestResponseIsClosedDuringRead(t *testing.T) {
 	fence, _ := openFence(within(time.Hour))
-	resp, err := fence.Wrap(transportFunc(func(*http.Request) (*http.Response, error) {
+	resp, err := fence.Wrap(fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("event"))}, nil
 	})).RoundTrip(httptest.NewRequest("GET", "/", nil))
 	if err != nil {
@@ -341,7 +339,7 @@ func TestCancelledWritesHaveUnknownOutcome(t *testing.T) {
 		fence, _ := openFence(within(10 * time.Second))
 		sent := time.Now()
 		go func() {
-			_ = send(t.Context(), fence, transportFunc(func(*http.Request) (*http.Response, error) {
+			_ = send(t.Context(), fence, fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
 				time.Sleep(5 * time.Second)
 				return nil, errors.New("reset")
 			}), "POST", "/")
@@ -391,7 +389,7 @@ func TestDialingWriteIsNotSlow(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			fence, _ := openFence(writeLimits{until: time.Now().Add(10 * time.Second), maxDuration: time.Minute, slowAfter: 4 * time.Second})
 			go func() {
-				_ = send(t.Context(), fence, transportFunc(func(req *http.Request) (*http.Response, error) {
+				_ = send(t.Context(), fence, fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 					dial(req, connects)
 					<-req.Context().Done()
 					return nil, req.Context().Err()

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"minikcm/internal/fakeapi"
 )
 
 // The error of the last attempt does not show whether an earlier attempt was sent.
@@ -54,7 +56,7 @@ func TestDo(t *testing.T) {
 			}
 			attempts := 0
 			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(req *http.Request) (*http.Response, error) {
+				return fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 					if attempts++; tt.refused > 0 && attempts >= tt.refused {
 						return nil, refuse
 					}
@@ -74,7 +76,3 @@ func TestDo(t *testing.T) {
 		})
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

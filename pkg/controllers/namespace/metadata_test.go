@@ -6,11 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"minikcm/internal/fakeapi"
 )
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // The response to a deletecollection has every deleted object.
 func TestAnswersToDeletesAreNotHeldInMemory(t *testing.T) {
@@ -25,7 +23,7 @@ func TestAnswersToDeletesAreNotHeldInMemory(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			req := httptest.NewRequest(tt.method, "https://server/apis/a.io/v1/namespaces/test/things"+tt.query, nil)
 			req.Header.Set("Accept", "application/json")
-			resp, err := discardBodies{roundTrip(func(req *http.Request) (*http.Response, error) {
+			resp, err := discardBodies{fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 				if asIs := req.Header.Get("Accept") == "application/json"; asIs != tt.asIs {
 					t.Errorf("asked for %s", req.Header.Get("Accept"))
 				}
