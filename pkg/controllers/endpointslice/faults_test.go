@@ -21,6 +21,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/pkg/controller"
 )
 
 // right reports whether each pod is in exactly one slice of the Service.
@@ -334,7 +335,8 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 	})
 }
 
-// The cache lacks an edit of the slice, so that the write meets a conflict.
+// The write meets a conflict, and the watch of slices stays frozen: a live read after ConsistencyTimeout shows the
+// slice.
 func TestConflictIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
@@ -351,8 +353,7 @@ func TestConflictIsRetried(t *testing.T) {
 		if len(w.reasons()) == 0 {
 			t.Error("no write met a conflict")
 		}
-		w.Freeze("endpointslices", false)
-		w.until(20 * time.Second)
+		w.until(6*time.Second + controller.ConsistencyTimeout + controller.ConsistencyRecheck)
 		if err := w.right("a", 2); err != nil {
 			t.Errorf("slices %q: %v", w.show("a"), err)
 		}
