@@ -239,7 +239,7 @@ func TestNodesOutOfBalance(t *testing.T) {
 			c, stop := w.standby()
 			defer stop()
 			defer fakeapi.Term(t, c.Run)()
-			synctest.Wait() // for the first syncs
+			w.until(2 * time.Second) // the first sync and that of the own slice are over
 			c.(*Controller).term.Load().topology.SetHints("default/a", discoveryv1.AddressTypeIPv4, tt.endpoints)
 			before := w.syncs()
 			for i, text := range strings.Fields(tt.nodes) {
@@ -253,7 +253,7 @@ func TestNodesOutOfBalance(t *testing.T) {
 				}
 				w.Put(node)
 			}
-			w.until(5 * time.Second)
+			w.until(7 * time.Second)
 			if got := w.syncs() - before; got != tt.want {
 				t.Errorf("%d syncs, want %d", got, tt.want)
 			}
