@@ -62,17 +62,13 @@ func TestJudgeLease(t *testing.T) {
 		{"of the Lease", []AuditEvents{first, hold("b", "b_1", 3, 4), request("a", "update", "leases", "manager", 5, 6, 409, "{}")}, 0},
 		{"of an event or a review", []AuditEvents{first, request("b", "create", "events", "", 5, 6, 201, ""), request("b", "create", "subjectaccessreviews", "", 5, 6, 201, "")}, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			events := slices.Concat(tt.events...)
-			slices.SortStableFunc(events, func(a, b auditv1.Event) int { return a.StageTimestamp.Compare(b.StageTimestamp.Time) })
-			got, err := JudgeLease(events, lease, "a", "b")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(got) != tt.want {
-				t.Errorf("%d breaches, want %d: %v", len(got), tt.want, got)
-			}
-		})
+		events := slices.Concat(tt.events...)
+		slices.SortStableFunc(events, func(a, b auditv1.Event) int { return a.StageTimestamp.Compare(b.StageTimestamp.Time) })
+		got, err := JudgeLease(events, lease, "a", "b")
+		Must(t, err)
+		if len(got) != tt.want {
+			t.Errorf("%s: %d breaches, want %d: %v", tt.name, len(got), tt.want, got)
+		}
 	}
 	if _, err := JudgeLease(write("a", 5), lease, "a"); err == nil {
 		t.Error("a history without a change of the Lease has been judged")

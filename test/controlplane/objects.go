@@ -9,7 +9,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// Must ends the test if err is not nil.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Create creates objects of any types with the admin's rights.
+func (c *Cluster) Create(t testing.TB, objects ...client.Object) {
+	t.Helper()
+	admin, err := NewClient(c.admin)
+	Must(t, err)
+	for _, object := range objects {
+		Must(t, admin.Create(t.Context(), object))
+	}
+}
 
 // ReplicaSet returns a ReplicaSet that selects and makes pods labelled app=name. The edits are applied in order.
 func ReplicaSet(namespace, name string, replicas int32, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {

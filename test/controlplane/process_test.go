@@ -20,15 +20,11 @@ func TestStoppedProcessStandsStill(t *testing.T) {
 	if err := standsStill(p.Pid()); err == nil {
 		t.Error("a process at work is taken for a stopped one")
 	}
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, p.Signal(syscall.SIGSTOP))
 	if err := standsStill(p.Pid()); err != nil {
 		t.Errorf("after SIGSTOP: %v", err)
 	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, p.Kill())
 	if err := standsStill(p.Pid()); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("after the end: %v, want %v", err, os.ErrProcessDone)
 	}
@@ -37,26 +33,16 @@ func TestStoppedProcessStandsStill(t *testing.T) {
 // TestGuardCleansUpBehindADeadProcess plays the death of the process that holds the guard by closing the guard's input.
 func TestGuardCleansUpBehindADeadProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cluster")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, os.Mkdir(dir, 0o700))
 	ours, err := Launch("/bin/sh", "-c", "while :; do sleep 0.05; done", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	theirs := StartProgram(t, "/bin/sh", "-c", "while :; do sleep 0.05; done")
 	for name, pid := range map[string]int{"ours": ours.Pid(), "theirs": theirs.Pid()} {
-		if err := os.WriteFile(filepath.Join(dir, name+".pid"), fmt.Appendln(nil, pid), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, os.WriteFile(filepath.Join(dir, name+".pid"), fmt.Appendln(nil, pid), 0o600))
 	}
 	g, err := startGuard(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.release(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
+	Must(t, g.release())
 	if _, err := ours.Wait(time.Minute); err != nil {
 		t.Errorf("server of the dead process: %v", err)
 	}

@@ -56,9 +56,7 @@ func newTestProxy(t *testing.T) (*backend, *Proxy, *http.Client) {
 func clientFor(t *testing.T, p *Proxy) *http.Client {
 	t.Helper()
 	client, err := rest.HTTPClientFor(p.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	return client
 }
 

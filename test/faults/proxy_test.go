@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
+
+	"minikcm/test/controlplane"
 )
 
 const podsPath = "/api/v1/namespaces/ns/pods"
@@ -18,16 +20,12 @@ const podsPath = "/api/v1/namespaces/ns/pods"
 func TestPassesRequestsUntouched(t *testing.T) {
 	b, p, client := newTestProxy(t)
 	r, err := http.NewRequest("POST", p.Config().Host+podsPath+"?dryRun=All", strings.NewReader("k8s\x00\xff\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	r.Header.Set("Content-Type", "application/vnd.kubernetes.protobuf")
 	r.Header.Set("Authorization", "Bearer of something else")
 	r.Header.Set("User-Agent", "manager/v1")
 	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	_ = answer.Body.Close()
 	if answer.StatusCode != 201 || answer.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" {
 		t.Errorf("answer = %s %v", answer.Status, answer.Header)
@@ -107,9 +105,7 @@ func TestRefuse(t *testing.T) {
 		b, p, _ := newTestProxy(t)
 		p.Inject(On("create", "pods"), tt.fault)
 		client, err := kubernetes.NewForConfig(p.Config())
-		if err != nil {
-			t.Fatal(err)
-		}
+		controlplane.Must(t, err)
 		err = client.CoreV1().RESTClient().Post().MaxRetries(0).Namespace("ns").Resource("pods").Body([]byte("x")).Do(t.Context()).Error()
 		if delay, _ := apierrors.SuggestsClientDelay(err); !tt.is(err) || delay != tt.delay {
 			t.Errorf("error = %#v, delay %d s, want %d s", err, delay, tt.delay)

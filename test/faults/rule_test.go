@@ -28,11 +28,9 @@ func TestMatch(t *testing.T) {
 		{"other path prefix", Match{PathPrefix: "/api/"}, false},
 		{"predicate says no", Match{When: func(*http.Request) bool { return false }}, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.match.matches(parseRequest(status), status); got != tt.want {
-				t.Errorf("matches = %v, want %v", got, tt.want)
-			}
-		})
+		if got := tt.match.matches(parseRequest(status), status); got != tt.want {
+			t.Errorf("%s: matches = %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -49,16 +47,14 @@ func TestRuleFires(t *testing.T) {
 		{"by chance, below only", []RuleOption{Chance(0.5)}, []bool{true, false, true, false, true}},
 		{"misses do not use up the hits", []RuleOption{Chance(0.5), Next(2)}, []bool{true, false, true, false, false}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			rule := new(script).addRule(Match{}, Fault{}, tt.opts)
-			var got []bool
-			for _, draw := range draws {
-				got = append(got, rule.fires(func() float64 { return draw }))
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("hits (-want +got):\n%s", diff)
-			}
-		})
+		rule := new(script).addRule(Match{}, Fault{}, tt.opts)
+		var got []bool
+		for _, draw := range draws {
+			got = append(got, rule.fires(func() float64 { return draw }))
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: hits (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"minikcm/test/controlplane"
 )
 
 // watchStream is the client's end of a watch.
@@ -23,13 +25,9 @@ func openWatch(t *testing.T, p *Proxy, client *http.Client, resource string) wat
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, "GET", p.Config().Host+"/api/v1/"+resource+"?watch=true", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	lines, ended := make(chan string, 1000), make(chan error, 1)
 	go func() {
 		defer func() { _ = answer.Body.Close() }()
@@ -159,9 +157,7 @@ func TestOutages(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b, p, client, pods, _ := newWatches(t)
-			if err := p.Outage(tt.outage); err != nil {
-				t.Fatal(err)
-			}
+			controlplane.Must(t, p.Outage(tt.outage))
 			b.emit("pods", "p")
 			if tt.outage == Refused {
 				pods.expectReset(t)
@@ -184,9 +180,7 @@ func TestOutages(t *testing.T) {
 			if got := b.writes(); len(got) != 0 {
 				t.Errorf("writes during the outage: %q", got)
 			}
-			if err := p.Restore(); err != nil {
-				t.Fatal(err)
-			}
+			controlplane.Must(t, p.Restore())
 			switch tt.outage {
 			case BlackHole:
 				pods.expectReset(t)
@@ -240,9 +234,7 @@ func TestBadGatewayOnSomeWatches(t *testing.T) {
 		"limit=500":                                           200,
 	} {
 		answer, err := client.Get(p.Config().Host + "/api/v1/pods?" + query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		controlplane.Must(t, err)
 		if kind := answer.Header.Get("Content-Type"); answer.StatusCode != want || want > 500 && kind != "text/html" {
 			t.Errorf("%s: %d, %s; want %d", query, answer.StatusCode, kind, want)
 		}

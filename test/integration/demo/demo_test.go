@@ -25,9 +25,7 @@ func TestEverySceneComesToItsEnd(t *testing.T) {
 	}
 	p := controlplane.StartProgram(t, demo, "-end", "-manager="+controlplane.ManagerBinary(t))
 	code, err := p.Wait(10 * time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	if code != 0 || !strings.Contains(p.Output(), "nothing is left running") {
 		t.Errorf("exit code %d, want 0 after the last scene", code)
 	}
