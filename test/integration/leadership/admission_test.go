@@ -21,9 +21,7 @@ func TestSlowAdmissionIsOutlasted(t *testing.T) {
 	hook := here(t).Webhook(t, controlplane.Webhook{Operations: []string{"CREATE"}, Resource: "pods", Namespace: namespace, TimeoutSeconds: 20})
 	hook.Delay(6 * time.Second)
 	leader, standby := pair(t, startDirect)
-	if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), controlplane.ReplicaSet(namespace, "web", replicas), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	here(t).Create(t, controlplane.ReplicaSet(namespace, "web", replicas))
 	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error {
 		lease, err := client.CoordinationV1().Leases(leaseSpace).Get(ctx, leaseName, metav1.GetOptions{})
 		if err != nil {

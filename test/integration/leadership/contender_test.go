@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"syscall"
 	"testing"
@@ -92,15 +93,9 @@ func (c *contender) running() error {
 	}
 }
 
-// signal sends a signal that must arrive.
-func (c *contender) signal(t *testing.T, s interface {
-	String() string
-	Signal()
-}) {
+func (c *contender) signal(t *testing.T, s os.Signal) {
 	t.Helper()
-	if err := c.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, c.Signal(s))
 }
 
 func (c *contender) endsWell(t *testing.T) {

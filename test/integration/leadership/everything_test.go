@@ -12,9 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"minikcm/test/controlplane"
+	"minikcm/test/must"
 )
 
 // everyLoop lists writes that each controller sends all the time: the end of the user agent, the verb and the
@@ -73,79 +74,45 @@ func (c *contender) idleLoops(t *testing.T, since time.Time) (idle []string) {
 // keepEveryLoopBusy makes work for each controller until the test ends.
 func keepEveryLoopBusy(t *testing.T) {
 	t.Helper()
-	namespace, client := here(t).Namespace(t), here(t).Client(t)
-	evicting := controlplane.Node("evicting")
-	evicting.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), evicting, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	namespace := here(t).Namespace(t)
+	admin, err := controlplane.NewClient(here(t).Config())
+	controlplane.Must(t, err)
+	here(t).Create(t, controlplane.Node("evicting", func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for i := 0; ; {
-			// The next round waits for the namespace of this round: on a busy machine the work must not pile up.
-			_, err := client.CoreV1().Namespaces().Get(ctx, doomedName(namespace, i-1), metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				err = workForEveryLoop(ctx, client, namespace, i)
-				i++
+		err := must.Catch(func() {
+			for i := 0; ; i++ {
+				workForEveryLoop(ctx, admin, namespace, fmt.Sprintf("%s-work-%d", namespace, i))
 			}
-			if err != nil && ctx.Err() == nil {
-				t.Errorf("make work: %v", err)
-				return
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		})
+		if ctx.Err() == nil {
+			t.Errorf("make work: %v", err)
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-func doomedName(namespace string, i int) string { return fmt.Sprintf("%s-work-%d", namespace, i) }
-
-func workForEveryLoop(ctx context.Context, client kubernetes.Interface, namespace string, i int) error {
-	name := fmt.Sprintf("work-%d", i)
-	pods, maps, namespaces := client.CoreV1().Pods(namespace), client.CoreV1().ConfigMaps(namespace), client.CoreV1().Namespaces()
-	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": name}},
-	}
-	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-dependent"}}
-	doomed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomedName(namespace, i)}}
-	evicted := controlplane.Pod(namespace, name+"-evicted", nil, func(p *corev1.Pod) { p.Spec.NodeName = "evicting" })
-	create, remove := metav1.CreateOptions{}, metav1.DeleteOptions{}
-	for _, step := range []func() error{
-		func() error {
-			_, err := client.AppsV1().Deployments(namespace).Create(ctx, controlplane.Deployment(namespace, name, 1), create)
-			return err
-		},
-		func() error {
-			_, err := client.CoreV1().Services(namespace).Create(ctx, service, create)
-			return err
-		},
-		func() (err error) { owner, err = maps.Create(ctx, owner, create); return err },
-		func() error {
-			dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: owner.UID}}
-			_, err := maps.Create(ctx, dependent, create)
-			return err
-		},
-		func() error { return maps.Delete(ctx, name, remove) },
-		func() error { _, err := namespaces.Create(ctx, doomed, create); return err },
-		func() error { return namespaces.Delete(ctx, doomed.Name, remove) },
-		func() error {
-			_, err := client.CoreV1().Nodes().Create(ctx, controlplane.Node(name), create)
-			return err
-		},
-		func() error { _, err := pods.Create(ctx, evicted, create); return err },
+// workForEveryLoop waits for the end of its namespace: on a busy machine the work must not pile up.
+func workForEveryLoop(ctx context.Context, admin client.Client, namespace, name string) {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	owner := &corev1.ConfigMap{ObjectMeta: meta}
+	dependent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-dependent"}}
+	doomed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, object := range []client.Object{
+		controlplane.Deployment(namespace, name, 1),
+		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": name}}},
+		controlplane.Node(name),
+		controlplane.Pod(namespace, name+"-evicted", nil, func(p *corev1.Pod) { p.Spec.NodeName = "evicting" }),
+		owner, doomed,
 	} {
-		if err := step(); err != nil {
-			return err
-		}
+		must.Succeed(admin.Create(ctx, object))
 	}
-	return nil
+	dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: owner.UID}}
+	must.Succeed(admin.Create(ctx, dependent))
+	must.Succeed(admin.Delete(ctx, owner))
+	must.Succeed(admin.Delete(ctx, doomed))
+	must.Poll(ctx, time.Second, func() bool { return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(doomed), doomed)) })
 }

@@ -39,13 +39,9 @@ func TestPartitionedLeaderStopsAndComesBackAsStandby(t *testing.T) {
 	cut := time.Now()
 	load.deleteAll(t)
 	createdBy(t, leader, cut, 10*time.Second)
-	if err := leader.proxy.Outage(faults.Partition); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, leader.proxy.Outage(faults.Partition))
 	createdBy(t, standby, cut, 3*leaseDuration)
-	if err := leader.proxy.Restore(); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, leader.proxy.Restore())
 	createdBy(t, standby, time.Now(), 10*time.Second)
 	leader.runs(t)
 	standby.signal(t, syscall.SIGTERM)
@@ -65,16 +61,13 @@ func TestTwoAPIServerOutagesAreNotACrash(t *testing.T) {
 	both := []*contender{leader, standby}
 	createdBy(t, leader, time.Time{}, 10*time.Second)
 	for range 2 {
-		if err := here(t).KillAPIServer(); err != nil {
-			t.Fatal(err)
-		}
+		controlplane.Must(t, here(t).KillAPIServer())
 		controlplane.Consistently(t, outage, func(context.Context) error {
 			return errors.Join(leader.running(), standby.running())
 		})
-		if err := here(t).StartAPIServer(); err != nil {
-			t.Fatal(err)
-		}
+		controlplane.Must(t, here(t).StartAPIServer())
 		back := time.Now()
+		load.observe(t)
 		who, took := createdByOne(t, back, 30*time.Second, both...)
 		t.Logf("%s creates a pod %v after the API server was usable again", who.user, took)
 	}

@@ -13,9 +13,7 @@ import (
 func leaseChanges(t *testing.T) []controlplane.LeaseChange {
 	t.Helper()
 	changes, err := controlplane.LeaseChanges(here(t).AuditLog(t, controlplane.ByResource("leases")), leaseKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	return changes
 }
 
@@ -46,9 +44,7 @@ func judgeLease(t *testing.T, contenders ...*contender) {
 		users = append(users, c.user)
 	}
 	breaches, err := controlplane.JudgeLease(here(t).AuditLog(t, controlplane.Writes), leaseKey, users...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	for _, b := range breaches {
 		if slices.Contains(users, b.Last.User) || b.Late() >= byHand {
 			t.Error(b)

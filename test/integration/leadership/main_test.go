@@ -54,9 +54,7 @@ func startCluster(t *testing.T) {
 	t.Helper()
 	t.Parallel()
 	c, err := controlplane.Start(controlplane.Options{AuditPolicy: auditPolicy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	clusters.Store(t.Name(), c)
 	t.Cleanup(func() {
 		if err := c.Stop(); err != nil {

@@ -46,18 +46,14 @@ func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
 			"--authentication-kubeconfig="+reviewer, "--authorization-kubeconfig="+reviewer)
 	})
 	createdBy(t, leader, time.Time{}, 10*time.Second)
-	if err := here(t).KillAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, here(t).KillAPIServer())
 	signalled := time.Now()
 	leader.signal(t, syscall.SIGTERM)
 	standby.signal(t, syscall.SIGTERM)
 	leader.endsWell(t)
 	standby.endsWell(t)
 	t.Logf("both have ended %v after SIGTERM", time.Since(signalled))
-	if err := here(t).StartAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, here(t).StartAPIServer())
 }
 
 // TestSIGTERMWhileAWriteIsNotAnswered: the write may still be committed, so the lease is kept and the exit code is not

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
 
@@ -30,9 +31,7 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 		t.Errorf("the lease was taken %d times, want twice", len(taken))
 	}
 	killed := time.Now()
-	if err := next.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, next.Kill())
 	last := all[3-slices.Index(all, next)] // of 1 and 2, the other
 	t.Logf("%s creates a pod %v after SIGKILL", last.user, createdBy(t, last, killed, 2*leaseDuration))
 	load.settles(t)
