@@ -1,14 +1,12 @@
 package controlplane
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -36,9 +34,6 @@ type Options struct {
 	// SecondAPIServer starts another kube-apiserver on the same etcd with the same users, see [Cluster.AtSecond] and
 	// [Cluster.FreezeSecond].
 	SecondAPIServer bool
-	// Parallel is the number of tests of the package that run at once. Zero is 8, because tests mostly wait. A
-	// negative value leaves the flag -parallel unset, because Ginkgo rejects the flag.
-	Parallel int
 }
 
 // Cluster is a running control plane. Several tests may use a Cluster at once, except for methods that stop, start,
@@ -62,11 +57,9 @@ type Cluster struct {
 
 // Run starts a cluster, passes the cluster to use and runs the tests of m. The result is the exit code for TestMain.
 func Run(m *testing.M, o Options, use func(*Cluster)) int {
-	if o.Parallel >= 0 {
-		if err := flag.Set("test.parallel", strconv.Itoa(cmp.Or(o.Parallel, 8))); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
+	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	c, err := Start(o)
 	if err != nil {

@@ -29,7 +29,7 @@ var process = &log{over: true}
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(process.logger())
-	os.Exit(controlplane.Run(m, controlplane.Options{Parallel: -1}, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 const patience = 2 * time.Minute
@@ -37,17 +37,13 @@ const patience = 2 * time.Minute
 func newNamespace(t testing.TB, client kubernetes.Interface) string {
 	t.Helper()
 	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kcmtest-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	return ns.Name
 }
 
 func deleteNamespace(t testing.TB, client kubernetes.Interface, name string) {
 	t.Helper()
-	if err := client.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, client.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}))
 	controlplane.Eventually(t, patience, func(ctx context.Context) error {
 		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {

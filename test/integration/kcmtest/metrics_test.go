@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "sigs.k8s.io/controller-runtime/pkg/controller" // has the metrics of queues
@@ -31,9 +30,7 @@ func TestMetricsOfTheHostAreItsOwn(t *testing.T) {
 		}
 	}
 	kcmtest.Start(t, cluster.Config(), kcmtest.PodsReady())
-	if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), controlplane.Deployment(namespace, "web", 3), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	cluster.Create(t, controlplane.Deployment(namespace, "web", 3))
 	hasPods(t, client, namespace, 3, controlplane.IsPodReady)
 	deleteNamespace(t, client, namespace)
 	for s := range series(t) {
@@ -53,9 +50,7 @@ func series(t *testing.T) map[string]bool {
 		"host": metrics.Registry, "default": prometheus.DefaultGatherer, "legacy": legacyregistry.DefaultGatherer,
 	} {
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		controlplane.Must(t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				text := name + " " + f.GetName()

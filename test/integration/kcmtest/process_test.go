@@ -17,18 +17,14 @@ import (
 func kubeconfig(t *testing.T, cfg *rest.Config) []byte {
 	t.Helper()
 	text, err := os.ReadFile(cluster.KubeconfigFor(t, cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	return text
 }
 
 // TestTheProgramWorks: package process reads messages of the program's log.
 func TestTheProgramWorks(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "controller-manager")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+controlplane.ManagerBinary(t)+" -v=4 \"$@\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, os.WriteFile(script, []byte("#!/bin/sh\n"+controlplane.ManagerBinary(t)+" -v=4 \"$@\"\n"), 0o700))
 	for name, binary := range map[string]string{"alone": controlplane.ManagerBinary(t), "behind a script": script} {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder

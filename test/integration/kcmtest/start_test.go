@@ -1,6 +1,7 @@
 package kcmtest
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -16,7 +17,6 @@ import (
 )
 
 func TestStartEndsATestThatCannotWork(t *testing.T) {
-	nobody := freeAddress(t)
 	for _, tt := range []struct {
 		name    string
 		cfg     *rest.Config
@@ -32,7 +32,7 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 		{"without controllers", cluster.Config(), []kcmtest.Option{kcmtest.Controllers()}, "Controllers: name at least one, there is nothing to run"},
 		{"with a grace that is none", cluster.Config(), []kcmtest.Option{kcmtest.NamespaceGrace(-1), kcmtest.Controllers("replicaset")}, "NamespaceGrace(-1ns): must not be negative"},
 		{"with another authority", other(cluster.Config()), nil, "x509: "},
-		{"without an API server", &rest.Config{Host: "https://" + nobody}, nil, "connection refused"},
+		{"without an API server", &rest.Config{Host: "https://" + freeAddress(t)}, nil, "connection refused"},
 		{"with an API server that says nothing", &rest.Config{Host: "https://" + silentAddress(t)}, nil, "TLS handshake timeout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,22 +61,17 @@ func TestStartInParallel(t *testing.T) {
 	noneLeft(t, before, client)
 }
 
+// freeAddress returns an address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return fmt.Sprint("127.0.0.1:", controlplane.FreePort(t))
 }
 
+// silentAddress returns an address that accepts connections and never responds.
 func silentAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l.Addr().String()
 }
@@ -101,21 +96,12 @@ func TestNothingIsLeftWhenTheTestHasEnded(t *testing.T) {
 				rs.Spec.Selector.MatchLabels = map[string]string{"app": "twin"}
 				rs.Spec.Template.Labels = rs.Spec.Selector.MatchLabels
 			})
-			if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), twin, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			cluster.Create(t, twin)
 		}
 		hasPods(t, client, namespace, 2, func(*corev1.Pod) bool { return true })
-		if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), controlplane.Pod(namespace, "orphan", map[string]string{"app": "twin"}), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), controlplane.Deployment(namespace, "web", 30), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		cluster.Create(t, controlplane.Pod(namespace, "orphan", map[string]string{"app": "twin"}), controlplane.Deployment(namespace, "web", 30))
 		hasPods(t, client, namespace, 32, func(*corev1.Pod) bool { return true })
-		if err := client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		controlplane.Must(t, client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
 	})
 	log.end()
 	noneLeft(t, before, client)
