@@ -30,9 +30,7 @@ func Fill(t testing.TB, caches interface {
 	t.Helper()
 	ctx, cancel := context.WithCancel(Quiet(t.Context()))
 	caches.Start(ctx)
-	if err := caches.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, caches.WaitForSync(ctx))
 	synctest.Wait()
 	return func() {
 		cancel()
@@ -61,10 +59,7 @@ func Term(t testing.TB, run func(context.Context) error) (end func()) {
 // Busy returns a client whose requests get status 429 with a Retry-After of 30 s.
 func Busy(t testing.TB) kubernetes.Interface {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://busy", QPS: -1, Transport: busy{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := Must(kubernetes.NewForConfig(&rest.Config{Host: "http://busy", QPS: -1, Transport: busy{}}))
 	return client
 }
 
@@ -91,10 +86,7 @@ func NewRefusals(kind, resource, name string) map[string]error {
 // Syncs returns the number of syncs of the loop that serves a queue.
 func Syncs(t testing.TB, registry prometheus.Gatherer, queue string) (n uint64) {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := Must(registry.Gather())
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			for _, label := range m.GetLabel() {

@@ -26,33 +26,21 @@ type CA struct {
 // NewCA returns an authority whose certificate is valid for an hour.
 func NewCA(t *testing.T, name string) *CA {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := Must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
+	cert := Must(x509.ParseCertificate(der))
 	return &CA{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert, key}
 }
 
 // Issue returns a certificate for a client of some groups, or a server, called name.
 func (ca *CA) Issue(t *testing.T, name string, groups ...string) *tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
 		Subject:      pkix.Name{CommonName: name, Organization: groups}, DNSNames: []string{name},
@@ -60,10 +48,7 @@ func (ca *CA) Issue(t *testing.T, name string, groups ...string) *tls.Certificat
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := Must(x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key))
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -71,18 +56,11 @@ func (ca *CA) Issue(t *testing.T, name string, groups ...string) *tls.Certificat
 func (ca *CA) IssueFiles(t *testing.T, name, certFile, keyFile string) {
 	t.Helper()
 	cert := ca.Issue(t, name)
-	key, err := keyutil.MarshalPrivateKeyToPEM(cert.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := Must(keyutil.MarshalPrivateKeyToPEM(cert.PrivateKey))
 	for file, content := range map[string][]byte{
 		certFile: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), keyFile: key,
 	} {
-		if err := os.WriteFile(file+".new", content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(file+".new", file); err != nil {
-			t.Fatal(err)
-		}
+		NoError(t, os.WriteFile(file+".new", content, 0o600))
+		NoError(t, os.Rename(file+".new", file))
 	}
 }

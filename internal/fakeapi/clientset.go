@@ -60,9 +60,7 @@ func NewClientset(t testing.TB, objects ...runtime.Object) *Clientset {
 	c := &Clientset{Clientset: fake.NewClientset(), Begin: time.Now(), t: t, tracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
 		versions: map[string]int64{}, broken: map[string]error{}, held: map[string]bool{}, cut: map[string]chan struct{}{}, streams: map[watch.Interface]bool{}}
 	for _, obj := range objects {
-		if err := c.tracker.Add(obj); err != nil {
-			t.Fatal(err)
-		}
+		NoError(t, c.tracker.Add(obj))
 	}
 	c.PrependReactor("*", "*", c.React)
 	c.PrependWatchReactor("*", c.openWatch)

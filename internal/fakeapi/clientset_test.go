@@ -55,10 +55,7 @@ func TestDeletesOfPods(t *testing.T) {
 func TestWritesOnOldVersionsAreRefused(t *testing.T) {
 	c := NewClientset(t)
 	pods := c.CoreV1().Pods("default")
-	old, err := pods.Create(t.Context(), pod("p"), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := Must(pods.Create(t.Context(), pod("p"), metav1.CreateOptions{}))
 	patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"labels":{"a":"b"}}}`, old.ResourceVersion)
 	newer, err := pods.Patch(t.Context(), "p", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil || newer.ResourceVersion == old.ResourceVersion || newer.Labels["a"] != "b" {
@@ -84,10 +81,7 @@ func TestWritesOnOldVersionsAreRefused(t *testing.T) {
 func TestFrozenWatchKeepsAllEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewClientset(t)
-		w, err := c.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := Must(c.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{}))
 		c.Freeze("pods", true)
 		const many = 300
 		for i := range many {

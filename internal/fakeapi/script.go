@@ -26,9 +26,7 @@ func NewScript[T runtime.Object](t testing.TB, objects ...T) *Script {
 	t.Helper()
 	s := &Script{fake.NewClientset(), record.NewFakeRecorder(1000)}
 	for _, object := range objects {
-		if err := s.Tracker().Add(object.DeepCopyObject()); err != nil {
-			t.Fatal(err)
-		}
+		NoError(t, s.Tracker().Add(object.DeepCopyObject()))
 	}
 	return s
 }

@@ -62,9 +62,7 @@ func (f *Server) Kubeconfig(t *testing.T, change func(*clientcmdapi.Config)) str
 		change(cfg)
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*cfg, file); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, clientcmd.WriteToFile(*cfg, file))
 	return file
 }
 

@@ -17,8 +17,6 @@ func (f RoundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 func WriteFile(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, os.WriteFile(file, content, 0o600))
 	return file
 }
