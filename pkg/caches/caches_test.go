@@ -24,9 +24,7 @@ import (
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, err)
 		return v
 	}
 }
@@ -39,11 +37,11 @@ func bubble(t *testing.T, name string, test func(*testing.T)) {
 func TestOnlyRequestedTypesAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(fake.NewClientset(), Config{Name: t.Name()})
-		first := must[*Pods](t)(c.Pods())
-		if second := must[*Pods](t)(c.Pods()); first != second {
+		first := fakeapi.Must(c.Pods())
+		if second := fakeapi.Must(c.Pods()); first != second {
 			t.Error("two requests for pods made two caches")
 		}
-		must[*Nodes](t)(c.Nodes())
+		fakeapi.Must(c.Nodes())
 		var got []string
 		for _, typ := range c.Types() {
 			got = append(got, typ.Resource.Resource)
@@ -64,7 +62,7 @@ func TestOnlyRequestedTypesAreWatched(t *testing.T) {
 
 func TestWaitForSyncNamesType(t *testing.T) {
 	c := New(fake.NewClientset(), Config{Name: t.Name()})
-	must[*Pods](t)(c.Pods())
+	fakeapi.Must(c.Pods())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	err := c.WaitForSync(ctx) // never started
@@ -78,14 +76,14 @@ func TestHandlersReceiveChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		c := New(client, Config{Name: t.Name()})
-		pods := must[*Pods](t)(c.Pods())
+		pods := fakeapi.Must(c.Pods())
 		var calls []string
 		for _, name := range []string{"first", "second"} {
 			record := func(event string, pod *Pod) {
 				calls = append(calls, fmt.Sprintf("%s: %s %s, %d pods, %d on n1, %d on n2",
 					name, event, pod.Name, pods.CountInNamespace("shop"), pods.CountOnNode("n1"), pods.CountOnNode("n2")))
 			}
-			must[any](t)(nil, pods.Handle(Handler[*Pod]{
+			fakeapi.NoError(t, pods.Handle(Handler[*Pod]{
 				Add:    func(pod *Pod) { record("add", pod) },
 				Update: func(old, pod *Pod) { record("move from "+old.NodeName+" to "+pod.NodeName, pod) },
 				Delete: func(pod *Pod) { record("delete", pod) },
@@ -123,7 +121,7 @@ func TestHandlersReceiveChanges(t *testing.T) {
 			{remove, pod("b", ""), "delete b, 0 pods, 0 on n1, 0 on n2"},
 		} {
 			calls = nil
-			must[any](t)(nil, tt.do(tt.pod))
+			fakeapi.NoError(t, tt.do(tt.pod))
 			synctest.Wait()
 			if want := []string{"first: " + tt.want, "second: " + tt.want}; !slices.Equal(calls, want) {
 				t.Errorf("calls %q, want %q", calls, want)
@@ -141,7 +139,7 @@ func TestObserversSeeCachedObjects(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 		client := fake.NewClientset(node)
 		c := New(client, Config{Name: t.Name()})
-		must[*Nodes](t)(c.Nodes())
+		fakeapi.Must(c.Nodes())
 		var calls []string
 		record := func(event string) func(metav1.Object) {
 			return func(o metav1.Object) { calls = append(calls, event+" "+o.GetName()) }
@@ -157,7 +155,7 @@ func TestObserversSeeCachedObjects(t *testing.T) {
 				Update: func(_, o metav1.Object) { record("update")(o) }}
 		})
 		stop := fakeapi.Fill(t, c)
-		must[any](t)(nil, client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
+		fakeapi.NoError(t, client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
 		synctest.Wait()
 		stop()
 		handle := func(o *corev1.Node) { record("delete")(o) }
@@ -176,7 +174,7 @@ func TestPodIndexes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orphan", Namespace: "shop"}}
 		c := New(fake.NewClientset(fullPod(), orphan), Config{})
-		pods := must[*Pods](t)(c.Pods())
+		pods := fakeapi.Must(c.Pods())
 		defer fakeapi.Fill(t, c)()
 		if nodes := pods.BoundNodes(); !slices.Equal(nodes, []string{"n1"}) {
 			t.Errorf("pods are bound to %v, want n1", nodes)
@@ -244,10 +242,8 @@ func TestLeaseScope(t *testing.T) {
 		{"one namespace", []string{"kube-system"}, "kube-system"},
 	} {
 		c := New(fake.NewClientset(), Config{Name: t.Name(), LeaseNamespaces: tt.namespaces})
-		must[*Leases](t)(c.Leases())
-		if got := c.Types()[0].Namespace; got != tt.want {
-			t.Errorf("%s: watches namespace %q, want %q", tt.name, got, tt.want)
-		}
+		fakeapi.Must(c.Leases())
+		fakeapi.Want(t, tt.name+": watched namespace", c.Types()[0].Namespace, tt.want)
 	}
 }
 
@@ -263,14 +259,10 @@ func TestHighest(t *testing.T) {
 		{"a lower one", []string{"10", "9"}, "10"},
 		{"what is no version", []string{"", "0", "abc", "7", "", "0", "abc"}, "7"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var h highest
-			for _, v := range tt.versions {
-				h.raiseTo(v)
-			}
-			if got := h.get(); got != tt.want {
-				t.Errorf("highest of %q = %q, want %q", tt.versions, got, tt.want)
-			}
-		})
+		var h highest
+		for _, v := range tt.versions {
+			h.raiseTo(v)
+		}
+		fakeapi.Want(t, tt.name, h.get(), tt.want)
 	}
 }

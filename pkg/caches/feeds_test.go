@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,70 +40,52 @@ func newFeedServer(t *testing.T) (*fakeapi.Types, *Feeds) {
 	c := New(fake.NewClientset(), Config{Name: t.Name(), Direct: func() (*rest.Config, *http.Client, error) {
 		return transport.Client(api.Config(), false)
 	}})
-	must[*Nodes](t)(c.Nodes())
+	fakeapi.Must(c.Nodes())
 	return api, c.Feeds()
 }
 
-// kept is a store of names that counts lists and lost watches.
+// kept is a store without labels that counts lists and lost watches.
 type kept struct {
-	lock    sync.Mutex
-	names   map[string]bool
-	version string
-	labels  int // of objects that were given with labels in lists
-	listed  int
-	lost    []error
+	cache.Store
+	lock   sync.Mutex
+	listed int
+	lost   []error
 }
 
-func (k *kept) do(f func()) error {
-	k.lock.Lock()
-	defer k.lock.Unlock()
-	f()
-	return nil
-}
+func newKept() *kept { return &kept{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)} }
 
-func (k *kept) Add(obj any) error {
-	return k.do(func() { k.names[obj.(metav1.Object).GetName()] = true })
-}
-func (k *kept) Update(obj any) error { return k.Add(obj) }
-func (k *kept) Delete(obj any) error {
-	return k.do(func() { delete(k.names, obj.(metav1.Object).GetName()) })
-}
-func (k *kept) Replace(list []any, version string) error {
-	return k.do(func() {
-		k.names, k.version = map[string]bool{}, version
-		for _, obj := range list {
-			k.names[obj.(metav1.Object).GetName()] = true
-			k.labels += len(obj.(metav1.Object).GetLabels())
-		}
-	})
-}
-func (k *kept) Resync() error { return nil }
+// Transformer implements FeedStore.
 func (k *kept) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		obj.(metav1.Object).SetLabels(nil)
 		return obj, nil
 	}
 }
+
 func (k *kept) events() FeedEvents {
 	return FeedEvents{
-		Listed: func() { _ = k.do(func() { k.listed++ }) },
-		Lost:   func(err error) { _ = k.do(func() { k.lost = append(k.lost, err) }) },
+		Listed: func() {
+			k.lock.Lock()
+			defer k.lock.Unlock()
+			k.listed++
+		},
+		Lost: func(err error) {
+			k.lock.Lock()
+			defer k.lock.Unlock()
+			k.lost = append(k.lost, err)
+		},
 	}
 }
 
-// shows waits until the store has exactly these names.
-func (k *kept) shows(t *testing.T, names ...string) {
+// shows waits until the store has exactly these keys.
+func (k *kept) shows(t *testing.T, keys ...string) {
 	t.Helper()
 	fakeapi.Eventually(t, func() error {
 		k.lock.Lock()
 		defer k.lock.Unlock()
-		for _, name := range names {
-			if !k.names[name] {
-				return fmt.Errorf("the store has %v, want %v", k.names, names)
-			}
-		}
-		if k.listed == 0 || len(k.names) != len(names) {
-			return fmt.Errorf("listed %d times, the store has %v, want %v", k.listed, k.names, names)
+		got := slices.Sorted(slices.Values(k.ListKeys()))
+		if k.listed == 0 || !slices.Equal(got, keys) {
+			return fmt.Errorf("listed %d times, the store has %v, want %v", k.listed, got, keys)
 		}
 		return nil
 	})
@@ -110,11 +93,8 @@ func (k *kept) shows(t *testing.T, names ...string) {
 
 func startFeed(t *testing.T, feeds *Feeds, resource string) (*Feed, *kept) {
 	t.Helper()
-	k := &kept{names: map[string]bool{}}
-	f, err := feeds.Start(t.Context(), gvr(resource), k, k.events())
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := newKept()
+	f := fakeapi.Must(feeds.Start(t.Context(), gvr(resource), k, k.events()))
 	t.Cleanup(f.Stop)
 	return f, k
 }
@@ -128,14 +108,14 @@ func TestFeedFollowsObjects(t *testing.T) {
 			}
 			api.Put("example.com/v1", widgets, widget("first"))
 			_, k := startFeed(t, feeds, widgets)
-			k.shows(t, "first")
-			api.Put("example.com/v1", widgets, widget("second"))
-			k.shows(t, "first", "second")
-			api.Remove("example.com/v1", widgets, "ns", "first")
-			k.shows(t, "second")
-			if k.labels > 0 {
-				t.Error("the list came with labels, which the store does not want")
+			k.shows(t, "ns/first")
+			if labels := k.List()[0].(metav1.Object).GetLabels(); len(labels) > 0 {
+				t.Errorf("the list came with labels %v, which the store does not want", labels)
 			}
+			api.Put("example.com/v1", widgets, widget("second"))
+			k.shows(t, "ns/first", "ns/second")
+			api.Remove("example.com/v1", widgets, "ns", "first")
+			k.shows(t, "ns/second")
 			if n := api.Count("list widgets"); (n == 0) != stream {
 				t.Errorf("%d lists", n)
 			}
@@ -146,7 +126,7 @@ func TestFeedFollowsObjects(t *testing.T) {
 func TestNoTypeHasTwoStreams(t *testing.T) {
 	_, feeds := newFeedServer(t)
 	startFeed(t, feeds, widgets)
-	k := &kept{names: map[string]bool{}}
+	k := newKept()
 	if _, err := feeds.Start(t.Context(), gvr(widgets), k, k.events()); err == nil || !strings.Contains(err.Error(), "has a feed") {
 		t.Errorf("a second feed of a type: %v", err)
 	}
@@ -179,7 +159,7 @@ func TestRejectedWatchesResume(t *testing.T) {
 	api, feeds := newFeedServer(t)
 	api.Put("example.com/v1", widgets, widget("first"))
 	_, k := startFeed(t, feeds, widgets)
-	k.shows(t, "first")
+	k.shows(t, "ns/first")
 	api.BreakType("example.com/v1", widgets, http.StatusTooManyRequests)
 	fakeapi.Eventually(t, func() error {
 		if n := api.Count("watch widgets"); n < 3 {
@@ -189,7 +169,7 @@ func TestRejectedWatchesResume(t *testing.T) {
 	})
 	api.BreakType("example.com/v1", widgets, 0)
 	api.Put("example.com/v1", widgets, widget("late"))
-	k.shows(t, "first", "late")
+	k.shows(t, "ns/first", "ns/late")
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	if n := api.Count("list widgets"); n > 0 || k.listed != 1 || len(k.lost) > 0 {
@@ -225,9 +205,7 @@ func TestMemoryIsReturnedAfterLongLists(t *testing.T) {
 		if !f.first.TryAcquire(step.under) {
 			t.Fatal("no place is free")
 		}
-		if got := f.worthFreeing(step.objects); got != step.want {
-			t.Errorf("%d objects, with %d lists under way: %t, want %t", step.objects, step.under, got, step.want)
-		}
+		fakeapi.Want(t, fmt.Sprintf("freed after %+v", step), f.worthFreeing(step.objects), step.want)
 		f.first.Release(step.under)
 	}
 }
@@ -265,13 +243,9 @@ func TestFeedsShareConnections(t *testing.T) {
 		return nil
 	})
 	stop(start(feedsPerLink, feedsPerLink+20))
-	if n := len(feeds.links); n != 1 {
-		t.Errorf("%d connections, want 1", n)
-	}
+	fakeapi.Want(t, "connections", len(feeds.links), 1)
 	start(feedsPerLink, feedsPerLink+21)
-	if n := len(feeds.links); n != 2 {
-		t.Errorf("%d connections with one more feed than fits, want 2", n)
-	}
+	fakeapi.Want(t, "connections with one more feed than fits", len(feeds.links), 2)
 }
 
 func TestPausesOfFeedsGrowAndVary(t *testing.T) {

@@ -72,12 +72,6 @@ func TestTrimPodKeepsWhatTheLoopsRead(t *testing.T) {
 	}
 }
 
-func TestTrimPodIsSmall(t *testing.T) {
-	if got, max := unsafe.Sizeof(Pod{}), unsafe.Sizeof(corev1.Pod{})/2; got > max {
-		t.Errorf("a cached pod takes %d bytes, want at most %d, half of corev1.Pod", got, max)
-	}
-}
-
 func TestPodsOfOneFamilyShareWhatIsEqual(t *testing.T) {
 	share := newShared(0)
 	a, b := trimPod(share, fullPod()), trimPod(share, fullPod())

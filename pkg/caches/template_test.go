@@ -39,43 +39,18 @@ func newFiller() filler {
 	)}
 }
 
-// other changes a random field, or only the text form of its value.
-func (f filler) other(v reflect.Value) {
-	for {
-		switch {
-		case v.Type() == reflect.TypeFor[resource.Quantity](), v.Type() == reflect.TypeFor[metav1.Time]():
-			f.Fill(v.Addr().Interface())
-			return
-		case v.Kind() == reflect.Struct && v.NumField() > 0 && v.Type().Field(0).IsExported():
-			v = v.Field(f.Intn(v.NumField()))
-		case v.Kind() == reflect.Pointer && !v.IsNil():
-			if f.Intn(5) == 0 {
-				v.SetZero()
-				return
-			}
-			v = v.Elem()
-		case v.Kind() == reflect.Slice && v.Len() > 0 && f.Intn(5) > 0:
-			v = v.Index(f.Intn(v.Len()))
-		case v.Kind() == reflect.Slice && v.Len() == 0: // nil or empty
-			if v.IsNil() {
-				v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-			} else {
-				v.SetZero()
-			}
-			return
-		case v.Kind() == reflect.Map && v.Len() == 0:
-			if v.IsNil() {
-				v.Set(reflect.MakeMap(v.Type()))
-			} else {
-				v.SetZero()
-			}
-			return
-		default:
-			if v.CanAddr() {
-				f.Fill(v.Addr().Interface())
-			}
-			return
-		}
+// changeField fills a random field of a struct again, for example with another text of the same value.
+func (f filler) changeField(v reflect.Value) {
+	leaf := v.Type() == reflect.TypeFor[resource.Quantity]() || v.Type() == reflect.TypeFor[metav1.Time]()
+	switch {
+	case !leaf && v.Kind() == reflect.Struct && v.NumField() > 0 && v.Type().Field(0).IsExported():
+		f.changeField(v.Field(f.Intn(v.NumField())))
+	case v.Kind() == reflect.Pointer && !v.IsNil() && f.Intn(5) > 0:
+		f.changeField(v.Elem())
+	case v.Kind() == reflect.Slice && v.Len() > 0 && f.Intn(5) > 0:
+		f.changeField(v.Index(f.Intn(v.Len())))
+	case v.CanAddr():
+		f.Fill(v.Addr().Interface())
 	}
 }
 
@@ -91,7 +66,7 @@ func TestDigestsAreEqualExactlyIfTemplatesAre(t *testing.T) {
 		for range 10 {
 			b := *a.DeepCopy()
 			for range f.Intn(3) {
-				f.other(reflect.ValueOf(&b).Elem())
+				f.changeField(reflect.ValueOf(&b).Elem())
 			}
 			want := equality.Semantic.DeepEqual(bare, WithoutHash(&b))
 			if got := digest == TemplateDigest(&b); got != want {
@@ -115,12 +90,8 @@ func TestDigestsChangeNothing(t *testing.T) {
 	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 		EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}}}}
 	before := fmt.Sprintf("%#v", *template.Spec.Volumes[0].EmptyDir.SizeLimit)
-	if n := len(TemplateDigest(&template)); n != 32 {
-		t.Errorf("%d bytes", n)
-	}
-	if after := fmt.Sprintf("%#v", *template.Spec.Volumes[0].EmptyDir.SizeLimit); after != before {
-		t.Errorf("the quantity was %s and is %s", before, after)
-	}
+	fakeapi.Want(t, "bytes of a digest", len(TemplateDigest(&template)), 32)
+	fakeapi.Want(t, "quantity after the digest", fmt.Sprintf("%#v", *template.Spec.Volumes[0].EmptyDir.SizeLimit), before)
 }
 
 // A type without a digest would be printed.
@@ -167,9 +138,9 @@ func TestReplicaSetsKeepADigestIfDeploymentsAreWatched(t *testing.T) {
 	for _, watched := range []bool{true, false} {
 		bubble(t, fmt.Sprint("Deployments watched ", watched), func(t *testing.T) {
 			c := New(fake.NewClientset(named("old", 0, ref), named("next", 1, ref), named("orphan", 0)), Config{})
-			sets := must[*ReplicaSets](t)(c.ReplicaSets())
+			sets := fakeapi.Must(c.ReplicaSets())
 			if watched { // later than the ReplicaSets, as the order of controllers may be
-				must[*Deployments](t)(c.Deployments())
+				fakeapi.Must(c.Deployments())
 			}
 			defer fakeapi.Fill(t, c)()
 			owned := sets.ControlledBy("web")
@@ -192,27 +163,33 @@ func TestReplicaSetsKeepADigestIfDeploymentsAreWatched(t *testing.T) {
 	}
 }
 
-// TestTrimmingTwiceIsTrimmingOnce: client-go hands over the objects of a streamed list a second time.
-func TestTrimmingTwiceIsTrimmingOnce(t *testing.T) {
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", hashLabel: "abc"}},
+// TestTrimReplicaSet trims twice: client-go hands over the objects of a streamed list a second time.
+func TestTrimReplicaSet(t *testing.T) {
+	ordinary := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", hashLabel: "abc"}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "web:v1"}}}}
-	named := func(uid types.UID) *corev1.PodTemplateSpec {
-		named := template.DeepCopy()
-		named.UID = uid
-		return named
-	}
-	for name, template := range map[string]*corev1.PodTemplateSpec{"ordinary": &template, "with the mark as its UID": named(digestMark + "made up")} {
-		for _, replicas := range []int32{0, 1} {
+	marked := *ordinary.DeepCopy()
+	marked.UID = digestMark + "made up"
+	for _, template := range []corev1.PodTemplateSpec{ordinary, marked} {
+		for said, replicas := range map[string]*int32{"no": nil, "0": new(int32(0)), "1": new(int32(1))} { // none means 1
 			for _, digest := range []bool{true, false} {
-				rs := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: *template.DeepCopy()}}
+				name := fmt.Sprintf("UID %q, %s replicas, digest %t", template.UID, said, digest)
+				rs := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: replicas, Template: *template.DeepCopy()}, Status: appsv1.ReplicaSetStatus{Replicas: 3}}
+				rs.Annotations, rs.ManagedFields = map[string]string{"kept": "yes"}, []metav1.ManagedFieldsEntry{{}}
 				trimReplicaSet(rs, digest)
 				once := rs.DeepCopy()
 				trimReplicaSet(rs, digest)
 				if diff := cmp.Diff(once, rs); diff != "" {
-					t.Errorf("%s, %d replicas, digest %t, trimmed once and twice (-once +twice):\n%s", name, replicas, digest, diff)
+					t.Errorf("%s, trimmed once and twice (-once +twice):\n%s", name, diff)
 				}
-				if kept, ok := KeptDigest(rs); ok != (digest && replicas == 0) || ok && kept != TemplateDigest(template) {
-					t.Errorf("%s, %d replicas, digest %t: kept %x, %t", name, replicas, digest, kept, ok)
+				empty := replicas != nil && *replicas == 0
+				if kept, ok := KeptDigest(rs); ok != (digest && empty) || ok && kept != TemplateDigest(&template) {
+					t.Errorf("%s: kept %x, %t", name, kept, ok)
+				}
+				if trimmed := rs.Spec.Template.Spec.Containers == nil; trimmed != empty || rs.Spec.Template.Labels["app"] != "web" {
+					t.Errorf("%s: template %+v", name, rs.Spec.Template)
+				}
+				if rs.ManagedFields != nil || rs.Annotations["kept"] != "yes" || rs.Status.Replicas != 3 {
+					t.Errorf("%s: the rest is %+v, want it as it was but for managed fields", name, rs)
 				}
 			}
 		}

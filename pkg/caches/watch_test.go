@@ -25,8 +25,8 @@ func TestWatchOfAnyType(t *testing.T) {
 		return rest.RESTClientFor(&rest.Config{Host: "https://127.0.0.1", ContentConfig: *content})
 	}})
 	services := corev1.SchemeGroupVersion.WithResource("services")
-	first := must[Store[*corev1.Service]](t)(Watch[*corev1.Service](c, services, Options{}))
-	if second := must[Store[*corev1.Service]](t)(Watch[*corev1.Service](c, services, Options{})); second.informer != first.informer || len(c.Types()) != 1 {
+	first := fakeapi.Must(Watch[*corev1.Service](c, services, Options{}))
+	if second := fakeapi.Must(Watch[*corev1.Service](c, services, Options{})); second.informer != first.informer || len(c.Types()) != 1 {
 		t.Error("asking twice for a type made two caches")
 	}
 	own := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "foos"}
@@ -64,13 +64,13 @@ func TestTypeRequestedTwiceIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(rs)
 		c := New(client, Config{})
-		plain := must[Store[*appsv1.ReplicaSet]](t)(Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"), Options{
+		plain := fakeapi.Must(Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"), Options{
 			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 				return f.Apps().V1().ReplicaSets().Informer()
 			},
 		}))
-		sets := must[*ReplicaSets](t)(c.ReplicaSets())
-		again := must[*ReplicaSets](t)(c.ReplicaSets())
+		sets := fakeapi.Must(c.ReplicaSets())
+		again := fakeapi.Must(c.ReplicaSets())
 		defer fakeapi.Fill(t, c)()
 		if len(sets.ControlledBy("owner")) != 1 || len(again.ControlledBy("owner")) != 1 || len(plain.List()) != 1 {
 			t.Errorf("found %d, %d and %d ReplicaSets, want 1", len(sets.ControlledBy("owner")), len(again.ControlledBy("owner")), len(plain.List()))
@@ -83,8 +83,8 @@ func TestTypeRequestedTwiceIsTrimmed(t *testing.T) {
 
 func TestTypeOfOneNamespace(t *testing.T) {
 	c := New(fake.NewClientset(), Config{LeaseNamespaces: []string{"kube-system"}})
-	must[*Leases](t)(c.Leases())
-	must[*Leases](t)(c.Leases())
+	fakeapi.Must(c.Leases())
+	fakeapi.Must(c.Leases())
 	_, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"), Options{})
 	if err == nil || err.Error() != "watch leases: only those of namespace kube-system are watched" {
 		t.Errorf("error %v", err)
