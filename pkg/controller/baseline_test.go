@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestBaselineReachedBy(t *testing.T) {
@@ -25,17 +27,11 @@ func TestBaselineReachedBy(t *testing.T) {
 		{"a cache that nobody asked", &known, Versions{pods.resource: "100"}, false},
 		{"versions that are no numbers", new(at("a", "b")), at("a", "b"), false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var b Baseline
-			b.versions.Store(tt.known)
-			if got := b.ReachedBy(tt.at); got != tt.want {
-				t.Errorf("reached by %+v: %v, want %v", tt.at, got, tt.want)
-			}
-			b.Reset()
-			if b.ReachedBy(tt.at) {
-				t.Error("a new term inherited the baseline")
-			}
-		})
+		var b Baseline
+		b.versions.Store(tt.known)
+		fakeapi.Want(t, tt.name, b.ReachedBy(tt.at), tt.want)
+		b.Reset()
+		fakeapi.Want(t, tt.name+", in a new term", b.ReachedBy(tt.at), false)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/internal/fakeapi"
 )
 
 var (
@@ -82,22 +84,16 @@ func TestEnsureReady(t *testing.T) {
 		{"version that is no number", "100", "", at("abc", "1"), 0, overdue, nil},
 		{"version of another type only", "100", "", Versions{sets.resource: "1"}, 0, overdue, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var b ConsistencyBarrier
-			began := now.Add(-tt.waitedFor)
-			b.WroteAt(pods, tt.pod, began)
-			b.WroteAt(sets, tt.set, began)
-			if written := tt.pod+tt.set != ""; b.Pending() != written {
-				t.Errorf("pending %t, want %t", b.Pending(), written)
-			}
-			readinessOf(&b, at("0", "0"), began)
-			if got, missing := readinessOf(&b, tt.at, now); got != tt.want || !slices.Equal(missing, tt.missing) {
-				t.Errorf("%s, missing %v; want %s, %v", got, missing, tt.want, tt.missing)
-			}
-			if b.Pending() != (tt.want != ready) {
-				t.Errorf("pending %t when %s", b.Pending(), tt.want)
-			}
-		})
+		var b ConsistencyBarrier
+		began := now.Add(-tt.waitedFor)
+		b.WroteAt(pods, tt.pod, began)
+		b.WroteAt(sets, tt.set, began)
+		fakeapi.Want(t, tt.name+": pending after the writes", b.Pending(), tt.pod+tt.set != "")
+		readinessOf(&b, at("0", "0"), began)
+		if got, missing := readinessOf(&b, tt.at, now); got != tt.want || !slices.Equal(missing, tt.missing) {
+			t.Errorf("%s: %s, missing %v; want %s, %v", tt.name, got, missing, tt.want, tt.missing)
+		}
+		fakeapi.Want(t, tt.name+": pending", b.Pending(), tt.want != ready)
 	}
 }
 
@@ -151,15 +147,12 @@ func TestRecordLiveRead(t *testing.T) {
 		{"writes newer than the read: the cluster was restored", "1000", "2000", "44", at("39", "40"), ready},
 		{"a list without a comparable version proves nothing", "1000", "", "abc", at("39", "40"), behind},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var b ConsistencyBarrier
-			b.WroteAt(pods, tt.pod, now)
-			b.WroteAt(sets, tt.set, now)
-			RecordLiveRead(&b, sets, object("set", "40"), pods, listed, tt.list, now)
-			if got, _ := readinessOf(&b, tt.at, now); got != tt.want {
-				t.Errorf("%s, want %s", got, tt.want)
-			}
-		})
+		var b ConsistencyBarrier
+		b.WroteAt(pods, tt.pod, now)
+		b.WroteAt(sets, tt.set, now)
+		RecordLiveRead(&b, sets, object("set", "40"), pods, listed, tt.list, now)
+		got, _ := readinessOf(&b, tt.at, now)
+		fakeapi.Want(t, tt.name, got, tt.want)
 	}
 }
 
@@ -172,9 +165,7 @@ func TestDeletedBeforeList(t *testing.T) {
 		RecordLiveRead(&b, sets, object("set", "1"), pods, []*metav1.ObjectMeta{object("listed", "30")}, "50", now)
 		readinessOf(&b, at(version, "1"), now)
 		for i, o := range cached {
-			if got := b.DeletedBeforeList(o); got != want[i] {
-				t.Errorf("cache at %s: %s deleted %t, want %t", version, o.UID, got, want[i])
-			}
+			fakeapi.Want(t, fmt.Sprintf("cache at %s: deletion of %s", version, o.UID), b.DeletedBeforeList(o), want[i])
 		}
 	}
 }

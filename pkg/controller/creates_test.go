@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"minikcm/internal/fakeapi"
 )
 
 // TestCreatesUseUpNamesBeforeTheyDrawNewOnes: a create with unknown outcome is repeated under the same name.
@@ -17,13 +19,9 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 	if !slices.Equal(names, []string{"web-1", "web-3", "web-4"}) {
 		t.Fatalf("names %v, want web-1, web-3, web-4: web-2 is taken", names)
 	}
-	if len(c) > 0 {
-		t.Errorf("attempts %v before any was begun", c)
-	}
+	fakeapi.Want(t, "attempts before any was begun", len(c), 0)
 	for _, name := range names {
-		if a := c.Start(name); a != (Create{Name: name}) {
-			t.Errorf("attempt %+v, want a new one", a)
-		}
+		fakeapi.Want(t, "attempt", c.Start(name), Create{Name: name})
 	}
 	for _, a := range c {
 		if !a.Unknown || !a.Until.IsZero() {
@@ -39,9 +37,7 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 			t.Errorf("names %v, want %v", got, want)
 		}
 	}
-	if again := c.Start("web-4"); again != lost {
-		t.Errorf("next is %+v, want web-4, not answered", again)
-	}
+	fakeapi.Want(t, "next attempt", c.Start("web-4"), lost)
 }
 
 func TestCreatesEndWhenTheNameHasAnObject(t *testing.T) {
@@ -53,7 +49,5 @@ func TestCreatesEndWhenTheNameHasAnObject(t *testing.T) {
 	}
 	c.Retry(Create{Name: "unheard of"})
 	c.Done("unheard of")
-	if len(c) != 2 {
-		t.Errorf("left %v after a name that nobody began", c)
-	}
+	fakeapi.Want(t, "attempts after a name that was not begun", len(c), 2)
 }

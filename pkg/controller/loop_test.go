@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/fakeapi"
 )
 
 // calls records the reconciled keys with their times.
@@ -135,13 +137,9 @@ func TestResultsDecideWhenAKeyReturns(t *testing.T) {
 				t.Errorf("synced at %v, want %v", got, tt.want)
 			}
 			for i, label := range []string{resultDone, resultRequeue, resultError, resultCanceled} {
-				if got := count(t, l.seconds.WithLabelValues(label)); got != tt.metrics[i] {
-					t.Errorf("controller_sync_duration_seconds has %d %s syncs, want %d", got, label, tt.metrics[i])
-				}
+				fakeapi.Want(t, "controller_sync_duration_seconds of "+label, count(t, l.seconds.WithLabelValues(label)), tt.metrics[i])
 			}
-			if got := testutil.ToFloat64(l.panics); (got == 1) != (tt.name == "panic") {
-				t.Errorf("controller_sync_panics_total = %v", got)
-			}
+			fakeapi.Want(t, "panic is counted", testutil.ToFloat64(l.panics) == 1, tt.name == "panic")
 		})
 	}
 }
@@ -230,15 +228,9 @@ func TestALongSyncIsToldThatTheTermHasEnded(t *testing.T) {
 		end := term(l, "k")
 		time.Sleep(2500 * time.Millisecond)
 		end()
-		if requests != 3 {
-			t.Errorf("%d requests were sent, want 3: the one in flight is finished and no other begun", requests)
-		}
-		if n := count(t, l.seconds.WithLabelValues(resultCanceled)); n != 1 {
-			t.Errorf("%d syncs count as cut short, want 1", n)
-		}
-		if Draining(t.Context()) {
-			t.Error("a context of no sync is draining")
-		}
+		fakeapi.Want(t, "requests", requests, 3) // the one in flight is finished and no other begun
+		fakeapi.Want(t, "syncs that were cut short", count(t, l.seconds.WithLabelValues(resultCanceled)), 1)
+		fakeapi.Want(t, "draining context of no sync", Draining(t.Context()), false)
 	})
 }
 
@@ -253,8 +245,6 @@ func TestMinPositive(t *testing.T) {
 		{[]time.Duration{-1, 3}, 3},
 		{[]time.Duration{Immediately, time.Minute}, Immediately},
 	} {
-		if got := MinPositive(tt.waits...); got != tt.want {
-			t.Errorf("the soonest of %v is %v, want %v", tt.waits, got, tt.want)
-		}
+		fakeapi.Want(t, fmt.Sprint("soonest of ", tt.waits), MinPositive(tt.waits...), tt.want)
 	}
 }

@@ -6,15 +6,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"minikcm/internal/fakeapi"
 )
 
 // count returns how often a histogram was observed.
 func count(t *testing.T, o prometheus.Observer) uint64 {
 	t.Helper()
 	var m dto.Metric
-	if err := o.(prometheus.Metric).Write(&m); err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, o.(prometheus.Metric).Write(&m))
 	return m.GetHistogram().GetSampleCount()
 }
 
@@ -26,10 +26,7 @@ func TestLabelValuesExistFromTheStart(t *testing.T) {
 	m.Gauge("c", "help")
 	m.GaugeFunc("d", "help", func() float64 { return 7 })
 	m.Histogram("e", "help", []float64{1})
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := fakeapi.Must(reg.Gather())
 	series := map[string]int{}
 	for _, f := range families {
 		series[f.GetName()] = len(f.GetMetric())

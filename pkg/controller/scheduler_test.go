@@ -20,6 +20,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/workqueue" // registers queue metrics
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/fakeapi"
 )
 
 // TestGroupsShareSlowSyncs: with two workers at most 32 syncs are slow. Keys hang until their group heals, the groups
@@ -120,40 +122,12 @@ func TestWithheldKeysFollowAtOnce(t *testing.T) {
 		added := time.Now()
 		l.Add("other/1")
 		time.Sleep(2 * time.Second)
-		if got := done.Load(); got != 1000 {
-			t.Errorf("%d keys are done after 3 s, want 1,000", got)
-		}
-		if waited := other.Sub(added); waited != 0 {
-			t.Errorf("a key of another group waited %v", waited)
-		}
+		fakeapi.Want(t, "keys done after 3 s", done.Load(), 1000)
+		fakeapi.Want(t, "wait of a key of another group", other.Sub(added), 0)
 	})
 }
 
 func groupOfKey(key string) string { group, _, _ := strings.Cut(key, "/"); return group }
-
-func TestSlowSyncsDoNotHoldUpOtherKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen := &calls{start: time.Now()}
-		heal := make(chan struct{})
-		l := newLoop(t, 2, 0, func(_ context.Context, key string) (Result, error) {
-			if strings.HasPrefix(key, "hangs") {
-				<-heal
-			}
-			seen.add(key)
-			return Result{}, nil
-		})
-		end := term(l, "hangs-1", "hangs-2")
-		synctest.Wait()
-		l.Add("fine")
-		l.Add("fine too")
-		time.Sleep(time.Minute)
-		if got, want := seen.sorted(), []string{"fine too@1s", "fine@1s"}; !slices.Equal(got, want) {
-			t.Errorf("reconciled %v, want %v", got, want)
-		}
-		close(heal)
-		end()
-	})
-}
 
 func TestHealthyReportsStuckSync(t *testing.T) {
 	for _, tt := range []struct {
@@ -181,18 +155,14 @@ func TestHealthyReportsStuckSync(t *testing.T) {
 			end := term(l, "hangs", "fine")
 			for range tt.healthy {
 				time.Sleep(time.Minute)
-				if err := l.Healthy(); err != nil {
-					t.Errorf("within two minutes after progress: %v", err)
-				}
+				fakeapi.Want(t, "health within two minutes after progress", l.Healthy(), nil)
 			}
 			time.Sleep(time.Second)
 			if l.Healthy() == nil {
 				t.Error("healthy although no request was sent or answered for more than two minutes")
 			}
 			end()
-			if err := l.Healthy(); err != nil {
-				t.Errorf("outside a term: %v, want healthy", err)
-			}
+			fakeapi.Want(t, "health outside a term", l.Healthy(), nil)
 		})
 	}
 }
@@ -203,9 +173,7 @@ func TestRequestsCountAsProgress(t *testing.T) {
 		t.Run(fmt.Sprintf("HTTP/%d", version), func(t *testing.T) {
 			var served time.Time
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				if r.ProtoMajor != version {
-					t.Errorf("the request came over %s", r.Proto)
-				}
+				fakeapi.Want(t, "version of HTTP", r.ProtoMajor, version)
 				served = time.Now()
 			}))
 			server.EnableHTTP2 = version == 2
@@ -214,23 +182,15 @@ func TestRequestsCountAsProgress(t *testing.T) {
 			l := newLoop(t, 1, 0, nil)
 			r := l.scheduler.startSync("k", "", time.Now())
 			for range 3 {
-				req, err := http.NewRequestWithContext(l.withTrace(t.Context(), r), http.MethodGet, server.URL, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp, err := server.Client().Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := fakeapi.Must(http.NewRequestWithContext(l.withTrace(t.Context(), r), http.MethodGet, server.URL, nil))
+				resp := fakeapi.Must(server.Client().Do(req))
 				_, _ = io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
 				if signed := *r.signed.Load(); signed.Before(served) {
 					t.Errorf("last sign of life at %v, before the response at %v", signed, served)
 				}
 			}
-			if got := r.requests.Load(); got != 3 {
-				t.Errorf("%d requests were counted, want 3", got)
-			}
+			fakeapi.Want(t, "counted requests", r.requests.Load(), 3)
 		})
 	}
 }
@@ -249,18 +209,13 @@ func TestQueueDepthIsZeroAfterTheTerm(t *testing.T) {
 			t.Error("depth is 0 during the term")
 		}
 		end()
-		if got := gauge(t, "workqueue_depth", "gauges"); got != 0 {
-			t.Errorf("depth is %v after the term, want 0", got)
-		}
+		fakeapi.Want(t, "depth after the term", gauge(t, "workqueue_depth", "gauges"), 0)
 	})
 }
 
 func gauge(t *testing.T, name, queue string) float64 {
 	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := fakeapi.Must(legacyregistry.DefaultGatherer.Gather())
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && m.GetLabel()[0].GetValue() == queue {

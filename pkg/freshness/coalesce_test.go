@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"minikcm/internal/fakeapi"
 )
 
 // source is a connection that always has data.
@@ -28,11 +30,7 @@ func (s *source) Read(p []byte) (int, error) {
 
 func coalesced(t *testing.T, conn net.Conn) net.Conn {
 	t.Helper()
-	conn, err := coalesceReads(func(context.Context, string, string) (net.Conn, error) { return conn, nil })(t.Context(), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn
+	return fakeapi.Must(coalesceReads(func(context.Context, string, string) (net.Conn, error) { return conn, nil })(t.Context(), "", ""))
 }
 
 func TestCoalescedReads(t *testing.T) {
@@ -56,9 +54,7 @@ func TestCoalescedReads(t *testing.T) {
 				}
 				time.Sleep(tt.pause)
 			}
-			if got := from.reads[39]; got != tt.want {
-				t.Errorf("40th read after %v, want %v: %v", got, tt.want, slices.Compact(from.reads))
-			}
+			fakeapi.Want(t, "time of the 40th read", from.reads[39], tt.want)
 		})
 	}
 }

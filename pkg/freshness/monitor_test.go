@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/fakeapi"
 )
 
 // world is an API server with one resource, and a cache that follows the resource by a watch through a Transport.
@@ -379,9 +381,7 @@ func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 			w := newWorld()
 			l := observeWorld(t, w, w.pods())
 			w.check = func() {
-				if err := l.Check(); err != nil {
-					t.Fatal(err)
-				}
+				fakeapi.NoError(t, l.Check())
 			}
 			tt.script(t, w)
 			if _, lists := w.requests(); lists > tt.lists {

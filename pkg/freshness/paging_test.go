@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"minikcm/internal/fakeapi"
 )
 
 // pager serves pods in pages to clients that page, and cannot stream lists.
@@ -27,7 +29,7 @@ type pager struct {
 func (p *pager) RoundTrip(req *http.Request) (*http.Response, error) {
 	query := req.URL.Query()
 	reply := func(code int, body any) (*http.Response, error) {
-		resp := respond(code, string(must(json.Marshal(body))))
+		resp := respond(code, string(fakeapi.Must(json.Marshal(body))))
 		resp.Header = http.Header{"Content-Type": {"application/json"}}
 		return resp, nil
 	}
@@ -70,7 +72,7 @@ func TestPlainListsComeInPages(t *testing.T) {
 		bubble(t, tt.name, func(t *testing.T) {
 			p := &pager{pods: 2500, expires: tt.expires}
 			cfg, held, err := newTransport().Client(&rest.Config{Host: "http://host", ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: p}, false)
-			client := must(kubernetes.NewForConfigAndClient(cfg, must(held, err)))
+			client := fakeapi.Must(kubernetes.NewForConfigAndClient(cfg, fakeapi.Must(held, err)))
 			informer := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
 			ctx, cancel := context.WithCancel(t.Context())
 			var done sync.WaitGroup

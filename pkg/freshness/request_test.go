@@ -7,6 +7,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"minikcm/internal/fakeapi"
 )
 
 var (
@@ -33,8 +35,6 @@ func TestParseRequest(t *testing.T) {
 		{"not a resource", "/healthz?watch=true", informerRequest{}},
 		{"incomplete path", "/apis/apps?watch=true", informerRequest{}},
 	} {
-		if got := parseRequest(httptest.NewRequest(http.MethodGet, "https://host"+tt.url, nil).URL); got != tt.want {
-			t.Errorf("%s: parseRequest(%s) = %+v; want %+v", tt.name, tt.url, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, parseRequest(httptest.NewRequest(http.MethodGet, "https://host"+tt.url, nil).URL), tt.want)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/util/connrotation"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/internal/timing"
 )
 
@@ -90,8 +91,8 @@ func (s *watchServer) client(t *testing.T, transport *Transport) kubernetes.Inte
 	t.Cleanup(dialer.CloseAll)
 	cfg := &rest.Config{Host: s.URL, Dial: dialer.DialContext, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	pool := &connectionPool{Transport: transport, next: must(rest.TransportFor(cfg)), dialer: dialer, connecting: semaphore.NewWeighted(1)}
-	return must(kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: pool}))
+	pool := &connectionPool{Transport: transport, next: fakeapi.Must(rest.TransportFor(cfg)), dialer: dialer, connecting: semaphore.NewWeighted(1)}
+	return fakeapi.Must(kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: pool}))
 }
 
 func (s *watchServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +171,7 @@ func TestSilentWatchIsResumed(t *testing.T) {
 			defer running.Wait()
 			defer cancel()
 			inform := func(client kubernetes.Interface, resource schema.GroupVersionResource) cache.SharedIndexInformer {
-				informer := must(informers.NewSharedInformerFactory(client, 0).ForResource(resource)).Informer()
+				informer := fakeapi.Must(informers.NewSharedInformerFactory(client, 0).ForResource(resource)).Informer()
 				running.Go(func() { informer.RunWithContext(ctx) })
 				cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
 				return informer
@@ -209,9 +210,7 @@ func TestSilentWatchIsResumed(t *testing.T) {
 			if sleep(settleTime); monitor.Check() != nil {
 				t.Error(monitor.Check())
 			}
-			if got := testutil.ToFloat64(metrics.reopened.WithLabelValues("leases", "")); got != tt.reopenings {
-				t.Errorf("leadership_watch_reopenings_total = %v, want %v", got, tt.reopenings)
-			}
+			fakeapi.Want(t, "leadership_watch_reopenings_total", testutil.ToFloat64(metrics.reopened.WithLabelValues("leases", "")), tt.reopenings)
 		})
 	}
 }

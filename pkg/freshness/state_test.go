@@ -58,17 +58,15 @@ func TestNextCacheState(t *testing.T) {
 		{"the reflector is between two attempts", []cacheState{behind, reopened}, lease(func(o *observation) { o.open = false }), nil, noAction},
 		{"just reopened for renewals", []cacheState{reopened}, lease(func(o *observation) { o.inState = 5 * time.Second }), nil, noAction},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			for i, s := range tt.in {
-				want := s
-				if tt.want != nil {
-					want = tt.want[i]
-				}
-				if got, act := s.nextState(tt.o); got != want || act != tt.act {
-					t.Errorf("%s: next(%+v) = %s, %s; want %s, %s", s, tt.o, got, act, want, tt.act)
-				}
+		for i, s := range tt.in {
+			want := s
+			if tt.want != nil {
+				want = tt.want[i]
 			}
-		})
+			if got, act := s.nextState(tt.o); got != want || act != tt.act {
+				t.Errorf("%s: %s: next(%+v) = %s, %s; want %s, %s", tt.name, s, tt.o, got, act, want, tt.act)
+			}
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func streamParts(gap time.Duration, parts ...string) fakeapi.RoundTripper {
 
 func get(t *testing.T, rt http.RoundTripper, url string) *http.Response {
 	t.Helper()
-	return must(rt.RoundTrip(request(t.Context(), http.MethodGet, url)))
+	return fakeapi.Must(rt.RoundTrip(request(t.Context(), http.MethodGet, url)))
 }
 
 const (
@@ -69,9 +69,7 @@ func TestSilentWatchIsCut(t *testing.T) {
 				t.Errorf("%d bytes, %v after %v, want all and the end after %v", len(text), err, took, tt.want)
 			}
 			reopened := tt.url == plainWatch || strings.Contains(string(text), string(endOfList))
-			if got := transport.activityOf(watchTarget{podResource, ""}).shortWatches > 0; got != reopened {
-				t.Errorf("watch was reopened: %t, want %t", got, reopened)
-			}
+			fakeapi.Want(t, "watch was reopened", transport.activityOf(watchTarget{podResource, ""}).shortWatches > 0, reopened)
 		})
 	}
 }
