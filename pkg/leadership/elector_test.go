@@ -11,6 +11,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/fakeapi"
 )
 
 var realClock = clock.RealClock{}
@@ -37,7 +39,7 @@ func TestFirstProcessLeadsAtOnce(t *testing.T) {
 		s := &leaseServer{}
 		a := start(t, s, "a")
 		wantLeading(t, a, true)
-		wantEqual(t, "cause", lastCause(t, a), CauseInitial)
+		fakeapi.Want(t, "cause", lastCause(t, a), CauseInitial)
 		b := start(t, s, "b")
 		sleep(time.Hour)
 		wantLeading(t, a, true)
@@ -79,7 +81,7 @@ func TestExpiredLeaseIsTakenAtThatInstant(t *testing.T) {
 			if took < 15*time.Second || !tt.frozen && took != 15*time.Second {
 				t.Errorf("took it %v after the last renewal, want 15s", took)
 			}
-			wantEqual(t, "cause", lastCause(t, b), CauseExpired)
+			fakeapi.Want(t, "cause", lastCause(t, b), CauseExpired)
 		})
 	}
 }
@@ -106,7 +108,7 @@ func TestReleaseDuringARead(t *testing.T) {
 		})
 		sleep(20 * time.Second)
 		wantLeading(t, b, true)
-		wantEqual(t, "time from release to term", b.spans()[0].begun.Sub(released), 2*time.Second)
+		fakeapi.Want(t, "time from release to term", b.spans()[0].begun.Sub(released), 2*time.Second)
 	})
 }
 
@@ -141,9 +143,8 @@ func TestDeletedLeaseIsNotFree(t *testing.T) {
 		sleep(5 * time.Second)
 		wantLeading(t, a, true)
 		wantLeading(t, b, false)
-		if s.holder() != "a" || len(a.spans()) != 1 {
-			t.Errorf("holder = %q after %d terms, want a to have put its lease back in its first", s.holder(), len(a.spans()))
-		}
+		fakeapi.Want(t, "holder", s.holder(), "a")
+		fakeapi.Want(t, "terms of a", len(a.spans()), 1)
 		a.conn.set(func(c *conn) { c.err = errors.New("cut off") })
 		s.write(nil)
 		sleep(16 * time.Second)
@@ -185,15 +186,13 @@ func TestStepDown(t *testing.T) {
 			a.StepDown("pods are stale", func() bool { return time.Since(begun) >= tt.caughtUp })
 			sleep(0)
 			wantLeading(t, a, false)
-			wantEqual(t, "holder after a step-down", s.holder(), "")
+			fakeapi.Want(t, "holder after a step-down", s.holder(), "")
 			sleep(tt.back - 2100*time.Millisecond)
 			wantLeading(t, a, false)
 			sleep(2100 * time.Millisecond)
 			wantLeading(t, a, true)
 			sleep(time.Hour)
-			if got := len(a.spans()); got != 2 {
-				t.Errorf("%d terms, want 2: one step-down must not cause another", got)
-			}
+			fakeapi.Want(t, "terms after one step-down", len(a.spans()), 2)
 		})
 	}
 }
@@ -213,14 +212,10 @@ func TestStepDownWithoutOtherCandidates(t *testing.T) {
 		}
 		staleFor(5 * time.Minute)
 		wantLeading(t, a, true)
-		if got := len(a.spans()); got != 2 {
-			t.Errorf("%d terms in five minutes, want 2", got)
-		}
+		fakeapi.Want(t, "terms in five minutes", len(a.spans()), 2)
 		staleFor(5 * time.Minute)
-		if got := len(a.spans()); got != 3 {
-			t.Errorf("%d terms in ten minutes, want 3: somebody may have come", got)
-		}
-		s.hold("another") // another candidate exists
+		fakeapi.Want(t, "terms in ten minutes", len(a.spans()), 3) // another candidate may have come
+		s.hold("another")                                          // another candidate exists
 		sleep(20 * time.Second)
 		wantLeading(t, a, true)
 		a.StepDown("pods are stale", never)
@@ -259,7 +254,7 @@ func TestStepDownHandsOver(t *testing.T) {
 		wantLeading(t, a, false)
 		sleep(10 * time.Second)
 		wantLeading(t, b, true)
-		wantEqual(t, "terms of b", len(b.spans()), 1)
+		fakeapi.Want(t, "terms of b", len(b.spans()), 1)
 		b.cancel()
 		sleep(time.Second)
 		wantLeading(t, a, false)
@@ -278,12 +273,9 @@ func TestWithoutElection(t *testing.T) {
 		wantLeading(t, a, true)
 		a.cancel()
 		<-a.done
-		if a.err != nil || a.writable() {
-			t.Errorf("Run = %v, writable = %v; want nil, false", a.err, a.writable())
-		}
-		if a.conn.requests() != 0 {
-			t.Errorf("requests about a lease: %v", a.conn.calls)
-		}
+		fakeapi.Want(t, "result of Run", a.err, nil)
+		wantWritable(t, a, false)
+		fakeapi.Want(t, "requests about a lease", a.conn.requests(), 0)
 	})
 }
 

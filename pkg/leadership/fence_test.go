@@ -53,9 +53,7 @@ func TestAdmit(t *testing.T) {
 		{"a write between terms is refused", shut, 0, true, admission{rejected: "shutdown"}},
 		{"a read between terms that belongs to none passes", shut, 0, false, admission{}},
 	} {
-		if got := tt.term.admit(tt.carried, tt.mutates, now); got != tt.want {
-			t.Errorf("%s: admit(%d, %v) = %+v, want %+v", tt.name, tt.carried, tt.mutates, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, tt.term.admit(tt.carried, tt.mutates, now), tt.want)
 	}
 }
 
@@ -68,13 +66,8 @@ func TestLimitTimeout(t *testing.T) {
 		{"zero means none to the server", "timeout=0s", "timeout=1.5s"},
 		{"a malformed one is the server's to refuse", "timeout=soon", "timeout=soon"},
 	} {
-		query, err := url.ParseQuery(tt.query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := limitTimeout(query, 1500*time.Millisecond+time.Microsecond).Encode(); got != tt.want {
-			t.Errorf("%s: limitTimeout(%q) = %q, want %q", tt.name, tt.query, got, tt.want)
-		}
+		query := fakeapi.Must(url.ParseQuery(tt.query))
+		fakeapi.Want(t, tt.name, limitTimeout(query, 1500*time.Millisecond+time.Microsecond).Encode(), tt.want)
 	}
 }
 
@@ -90,7 +83,6 @@ func openFence(limits writeLimits) (*Fence, *Metrics) {
 	return fence, metrics
 }
 
-// fakeapi.RoundTripper is a function as http.RoundTripper.
 // gatedServer responds to requests for /slow, and completes responses to requests for /body, once the gate is closed.
 type gatedServer struct {
 	requests chan *http.Request
@@ -156,22 +148,16 @@ func TestFenceRejectsOutsideATerm(t *testing.T) {
 				t.Errorf("%s %s: %v, want a FencedError that is also context.Canceled", method, phase, err)
 			}
 		}
-		if err := send(t.Context(), fence, server, "GET", "/"); err != nil {
-			t.Errorf("GET %s: %v, want no error for a read without a term", phase, err)
-		}
-		if r := <-server.requests; r.Method != "GET" {
-			t.Errorf("%s reached the server %s", r.Method, phase)
-		}
+		fakeapi.Want(t, "result of GET "+phase, send(t.Context(), fence, server, "GET", "/"), nil)
+		fakeapi.Want(t, "request that reached the server "+phase, (<-server.requests).Method, "GET")
 	}
 	check("before the first term")
 	fence.openTerm(1, writeLimits{})
-	if err := send(t.Context(), fence, server, "POST", "/"); err != nil {
-		t.Errorf("POST inside a term: %v", err)
-	}
+	fakeapi.Want(t, "result of POST inside a term", send(t.Context(), fence, server, "POST", "/"), nil)
 	<-server.requests
 	fence.closeTerm()
 	check("after a term")
-	wantEqual(t, "refusals of PUT", testutil.ToFloat64(metrics.refusals.WithLabelValues("PUT")), 2)
+	fakeapi.Want(t, "refusals of PUT", testutil.ToFloat64(metrics.refusals.WithLabelValues("PUT")), 2)
 	fence.openTerm(2, writeLimits{})
 	earlier := context.WithoutCancel(withTerm(t.Context(), 1))
 	if err := send(earlier, fence, server, "POST", "/"); !errors.Is(err, ErrFenced) {
@@ -202,9 +188,8 @@ func TestEndOfTermCancelsRequests(t *testing.T) {
 			result := make(chan error, 1)
 			go func() { result <- send(withTerm(context.Background(), 1), fence, server, tt.method, tt.path) }()
 			synctest.Wait()
-			if tt.end(fence); fence.inFlight() != 1 {
-				t.Errorf("in flight = %d, want 1", fence.inFlight())
-			}
+			tt.end(fence)
+			fakeapi.Want(t, "in flight", fence.inFlight(), 1)
 			synctest.Wait()
 			close(server.gate)
 			err := <-result
@@ -212,10 +197,8 @@ func TestEndOfTermCancelsRequests(t *testing.T) {
 			if errors.As(err, &fenced) != tt.cancelled || tt.cancelled && (!fenced.Sent || fenced.Term != 1) || !tt.cancelled && err != nil {
 				t.Errorf("result %v, want cancelled: %v", err, tt.cancelled)
 			}
-			wantEqual(t, "in flight after the response", fence.inFlight(), 0)
-			if got := testutil.ToFloat64(metrics.cuts.WithLabelValues(tt.method)); got != tt.counted {
-				t.Errorf("%v cuts were counted, want %v", got, tt.counted)
-			}
+			fakeapi.Want(t, "in flight after the response", fence.inFlight(), 0)
+			fakeapi.Want(t, "counted cuts", testutil.ToFloat64(metrics.cuts.WithLabelValues(tt.method)), tt.counted)
 		})
 	}
 }
@@ -225,10 +208,7 @@ func TestFenceUnderClientGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newGatedServer()
 		fence, metrics := openFence(within(10 * time.Second))
-		client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://host", Transport: server, WrapTransport: fence.Wrap})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := fakeapi.Must(kubernetes.NewForConfig(&rest.Config{Host: "http://host", Transport: server, WrapTransport: fence.Wrap}))
 		remove := func() error {
 			return client.CoreV1().Pods("a").Delete(t.Context(), "slow", metav1.DeleteOptions{})
 		}
@@ -236,18 +216,14 @@ func TestFenceUnderClientGo(t *testing.T) {
 		if err := remove(); !errors.As(err, &timeout) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrFenced) {
 			t.Errorf("delete past the deadline: %v, want a TimeoutError", err)
 		}
-		if limit := (<-server.requests).URL.Query().Get("timeout"); limit != "10s" {
-			t.Errorf("timeout for the server = %q, want 10s", limit)
-		}
+		fakeapi.Want(t, "timeout for the server", (<-server.requests).URL.Query().Get("timeout"), "10s")
 		if err := remove(); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrFenced) {
 			t.Errorf("delete after the deadline: %v, want a FencedError", err)
 		}
-		wantEqual(t, "client-go tried", testutil.ToFloat64(metrics.refusals.WithLabelValues("DELETE")), 1)
+		fakeapi.Want(t, "client-go tried", testutil.ToFloat64(metrics.refusals.WithLabelValues("DELETE")), 1)
 		fence.setLimits(within(time.Minute))
 		close(server.gate)
-		if err := remove(); err != nil {
-			t.Errorf("delete after a renewal: %v", err)
-		}
+		fakeapi.Want(t, "result of a delete after a renewal", remove(), nil)
 	})
 }
 
@@ -307,13 +283,13 @@ func TestUnknownOutcomes(t *testing.T) {
 			want := 0.0
 			if tt.unknown {
 				want = 1
-				wantEqual(t, "it may be done for", fence.unknownUntil().Sub(sent), left+margin)
+				fakeapi.Want(t, "it may be done for", fence.unknownUntil().Sub(sent), left+margin)
 			} else if fence.unknownUntil().After(sent) {
 				t.Errorf("it may be done for %v, want not any more", fence.unknownUntil().Sub(sent))
 			}
-			wantEqual(t, "unanswered writes", testutil.ToFloat64(metrics.unanswered), want)
+			fakeapi.Want(t, "unanswered writes", testutil.ToFloat64(metrics.unanswered), want)
 			_ = send(t.Context(), fence, answer(201), "POST", "/")
-			wantEqual(t, "unanswered writes after a response", testutil.ToFloat64(metrics.unanswered), 0)
+			fakeapi.Want(t, "unanswered writes after a response", testutil.ToFloat64(metrics.unanswered), 0)
 		})
 	}
 }
@@ -324,9 +300,7 @@ func TestResponseIsClosedDuringRead(t *testing.T) {
 	resp, err := fence.Wrap(fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("event"))}, nil
 	})).RoundTrip(httptest.NewRequest("GET", "/", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, err)
 	var reader sync.WaitGroup
 	reader.Go(func() { _, _ = io.ReadAll(resp.Body) })
 	resp.Body.Close()
@@ -347,9 +321,7 @@ func TestCancelledWritesHaveUnknownOutcome(t *testing.T) {
 		sleep(time.Second)
 		fence.abortTerm("lost")
 		for range 2 {
-			if got := fence.unknownUntil().Sub(sent); got != 11*time.Second {
-				t.Errorf("%v after it was sent: it may be done for %v, want 11s", time.Since(sent), got)
-			}
+			fakeapi.Want(t, "it may be done for", fence.unknownUntil().Sub(sent), 11*time.Second)
 			sleep(5 * time.Second)
 		}
 	})
@@ -373,9 +345,7 @@ func TestTimeoutExcludesDialing(t *testing.T) {
 				time.Sleep(dialing)
 				return fence.Dial(ctx, network, address)
 			}
-			if err := send(t.Context(), fence, transport, "POST", server.URL); err != nil {
-				t.Fatal(err)
-			}
+			fakeapi.NoError(t, send(t.Context(), fence, transport, "POST", server.URL))
 			if got, err := time.ParseDuration(<-told); err != nil || got > 30*time.Second-dialing {
 				t.Errorf("timeout for the server %v (%v), want at most %v", got, err, 30*time.Second-dialing)
 			}
@@ -396,11 +366,9 @@ func TestDialingWriteIsNotSlow(t *testing.T) {
 				}), "POST", "/")
 			}()
 			sleep(3 * time.Second)
-			if fence.hasSlowWrites() {
-				t.Error("slow after 3s")
-			}
+			fakeapi.Want(t, "slow after 3s", fence.hasSlowWrites(), false)
 			sleep(2 * time.Second)
-			wantEqual(t, "slow after 5s", fence.hasSlowWrites(), connects)
+			fakeapi.Want(t, "slow after 5s", fence.hasSlowWrites(), connects)
 			sleep(10 * time.Second)
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"minikcm/internal/fakeapi"
 )
 
 // TestAcquire has the cases of client-go's elector tests.
@@ -49,14 +52,10 @@ func TestAcquire(t *testing.T) {
 			sleep(tt.after)
 			wantLeading(t, a, tt.leads)
 			got := s.read().Spec
-			if *got.LeaseTransitions != tt.transitions {
-				t.Errorf("transitions = %d, want %d", *got.LeaseTransitions, tt.transitions)
-			}
-			if kept := got.AcquireTime.Time.Equal(long.Time); kept != tt.keeps {
-				t.Errorf("acquire time kept = %v, want %v", kept, tt.keeps)
-			}
-			if tt.leads && *got.LeaseDurationSeconds != 15 {
-				t.Errorf("duration = %d, want 15", *got.LeaseDurationSeconds)
+			fakeapi.Want(t, "transitions", *got.LeaseTransitions, tt.transitions)
+			fakeapi.Want(t, "acquire time kept", got.AcquireTime.Time.Equal(long.Time), tt.keeps)
+			if tt.leads {
+				fakeapi.Want(t, "duration", *got.LeaseDurationSeconds, 15)
 			}
 		})
 	}
@@ -69,31 +68,22 @@ func TestRenewalPaths(t *testing.T) {
 		a := start(t, s, "a")
 		a.conn.set(func(c *conn) { c.calls = nil })
 		sleep(9 * time.Second)
-		if want := []string{"update", "update", "update", "update"}; !slices.Equal(a.conn.calls, want) {
-			t.Errorf("requests in 9s: %v, want %v", a.conn.calls, want)
-		}
+		fakeapi.Want(t, "requests in 9s", strings.Join(a.conn.calls, " "), "update update update update")
 		lease := s.read()
 		lease.Labels = map[string]string{"touched": "yes"}
 		s.write(lease)
 		a.conn.set(func(c *conn) { c.calls = nil })
 		sleep(2 * time.Second)
-		if want := []string{"update", "get", "update"}; !slices.Equal(a.conn.calls, want) {
-			t.Errorf("requests of a renewal after a conflict: %v, want %v", a.conn.calls, want)
-		}
-		if s.read().Labels["touched"] != "yes" {
-			t.Error("a renewal removed a label")
-		}
+		fakeapi.Want(t, "requests of a renewal after a conflict", strings.Join(a.conn.calls, " "), "update get update")
+		fakeapi.Want(t, "label after a renewal", s.read().Labels["touched"], "yes")
 		wantLeading(t, a, true)
 		m := a.deps.Metrics
 		master, slowpath := m.master.WithLabelValues("test"), m.slowpath.WithLabelValues("test")
-		if leads, slow := testutil.ToFloat64(master), testutil.ToFloat64(slowpath); leads != 1 || slow != 1 {
-			t.Errorf("while it leads, after one conflict: master status %v, slow path %v, want 1 and 1", leads, slow)
-		}
+		fakeapi.Want(t, "master status of a leader", testutil.ToFloat64(master), 1)
+		fakeapi.Want(t, "slow paths after one conflict", testutil.ToFloat64(slowpath), 1)
 		a.cancel()
 		<-a.done
-		if leads := testutil.ToFloat64(master); leads != 0 {
-			t.Errorf("after the term: master status %v, want 0", leads)
-		}
+		fakeapi.Want(t, "master status after the term", testutil.ToFloat64(master), 0)
 	})
 }
 
@@ -150,16 +140,15 @@ func TestRelease(t *testing.T) {
 			if took := time.Since(begun); a.err != nil || took > releaseTimeout+time.Second {
 				t.Errorf("Run = %v after %v, want nil within %v", a.err, took, releaseTimeout)
 			}
-			wantEqual(t, "holder", s.holder(), tt.holder)
+			fakeapi.Want(t, "holder", s.holder(), tt.holder)
 			if tt.calls != nil && !slices.Equal(a.conn.calls, tt.calls) {
 				t.Errorf("requests = %v, want %v", a.conn.calls, tt.calls)
 			}
 			if tt.holder != "" {
 				return
 			}
-			if got := s.read().Spec; *got.LeaseDurationSeconds != 1 || *got.LeaseTransitions != transitions {
-				t.Errorf("released record: %d s, %d transitions; want 1, %d", *got.LeaseDurationSeconds, *got.LeaseTransitions, transitions)
-			}
+			fakeapi.Want(t, "duration of the released record", s.duration(), time.Second)
+			fakeapi.Want(t, "transitions of the released record", *s.read().Spec.LeaseTransitions, transitions)
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestStolenLease(t *testing.T) {
@@ -32,13 +34,11 @@ func TestStolenLease(t *testing.T) {
 			if got := a.spans()[0].stopAsked.Sub(stolen); got > tt.within {
 				t.Errorf("controllers were told %v after the theft, want %v", got, tt.within)
 			}
-			if s.holder() != "thief" {
-				t.Errorf("holder = %q: a wrote over the thief's lease", s.holder())
-			}
+			fakeapi.Want(t, "holder", s.holder(), "thief")
 			sleep(20 * time.Second)
 			wantLeading(t, a, true)
-			wantEqual(t, "cause of the second term", lastCause(t, a), CauseExpired)
-			wantEqual(t, "terms", len(a.spans()), 2)
+			fakeapi.Want(t, "cause of the second term", lastCause(t, a), CauseExpired)
+			fakeapi.Want(t, "terms", len(a.spans()), 2)
 		})
 	}
 }
@@ -56,13 +56,11 @@ func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {
 		if got := first.stopAsked.Sub(down); got < 8*time.Second || got > 13500*time.Millisecond {
 			t.Errorf("controllers were told %v after the last renewal could be sent", got)
 		}
-		if first.writable {
-			t.Error("controllers could still write when they were told: the fence comes first")
-		}
+		fakeapi.Want(t, "writable when controllers were told", first.writable, false)
 		a.conn.set(func(c *conn) { c.err = nil })
 		sleep(2 * time.Second)
 		wantLeading(t, a, true)
-		wantEqual(t, "cause", lastCause(t, a), CauseReacquired)
+		fakeapi.Want(t, "cause", lastCause(t, a), CauseReacquired)
 	})
 }
 
@@ -176,9 +174,7 @@ func TestSuccessorSeenBeforeResponse(t *testing.T) {
 			}
 			s.hold("thief")
 			sleep(10 * time.Second)
-			if spans := a.spans(); len(spans) > 0 {
-				t.Errorf("a began %d terms, want none", len(spans))
-			}
+			fakeapi.Want(t, "terms of a", len(a.spans()), 0)
 		})
 	}
 }

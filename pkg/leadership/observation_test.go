@@ -7,6 +7,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"minikcm/internal/fakeapi"
 )
 
 var epoch = time.Unix(1e9, 0)
@@ -113,7 +115,7 @@ func TestNextAttempt(t *testing.T) {
 		{"free since the last try", free, lastAttempt{at: at(-1), version: "9", pause: time.Second}, 0},
 		{"freed while the last try was on its way", free, lastAttempt{at: at(2), version: "9", pause: time.Second}, 0},
 	} {
-		wantEqual(t, tt.name+": next attempt at", nextAttempt(tt.o, "me", 15*time.Second, tt.last, 4*time.Second).Sub(epoch).Seconds(), tt.want)
+		fakeapi.Want(t, tt.name+": next attempt at", nextAttempt(tt.o, "me", 15*time.Second, tt.last, 4*time.Second).Sub(epoch).Seconds(), tt.want)
 	}
 	if got := nextAttempt(foreign, "me", 15*time.Second, lastAttempt{}, 0); got.After(epoch) {
 		t.Errorf("first try at %v, want at once", got)

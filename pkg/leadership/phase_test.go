@@ -2,6 +2,8 @@ package leadership
 
 import (
 	"testing"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestPhases(t *testing.T) {
@@ -20,9 +22,7 @@ func TestPhases(t *testing.T) {
 		{"broken", broken, []phase{broken, broken, broken, broken, broken, broken}},
 	} {
 		for i, ev := range events {
-			if got := tt.from.next(ev); got != tt.to[i] {
-				t.Errorf("%s, %s: phase %d, want %d", tt.name, names[i], got, tt.to[i])
-			}
+			fakeapi.Want(t, tt.name+", "+names[i], tt.from.next(ev), tt.to[i])
 		}
 	}
 }

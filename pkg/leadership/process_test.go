@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/tools/record"
+
+	"minikcm/internal/fakeapi"
 )
 
 // process is an elector with its dependencies in a synctest bubble.
@@ -49,10 +51,7 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	p.fence = NewFence(realClock, metrics)
-	elector, err := New(cfg, Deps{Leases: p.conn, Events: p.events, Fence: p.fence, Metrics: metrics})
-	if err != nil {
-		t.Fatal(err)
-	}
+	elector := fakeapi.Must(New(cfg, Deps{Leases: p.conn, Events: p.events, Fence: p.fence, Metrics: metrics}))
 	p.Elector = elector
 	watch := func(lease *coordinationv1.Lease) {
 		p.conn.lock.Lock()
@@ -143,11 +142,4 @@ func bubble(t *testing.T, name string, test func(*testing.T, *leaseServer)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { test(t, &leaseServer{}) })
 	})
-}
-
-func wantEqual[T comparable](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s = %v, want %v", what, got, want)
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestHandOverOnShutdown(t *testing.T) {
@@ -23,23 +25,20 @@ func TestHandOverOnShutdown(t *testing.T) {
 		sleep(time.Minute)
 		a.cancel()
 		sleep(39 * time.Second)
-		if !a.writable() || s.holder() != "a" {
-			t.Error("a lost the lease or its fence while it drained")
-		}
+		wantWritable(t, a, true)
+		fakeapi.Want(t, "holder during the drain", s.holder(), "a")
 		wantLeading(t, b, false)
 		sleep(time.Second)
 		<-a.done
-		if a.err != nil {
-			t.Errorf("Run after a clean drain: %v", a.err)
-		}
+		fakeapi.Want(t, "result of Run after a clean drain", a.err, nil)
 		wantLeading(t, b, true)
 		left, took := a.spans()[0].end, b.spans()[0].begun
 		if took.Sub(left) > 10*time.Millisecond {
 			t.Errorf("b leads %v after a's last controller, want at once", took.Sub(left))
 		}
-		wantEqual(t, "cause", lastCause(t, b), CauseReleased)
+		fakeapi.Want(t, "cause", lastCause(t, b), CauseReleased)
 		for _, want := range []string{"Normal LeaderElection a became leader", "Normal LeaderElection a stopped leading"} {
-			wantEqual(t, "event", <-a.events.Events, want)
+			fakeapi.Want(t, "event", <-a.events.Events, want)
 		}
 	})
 }
@@ -54,12 +53,10 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 		a.fence.lock.Unlock()
 		a.cancel()
 		sleep(5 * time.Second)
-		if s.holder() != "a" {
-			t.Error("released with a request in flight")
-		}
+		fakeapi.Want(t, "holder with a request in flight", s.holder(), "a")
 		fl.complete(true)
 		sleep(0)
-		wantEqual(t, "holder after the last answer", s.holder(), "")
+		fakeapi.Want(t, "holder after the last answer", s.holder(), "")
 	})
 }
 
@@ -102,9 +99,9 @@ func TestSlowDrain(t *testing.T) {
 			if !errors.Is(a.err, tt.err) || tt.err == nil && a.err != nil {
 				t.Errorf("Run = %v, want %v", a.err, tt.err)
 			}
-			wantEqual(t, "duration of Run", time.Since(begun), tt.takes)
-			wantEqual(t, "holder", s.holder(), tt.holder)
-			wantEqual(t, "remaining duration of the lease", s.duration(), tt.lasts)
+			fakeapi.Want(t, "duration of Run", time.Since(begun), tt.takes)
+			fakeapi.Want(t, "holder", s.holder(), tt.holder)
+			fakeapi.Want(t, "remaining duration of the lease", s.duration(), tt.lasts)
 			wantWritable(t, a, false)
 		})
 	}
@@ -140,9 +137,8 @@ func TestShutdownOfAStandbyLeavesTheLeaseAlone(t *testing.T) {
 		b := start(t, s, "b")
 		b.cancel()
 		<-b.done
-		if b.err != nil || s.holder() != "x" {
-			t.Errorf("Run = %v, holder = %q; want nil, x", b.err, s.holder())
-		}
+		fakeapi.Want(t, "result of Run", b.err, nil)
+		fakeapi.Want(t, "holder", s.holder(), "x")
 	})
 }
 
@@ -192,7 +188,7 @@ func TestLeadErrorEndsRun(t *testing.T) {
 			if !errors.Is(a.err, tt.want) {
 				t.Errorf("Run = %v, want %v", a.err, tt.want)
 			}
-			wantEqual(t, "holder", s.holder(), "")
+			fakeapi.Want(t, "holder", s.holder(), "")
 		})
 	}
 }
@@ -222,9 +218,7 @@ func TestHealthCheck(t *testing.T) {
 			sleep(time.Minute)
 			tt.event(s, a)
 			sleep(tt.after)
-			if err := a.Check(nil); (err == nil) != tt.healthy {
-				t.Errorf("Check = %v, want healthy: %v", err, tt.healthy)
-			}
+			fakeapi.Want(t, "healthy", a.Check(nil) == nil, tt.healthy)
 		})
 	}
 }

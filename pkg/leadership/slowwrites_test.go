@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestLimitsAfter(t *testing.T) {
@@ -36,9 +38,7 @@ func TestLimitsAfter(t *testing.T) {
 	} {
 		seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 		want := writeLimits{until: epoch.Add(seconds(tt.until)), maxDuration: seconds(tt.most), slowAfter: seconds(tt.slow), margin: seconds(tt.after)}
-		if got := tt.cfg.limitsAfter(epoch, tt.lease); got != want {
-			t.Errorf("%s: limits %+v, want %+v", tt.name, got, want)
-		}
+		fakeapi.Want(t, tt.name, tt.cfg.limitsAfter(epoch, tt.lease), want)
 	}
 }
 
@@ -143,16 +143,12 @@ func TestSlowWritesSucceed(t *testing.T) {
 			if took := server.createUntilDone(t, a.fence); took > tt.within {
 				t.Errorf("a write of %v was done after %v, want at most %v", tt.takes, took, tt.within)
 			}
-			wantEqual(t, "the lease was renewed for", s.duration() > 15*time.Second, tt.longer)
-			if got, want := testutil.ToFloat64(a.deps.Metrics.lease), s.duration().Seconds(); got != want {
-				t.Errorf("leadership_lease_duration_seconds = %v, want %v", got, want)
-			}
-			if n := len(server.landed); n != 1 {
-				t.Errorf("%d writes were done, want one", n)
-			}
+			fakeapi.Want(t, "the lease was renewed for", s.duration() > 15*time.Second, tt.longer)
+			fakeapi.Want(t, "leadership_lease_duration_seconds", testutil.ToFloat64(a.deps.Metrics.lease), s.duration().Seconds())
+			fakeapi.Want(t, "writes that were done", len(server.landed), 1)
 			server.set(func(s *slowServer) { s.takes = 0 })
 			sleep(extendedFor + 3*time.Second)
-			wantEqual(t, "the lease is renewed for", s.duration(), 15*time.Second)
+			fakeapi.Want(t, "the lease is renewed for", s.duration(), 15*time.Second)
 			server.given = nil
 			_ = server.createUntilDone(t, a.fence)
 			if got := server.given[0]; got > 11500*time.Millisecond {

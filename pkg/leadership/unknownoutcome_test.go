@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"minikcm/internal/fakeapi"
 )
 
 // unansweredWrite sends a slow write of p and cancels the request at once.
@@ -50,13 +52,11 @@ func TestReleaseWaitsForUnknownOutcomes(t *testing.T) {
 				if took := time.Since(ended); took > tt.after {
 					t.Errorf("Run returned after %v, want at most %v", took, tt.after)
 				}
-				if a.err != nil {
-					t.Errorf("Run = %v, want nil: its controllers have stopped", a.err)
-				}
+				fakeapi.Want(t, "result of Run, controllers have stopped", a.err, nil)
 			}
 			sleep(30 * time.Second)
 			wantLeading(t, b, true)
-			wantEqual(t, "cause", lastCause(t, b), tt.cause)
+			fakeapi.Want(t, "cause", lastCause(t, b), tt.cause)
 			led := b.spans()[0].begun
 			if len(server.landed) != 1 || !server.landed[0].Before(led) {
 				t.Errorf("the write was done at %v, another led at %v", server.landed, led)
@@ -84,10 +84,8 @@ func TestNextTermWaitsForOwnWrites(t *testing.T) {
 			tt.lose(s, a)
 			sleep(20 * time.Second)
 			wantLeading(t, a, true)
-			if got := len(a.spans()); got != 2 {
-				t.Fatalf("%d terms, want 2", got)
-			}
-			if led := a.spans()[1].begun; len(server.landed) != 1 || !server.landed[0].Before(led) {
+			fakeapi.Want(t, "terms", len(a.spans()), 2)
+			if led := a.spans()[len(a.spans())-1].begun; len(server.landed) != 1 || !server.landed[0].Before(led) {
 				t.Errorf("the write of term 1 was done at %v, term 2 began at %v", server.landed, led)
 			}
 		})
