@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"minikcm/internal/fakeapi"
 )
 
 // helper is set for the process that TestSignalsWithBlockedLog starts.
@@ -27,32 +29,21 @@ func TestMain(m *testing.M) {
 // The first signal ends the work and the second ends the process, although the log has no reader.
 func TestSignalsWithBlockedLog(t *testing.T) {
 	unread, full, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, err)
 	defer unread.Close()
 	defer full.Close()
-	if err := fill(full); err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, fill(full))
 	process := exec.Command(os.Args[0])
 	process.Env, process.Stderr = append(os.Environ(), helper+"=1"), full
-	said, err := process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	said := fakeapi.Must(process.StdoutPipe())
+	fakeapi.NoError(t, process.Start())
 	defer process.Process.Kill()
 	lines := bufio.NewScanner(said)
 	for _, want := range []string{"ready", "stopping"} {
 		if lines.Scan(); lines.Text() != want {
 			t.Fatalf("the process says %q, want %q", lines.Text(), want)
 		}
-		if err := process.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, process.Process.Signal(syscall.SIGTERM))
 	}
 	var exit *exec.ExitError
 	if err := process.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {

@@ -69,13 +69,11 @@ func TestCourse(t *testing.T) {
 		{"a readiness gate closes", ready, gated("True", "False", "True"), 0, post, 0},
 		{"a reason that is missing", Course{Steps: []Step{{State: Pending, Reason: "R"}}}, in(Pending), 0, post, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			now := begun.Add(tt.at)
-			at := progress{}.advance(tt.course, false, begun).advance(tt.course, tt.pod.DeletionTimestamp != nil, now)
-			if do, wait := at.nextAct(tt.pod, now); do != tt.do || wait != tt.wait {
-				t.Errorf("next(after %v) = %v, %v; want %v, %v", tt.at, do, wait, tt.do, tt.wait)
-			}
-		})
+		now := begun.Add(tt.at)
+		at := progress{}.advance(tt.course, false, begun).advance(tt.course, tt.pod.DeletionTimestamp != nil, now)
+		if do, wait := at.nextAct(tt.pod, now); do != tt.do || wait != tt.wait {
+			t.Errorf("%s: next(after %v) = %v, %v; want %v, %v", tt.name, tt.at, do, wait, tt.do, tt.wait)
+		}
 	}
 }
 

@@ -27,14 +27,8 @@ import (
 // newPlayer returns a player whose requests get the responses of a function.
 func newPlayer(t *testing.T, answer fakeapi.RoundTripper, course Course) *Player {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: answer})
-	if err != nil {
-		t.Fatal(err)
-	}
-	player, err := NewPlayer(client, corev1.NamespaceAll, func(*corev1.Pod) Course { return course })
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := fakeapi.Must(kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: answer}))
+	player := fakeapi.Must(NewPlayer(client, corev1.NamespaceAll, func(*corev1.Pod) Course { return course }))
 	return player
 }
 
@@ -79,9 +73,7 @@ func TestAStatusThatIsRefusedIsLogged(t *testing.T) {
 	}
 	player := newPlayer(t, invalid, Course{Steps: []Step{{State: Ready}}})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-	if err := player.informer.GetIndexer().Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, player.informer.GetIndexer().Add(pod))
 	var log []string
 	logger := funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{Verbosity: 2})
 	if err := player.syncPod(klog.NewContext(t.Context(), logger), cache.MetaObjectToName(pod)); err != nil || len(log) != 1 {

@@ -8,6 +8,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestContainersFollowTheStateOfTheirPod(t *testing.T) {
@@ -28,16 +30,14 @@ func TestContainersFollowTheStateOfTheirPod(t *testing.T) {
 		{"failed", running, Failed, false, false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", StartedAt: before, FinishedAt: now}}},
 		{"succeeded at once", corev1.ContainerState{}, Succeeded, false, false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := &corev1.Pod{
-				Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/main:1"}}},
-				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: tt.was}}},
-			}
-			want := []corev1.ContainerStatus{{Name: "main", Image: "example.com/main:1", Ready: tt.ready, Started: &tt.started, State: tt.want}}
-			if got := containerStatuses(pod, tt.state, now); !apiequality.Semantic.DeepEqual(got, want) {
-				t.Errorf("got %+v, want %+v", got, want)
-			}
-		})
+		pod := &corev1.Pod{
+			Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/main:1"}}},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: tt.was}}},
+		}
+		want := []corev1.ContainerStatus{{Name: "main", Image: "example.com/main:1", Ready: tt.ready, Started: &tt.started, State: tt.want}}
+		if got := containerStatuses(pod, tt.state, now); !apiequality.Semantic.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v", tt.name, got, want)
+		}
 	}
 }
 
@@ -55,31 +55,24 @@ func TestAConditionThatStaysKeepsItsTransitionTime(t *testing.T) {
 		{"ready but for a readiness gate", Running, ContainersReady, true, false},
 		{"has no conditions", Pending, Running, false, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-			if tt.was != Pending {
-				status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[tt.was == Ready]
-				pod.Status.Conditions = []corev1.PodCondition{
-					{Type: corev1.PodReady, Status: status, LastTransitionTime: before}, {Type: corev1.ContainersReady, Status: status, LastTransitionTime: before},
-				}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+		if tt.was != Pending {
+			status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[tt.was == Ready]
+			pod.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: status, LastTransitionTime: before}, {Type: corev1.ContainersReady, Status: status, LastTransitionTime: before},
 			}
-			client := fake.NewClientset(pod)
-			if err := Post(t.Context(), client, pod, tt.state, "", ""); err != nil {
-				t.Fatal(err)
+		}
+		client := fake.NewClientset(pod)
+		fakeapi.NoError(t, Post(t.Context(), client, pod, tt.state, "", ""))
+		got := fakeapi.Must(client.CoreV1().Pods("shop").Get(t.Context(), "web", metav1.GetOptions{}))
+		if len(got.Status.Conditions) != 2 {
+			t.Errorf("%s: conditions %+v, want two", tt.name, got.Status.Conditions)
+		}
+		for _, c := range got.Status.Conditions {
+			want := map[corev1.PodConditionType]bool{corev1.PodReady: tt.ready, corev1.ContainersReady: tt.container}[c.Type]
+			if stays := c.LastTransitionTime.Equal(&before); stays != want || c.LastTransitionTime.IsZero() {
+				t.Errorf("%s: %s is %s since %v, want its time kept: %v", tt.name, c.Type, c.Status, c.LastTransitionTime, want)
 			}
-			got, err := client.CoreV1().Pods("shop").Get(t.Context(), "web", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(got.Status.Conditions) != 2 {
-				t.Errorf("conditions %+v, want two", got.Status.Conditions)
-			}
-			for _, c := range got.Status.Conditions {
-				want := map[corev1.PodConditionType]bool{corev1.PodReady: tt.ready, corev1.ContainersReady: tt.container}[c.Type]
-				if stays := c.LastTransitionTime.Equal(&before); stays != want || c.LastTransitionTime.IsZero() {
-					t.Errorf("%s is %s since %v, want its time kept: %v", c.Type, c.Status, c.LastTransitionTime, want)
-				}
-			}
-		})
+		}
 	}
 }

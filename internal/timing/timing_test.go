@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestSleep(t *testing.T) {
@@ -34,11 +36,7 @@ func TestSleep(t *testing.T) {
 func TestOrder(t *testing.T) {
 	a, b := time.Unix(1, 0), time.Unix(2, 0)
 	for _, pair := range [][2]time.Time{{a, b}, {b, a}} {
-		if got := Earlier(pair[0], pair[1]); got != a {
-			t.Errorf("earlier of %v: %v", pair, got)
-		}
-		if got := Later(pair[0], pair[1]); got != b {
-			t.Errorf("later of %v: %v", pair, got)
-		}
+		fakeapi.Want(t, "earlier time", Earlier(pair[0], pair[1]), a)
+		fakeapi.Want(t, "later time", Later(pair[0], pair[1]), b)
 	}
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"testing"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controller"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,11 +25,7 @@ func TestEnabled(t *testing.T) {
 		{"alias", []string{"short"}, true},
 		{"name after alias", []string{"-short", "a"}, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := isEnabled(controller.Registration{Name: "a", Alias: "short"}, tt.items); got != tt.want {
-				t.Errorf("enabled(a, %q) = %v, want %v", tt.items, got, tt.want)
-			}
-		})
+		fakeapi.Want(t, tt.name, isEnabled(controller.Registration{Name: "a", Alias: "short"}, tt.items), tt.want)
 	}
 }
 

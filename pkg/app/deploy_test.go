@@ -9,15 +9,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"minikcm/internal/fakeapi"
 )
 
 // rolesOf returns the permissions of the roles in a file of deploy/, a single verb on one resource each.
 func rolesOf(t *testing.T, file string) (granted []permission) {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fakeapi.Must(os.ReadFile("../../deploy/" + file))
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var role rbacv1.ClusterRole // a Role has the same fields
 		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
@@ -79,10 +78,7 @@ func compareRights(t *testing.T, required []need, granted, own []permission) {
 // requiredBy returns the permissions that a manager with these flags requires, by account.
 func requiredBy(t *testing.T, args ...string) map[string][]need {
 	t.Helper()
-	cfg, err := parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t)}, args...)...).Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := fakeapi.Must(parsed(t, append([]string{"--kubeconfig=" + minimalKubeconfig(t)}, args...)...).Complete())
 	by := map[string][]need{}
 	for _, n := range requiredPermissions(cfg) {
 		by[n.account] = append(by[n.account], n)

@@ -12,6 +12,7 @@ import (
 	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/client-go/rest"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/pkg/serving"
@@ -49,10 +50,7 @@ func TestNewManager(t *testing.T) {
 			if tt.namespaces != nil {
 				controllers = append(controllers, namespace.Registration(tt.namespaces))
 			}
-			cfg, err := DefaultConfig(tt.rest, controllers)
-			if err != nil {
-				t.Fatal(err)
-			}
+			cfg := fakeapi.Must(DefaultConfig(tt.rest, controllers))
 			cfg.Serving.Port, cfg.Election.Enabled, cfg.WatchLiveness = 0, tt.election, tt.watch
 			m, err := New(cfg)
 			if (err == nil) != (tt.want == nil) || err != nil && strings.Contains(err.Error(), "\n") {

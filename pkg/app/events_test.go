@@ -106,9 +106,7 @@ func testEvents(t *testing.T, receive func(*http.Request)) *events {
 		receive(req)
 		return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
 	})}, prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, err)
 	return e
 }
 
@@ -145,9 +143,7 @@ func TestEndWaitsForEvents(t *testing.T) {
 			}
 			before := sent.Load()
 			time.Sleep(24 * time.Hour)
-			if after := sent.Load(); after != before {
-				t.Errorf("%d events were sent after the end", after-before)
-			}
+			fakeapi.Want(t, "events sent after a day", sent.Load(), before)
 		})
 	}
 }

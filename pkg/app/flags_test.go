@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"minikcm/internal/fakeapi"
 )
 
 // docs/flags.md is made from the flags. UPDATE_DOCS=1 writes it.
@@ -16,14 +18,9 @@ func TestFlagsDocumentation(t *testing.T) {
 	const file = "../../docs/flags.md"
 	want := flagsPage(NewOptions(Controllers()).Flags())
 	if os.Getenv("UPDATE_DOCS") != "" {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, os.WriteFile(file, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := fakeapi.Must(os.ReadFile(file))
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("docs/flags.md is out of date, run this test with UPDATE_DOCS=1 (-flags +file):\n%s", diff)
 	}

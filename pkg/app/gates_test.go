@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/component-base/featuregate"
+
+	"minikcm/internal/fakeapi"
 )
 
 // Defaults are literals here, so that the test fails if a library changes a default.
@@ -49,12 +51,8 @@ func TestGates(t *testing.T) {
 				t.Fatal(errs)
 			}
 			for f, want := range tt.want {
-				if got := o.gates.gate.Enabled(f); got != want {
-					t.Errorf("%s is %v, want %v", f, got, want)
-				}
-				if got := (clientGates{o.gates.gate}).Enabled(clientfeatures.Feature(f)); got != want {
-					t.Errorf("client-go sees %s as %v, want %v", f, got, want)
-				}
+				fakeapi.Want(t, string(f), o.gates.gate.Enabled(f), want)
+				fakeapi.Want(t, string(f)+" of client-go", (clientGates{o.gates.gate}).Enabled(clientfeatures.Feature(f)), want)
 			}
 		})
 	}

@@ -33,11 +33,8 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 	for range 10 { // the duration of the sleep is random
 		synctest.Test(t, func(t *testing.T) {
 			clk := clock.RealClock{}
-			store, err := newCaches(Config{REST: &rest.Config{Host: "https://server", Transport: overloaded}},
-				freshness.NewTransport(clk))
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := fakeapi.Must(newCaches(Config{REST: &rest.Config{Host: "https://server", Transport: overloaded}},
+				freshness.NewTransport(clk)))
 			if _, err := store.Pods(); err != nil {
 				t.Fatal(err)
 			}
@@ -73,13 +70,8 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 	for name, own := range map[string]bool{"of-its-own-process": true, "of-a-part": false} {
 		ctx, stop := context.WithCancel(t.Context())
 		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []namedController{{brief{end: stop}, name}}, markStarted: func() {}}
-		if err := m.runControllers(ctx, leadership.Term{}); err != nil {
-			t.Fatal(err)
-		}
-		families, err := legacyregistry.DefaultGatherer.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, m.runControllers(ctx, leadership.Term{}))
+		families := fakeapi.Must(legacyregistry.DefaultGatherer.Gather())
 		shown := slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
 			return f.GetName() == "running_managed_controllers" && strings.Contains(f.String(), name)
 		})
@@ -129,8 +121,6 @@ func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
 // The elector, not the loop, must cancel a write without a response.
 func TestLoopsDrainLongerThanTheElector(t *testing.T) {
 	for shutdown, want := range map[time.Duration]time.Duration{0: 0, time.Nanosecond: time.Second + 1, 10 * time.Second: 11 * time.Second} {
-		if got := drainTime(shutdown); got != want {
-			t.Errorf("drainTime(%v) = %v, want %v", shutdown, got, want)
-		}
+		fakeapi.Want(t, fmt.Sprintf("drainTime(%v)", shutdown), drainTime(shutdown), want)
 	}
 }

@@ -37,12 +37,8 @@ func parsed(t *testing.T, args ...string) *Options {
 	for _, name := range sections.Order {
 		fs.AddFlagSet(sections.FlagSets[name])
 	}
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.SetGates(); err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, fs.Parse(args))
+	fakeapi.NoError(t, o.SetGates())
 	return o
 }
 
@@ -93,10 +89,7 @@ func TestFlagsReachConfig(t *testing.T) {
 	if errs := o.Validate(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	got, err := o.Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := fakeapi.Must(o.Complete())
 	want := Config{
 		REST:          &rest.Config{Host: "https://10.0.0.1:6443", QPS: 50, Burst: 100, DisableCompression: true, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}},
 		MinResync:     8 * time.Hour,
@@ -162,15 +155,10 @@ func TestFlagsReachConfig(t *testing.T) {
 
 func TestConfigz(t *testing.T) {
 	o := parsed(t, "--kubeconfig="+minimalKubeconfig(t), "--leader-elect-lease-duration=20s", "--controllers=replicaset")
-	cfg, err := o.Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := fakeapi.Must(o.Complete())
 	var doc map[string]any
 	raw, err := json.Marshal(configzDocument(cfg))
-	if err := errors.Join(err, json.Unmarshal(raw, &doc)); err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, errors.Join(err, json.Unmarshal(raw, &doc)))
 	for path, want := range map[string]any{
 		"apiVersion": "kubecontrollermanager.config.k8s.io/v1alpha1", "kind": "KubeControllerManagerConfiguration",
 		"Generic.Port": 10257.0, "Generic.Address": "0.0.0.0", "Generic.MinResyncPeriod": "12h0m0s",

@@ -57,34 +57,26 @@ func TestClassify(t *testing.T) {
 		{"rights missing", &missing{process: "user u", needs: []need{{permission: permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods"}}, impacts: []string{"no pods"}}}}, true, "user u is not allowed to: create pods (no pods); grant"},
 		{"several lines become one", errors.New("a\n\tb"), false, "a b"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			reason, lasting := classifyProblem(tt.err, "https://h", commandAdvice)
-			if lasting != tt.lasting || !strings.Contains(reason.Error(), tt.want) || strings.Contains(reason.Error(), "\n") {
-				t.Errorf("classifyProblem(%v) = %q, lasting %v; want one line with %q, lasting %v", tt.err, reason, lasting, tt.want, tt.lasting)
-			}
-			if !errors.Is(reason, tt.err) {
-				t.Error("the cause is not wrapped")
-			}
-		})
+		reason, lasting := classifyProblem(tt.err, "https://h", commandAdvice)
+		if lasting != tt.lasting || !strings.Contains(reason.Error(), tt.want) || strings.Contains(reason.Error(), "\n") {
+			t.Errorf("%s: classifyProblem(%v) = %q, lasting %v; want one line with %q, lasting %v", tt.name, tt.err, reason, lasting, tt.want, tt.lasting)
+		}
+		if !errors.Is(reason, tt.err) {
+			t.Errorf("%s: the cause is not wrapped", tt.name)
+		}
 	}
 }
 
 func newPreflighter(t *testing.T, cfg *rest.Config) *preflighter {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := fakeapi.Must(kubernetes.NewForConfig(cfg))
 	return &preflighter{client: client, server: cfg.Host, advice: commandAdvice, clock: clock.RealClock{}}
 }
 
 // preflighterOf returns the preflight of a manager on a server with permissions.
 func preflighterOf(t *testing.T, api *fakeapi.Server) *preflighter {
 	t.Helper()
-	cfg, err := kubeclient.Load("kubeconfig", api.Kubeconfig(t, nil), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := fakeapi.Must(kubeclient.Load("kubeconfig", api.Kubeconfig(t, nil), ""))
 	cfg.QPS = -1
 	return newPreflighter(t, cfg)
 }
@@ -136,9 +128,7 @@ func TestPreflightRights(t *testing.T) {
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || err.Error() != tt.want) {
 				t.Errorf("preflight = %v, want %q", err, tt.want)
 			}
-			if got := [2]int{api.Count("self"), api.Count("access")}; got != tt.asked {
-				t.Errorf("%v questions, want %v", got, tt.asked)
-			}
+			fakeapi.Want(t, "questions", [2]int{api.Count("self"), api.Count("access")}, tt.asked)
 		})
 	}
 }
@@ -172,15 +162,11 @@ func TestPreflightNamesControllersWithoutPermissions(t *testing.T) {
 				}
 			}
 			p := preflighterOf(t, api)
-			cfg, err := parsed(t, "--kubeconfig="+minimalKubeconfig(t), "--controllers="+tt.given).Complete()
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.cfg = cfg
+			p.cfg = fakeapi.Must(parsed(t, "--kubeconfig="+minimalKubeconfig(t), "--controllers="+tt.given).Complete())
 			if !tt.command {
 				p.advice = programAdvice
 			}
-			err = p.runChecks(t.Context(), requiredPermissions(cfg))
+			err := p.runChecks(t.Context(), requiredPermissions(p.cfg))
 			if err == nil || !strings.HasSuffix(err.Error(), tt.wantEnd) {
 				t.Fatalf("preflight = %v, want it to end with %q", err, tt.wantEnd)
 			}

@@ -61,9 +61,7 @@ func TestRequestsWaitForOneTokenTogether(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBearer(&tt.source, func(req *http.Request) (*http.Response, error) {
-					if got := req.Header.Get("Authorization"); got != "Bearer secret" {
-						t.Errorf("authorization %q", got)
-					}
+					fakeapi.Want(t, "authorization", req.Header.Get("Authorization"), "Bearer secret")
 					return &http.Response{StatusCode: http.StatusOK}, nil
 				})
 				begun := time.Now()
@@ -79,9 +77,7 @@ func TestRequestsWaitForOneTokenTogether(t *testing.T) {
 				requests.Wait()
 				time.Sleep(tokenTimeout) // the fetch continues
 				synctest.Wait()
-				if tt.source.asked != 1 {
-					t.Errorf("%d tokens were fetched, want 1", tt.source.asked)
-				}
+				fakeapi.Want(t, "tokens that were fetched", tt.source.asked, 1)
 			})
 		})
 	}

@@ -14,29 +14,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/rest"
+
+	"minikcm/internal/fakeapi"
 )
 
 // ending returns a certificate as PEM with an expiration.
 func ending(t *testing.T, then time.Time) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := fakeapi.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: then}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := fakeapi.Must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func TestClientCertificateMetric(t *testing.T) {
 	soon, later := ending(t, time.Unix(2e9, 0)), ending(t, time.Unix(3e9, 0))
 	file := filepath.Join(t.TempDir(), "cert.pem")
-	if err := os.WriteFile(file, later, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, os.WriteFile(file, later, 0o600))
 	for _, tt := range []struct {
 		name string
 		cfg  rest.TLSClientConfig
@@ -50,17 +44,11 @@ func TestClientCertificateMetric(t *testing.T) {
 		{"the file is missing", rest.TLSClientConfig{CertFile: file + ".none"}, 0},
 		{"no certificate in the file", rest.TLSClientConfig{CertFile: os.DevNull}, 0},
 	} {
-		if got := testutil.ToFloat64(CertificateMetric(tt.cfg)); got != tt.want {
-			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, testutil.ToFloat64(CertificateMetric(tt.cfg)), tt.want)
 	}
 	metric := CertificateMetric(rest.TLSClientConfig{CertFile: file})
 	for end, text := range map[float64][]byte{2e9: soon, 3e9: later} { // clients reload a renewed file
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := testutil.ToFloat64(metric); got != end {
-			t.Errorf("renewed file: got %v, want %v", got, end)
-		}
+		fakeapi.NoError(t, os.WriteFile(file, text, 0o600))
+		fakeapi.Want(t, "renewed file", testutil.ToFloat64(metric), end)
 	}
 }

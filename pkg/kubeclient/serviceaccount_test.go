@@ -39,34 +39,32 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 		{"account is missing", []error{missing, nil}, time.Hour, []string{"create serviceaccounts/token", "create serviceaccounts", "create serviceaccounts/token"}, 48 * time.Minute},
 		{"rejected", []error{errors.New("no")}, time.Hour, []string{"create serviceaccounts/token"}, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			now := time.Unix(1e9, 0)
-			client := fake.NewClientset()
-			var calls []string
-			tokens := 0
-			client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				call := "create serviceaccounts"
-				if a.GetSubresource() != "" {
-					call += "/" + a.GetSubresource()
-				}
-				calls = append(calls, call)
-				if a.GetSubresource() == "" {
-					return true, &corev1.ServiceAccount{}, nil
-				}
-				tokens++
-				answer := &authenticationv1.TokenRequest{}
-				answer.Status.Token, answer.Status.ExpirationTimestamp = "secret", metav1.NewTime(now.Add(tt.life))
-				return true, answer, tt.results[tokens-1]
-			})
-			s := &serviceAccount{client: client.CoreV1().ServiceAccounts("kube-system"), name: "replicaset-controller", clock: testingclock.NewFakePassiveClock(now)}
-			token, err := s.Token()
-			if !slices.Equal(calls, tt.calls) || (err != nil) != (tt.use == 0) {
-				t.Errorf("calls %q, error %v; want %q and %v of use", calls, err, tt.calls, tt.use)
+		now := time.Unix(1e9, 0)
+		client := fake.NewClientset()
+		var calls []string
+		tokens := 0
+		client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			call := "create serviceaccounts"
+			if a.GetSubresource() != "" {
+				call += "/" + a.GetSubresource()
 			}
-			if err == nil && (token.AccessToken != "secret" || token.Expiry.Sub(now) != tt.use) {
-				t.Errorf("token %q is used for %v, want %v", token.AccessToken, token.Expiry.Sub(now), tt.use)
+			calls = append(calls, call)
+			if a.GetSubresource() == "" {
+				return true, &corev1.ServiceAccount{}, nil
 			}
+			tokens++
+			answer := &authenticationv1.TokenRequest{}
+			answer.Status.Token, answer.Status.ExpirationTimestamp = "secret", metav1.NewTime(now.Add(tt.life))
+			return true, answer, tt.results[tokens-1]
 		})
+		s := &serviceAccount{client: client.CoreV1().ServiceAccounts("kube-system"), name: "replicaset-controller", clock: testingclock.NewFakePassiveClock(now)}
+		token, err := s.Token()
+		if !slices.Equal(calls, tt.calls) || (err != nil) != (tt.use == 0) {
+			t.Errorf("%s: calls %q, error %v; want %q and %v of use", tt.name, calls, err, tt.calls, tt.use)
+		}
+		if err == nil && (token.AccessToken != "secret" || token.Expiry.Sub(now) != tt.use) {
+			t.Errorf("%s: token %q is used for %v, want %v", tt.name, token.AccessToken, token.Expiry.Sub(now), tt.use)
+		}
 	}
 }
 
@@ -94,17 +92,9 @@ func TestTokenIsFetchedBeforeARequestIsGuarded(t *testing.T) {
 			})
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt, err := rest.TransportFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequest("POST", "https://api/api/v1/namespaces/a/pods", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, err)
+	rt := fakeapi.Must(rest.TransportFor(cfg))
+	req := fakeapi.Must(http.NewRequest("POST", "https://api/api/v1/namespaces/a/pods", nil))
 	if _, err := rt.RoundTrip(req); err != nil {
 		t.Fatal(err)
 	}

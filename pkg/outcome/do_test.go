@@ -63,10 +63,7 @@ func TestDo(t *testing.T) {
 					return next.RoundTrip(req)
 				})
 			})
-			client, err := kubernetes.NewForConfig(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := fakeapi.Must(kubernetes.NewForConfig(cfg))
 			got, err := Do(t.Context(), func(ctx context.Context) error {
 				return client.CoreV1().Pods("default").Delete(ctx, "a", metav1.DeleteOptions{})
 			})

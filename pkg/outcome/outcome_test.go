@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestFromError(t *testing.T) {
@@ -59,9 +61,7 @@ func TestFromError(t *testing.T) {
 		{"a webhook without a response", apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": an error on the server`)), Rejected},
 		{"a webhook that rejects with 500", code(http.StatusInternalServerError), Unknown},
 	} {
-		if got := FromError(tt.err); got != tt.want {
-			t.Errorf("%s: FromError(%v) = %s, want %s", tt.name, tt.err, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, FromError(tt.err), tt.want)
 	}
 }
 
@@ -80,8 +80,6 @@ func TestNotFoundNamesTheObject(t *testing.T) {
 		{"no response", syscall.ECONNREFUSED, false},
 		{"no error", nil, false},
 	} {
-		if got := IsNotFound(tt.err, "a"); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, IsNotFound(tt.err, "a"), tt.want)
 	}
 }

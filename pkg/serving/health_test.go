@@ -24,12 +24,10 @@ func TestHealth(t *testing.T) {
 		{"one that fails tells why", "/readyz/caches", 500, "internal server error: pods have not synced\n"},
 		{"one that does not exist", "/readyz/x", 404, "404 page not found\n"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := httptest.NewRecorder()
-			c.handler("/readyz").ServeHTTP(w, httptest.NewRequest("GET", tt.url, nil))
-			if w.Code != tt.code || w.Body.String() != tt.body {
-				t.Errorf("GET %s = %d %q, want %d %q", tt.url, w.Code, w.Body, tt.code, tt.body)
-			}
-		})
+		w := httptest.NewRecorder()
+		c.handler("/readyz").ServeHTTP(w, httptest.NewRequest("GET", tt.url, nil))
+		if w.Code != tt.code || w.Body.String() != tt.body {
+			t.Errorf("%s: GET %s = %d %q, want %d %q", tt.name, tt.url, w.Code, w.Body, tt.code, tt.body)
+		}
 	}
 }

@@ -23,10 +23,7 @@ func TestServingBadInput(t *testing.T) {
 	certB, keyB := filepath.Join(dir, "b.crt"), filepath.Join(dir, "b.key")
 	ca.IssueFiles(t, "a", certA, keyA)
 	ca.IssueFiles(t, "b", certB, keyB)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := fakeapi.Must(net.Listen("tcp", "127.0.0.1:0"))
 	defer func() { _ = taken.Close() }()
 	for _, tt := range []struct {
 		name   string
@@ -46,14 +43,12 @@ func TestServingBadInput(t *testing.T) {
 		{"port in use", func(c *Config) { c.Port = taken.Addr().(*net.TCPAddr).Port }, "is in use by another process"},
 		{"address of another machine", func(c *Config) { c.BindAddress = net.IPv4(192, 0, 2, 1) }, "--bind-address, --secure-port: "},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg := testServing(t, nil)
-			tt.change(&cfg)
-			_, err := New(cfg, Deps{})
-			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("New = %v, want one line with %q", err, tt.want)
-			}
-		})
+		cfg := testServing(t, nil)
+		tt.change(&cfg)
+		_, err := New(cfg, Deps{})
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: New = %v, want one line with %q", tt.name, err, tt.want)
+		}
 	}
 }
 
@@ -62,24 +57,16 @@ func TestServingSharedPort(t *testing.T) {
 	cfg.SharePort = true
 	first := serve(t, cfg, Deps{})
 	cfg.Port = first.listener.Addr().(*net.TCPAddr).Port
-	second, err := New(cfg, Deps{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := fakeapi.Must(New(cfg, Deps{}))
 	run(context.Background(), t, second)
-	if first.Address() != second.Address() {
-		t.Errorf("listening on %s and %s, want the same", first.Address(), second.Address())
-	}
+	fakeapi.Want(t, "second address", second.Address(), first.Address())
 }
 
 func TestServingNothing(t *testing.T) {
 	cfg := testServing(t, nil)
 	cfg.Port = 0
 	cfg.TLS.CertFile = "/missing.crt" // not read
-	s, err := New(cfg, Deps{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := fakeapi.Must(New(cfg, Deps{}))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -129,23 +116,20 @@ func TestServingPages(t *testing.T) {
 		}
 	}
 	for accept, want := range map[string]int{"text/plain": 200, "*/*": 200, "application/json": 406, "application/json, text/plain;q=0.1": 200} {
-		if got, _ := request(t, s, "GET", "/statusz", "", nil, "Accept", accept); got != want {
-			t.Errorf("GET /statusz, Accept: %s = %d, want %d", accept, got, want)
-		}
+		got, _ := request(t, s, "GET", "/statusz", "", nil, "Accept", accept)
+		fakeapi.Want(t, "status for "+accept, got, want)
 	}
 	cfg.Profiling, cfg.Flagz, cfg.Statusz = false, false, false
 	off := serve(t, cfg, Deps{})
 	for _, path := range []string{"/debug/pprof/", "/debug/flags/v", "/flagz", "/statusz"} {
-		if got, _ := request(t, off, "GET", path, "", nil); got != 404 {
-			t.Errorf("GET %s, switched off = %d, want 404", path, got)
-		}
+		got, _ := request(t, off, "GET", path, "", nil)
+		fakeapi.Want(t, "status of "+path+", switched off", got, 404)
 	}
 }
 
 func TestRecovered(t *testing.T) {
 	s := serve(t, testServing(t, nil), Deps{})
 	s.http.Handler = recovered(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("test") }))
-	if got, _ := request(t, s, "GET", "/healthz", "", nil); got != 500 {
-		t.Errorf("a handler that panics answers %d, want 500", got)
-	}
+	got, _ := request(t, s, "GET", "/healthz", "", nil)
+	fakeapi.Want(t, "status of a handler that panics", got, 500)
 }

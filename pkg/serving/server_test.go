@@ -41,10 +41,7 @@ func testServing(t *testing.T, api *fakeapi.Server) Config {
 func newServer(t *testing.T, cfg Config, deps Deps) *Server {
 	t.Helper()
 	for range 10 {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		free := fakeapi.Must(net.Listen("tcp", "127.0.0.1:0"))
 		cfg.Port = free.Addr().(*net.TCPAddr).Port
 		_ = free.Close()
 		s, err := New(cfg, deps)
@@ -90,25 +87,16 @@ func request(t *testing.T, s *Server, method, path, token string, cert *tls.Cert
 		tlsConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, DisableKeepAlives: true}}
-	r, err := http.NewRequest(method, "https://"+s.Address()+path, strings.NewReader("4"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := fakeapi.Must(http.NewRequest(method, "https://"+s.Address()+path, strings.NewReader("4")))
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := fakeapi.Must(client.Do(r))
 	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := fakeapi.Must(io.ReadAll(answer.Body))
 	return answer.StatusCode, string(body)
 }
 

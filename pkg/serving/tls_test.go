@@ -113,9 +113,7 @@ func TestServingCertificates(t *testing.T) {
 		cfg.TLS.SNI = []cliflag.NamedCertKey{{CertFile: file("sni.crt"), KeyFile: file("sni.key")}}
 		s := serve(t, cfg, Deps{})
 		for asked, want := range map[string]string{"": "first", "localhost": "first", "named.example": "named.example"} {
-			if got := served(t, s, asked).Subject.CommonName; got != want {
-				t.Errorf("asked for %q, got the certificate of %q, want %q", asked, got, want)
-			}
+			fakeapi.Want(t, "certificate for "+asked, served(t, s, asked).Subject.CommonName, want)
 		}
 		ca.IssueFiles(t, "second", file("tls.crt"), file("tls.key"))
 		fakeapi.Eventually(t, func() error {
@@ -137,10 +135,7 @@ func TestServingProtocols(t *testing.T) {
 	}
 	for _, disabled := range []bool{true, false} {
 		cfg.TLS.DisableHTTP2 = disabled
-		conn, err := tls.Dial("tcp", serve(t, cfg, Deps{}).Address(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := fakeapi.Must(tls.Dial("tcp", serve(t, cfg, Deps{}).Address(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}))
 		if got := conn.ConnectionState().NegotiatedProtocol; (got == "h2") == disabled {
 			t.Errorf("with DisableHTTP2=%v the protocol is %q", disabled, got)
 		}
@@ -150,10 +145,7 @@ func TestServingProtocols(t *testing.T) {
 
 func served(t *testing.T, s *Server, name string) *x509.Certificate {
 	t.Helper()
-	conn, err := tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true, ServerName: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := fakeapi.Must(tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true, ServerName: name}))
 	defer func() { _ = conn.Close() }()
 	return conn.ConnectionState().PeerCertificates[0]
 }

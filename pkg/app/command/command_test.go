@@ -41,12 +41,10 @@ func TestCommandRefuses(t *testing.T) {
 		{"bad address", []string{"--master=:::", "--kubeconfig=" + good}, "--master=:::: "},
 		{"no API server", []string{"--kubeconfig="}, "--kubeconfig: needed to reach an API server"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			err := executed(t, &bytes.Buffer{}, tt.args...)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("command returned %q, want one line with %q", err, tt.want)
-			}
-		})
+		err := executed(t, &bytes.Buffer{}, tt.args...)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: command returned %q, want one line with %q", tt.name, err, tt.want)
+		}
 	}
 }
 
@@ -79,9 +77,7 @@ func TestVersionFlag(t *testing.T) {
 // Help has upstream's sections, and none of the flags that mean nothing here.
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
-	if err := executed(t, &out, "--help"); err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, executed(t, &out, "--help"))
 	var sections []string
 	for line := range strings.Lines(out.String()) {
 		if name, ok := strings.CutSuffix(strings.TrimSpace(line), " flags:"); ok {
