@@ -101,24 +101,17 @@ func New(cfg Config) (*Manager, error) {
 	termMetrics := leadership.NewMetrics(registry)
 	fence := leadership.NewFence(m.clock, termMetrics)
 	electorDeps := leadership.Deps{Fence: fence, Metrics: termMetrics}
-	var leases *caches.Leases // nil without election
 	if cfg.Election.Enabled {
 		if electorDeps.Leases, err = leadership.NewLeaseClient(cfg.REST, cfg.Election.RenewDeadline); err != nil {
 			return nil, err
 		}
 		electorDeps.Events = m.events.newRecorder(Name)
-		if leases, err = m.caches.Leases(); err != nil {
+		if electorDeps.Seen, err = m.observeLease(); err != nil {
 			return nil, err
 		}
-		electorDeps.Seen = leases.Expect
 	}
 	if m.elector, err = leadership.New(cfg.Election, electorDeps); err != nil {
 		return nil, err
-	}
-	if leases != nil {
-		if err := m.observeLease(leases); err != nil {
-			return nil, err
-		}
 	}
 
 	// 4. Build the controllers, which register their handlers before the caches start.
@@ -259,14 +252,19 @@ func drainTime(shutdownTimeout time.Duration) time.Duration {
 	return shutdownTimeout + time.Second
 }
 
-// observeLease passes the events of the Lease to the elector.
-func (m *Manager) observeLease(leases *caches.Leases) error {
+// observeLease passes the events of the Lease to the elector. expect records a version of the Lease that a request has
+// shown.
+func (m *Manager) observeLease() (expect func(version string), err error) {
+	leases, err := m.caches.Leases()
+	if err != nil {
+		return nil, err
+	}
 	observe := func(lease, state *coordinationv1.Lease) {
 		if lease.Namespace == m.cfg.Election.Namespace && lease.Name == m.cfg.Election.Name {
 			m.elector.Observe(state)
 		}
 	}
-	return leases.Handle(caches.Handler[*coordinationv1.Lease]{
+	return leases.Expect, leases.Handle(caches.Handler[*coordinationv1.Lease]{
 		Add:    func(lease *coordinationv1.Lease) { observe(lease, lease) },
 		Update: func(_, lease *coordinationv1.Lease) { observe(lease, lease) },
 		Delete: func(lease *coordinationv1.Lease) { observe(lease, nil) },
