@@ -38,16 +38,14 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	t, now := c.term.Load(), c.Clock.Now()
 
 	// 1. Read the versions before the objects: a later read could return a version newer than the objects.
-	current := t.baseline.ReachedBy(controller.VersionsOf(c.slices, c.pods))
-	servicesCurrent := t.services.ReachedBy(controller.VersionsOf(c.services))
+	current, servicesCurrent := t.baseline.ReachedBy(controller.VersionsOf(c.slices, c.pods)), t.services.ReachedBy(controller.VersionsOf(c.services))
 
 	// 2. Read the Service. The garbage collector deletes the slices of a Service that is gone.
 	service, ok := c.services.Get(key)
 	if !ok {
 		t.forget(key)
-		return controller.Result{}, nil
 	}
-	if !selectsPods(service) { // its slices are left to the user
+	if !ok || !selectsPods(service) { // without a selector, the slices are left to the user
 		return controller.Result{}, nil
 	}
 	st := t.states.For(key, service.UID)
@@ -55,8 +53,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		servicesCurrent = rv.AtLeast(service.ResourceVersion, st.liveVersion)
 	}
 
-	// 3. Wait until the cache shows the known slices, but not for ever: the cache never shows a slice that is
-	// created and deleted between two lists.
+	// 3. Wait until the cache shows the known slices. It never shows a slice that existed only between two lists.
 	var existing []*discoveryv1.EndpointSlice
 	for _, slice := range c.slices.ByIndex(byService, key.String()) {
 		existing = append(existing, slice.decode())
@@ -69,13 +66,11 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	}
 	overdue := !st.staleSince.IsZero()
 
-	// 4. Let the library compute and send the writes. Writes are held back if the caches may be older than the term or
-	// than a write.
+	// 4. Let the library compute and send the writes, unless the caches may be older than the term or than a write.
 	holdBack, held := overdue || !current || !servicesCurrent || st.uncertain, false
 	var failures []error
 	send := func(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-		if holdBack {
-			held = true
+		if held = held || holdBack; holdBack {
 			return nil, errHeldBack
 		}
 		if verb == "delete" { // the library passes only the name
