@@ -105,21 +105,6 @@ func (l liveRead) next(result readResult, m metav1.Object, sent, received time.T
 	return next
 }
 
-// sentSince drops results that were sent before a reference was first seen. The writer of the reference had
-// observed the owner, so an earlier read may concern an earlier object of the same name.
-func (l liveRead) sentSince(seen time.Time) liveRead {
-	if l.later.Before(seen) {
-		l.later = time.Time{}
-	}
-	if l.earlier.Before(seen) {
-		l.earlier = time.Time{}
-	}
-	if l.failures == 0 && l.sent.Before(seen) {
-		return liveRead{}
-	}
-	return l
-}
-
 // evidence is the knowledge about the owner that one reference names.
 type evidence struct {
 	ownerObservation           // from the graph
@@ -147,10 +132,22 @@ type classification struct {
 // takes a live read: of another object with the name, or a named 404 with a second, independent fact. Without a live
 // read only an impossible name proves absence, or a deletion event of an owner whose kind is no longer served.
 func classifyOwner(e evidence, now time.Time) classification {
-	e.live = e.live.sentSince(e.refSeen)
 	age, backoff := now.Sub(e.live.received), min(minBackoff<<min(max(e.live.failures-1, 0), 10), maxBackoff)
 	// unwatched: no watch would report the deletion of the owner. Late deletion of its dependents is then acceptable.
 	unwatched := e.status == refVirtual && e.deletedAt.IsZero() && e.watched == 0
+	// The writer of a reference had observed the owner, so results that were sent before the reference was first seen
+	// may concern an earlier object of the same name.
+	missingTwice := !e.live.earlier.IsZero() && !e.live.earlier.Before(e.refSeen)
+	unseen := min(e.watched, now.Sub(e.refSeen)) // time for which the watch would have shown the owner
+	if e.status == refWaiting {                  // the watch does show the owner
+		unseen = 0
+	}
+	confirm := func(wait time.Duration) classification {
+		if wait > 0 {
+			return classification{after: wait, cause: "unconfirmed"}
+		}
+		return classification{read: true}
+	}
 	switch {
 	case e.status == refValid:
 		return classification{state: solid}
@@ -165,21 +162,24 @@ func classifyOwner(e evidence, now time.Time) classification {
 		return classification{after: ownerListTimeout - e.syncing, cause: "syncing"}
 	case e.live.failures > 0 && age < backoff:
 		return classification{after: backoff - age, cause: string(e.live.result)}
-	case e.live.result == unread, e.live.failures > 0:
+	case e.live.result == unread, e.live.failures > 0, e.live.sent.Before(e.refSeen):
 		return classification{read: true}
 	case unwatched && e.live.result == found && e.live.uid == e.uid && !e.live.waiting && !e.live.sent.Before(e.anyDeletedAt) && age < pollInterval:
 		return classification{state: solid, after: pollInterval - age}
 	case age > readValidFor && e.live.sent.Before(e.syncBegun):
 		// A read of this sync stays valid: hundreds of owners may take longer than readValidFor.
 		return classification{read: true}
-	case e.live.result == missing:
-		return confirmAbsence(e, now)
+	case e.live.result == missing && (!e.deletedAt.IsZero() || unseen >= confirmAfter || missingTwice):
+		return classification{state: absent}
+	case e.live.result == missing: // a second fact is needed
+		first := e.live.later
+		if first.Before(e.refSeen) {
+			first = e.live.sent
+		}
+		return confirm(min(confirmAfter-unseen, first.Add(confirmAfter).Sub(now)))
 	case e.live.uid != e.uid && e.watched == 0 && e.deletedAt.IsZero() && e.live.sent.Sub(e.refSeen) < confirmAfter:
 		// An aggregated API server may return an earlier object of this name from a cache.
-		if wait := e.refSeen.Add(confirmAfter).Sub(now); wait > 0 {
-			return classification{after: wait, cause: "unconfirmed"}
-		}
-		return classification{read: true}
+		return confirm(e.refSeen.Add(confirmAfter).Sub(now))
 	case e.live.uid != e.uid:
 		return classification{state: absent}
 	case (e.live.waiting || e.status == refWaiting || !e.anyDeletedAt.IsZero()) && e.live.sent.Before(e.syncBegun):
@@ -190,39 +190,11 @@ func classifyOwner(e evidence, now time.Time) classification {
 		return classification{state: waitingForDependents}
 	case e.status == refVirtual && e.watched > 0 && e.deletedAt.IsZero():
 		// Either the event is late, or the owner has gone since the read and no event will come.
-		return classification{state: solid, after: min(max(e.unseenFor(now), readValidFor), pollInterval)}
+		return classification{state: solid, after: min(max(unseen, readValidFor), pollInterval)}
 	case e.status == refVirtual:
 		return classification{state: solid, after: pollInterval}
 	}
 	return classification{state: solid}
-}
-
-// unseenFor returns the time for which the watch would have shown the owner if the owner existed.
-func (e evidence) unseenFor(now time.Time) time.Duration {
-	if e.status == refWaiting { // the watch does show the owner
-		return 0
-	}
-	return min(e.watched, now.Sub(e.refSeen))
-}
-
-// confirmAbsence looks for a second fact after a named 404.
-func confirmAbsence(e evidence, now time.Time) classification {
-	lacking := e.unseenFor(now)
-	switch {
-	case !e.deletedAt.IsZero(): // the watch reported the deletion
-		return classification{state: absent}
-	case lacking >= confirmAfter, !e.live.earlier.IsZero():
-		return classification{state: absent}
-	}
-	first := e.live.later
-	if first.IsZero() { // sent before the reference was seen
-		first = e.live.sent
-	}
-	wait := min(confirmAfter-lacking, first.Add(confirmAfter).Sub(now))
-	if wait <= 0 {
-		return classification{read: true}
-	}
-	return classification{after: wait, cause: "unconfirmed"}
 }
 
 // action is the change that a decision about an object demands.

@@ -353,18 +353,23 @@ func (g *graph) observe(key id) (o object, ok bool) {
 	return g.objectOfNode(n), true
 }
 
-// observeOwners returns the observations of the owners of an object from the graph or from a live read.
-func (g *graph) observeOwners(o object) []ownerObservation {
+// observeOwners returns the observations of the owners of an object from the graph or from a live read. owns: other
+// objects refer to the object.
+func (g *graph) observeOwners(o object) (owners []ownerObservation, owns bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	since := o.read
 	if since.IsZero() {
 		since = g.clock.Now()
 	}
-	if n := g.nodes[o.key()]; n != nil && n.refs != nil && slices.Equal(g.refsOfNode(n), o.refs) {
-		since = timing.Earlier(since, g.began.Add(n.refs.since))
+	if n := g.nodes[o.key()]; n != nil {
+		if n.refs != nil && slices.Equal(g.refsOfNode(n), o.refs) {
+			since = timing.Earlier(since, g.began.Add(n.refs.since))
+		}
+		for e := n.dependents; e != nil && !owns; e = e.after {
+			owns = e.dependent != n && g.isReachable(e)
+		}
 	}
-	all := make([]ownerObservation, 0, len(o.refs))
 	for _, r := range o.refs {
 		key, _ := idOf(r.uid)
 		n, kind := g.nodes[key], writtenKind{r.apiVersion, r.kind}
@@ -376,23 +381,7 @@ func (g *graph) observeOwners(o object) []ownerObservation {
 				owner.deletedAt = d.at
 			}
 		}
-		all = append(all, owner)
+		owners = append(owners, owner)
 	}
-	return all
-}
-
-// isOwner reports whether other objects refer to an object.
-func (g *graph) isOwner(key id) bool {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	n := g.nodes[key]
-	if n == nil {
-		return false
-	}
-	for e := n.dependents; e != nil; e = e.after {
-		if e.dependent != n && g.isReachable(e) {
-			return true
-		}
-	}
-	return false
+	return owners, owns
 }

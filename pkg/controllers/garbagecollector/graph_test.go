@@ -112,7 +112,8 @@ func (w *world) do(change func() error) (objects, owners []types.UID) {
 // ownersOf returns the observations of the owners of an object.
 func (g *graph) ownersOf(u types.UID) []ownerObservation {
 	o, _ := g.observe(keyOf(u))
-	return g.observeOwners(o)
+	owners, _ := g.observeOwners(o)
+	return owners
 }
 
 // statuses returns the status of each reference of an object.
@@ -308,11 +309,11 @@ func TestFirstSightOfReferences(t *testing.T) {
 		live := objectOf(configMaps.GroupResource, newThing("a", "d", uid(9)).owned(one, two))
 		live.read = began.Add(time.Second)
 		w.clock.SetTime(began.Add(time.Minute))
-		if got := w.graph.observeOwners(live); got[0].refSeen != live.read || got[1].refSeen != live.read {
+		if got, _ := w.graph.observeOwners(live); got[0].refSeen != live.read || got[1].refSeen != live.read {
 			t.Errorf("references are seen since %v and %v, want %v, when they were read", got[0].refSeen, got[1].refSeen, live.read)
 		}
 		live.refs = live.refs[:1]
-		if got := w.graph.observeOwners(live); got[0].refSeen != began {
+		if got, _ := w.graph.observeOwners(live); got[0].refSeen != began {
 			t.Errorf("the reference is seen since %v, want %v, as in the graph", got[0].refSeen, began)
 		}
 	})

@@ -112,16 +112,17 @@ func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known 
 }
 
 // reset forgets the reads and failures of an earlier term.
-func (o *ownerReader) reset() {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	clear(o.reads)
+func (r *ownerReader) reset() {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	clear(r.reads)
 }
 
 // ownerView is the state of the owners of one object at one moment.
 type ownerView struct {
 	syncBegun time.Time
 	at        time.Time
+	owns      bool // other objects refer to the object
 	owners    []ownerEvidence
 	states    []ownerState
 	reads     []int         // positions of the references whose owners have to be read
@@ -136,10 +137,10 @@ type ownerEvidence struct {
 }
 
 // read reads owners until no further read can change the view. Its error is errBusy or the end of the term.
-func (o *ownerReader) read(ctx context.Context, dependent object) (v ownerView, err error) {
-	syncBegun := o.clock.Now()
+func (r *ownerReader) read(ctx context.Context, o object) (v ownerView, err error) {
+	syncBegun := r.clock.Now()
 	for range tries {
-		if v = o.view(dependent, syncBegun); len(v.reads) == 0 {
+		if v = r.view(o, syncBegun); len(v.reads) == 0 {
 			return v, nil
 		}
 		var group controller.Group
@@ -148,7 +149,7 @@ func (o *ownerReader) read(ctx context.Context, dependent object) (v ownerView, 
 			if controller.Draining(ctx) {
 				return ownerView{}, cmp.Or(group.Wait(), controller.ErrDraining)
 			}
-			group.Go(func() error { return o.readOwner(ctx, v.owners[n].at, v.owners[n].live) })
+			group.Go(func() error { return r.readOwner(ctx, v.owners[n].at, v.owners[n].live) })
 		}
 		if err := group.Wait(); err != nil {
 			return ownerView{}, err
@@ -159,26 +160,28 @@ func (o *ownerReader) read(ctx context.Context, dependent object) (v ownerView, 
 }
 
 // view classifies the owners of an object by the reads so far.
-func (o *ownerReader) view(dependent object, syncBegun time.Time) ownerView {
-	observed := o.graph.observeOwners(dependent)
-	now, known, n := o.clock.Now(), o.types.catalogue(), len(dependent.refs)
-	v := ownerView{syncBegun: syncBegun, at: now, owners: make([]ownerEvidence, n), states: make([]ownerState, n)}
-	for n, r := range dependent.refs {
+func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
+	observed, owns := r.graph.observeOwners(o)
+	now, known, n := r.clock.Now(), r.types.catalogue(), len(o.refs)
+	v := ownerView{syncBegun: syncBegun, at: now, owns: owns, owners: make([]ownerEvidence, n), states: make([]ownerState, n)}
+	for n, ref := range o.refs {
 		e := &v.owners[n]
-		e.evidence = evidence{ownerObservation: observed[n], uid: r.uid, syncBegun: syncBegun, discovered: known.sent}
+		e.evidence = evidence{ownerObservation: observed[n], uid: ref.uid, syncBegun: syncBegun, discovered: known.sent}
 		if e.status != refValid {
-			e.at, e.problem = known.resolve(r, dependent.namespace)
+			e.at, e.problem = known.resolve(ref, o.namespace)
 		}
 		if e.status != refValid && e.problem == fine {
-			s := o.types.state(e.at.GroupResource())
-			e.live, e.syncing = o.latest(e.at), s.listingFor(now)
-			if e.at.local && s.phase == current {
+			e.live = r.latest(e.at)
+			switch s := r.types.state(e.at.GroupResource()); {
+			case s.phase == listing:
+				e.syncing = max(now.Sub(s.since), 1)
+			case s.phase == current && e.at.local:
 				e.watched = now.Sub(s.since)
 			}
 		}
 		e.classification = classifyOwner(e.evidence, now)
 		if e.classification.read {
-			if pause := o.limit.backoffOf(e.at.GroupVersionResource, 0); pause > 0 {
+			if pause := r.limit.backoffOf(e.at.GroupVersionResource, 0); pause > 0 {
 				e.classification = classification{after: pause, cause: string(unavailable)}
 			} else {
 				v.reads = append(v.reads, n)
@@ -193,42 +196,32 @@ func (o *ownerReader) view(dependent object, syncBegun time.Time) ownerView {
 	return v
 }
 
-// holds reports whether a decision would be the same now. Reads grow old and events come while a request waits.
-// The user may turn a foreground deletion into orphaning meanwhile.
-func (o *ownerReader) holds(dependent object, was ownerView) bool {
-	if o.clock.Since(was.at) > readValidFor && slices.Contains(was.states, waitingForDependents) {
-		return false
-	}
-	now := o.view(dependent, was.syncBegun)
-	return len(now.reads) == 0 && slices.Equal(now.states, was.states)
-}
-
-func (o *ownerReader) latest(at target) liveRead {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	return o.reads[at]
+func (r *ownerReader) latest(at target) liveRead {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.reads[at]
 }
 
 // readOwner reads an owner, unless another sync has since the previous read. Failures are part of the record. The
 // error is errBusy or the end of the term.
-func (o *ownerReader) readOwner(ctx context.Context, at target, previous liveRead) error {
-	if o.latest(at).sent.After(previous.sent) {
+func (r *ownerReader) readOwner(ctx context.Context, at target, previous liveRead) error {
+	if r.latest(at).sent.After(previous.sent) {
 		return nil
 	}
 	// All syncs of a term end together, so a sync may wait for the read of another sync.
-	_, err, _ := o.shared.Do(fmt.Sprint(at.GroupVersionResource, "/", at.namespace, "/", at.name), func() (any, error) {
-		return nil, o.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error {
+	_, err, _ := r.shared.Do(fmt.Sprint(at.GroupVersionResource, "/", at.namespace, "/", at.name), func() (any, error) {
+		return nil, r.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error {
 			limited, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
-			sent := o.clock.Now()
-			owner, err := o.client.Resource(at.GroupVersionResource).Namespace(at.namespace).Get(limited, at.name, metav1.GetOptions{})
+			sent := r.clock.Now()
+			owner, err := r.client.Resource(at.GroupVersionResource).Namespace(at.namespace).Get(limited, at.name, metav1.GetOptions{})
 			if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 				return cmp.Or(err, ctx.Err())
 			}
 			result := classifyRead(owner, err, at.name)
-			o.lock.Lock()
-			defer o.lock.Unlock()
-			o.reads[at] = o.reads[at].next(result, owner, sent, o.clock.Now())
+			r.lock.Lock()
+			defer r.lock.Unlock()
+			r.reads[at] = r.reads[at].next(result, owner, sent, r.clock.Now())
 			if result != unavailable {
 				return nil // the API responded
 			}
@@ -241,13 +234,13 @@ func (o *ownerReader) readOwner(ctx context.Context, at target, previous liveRea
 	return nil
 }
 
-func (o *ownerReader) prune() {
-	o.limit.backoff.GC()
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	for at, live := range o.reads {
-		if age := o.clock.Since(live.sent); age > keepReads && (live.result != found || age > keepPolls) {
-			delete(o.reads, at)
+func (r *ownerReader) prune() {
+	r.limit.backoff.GC()
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	for at, live := range r.reads {
+		if age := r.clock.Since(live.sent); age > keepReads && (live.result != found || age > keepPolls) {
+			delete(r.reads, at)
 		}
 	}
 }

@@ -27,9 +27,9 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 	}
 	// The back-off of a rejected delete saves the reads of owners while the object is unchanged. A rejected patch does
 	// not end the sync here: after the last solid owner has gone, the object is deleted instead.
-	m := c.state.object(key)
-	if backoff := m.backoff(remove, c.deps.Clock.Now()); backoff > 0 && m.version == o.version {
-		return controller.Result{RequeueAfter: backoff}, nil
+	record, now := c.state.object(key), c.deps.Clock.Now()
+	if record.rejected == remove && record.version == o.version && record.retryAt.After(now) {
+		return controller.Result{RequeueAfter: record.retryAt.Sub(now)}, nil
 	}
 	t := c.types.state(o.resource)
 	for range tries {
@@ -46,7 +46,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 			}
 		}
 		// 2. Decide.
-		d := decide(o.marks, v.states, c.graph.isOwner(key))
+		d := decide(o.marks, v.states, v.owns)
 		c.recordDecision(key, o, d, v)
 		if d.action != remove && d.action != release || !t.isServed() {
 			return controller.Result{RequeueAfter: v.after}, nil
@@ -66,33 +66,39 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 }
 
 // act sends the request of a decision. If the decision no longer holds, it returns the current object.
-func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView, d decision) (changed *object, after time.Duration, err error) {
-	if backoff := c.state.object(o.key()).backoff(d.action, c.deps.Clock.Now()); backoff > 0 {
-		return nil, backoff, nil
+func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, d decision) (changed *object, after time.Duration, err error) {
+	if record, now := c.state.object(o.key()), c.deps.Clock.Now(); record.rejected == d.action && record.retryAt.After(now) {
+		return nil, record.retryAt.Sub(now), nil
 	}
-	if d.action == remove && !o.live && (!at.local || o.version == "") { // the API may ignore preconditions
-		now, err := c.readAgain(ctx, at, o)
+	if d.action == remove && !o.live && (!t.local || o.version == "") { // the API may ignore preconditions
+		now, err := c.readAgain(ctx, t, o)
 		if now == nil || !now.sameMetadata(o) {
 			return now, 0, err
 		}
 		o = *now
 	}
-	stillValid := func() bool { // a patch tests the object itself
-		recent := at.local || d.action == release || c.deps.Clock.Since(o.read) <= time.Second
-		return recent && c.owners.holds(o, v)
+	// Reads grow old and events come while a request waits. The user may turn a foreground deletion into orphaning.
+	stillValid := func() bool {
+		switch {
+		case !t.local && d.action == remove && c.deps.Clock.Since(o.read) > time.Second, // a patch tests the object itself
+			slices.Contains(v.states, waitingForDependents) && c.deps.Clock.Since(v.at) > readValidFor:
+			return false
+		}
+		now := c.owners.view(o, v.syncBegun)
+		return len(now.reads) == 0 && slices.Equal(now.states, v.states)
 	}
 	var result requestResult
 	if d.action == remove {
-		result, err = c.writer.delete(ctx, at, o, d.policy, stillValid)
+		result, err = c.writer.delete(ctx, t, o, d.policy, stillValid)
 	} else {
-		result, err = c.writer.patch(ctx, at, o, o.uid, refPatch(o, d.refs, removed), requestRelease, stillValid)
+		result, err = c.writer.patch(ctx, t, o, o.uid, refPatch(o, d.refs, removed), requestRelease, stillValid)
 	}
 	switch result {
 	case outdated:
 		o.live, o.read = false, time.Time{}
 		return &o, 0, nil
 	case conflict, invalid:
-		now, readErr := c.readAgain(ctx, at, o)
+		now, readErr := c.readAgain(ctx, t, o)
 		if now == nil || result == conflict && now.version != o.version || !now.sameMetadata(o) {
 			return now, 0, readErr
 		}
@@ -122,15 +128,15 @@ func (c *Controller) act(ctx context.Context, at apiType, o object, v ownerView,
 }
 
 // readAgain reads an object. It returns nil, and removes the object from the graph, if the object is gone.
-func (c *Controller) readAgain(ctx context.Context, at apiType, was object) (*object, error) {
+func (c *Controller) readAgain(ctx context.Context, t apiType, was object) (*object, error) {
 	getErr := errName
 	var m *metav1.PartialObjectMetadata
 	var err error
 	if len(content.IsPathSegmentName(was.name)) == 0 {
-		err = c.owners.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error {
+		err = c.owners.limit.do(ctx, t.GroupVersionResource, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
-			m, getErr = c.deps.Metadata.Resource(at.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
+			m, getErr = c.deps.Metadata.Resource(t.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
 			if getErr != nil && classifyRead(nil, getErr, was.name) != unavailable {
 				return nil // slow, but a response
 			}
@@ -142,62 +148,62 @@ func (c *Controller) readAgain(ctx context.Context, at apiType, was object) (*ob
 	case err == nil && m.UID == "":
 		err = errors.New("object has no UID")
 	case err == nil && m.UID == was.uid:
-		now := objectOf(at.GroupResource(), m)
+		now := objectOf(t.GroupResource(), m)
 		now.read = c.deps.Clock.Now()
 		return &now, nil
 	case err == nil, classifyRead(nil, err, was.name) == missing:
 		c.graph.removeNotFound(was.key())
 		return nil, nil
 	}
-	return nil, fmt.Errorf("get %v %q: %w", at.GroupResource(), was.qualifiedName(), err)
+	return nil, fmt.Errorf("get %v %q: %w", t.GroupResource(), was.qualifiedName(), err)
 }
 
 // recordDecision records why an object is kept without a solid owner.
 func (c *Controller) recordDecision(key id, o object, d decision, v ownerView) {
-	m := c.state.object(key)
+	record := c.state.object(key)
 	switch d.action {
 	case await:
-		m.cause = v.cause
+		record.cause = v.cause
 	case remove, release:
-		m.cause = ""
+		record.cause = ""
 	default:
-		m = objectRecord{invalidNamespaces: m.invalidNamespaces}
+		record = objectRecord{invalidNamespaces: record.invalidNamespaces}
 	}
 	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
-	if n >= 0 && !m.invalidNamespaces {
+	if n >= 0 && !record.invalidNamespaces {
 		r := o.refs[n]
 		c.deps.Recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 			r.apiVersion, r.kind, o.namespace, r.name, r.uid, o.namespace)
 	}
-	m.invalidNamespaces = n >= 0
-	c.state.setObject(key, m)
+	record.invalidNamespaces = n >= 0
+	c.state.setObject(key, record)
 }
 
 // recordFailure records why a sync of an object has failed. The loop paces the retries.
 func (c *Controller) recordFailure(key id, err error) {
-	m := c.state.object(key)
+	record := c.state.object(key)
 	switch {
 	case errors.Is(err, errBusy):
-		m.cause = string(causeBusy)
+		record.cause = string(causeBusy)
 	case errors.Is(err, context.Canceled): // the end of the term
 	default:
-		m.failure, m.rejected, m.rejections, m.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
+		record.failure, record.rejected, record.rejections, record.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
 	}
-	c.state.setObject(key, m)
+	c.state.setObject(key, record)
 }
 
 // recordRejection returns the back-off after a rejected request. The first rejection of each object is logged.
 func (c *Controller) recordRejection(ctx context.Context, o object, d decision, err error) time.Duration {
 	now := c.deps.Clock.Now()
-	m := c.state.object(o.key()).rejection(d.action, o.version, err.Error(), c.state.rejections, now)
-	c.state.setObject(o.key(), m)
-	if d.action == remove && m.rejections == lastingRejections && errors.Is(err, errDryRun) {
+	record := c.state.object(o.key()).rejection(d.action, o.version, err.Error(), c.state.rejections, now)
+	c.state.setObject(o.key(), record)
+	if d.action == remove && record.rejections == lastingRejections && errors.Is(err, errDryRun) {
 		c.metrics.lasting.Inc()
 	}
 	logger := klog.FromContext(ctx)
-	if m.rejections > 1 {
+	if record.rejections > 1 {
 		logger = logger.V(2)
 	}
-	logger.Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", m.rejections)
-	return m.backoff(d.action, now)
+	logger.Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", record.rejections)
+	return record.retryAt.Sub(now)
 }

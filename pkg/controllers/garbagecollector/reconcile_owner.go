@@ -83,13 +83,13 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 	// 2. The types have to be known: for orphans, by a discovery that was sent after the deletion.
 	at := c.types.state(d.owner.resource)
 	var since time.Time
-	var listing []unlistedType
+	var unsynced []unlistedType
 	if m.orphaning {
 		since = m.since
 	} else {
 		for _, t := range c.types.allStates() {
-			if waited := t.listingFor(now); t.watched && t.mayDependOn(at.apiType) && waited > 0 && waited < dependentListTimeout {
-				listing = append(listing, unlistedType{t.GroupResource().String(), "the objects are being listed"})
+			if t.watched && t.phase == listing && t.mayDependOn(at.apiType) && now.Sub(t.since) < dependentListTimeout {
+				unsynced = append(unsynced, unlistedType{t.GroupResource().String(), "the objects are being listed"})
 			}
 		}
 	}
@@ -97,8 +97,8 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 	case !c.types.discoveredSince(since):
 		discovery := []unlistedType{{"any type", "discovery is not complete"}}
 		return blockage{cause: causeUnlistedType, types: discovery, after: min(max(waited, minDiscovery), minBackoff)}, nil
-	case len(listing) > 0:
-		return blockage{cause: causeUnlistedType, types: listing, after: cycleDelay}, nil
+	case len(unsynced) > 0:
+		return blockage{cause: causeUnlistedType, types: unsynced, after: cycleDelay}, nil
 	case !at.isServed():
 		return blockage{}, nil // discovery requeues the owner
 	}

@@ -38,109 +38,101 @@ type ownerRecord struct {
 
 // objectRecord belongs to an object that has to go, or may have to.
 type objectRecord struct {
-	cause             string // why the state of an owner is unknown; empty: no owner is unknown
-	invalidNamespaces bool   // the event OwnerRefInvalidNamespace was sent
-	failure           string // of the last request
-	rejected          action // of the last request if that was rejected
-	rejections        int    // consecutive ones
-	retryAt           time.Time
-	version           string // of the object that the rejected request was about
-}
-
-// backoff returns the time for which a rejected request must not be sent. It returns 0 if the request may be sent.
-func (m objectRecord) backoff(a action, now time.Time) time.Duration {
-	if m.rejected != a {
-		return 0
-	}
-	return max(m.retryAt.Sub(now), 0)
+	cause             string    // why the state of an owner is unknown; empty: no owner is unknown
+	invalidNamespaces bool      // the event OwnerRefInvalidNamespace was sent
+	failure           string    // of the last request
+	rejected          action    // of the last request if that was rejected
+	rejections        int       // consecutive ones
+	retryAt           time.Time // earliest repetition of the rejected request
+	version           string    // of the object that the rejected request was about
 }
 
 // rejection returns the record after a rejected request.
-func (m objectRecord) rejection(a action, version, failure string, all *rate.Limiter, now time.Time) objectRecord {
-	if m.rejected != a {
-		m.rejections = 0
+func (r objectRecord) rejection(a action, version, failure string, all *rate.Limiter, now time.Time) objectRecord {
+	if r.rejected != a {
+		r.rejections = 0
 	}
-	pause := min(minRejectedBackoff<<min(m.rejections, 16), maxRejectedBackoff) + all.ReserveN(now, 1).DelayFrom(now)
-	m.rejected, m.version, m.failure, m.retryAt = a, version, failure, now.Add(pause)
-	m.rejections++
-	return m
+	pause := min(minRejectedBackoff<<min(r.rejections, 16), maxRejectedBackoff) + all.ReserveN(now, 1).DelayFrom(now)
+	r.rejected, r.version, r.failure, r.retryAt = a, version, failure, now.Add(pause)
+	r.rejections++
+	return r
 }
 
 func newTermState() *termState {
 	return &termState{owners: map[id]ownerRecord{}, objects: map[id]objectRecord{}, rejections: rate.NewLimiter(rejectedPerSecond, rejectedBurst)}
 }
 
-func (m *termState) reset() {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	clear(m.owners)
-	clear(m.objects)
+func (s *termState) reset() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	clear(s.owners)
+	clear(s.objects)
 }
 
 // owner returns the record of an owner. The record starts now if the owner is new or is deleted in another way.
-func (m *termState) owner(key id, orphaning bool, now time.Time) ownerRecord {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	record, ok := m.owners[key]
+func (s *termState) owner(key id, orphaning bool, now time.Time) ownerRecord {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	record, ok := s.owners[key]
 	if !ok || record.orphaning != orphaning {
 		record = ownerRecord{orphaning: orphaning, since: now}
-		m.owners[key] = record
+		s.owners[key] = record
 	}
 	return record
 }
 
-func (m *termState) setOwner(key id, record ownerRecord) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	m.owners[key] = record
+func (s *termState) setOwner(key id, record ownerRecord) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.owners[key] = record
 }
 
 // finishing returns all owners that are being deleted. A list collects the dependents of each of them.
-func (m *termState) finishing() map[id]bool {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	all := make(map[id]bool, len(m.owners))
-	for key := range m.owners {
+func (s *termState) finishing() map[id]bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	all := make(map[id]bool, len(s.owners))
+	for key := range s.owners {
 		all[key] = true
 	}
 	return all
 }
 
-func (m *termState) forgetOwner(key id) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	delete(m.owners, key)
+func (s *termState) forgetOwner(key id) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.owners, key)
 }
 
-func (m *termState) object(key id) objectRecord {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	return m.objects[key]
+func (s *termState) object(key id) objectRecord {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.objects[key]
 }
 
 // setObject replaces the record of an object. The zero record is not stored.
-func (m *termState) setObject(key id, record objectRecord) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	if m.objects[key] = record; record == (objectRecord{}) {
-		delete(m.objects, key)
+func (s *termState) setObject(key id, record objectRecord) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.objects[key] = record; record == (objectRecord{}) {
+		delete(s.objects, key)
 	}
 }
 
 // prune forgets objects that are neither candidates nor in back-off.
-func (m *termState) prune(mayBeGarbage func(id) bool, now time.Time) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	maps.DeleteFunc(m.objects, func(key id, o objectRecord) bool { return !mayBeGarbage(key) && !o.retryAt.After(now) })
+func (s *termState) prune(mayBeGarbage func(id) bool, now time.Time) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	maps.DeleteFunc(s.objects, func(key id, o objectRecord) bool { return !mayBeGarbage(key) && !o.retryAt.After(now) })
 }
 
 // counts returns the number of blocked owners and objects by cause, and the longest time for which the blockers of an
 // owner have not changed.
-func (m *termState) counts(now time.Time) (causes map[string]int, standstill time.Duration) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
+func (s *termState) counts(now time.Time) (causes map[string]int, standstill time.Duration) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	causes = map[string]int{}
-	for _, o := range m.owners {
+	for _, o := range s.owners {
 		if o.cause == "" {
 			continue
 		}
@@ -149,7 +141,7 @@ func (m *termState) counts(now time.Time) (causes map[string]int, standstill tim
 			standstill = max(standstill, now.Sub(o.blockersChanged))
 		}
 	}
-	for _, o := range m.objects {
+	for _, o := range s.objects {
 		if o.cause != "" {
 			causes[o.cause]++
 		}

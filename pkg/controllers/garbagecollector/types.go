@@ -68,14 +68,6 @@ type feedState struct {
 	since time.Time
 }
 
-// listingFor returns the time for which the feed has been listing, at least 1 ns, or 0.
-func (s feedState) listingFor(now time.Time) time.Duration {
-	if s.phase != listing {
-		return 0
-	}
-	return max(now.Sub(s.since), 1)
-}
-
 // typeState is a snapshot of a type.
 type typeState struct {
 	apiType
@@ -270,8 +262,7 @@ func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
 // updateTypes makes the table and the feeds follow a discovery. Types of failing groups stay as before. It reports
 // whether no type is about to be dropped and every feed runs.
 func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (settled bool) {
-	now := t.deps.Clock.Now()
-	failing := map[string]bool{}
+	now, failing := t.deps.Clock.Now(), map[string]bool{}
 	for _, f := range result.Failing {
 		failing[f.Group] = true
 	}
@@ -300,8 +291,8 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		k.watched = a.List && a.Watch && a.Delete && !t.deps.Ignored[r]
 		switch {
 		case !k.watched && k.feed != nil:
-			drop = append(drop, &knownType{source: k.source, typeState: typeState{feed: k.feed}})
-			k.feedState, k.feed, k.source, k.err = feedState{}, nil, nil, nil
+			drop = append(drop, k)
+			t.types[r] = &knownType{typeState: typeState{apiType: k.apiType}}
 		case k.watched:
 			k.feed = t.deps.Graph.feed(k.objectType())
 			if k.source == nil || moved || k.phase == away {
@@ -313,14 +304,12 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		}
 	}
 	for r, k := range t.types {
-		if failing[r.Group] || result.Has(r) {
-			continue
-		}
 		patience := removalDelay
 		if _, ok := t.defined[r.String()]; ok {
 			patience = definitionLag // this API server may not serve the definition yet
 		}
 		switch {
+		case failing[r.Group] || result.Has(r):
 		case k.cached:
 			k.versions = nil
 		case !k.watched:
@@ -420,7 +409,8 @@ func (k *knownType) stopFeed() {
 func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err error) {
 	now := t.deps.Clock.Now()
 	t.lock.Lock()
-	was, waited := k.phase, k.listingFor(now)
+	was := k.phase
+	log := err != nil && !k.logged && was == listing && now.Sub(k.since) >= ownerListTimeout
 	if was != away && was != p {
 		k.feedState = feedState{p, now}
 	}
@@ -430,7 +420,6 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 	case err != nil && was != away: // a watch that ends without an error repairs nothing
 		k.err = err
 	}
-	log := err != nil && !k.logged && waited >= ownerListTimeout
 	k.logged = k.logged || log
 	resource := k.GroupResource().String()
 	t.lock.Unlock()

@@ -216,7 +216,7 @@ func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 				t.Errorf("%v are %q", r, p)
 			}
 		}
-		if s := c.types.state(broken); s.err == nil || s.listingFor(time.Now()) == 0 {
+		if s := c.types.state(broken); s.err == nil || s.phase != listing {
 			t.Errorf("the broken type is %+v", s)
 		}
 		if s := c.types.state(hanging); s.phase != listing {

@@ -61,33 +61,33 @@ func newWriter(client metadata.Interface, clk clock.WithTicker, dryRun bool, m *
 }
 
 // delete deletes an object. The preconditions guarantee the UID, references and finalizers of the decision.
-func (w *writer) delete(ctx context.Context, at apiType, o object, policy metav1.DeletionPropagation, stillValid func() bool) (requestResult, error) {
+func (w *writer) delete(ctx context.Context, t apiType, o object, policy metav1.DeletionPropagation, stillValid func() bool) (requestResult, error) {
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.uid}, PropagationPolicy: &policy}
 	if o.version != "" {
 		options.Preconditions.ResourceVersion = &o.version
 	}
-	return w.send(ctx, at, o, o.uid, requestDelete, stillValid, func(ctx context.Context) error {
-		return w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Delete(ctx, o.name, options)
+	return w.send(ctx, t, o, o.uid, requestDelete, stillValid, func(ctx context.Context) error {
+		return w.client.Resource(t.GroupVersionResource).Namespace(o.namespace).Delete(ctx, o.name, options)
 	})
 }
 
 // patch sends a JSON patch. Writes with the same account share slots: the UID of an owner or of the object itself.
-func (w *writer) patch(ctx context.Context, at apiType, o object, account types.UID, ops []operation, purpose string, stillValid func() bool) (requestResult, error) {
+func (w *writer) patch(ctx context.Context, t apiType, o object, account types.UID, ops []operation, purpose string, stillValid func() bool) (requestResult, error) {
 	body, err := json.Marshal(ops)
 	if err != nil {
 		return failed, err
 	}
-	return w.send(ctx, at, o, account, purpose, stillValid, func(ctx context.Context) error {
-		_, err := w.client.Resource(at.GroupVersionResource).Namespace(o.namespace).Patch(ctx, o.name, types.JSONPatchType, body, metav1.PatchOptions{})
+	return w.send(ctx, t, o, account, purpose, stillValid, func(ctx context.Context) error {
+		_, err := w.client.Resource(t.GroupVersionResource).Namespace(o.namespace).Patch(ctx, o.name, types.JSONPatchType, body, metav1.PatchOptions{})
 		return err
 	})
 }
 
 // send is the only function that sends writes. A request that is not stillValid when it can be sent is outdated.
 // After conflict and invalid, the caller finds out whether the object has changed or the request was rejected.
-func (w *writer) send(ctx context.Context, at apiType, o object, account types.UID, purpose string, stillValid func() bool, write func(context.Context) error) (requestResult, error) {
+func (w *writer) send(ctx context.Context, t apiType, o object, account types.UID, purpose string, stillValid func() bool, write func(context.Context) error) (requestResult, error) {
 	named := func(err error) error {
-		return fmt.Errorf("%s %v %q: %w", purpose, at.GroupResource(), o.qualifiedName(), err)
+		return fmt.Errorf("%s %v %q: %w", purpose, t.GroupResource(), o.qualifiedName(), err)
 	}
 	if len(content.IsPathSegmentName(o.name)) > 0 { // the request would go to another path
 		return rejected, named(fmt.Errorf("%w: %w", errRejected, errName))
@@ -112,7 +112,7 @@ func (w *writer) send(ctx context.Context, at apiType, o object, account types.U
 		result = rejected
 	}
 	w.metrics.requests.WithLabelValues(purpose, string(result)).Inc()
-	logger := klog.FromContext(ctx).WithValues("request", purpose, "resource", at.GroupResource(), "object", klog.KRef(o.namespace, o.name), "uid", o.uid)
+	logger := klog.FromContext(ctx).WithValues("request", purpose, "resource", t.GroupResource(), "object", klog.KRef(o.namespace, o.name), "uid", o.uid)
 	switch result {
 	case failed:
 		return failed, named(err)
