@@ -45,9 +45,24 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 				return controller.Result{}, err
 			}
 		}
-		// 2. Decide.
+		// 2. Decide, and record why an object is kept without a solid owner.
 		d := decide(o.marks, v.states, v.owns)
-		c.recordDecision(key, o, d, v)
+		switch d.action {
+		case await:
+			record.cause = v.cause
+		case remove, release:
+			record.cause = ""
+		default:
+			record = objectRecord{invalidNamespaces: record.invalidNamespaces}
+		}
+		n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
+		if n >= 0 && !record.invalidNamespaces {
+			r := o.refs[n]
+			c.deps.Recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+				r.apiVersion, r.kind, o.namespace, r.name, r.uid, o.namespace)
+		}
+		record.invalidNamespaces = n >= 0
+		c.state.setObject(key, record)
 		if d.action != remove && d.action != release || !t.isServed() {
 			return controller.Result{RequeueAfter: v.after}, nil
 		}
@@ -78,9 +93,10 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 		o = *now
 	}
 	// Reads grow old and events come while a request waits. The user may turn a foreground deletion into orphaning.
+	// A patch tests the object itself.
 	stillValid := func() bool {
 		switch {
-		case !t.local && d.action == remove && c.deps.Clock.Since(o.read) > time.Second, // a patch tests the object itself
+		case !t.local && d.action == remove && c.deps.Clock.Since(o.read) > time.Second,
 			slices.Contains(v.states, waitingForDependents) && c.deps.Clock.Since(v.at) > readValidFor:
 			return false
 		}
@@ -156,27 +172,6 @@ func (c *Controller) readAgain(ctx context.Context, t apiType, was object) (*obj
 		return nil, nil
 	}
 	return nil, fmt.Errorf("get %v %q: %w", t.GroupResource(), was.qualifiedName(), err)
-}
-
-// recordDecision records why an object is kept without a solid owner.
-func (c *Controller) recordDecision(key id, o object, d decision, v ownerView) {
-	record := c.state.object(key)
-	switch d.action {
-	case await:
-		record.cause = v.cause
-	case remove, release:
-		record.cause = ""
-	default:
-		record = objectRecord{invalidNamespaces: record.invalidNamespaces}
-	}
-	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
-	if n >= 0 && !record.invalidNamespaces {
-		r := o.refs[n]
-		c.deps.Recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
-			r.apiVersion, r.kind, o.namespace, r.name, r.uid, o.namespace)
-	}
-	record.invalidNamespaces = n >= 0
-	c.state.setObject(key, record)
 }
 
 // recordFailure records why a sync of an object has failed. The loop paces the retries.
