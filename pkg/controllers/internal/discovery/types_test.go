@@ -3,6 +3,7 @@ package discovery
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func served(gv string, resources ...metav1.APIResource) *metav1.APIResourceList 
 }
 
 func typ(name string, verbs ...string) metav1.APIResource {
-	return metav1.APIResource{Name: name, Namespaced: true, Verbs: verbs}
+	return metav1.APIResource{Name: name, Kind: strings.ToUpper(name), Namespaced: true, Verbs: verbs}
 }
 
 // coreList returns the core types of every complete discovery, with further types.
@@ -51,7 +52,7 @@ func TestSelect(t *testing.T) {
 		name   string
 		groups []*metav1.APIGroup
 		lists  []*metav1.APIResourceList
-		want   []string // group/version/resource and verbs
+		want   []string // group/versions/resource and verbs
 	}{
 		{"only what lives in namespaces and can be deleted",
 			[]*metav1.APIGroup{group("", "v1")},
@@ -64,11 +65,11 @@ func TestSelect(t *testing.T) {
 		{"the preferred version",
 			[]*metav1.APIGroup{group("x", "v2", "v1")},
 			[]*metav1.APIResourceList{coreList(), served("x/v1", typ("a", all...)), served("x/v2", typ("a", all...))},
-			[]string{"x/v2/a list deletecollection watch"}},
+			[]string{"x/v2,v1/a list deletecollection watch"}},
 		{"or the first other one that can delete it",
 			[]*metav1.APIGroup{group("x", "v3", "v2", "v1")},
 			[]*metav1.APIResourceList{coreList(), served("x/v1", typ("a", all...)), served("x/v2", typ("a", all...)), served("x/v3", typ("a", "list"))},
-			[]string{"x/v2/a list deletecollection watch"}},
+			[]string{"x/v2,v1/a list deletecollection watch"}},
 		{"events are stored once",
 			[]*metav1.APIGroup{group("", "v1"), group("events.k8s.io", "v1")},
 			[]*metav1.APIResourceList{coreList(typ("events", "delete")), served("events.k8s.io/v1", typ("events", "delete"))},
@@ -86,7 +87,11 @@ func TestSelect(t *testing.T) {
 			a := SelectTypes(tt.groups, tt.lists, nil, epoch, deletable)
 			var got []string
 			for _, r := range a.Types {
-				text := r.Group + "/" + r.Version + "/" + r.Resource
+				versions := a.Versions(r.GroupResource())
+				text := r.Group + "/" + strings.Join(versions, ",") + "/" + r.Resource
+				if r.Kind != strings.ToUpper(r.Resource) || r.Version != versions[0] || !a.Has(r.GroupResource()) || a.Has(schema.GroupResource{Resource: "namespaces"}) {
+					t.Errorf("%+v with versions %v", r, versions)
+				}
 				for _, verb := range []struct {
 					name string
 					has  bool
@@ -141,25 +146,5 @@ func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 		if !slices.Equal(got, tt.want) || a.Err == nil || a.Complete() {
 			t.Errorf("%s: failing are %v, want %v; error %v", tt.name, got, tt.want, a.Err)
 		}
-	}
-}
-
-func TestSelectTellsOfATypeWhatItIs(t *testing.T) {
-	groups := []*metav1.APIGroup{group("", "v1"), group("x", "v3", "v2", "v1")}
-	lists := []*metav1.APIResourceList{
-		coreList(), served("x/v1", metav1.APIResource{Name: "a", Kind: "A", Verbs: []string{"get"}}),
-		served("x/v2", metav1.APIResource{Name: "a", Kind: "A", Verbs: []string{"get", "list", "watch"}}, metav1.APIResource{Name: "a/status", Kind: "A", Verbs: []string{"get"}}),
-		served("x/v3", metav1.APIResource{Name: "a", Kind: "A", Verbs: []string{"create"}}),
-	}
-	a := SelectTypes(groups, lists, nil, epoch, func(api metav1.APIResource) bool { return slices.Contains(api.Verbs, "get") })
-	want := []Type{{GroupVersionResource: schema.GroupVersionResource{Group: "x", Version: "v2", Resource: "a"}, Kind: "A", List: true, Watch: true}}
-	if diff := cmp.Diff(want, a.Types); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"v2", "v1"}, a.Versions(want[0].GroupResource())); diff != "" {
-		t.Error(diff)
-	}
-	if core := (schema.GroupResource{Resource: "namespaces"}); !a.Has(want[0].GroupResource()) || a.Has(core) {
-		t.Errorf("has %s: %t, has %s, which is not wanted: %t", want[0], a.Has(want[0].GroupResource()), core, a.Has(core))
 	}
 }

@@ -20,6 +20,7 @@ func TestGet(t *testing.T) {
 		after  time.Duration // since the first call
 		since  time.Duration // earliest start of the read
 		forget bool
+		fails  bool
 		want   int // number of the read
 	}
 	var atOnce []get
@@ -36,6 +37,7 @@ func TestGet(t *testing.T) {
 		{"nor one read too early", 0, []get{{want: 1}, {after: 2, since: 1, want: 2}}},
 		{"one read in the same instant is", 0, []get{{want: 1}, {after: 2, since: 0, want: 1}}},
 		{"nor a forgotten one", 0, []get{{want: 1}, {forget: true, want: 2}}},
+		{"nor a failure", 0, []get{{want: 1, fails: true}, {want: 2}}},
 		{"calls at once share a read", time.Second / 2, atOnce},
 		{"calls at once share a slow read", 2 * time.Second, atOnce},
 		// The age of a result counts from the call.
@@ -50,6 +52,9 @@ func TestGet(t *testing.T) {
 					reads++
 					number := reads
 					time.Sleep(tt.takes)
+					if tt.gets[min(number, len(tt.gets))-1].fails {
+						return number, errors.New("broken")
+					}
 					return number, nil
 				})
 				start := time.Now()
@@ -60,7 +65,7 @@ func TestGet(t *testing.T) {
 						r.Forget("n")
 					}
 					all.Go(func() {
-						if got, err := r.Get(t.Context(), "n", start.Add(g.since)); err != nil || got != g.want {
+						if got, err := r.Get(t.Context(), "n", start.Add(g.since)); (err != nil) != g.fails || got != g.want {
 							t.Errorf("call %d got the result of read %d, %v; want read %d", i, got, err, g.want)
 						}
 					})
@@ -69,24 +74,6 @@ func TestGet(t *testing.T) {
 				all.Wait()
 			})
 		})
-	}
-}
-
-func TestErrorsAreNotShared(t *testing.T) {
-	broken := errors.New("broken")
-	reads := 0
-	r := NewReads(clock.RealClock{}, func(context.Context, string) (int, error) {
-		reads++
-		if reads == 1 {
-			return 0, broken
-		}
-		return reads, nil
-	})
-	if _, err := r.Get(t.Context(), "n", time.Time{}); !errors.Is(err, broken) {
-		t.Errorf("first Get: %v, want the read's error", err)
-	}
-	if got, err := r.Get(t.Context(), "n", time.Time{}); got != 2 || err != nil {
-		t.Errorf("second Get = %d, %v; want the second read's answer", got, err)
 	}
 }
 
