@@ -90,6 +90,12 @@ func inCluster(t *testing.T, test func(*cluster)) {
 	})
 }
 
+// inClusterNamed runs a subtest in a bubble of fake time.
+func inClusterNamed(t *testing.T, name string, test func(*testing.T, *cluster)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inCluster(t, func(c *cluster) { test(t, c) }) })
+}
+
 // start starts the collector and waits until the watches are evidence.
 func (c *cluster) start(edits ...func(*Config)) {
 	c.t.Helper()

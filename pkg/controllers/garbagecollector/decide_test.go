@@ -117,17 +117,24 @@ func TestClassifyRead(t *testing.T) {
 }
 
 func TestClassifyOwner(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
 	now := began.Add(time.Hour)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	foundOne := func(n int, leaving bool) liveRead {
-		return liveRead{result: found, uid: uid(n), waiting: leaving, sent: now, received: now}
-	}
-	missed := func(sent, first time.Duration) liveRead {
-		r := liveRead{}.next(missing, nil, ago(first), ago(first))
-		return r.next(missing, nil, ago(sent), ago(sent))
+	reads := func(result readResult, n int, sent ...time.Duration) (l liveRead) { // of an object with UID n
+		for _, d := range sent {
+			l = l.next(result, newThing("a", "o", uid(n)), ago(d), ago(d))
+		}
+		return l
 	}
 	failed := func(result readResult, n int, sent time.Duration) liveRead {
 		return liveRead{result: result, failures: n, sent: ago(sent), received: ago(sent)}
+	}
+	waits := func(sent, received time.Duration) liveRead {
+		return liveRead{result: found, uid: uid(1), waiting: true, sent: ago(sent), received: ago(received)}
+	}
+	virtual, waiting, deleted := ownerObservation{status: refVirtual}, ownerObservation{status: refWaiting}, ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}
+	seen := func(since time.Duration) ownerObservation {
+		return ownerObservation{status: refVirtual, refSeen: ago(since)}
 	}
 	for _, tt := range []struct {
 		name string
@@ -136,44 +143,77 @@ func TestClassifyOwner(t *testing.T) {
 	}{
 		{"the watch shows the owner", evidence{}, classification{state: solid}},
 
-		{"virtual, without a read", evidence{ownerObservation: ownerObservation{status: refVirtual}, watched: time.Hour}, classification{read: true}},
-		{"deletion event, without a read", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour}, classification{read: true}},
+		{"virtual, without a read", evidence{ownerObservation: virtual, watched: time.Hour}, classification{read: true}},
+		{"deletion event, without a read", evidence{ownerObservation: deleted, watched: time.Hour}, classification{read: true}},
 
-		{"found", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: foundOne(1, false)}, classification{state: solid}},
-		{"found, without a watch", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(1, false)}, classification{state: solid, after: 5 * time.Minute}},
-		{"found waiting", evidence{ownerObservation: ownerObservation{status: refWaiting}, live: foundOne(1, true)}, classification{state: waitingForDependents}},
-		{"no longer waiting", evidence{ownerObservation: ownerObservation{status: refWaiting}, live: foundOne(1, false)}, classification{state: solid}},
-		{"found another under its name", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: foundOne(2, false)}, classification{state: absent}},
-		{"found too long ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, watched: time.Second, live: liveRead{result: found, uid: uid(1), sent: ago(readValidFor + 1), received: ago(readValidFor + 1)}}, classification{read: true}},
-		{"another found too long ago", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: liveRead{result: found, uid: uid(2), sent: ago(readValidFor + 1), received: ago(readValidFor + 1)}}, classification{read: true}},
+		{"found", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: reads(found, 1, 0)}, classification{state: solid}},
+		{"found, without a watch", evidence{ownerObservation: virtual, live: reads(found, 1, 0)}, classification{state: solid, after: 5 * time.Minute}},
+		{"found waiting", evidence{ownerObservation: waiting, live: waits(0, 0)}, classification{state: waitingForDependents}},
+		{"no longer waiting", evidence{ownerObservation: waiting, live: reads(found, 1, 0)}, classification{state: solid}},
+		{"found another under its name", evidence{ownerObservation: virtual, live: reads(found, 2, 0)}, classification{state: absent}},
+		{"found too long ago", evidence{ownerObservation: virtual, watched: s, live: reads(found, 1, readValidFor+1)}, classification{read: true}},
+		{"another found too long ago", evidence{ownerObservation: virtual, live: reads(found, 2, readValidFor+1)}, classification{read: true}},
 
-		{"missing once", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0)}, classification{after: 2 * time.Second, cause: "unconfirmed"}},
-		{"missing, with a deletion event", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: now}, live: missed(0, 0)}, classification{state: absent}},
-		{"missing, and absent from a current watch", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0), watched: 2 * time.Second}, classification{state: absent}},
-		{"missing, and the watch is current for too short a time", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 0), watched: 2*time.Second - 1}, classification{after: 1, cause: "unconfirmed"}},
-		{"missing twice", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(0, 2*time.Second)}, classification{state: absent}},
-		{"missing a while ago, once: no second read yet", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(1500*time.Millisecond, 1500*time.Millisecond)}, classification{after: 500 * time.Millisecond, cause: "unconfirmed"}},
-		{"missing once: second read", evidence{ownerObservation: ownerObservation{status: refVirtual}, live: missed(2*time.Second, 2*time.Second)}, classification{read: true}},
-		{"missing too long ago, with a deletion event", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: missed(readValidFor+1, time.Hour)}, classification{read: true}},
+		{"missing once", evidence{ownerObservation: virtual, live: reads(missing, 0, 0)}, classification{after: 2 * s, cause: "unconfirmed"}},
+		{"missing, with a deletion event", evidence{ownerObservation: deleted, live: reads(missing, 0, 0)}, classification{state: absent}},
+		{"missing, and absent from a current watch", evidence{ownerObservation: virtual, live: reads(missing, 0, 0), watched: 2 * s}, classification{state: absent}},
+		{"missing, and the watch is current for too short a time", evidence{ownerObservation: virtual, live: reads(missing, 0, 0), watched: 2*s - 1}, classification{after: 1, cause: "unconfirmed"}},
+		{"missing twice", evidence{ownerObservation: virtual, live: reads(missing, 0, 2*s, 0)}, classification{state: absent}},
+		{"missing a while ago, once: no second read yet", evidence{ownerObservation: virtual, live: reads(missing, 0, 1500*ms)}, classification{after: 500 * ms, cause: "unconfirmed"}},
+		{"missing once: second read", evidence{ownerObservation: virtual, live: reads(missing, 0, 2*s)}, classification{read: true}},
+		{"missing too long ago, with a deletion event", evidence{ownerObservation: deleted, live: reads(missing, 0, time.Hour, readValidFor+1)}, classification{read: true}},
 
-		{"404 of a server that does not know the type", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(unnamed404, 1, 0)}, classification{after: time.Second, cause: "unnamed_404"}},
-		{"403", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(refused, 2, 0)}, classification{after: 2 * time.Second, cause: "refused"}},
-		{"no response", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, watched: time.Hour, live: failed(unavailable, 3, 0)}, classification{after: 4 * time.Second, cause: "unable"}},
-		{"no response, within the back-off", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, live: failed(unavailable, 3, 3*time.Second)}, classification{after: time.Second, cause: "unable"}},
+		{"404 of a server that does not know the type", evidence{ownerObservation: deleted, watched: time.Hour, live: failed(unnamed404, 1, 0)}, classification{after: s, cause: "unnamed_404"}},
+		{"403", evidence{ownerObservation: deleted, watched: time.Hour, live: failed(refused, 2, 0)}, classification{after: 2 * s, cause: "refused"}},
+		{"no response", evidence{ownerObservation: deleted, watched: time.Hour, live: failed(unavailable, 3, 0)}, classification{after: 4 * s, cause: "unable"}},
+		{"no response, within the back-off", evidence{ownerObservation: deleted, live: failed(unavailable, 3, 3*s)}, classification{after: s, cause: "unable"}},
 
-		{"its type is still being listed", evidence{ownerObservation: ownerObservation{status: refVirtual}, syncing: time.Second}, classification{after: 9 * time.Second, cause: "syncing"}},
-		{"and takes too long", evidence{ownerObservation: ownerObservation{status: refVirtual}, syncing: 10 * time.Second}, classification{read: true}},
-		{"but it was seen before", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, syncing: time.Second}, classification{read: true}},
+		{"its type is still being listed", evidence{ownerObservation: virtual, syncing: s}, classification{after: 9 * s, cause: "syncing"}},
+		{"and takes too long", evidence{ownerObservation: virtual, syncing: 10 * s}, classification{read: true}},
+		{"but it was seen before", evidence{ownerObservation: deleted, syncing: s}, classification{read: true}},
 
-		{"an unknown kind", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: unserved, live: missed(0, time.Hour)}, classification{cause: "unknown_kind"}},
-		{"an unknown kind whose removal discovery shows, of an owner that was never seen", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: unserved, discovered: now}, classification{cause: "unknown_kind"}},
-		{"an owner deleted before its kind", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: unserved, discovered: now}, classification{state: absent}},
-		{"an owner deleted, and discovery is older", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: unserved}, classification{cause: "unknown_kind"}},
-		{"an owner deleted, and its group cannot be discovered", evidence{ownerObservation: ownerObservation{status: refVirtual, deletedAt: ago(time.Hour)}, problem: undiscovered, discovered: now}, classification{cause: "undiscovered"}},
-		{"a version that is not served", evidence{ownerObservation: ownerObservation{status: refVirtual}, problem: otherVersion}, classification{cause: "unserved_version"}},
+		{"an unknown kind", evidence{ownerObservation: virtual, problem: unserved, live: reads(missing, 0, time.Hour, 0)}, classification{cause: "unknown_kind"}},
+		{"an unknown kind whose removal discovery shows, of an owner that was never seen", evidence{ownerObservation: virtual, problem: unserved, discovered: now}, classification{cause: "unknown_kind"}},
+		{"an owner deleted before its kind", evidence{ownerObservation: deleted, problem: unserved, discovered: now}, classification{state: absent}},
+		{"an owner deleted, and discovery is older", evidence{ownerObservation: deleted, problem: unserved}, classification{cause: "unknown_kind"}},
+		{"an owner deleted, and its group cannot be discovered", evidence{ownerObservation: deleted, problem: undiscovered, discovered: now}, classification{cause: "undiscovered"}},
+		{"a version that is not served", evidence{ownerObservation: virtual, problem: otherVersion}, classification{cause: "unserved_version"}},
+		{"the reference has no UID", evidence{ownerObservation: virtual, live: reads(found, 1, 0)}, classification{cause: "unparsable_version"}},
+
+		// The author of a reference had seen the owner. Reads that were sent before prove nothing.
+		{"a namesake was found before the reference", evidence{ownerObservation: seen(100 * ms), watched: time.Hour, live: reads(found, 2, 200*ms)}, classification{read: true}},
+		{"and is found now", evidence{ownerObservation: seen(100 * ms), watched: time.Hour, live: reads(found, 2, 50*ms)}, classification{state: absent}},
+		{"and is found now, without a watch", evidence{ownerObservation: seen(100 * ms), live: reads(found, 2, 50*ms)}, classification{after: 1900 * ms, cause: "unconfirmed"}},
+		{"and is found later, without a watch", evidence{ownerObservation: seen(3 * s), live: reads(found, 2, 500*ms)}, classification{state: absent}},
+		{"missing before the reference", evidence{ownerObservation: seen(100 * ms), watched: time.Hour, live: reads(missing, 0, 200*ms)}, classification{read: true}},
+		{"missing, and the feed has had no time to show it", evidence{ownerObservation: seen(100 * ms), watched: time.Hour, live: reads(missing, 0, 50*ms)}, classification{after: 1900 * ms, cause: "unconfirmed"}},
+		{"missing, and the feed had all but enough", evidence{ownerObservation: seen(2*s - 1), watched: time.Hour, live: reads(missing, 0, 0)}, classification{after: 1, cause: "unconfirmed"}},
+		{"missing, and its feed shows it waiting", evidence{ownerObservation: waiting, watched: time.Hour, live: reads(missing, 0, 0)}, classification{after: 2 * s, cause: "unconfirmed"}},
+		{"missing an hour before and once since", evidence{ownerObservation: seen(time.Minute), live: reads(missing, 0, time.Hour, 0)}, classification{after: 2 * s, cause: "unconfirmed"}},
+		{"missing an hour before and twice since", evidence{ownerObservation: seen(time.Minute), live: reads(missing, 0, time.Hour, 3*s, 0)}, classification{state: absent}},
+		{"missing many times, but only since a second", evidence{ownerObservation: seen(s), live: reads(missing, 0, 3*s, 1500*ms, 900*ms, 0)}, classification{after: 1100 * ms, cause: "unconfirmed"}},
+		{"a pause after failures lasts for all", evidence{ownerObservation: seen(100 * ms), live: reads(unavailable, 0, 200*ms)}, classification{after: 800 * ms, cause: "unable"}},
+
+		// The user may turn a foreground deletion into orphaning, so each sync reads a waiting owner.
+		{"found waiting by a slow read of the sync", evidence{ownerObservation: waiting, live: waits(3*s, 0), syncBegun: ago(3 * s)}, classification{state: waitingForDependents}},
+		{"found waiting, in a sync that began before the read", evidence{ownerObservation: waiting, live: waits(3*s, 0), syncBegun: ago(4 * s)}, classification{state: waitingForDependents}},
+		{"found waiting, in a sync that began during the read", evidence{ownerObservation: waiting, live: waits(3*s, 0), syncBegun: ago(3*s - 1)}, classification{read: true}},
+		{"found waiting, and the other reads take long", evidence{ownerObservation: waiting, live: waits(23*s, 20*s), syncBegun: ago(23 * s)}, classification{state: waitingForDependents}},
+
+		// An owner without a watch is read again after pollInterval, independent of the number of syncs.
+		{"before the next poll", evidence{ownerObservation: virtual, live: reads(found, 1, time.Minute)}, classification{state: solid, after: 4 * time.Minute}},
+		{"at the next poll", evidence{ownerObservation: virtual, live: reads(found, 1, pollInterval)}, classification{read: true}},
+		{"before the next poll, with a deletion event", evidence{ownerObservation: deleted, live: reads(found, 1, time.Minute)}, classification{read: true}},
+		{"before the next poll, found waiting", evidence{ownerObservation: virtual, live: waits(time.Minute, time.Minute)}, classification{read: true}},
+		{"before the next poll, and the reference is newer", evidence{ownerObservation: seen(59 * s), live: reads(found, 1, time.Minute)}, classification{read: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.t.uid, tt.t.syncBegun = uid(1), now
+			if tt.t.uid = uid(1); tt.name == "the reference has no UID" {
+				tt.t.uid = ""
+			}
+			if tt.t.syncBegun.IsZero() {
+				tt.t.syncBegun = now
+			}
 			if got := classifyOwner(tt.t, now); got != tt.want {
 				t.Errorf("classification is %+v, want %+v", got, tt.want)
 			}
@@ -241,97 +281,5 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 	}
 	if absences < 1000 {
 		t.Errorf("only %d absences: this proves nothing", absences)
-	}
-}
-
-// The author of a reference had seen the owner. Reads that were sent before prove nothing.
-func TestReadsBeforeTheReferenceProveNothing(t *testing.T) {
-	now := began.Add(time.Hour)
-	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	of := func(result readResult, n int, sent ...time.Duration) (a liveRead) {
-		for _, d := range sent {
-			a = a.next(result, newThing("a", "o", uid(n)).finalizedBy("foregroundDeletion").deleted(), ago(d), ago(d))
-		}
-		return a
-	}
-	const ms = time.Millisecond
-	for _, tt := range []struct {
-		name  string
-		doubt refStatus
-		since time.Duration // ago
-		heard time.Duration
-		live  liveRead
-		want  classification
-	}{
-		{"a namesake was found before", refVirtual, 100 * ms, time.Hour, of(found, 2, 200*ms), classification{read: true}},
-		{"and is found now", refVirtual, 100 * ms, time.Hour, of(found, 2, 50*ms), classification{state: absent}},
-		{"and is found now, without a watch", refVirtual, 100 * ms, 0, of(found, 2, 50*ms), classification{after: 1900 * ms, cause: "unconfirmed"}},
-		{"and is found later, without a watch", refVirtual, 3 * time.Second, 0, of(found, 2, 500*ms), classification{state: absent}},
-		{"missing before", refVirtual, 100 * ms, time.Hour, of(missing, 0, 200*ms), classification{read: true}},
-		{"missing, and the feed has had no time to show it", refVirtual, 100 * ms, time.Hour, of(missing, 0, 50*ms), classification{after: 1900 * ms, cause: "unconfirmed"}},
-		{"missing, and the feed had all but enough", refVirtual, 2*time.Second - 1, time.Hour, of(missing, 0, 0), classification{after: 1, cause: "unconfirmed"}},
-		{"missing, and its feed shows it waiting", refWaiting, time.Hour, time.Hour, of(missing, 0, 0), classification{after: 2 * time.Second, cause: "unconfirmed"}},
-		{"missing an hour before and once since", refVirtual, time.Minute, 0, of(missing, 0, time.Hour, 0), classification{after: 2 * time.Second, cause: "unconfirmed"}},
-		{"missing an hour before and twice since", refVirtual, time.Minute, 0, of(missing, 0, time.Hour, 3*time.Second, 0), classification{state: absent}},
-		{"missing many times, but only since a second", refVirtual, time.Second, 0, of(missing, 0, 3*time.Second, 1500*ms, 900*ms, 0), classification{after: 1100 * ms, cause: "unconfirmed"}},
-		{"a pause after failures lasts for all", refVirtual, 100 * ms, 0, of(unavailable, 0, 200*ms), classification{after: 800 * ms, cause: "unable"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := classifyOwner(evidence{ownerObservation: ownerObservation{status: tt.doubt, refSeen: ago(tt.since)}, uid: uid(1), watched: tt.heard, live: tt.live, syncBegun: ago(tt.since)}, now)
-			if got != tt.want {
-				t.Errorf("classification is %+v, want %+v", got, tt.want)
-			}
-		})
-	}
-}
-
-// The user may turn a foreground deletion into orphaning, so each sync reads a waiting owner.
-func TestWaitingOwnersAreReadInEachSync(t *testing.T) {
-	o := newThing("a", "o", uid(1)).finalizedBy("foregroundDeletion").deleted()
-	live := liveRead{}.next(found, o, began, began.Add(3*time.Second)) // the API server is slow
-	for _, tt := range []struct {
-		name      string
-		look, now time.Duration
-		want      classification
-	}{
-		{"the sync of the read", 0, 3 * time.Second, classification{state: waitingForDependents}},
-		{"a sync that began before", -time.Second, 3 * time.Second, classification{state: waitingForDependents}},
-		{"a sync that began during the read", 1, 3 * time.Second, classification{read: true}},
-		{"its other reads take long", 0, 3*time.Second + 2*readValidFor, classification{state: waitingForDependents}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := classifyOwner(evidence{ownerObservation: ownerObservation{status: refWaiting}, uid: uid(1), live: live, syncBegun: began.Add(tt.look)}, began.Add(tt.now))
-			if got != tt.want {
-				t.Errorf("classification is %+v, want %+v", got, tt.want)
-			}
-		})
-	}
-}
-
-// An owner without a watch is read again after pollInterval, independent of the number of syncs.
-func TestOwnersWithoutWatchArePolled(t *testing.T) {
-	live := liveRead{result: found, uid: uid(1), sent: began, received: began}
-	base := evidence{ownerObservation: ownerObservation{status: refVirtual, refSeen: began.Add(-time.Minute)}, uid: uid(1), live: live}
-	for _, tt := range []struct {
-		name string
-		edit func(*evidence)
-		age  time.Duration
-		want classification
-	}{
-		{"before its turn", func(*evidence) {}, time.Minute, classification{state: solid, after: pollInterval - time.Minute}},
-		{"when its turn has come", func(*evidence) {}, pollInterval, classification{read: true}},
-		{"a deletion event", func(t *evidence) { t.deletedAt = began.Add(time.Second) }, time.Minute, classification{read: true}},
-		{"a feed could witness, and does not show it", func(t *evidence) { t.watched = time.Second }, time.Minute, classification{read: true}},
-		{"another object has its name", func(t *evidence) { t.uid = uid(2) }, time.Minute, classification{read: true}},
-		{"the reference has no UID", func(t *evidence) { t.uid = "" }, time.Minute, classification{cause: "unparsable_version"}},
-		{"it was leaving", func(t *evidence) { t.live.waiting = true }, time.Minute, classification{read: true}},
-		{"the reference is newer than the read", func(t *evidence) { t.refSeen = began.Add(time.Second) }, time.Minute, classification{read: true}},
-	} {
-		said := base
-		said.syncBegun = began.Add(tt.age)
-		tt.edit(&said)
-		if got := classifyOwner(said, began.Add(tt.age)); got != tt.want {
-			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
-		}
 	}
 }

@@ -71,8 +71,8 @@ func blockingRef(apiVersion, kind, name string, u types.UID) metav1.OwnerReferen
 
 // world is a graph with the objects that changes have woken.
 type world struct {
+	*graph
 	t     *testing.T
-	graph *graph
 	clock *clocktesting.FakePassiveClock
 	woken queueKeys
 }
@@ -84,11 +84,6 @@ func newWorld(t *testing.T) *world {
 		w.woken.owners = append(w.woken.owners, more.owners...)
 	})
 	return w
-}
-
-func (w *world) feed(typ objectType) *feed {
-	w.t.Helper()
-	return w.graph.feed(typ)
 }
 
 // do runs a change and returns the woken objects, sorted.
@@ -323,42 +318,28 @@ func TestFirstSightOfReferences(t *testing.T) {
 func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 	view := newThing("a", "o", uid(1))
 	for _, tt := range []struct {
-		name string
-		ref  metav1.OwnerReference
-		send func(w *world)
-		seen bool
+		name      string
+		ref       metav1.OwnerReference
+		from      objectType // shows the object and its deletion
+		withdrawn bool       // another type reports the deletion of its view, too
+		seen      bool
 	}{
-		{"its own", ref("v1", "ConfigMap", "o", uid(1)), func(w *world) {
-			_ = w.feed(configMaps).Add(view)
-			_ = w.feed(configMaps).Delete(view)
-		}, true},
-		{"its own, under another name", ref("v1", "ConfigMap", "p", uid(1)), func(w *world) {
-			_ = w.feed(configMaps).Add(view)
-			_ = w.feed(configMaps).Delete(view)
-		}, true},
-		{"another type's", ref("apps/v1", "ReplicaSet", "o", uid(1)), func(w *world) {
-			_ = w.feed(configMaps).Add(view)
-			_ = w.feed(configMaps).Delete(view)
-		}, false},
-		{"a kind that was never served", ref("does.not/exist", "Wrong", "o", uid(1)), func(w *world) {
-			_ = w.feed(configMaps).Add(view)
-			_ = w.feed(configMaps).Delete(view)
-		}, false},
-		{"a server that may show it again", ref("example.com/v1", "Widget", "o", uid(1)), func(w *world) {
-			_ = w.feed(widgets).Add(view)
-			_ = w.feed(widgets).Delete(view)
-		}, false},
-		{"a view that is withdrawn afterwards", ref("v1", "ConfigMap", "o", uid(1)), func(w *world) {
-			_ = w.feed(configMaps).Add(view)
-			_ = w.feed(configMaps).Delete(view)
-			_ = w.feed(widgets).Delete(view)
-		}, true},
+		{"its own", ref("v1", "ConfigMap", "o", uid(1)), configMaps, false, true},
+		{"its own, under another name", ref("v1", "ConfigMap", "p", uid(1)), configMaps, false, true},
+		{"another type's", ref("apps/v1", "ReplicaSet", "o", uid(1)), configMaps, false, false},
+		{"a kind that was never served", ref("does.not/exist", "Wrong", "o", uid(1)), configMaps, false, false},
+		{"a server that may show it again", ref("example.com/v1", "Widget", "o", uid(1)), widgets, false, false},
+		{"a view that is withdrawn afterwards", ref("v1", "ConfigMap", "o", uid(1)), configMaps, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			_ = w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref))
-			tt.send(w)
-			if against := w.graph.ownersOf(uid(2)); against[0].deletedAt.IsZero() == tt.seen {
+			check(t, w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref)))
+			check(t, w.feed(tt.from).Add(view))
+			check(t, w.feed(tt.from).Delete(view))
+			if tt.withdrawn {
+				check(t, w.feed(widgets).Delete(view))
+			}
+			if against := w.ownersOf(uid(2)); against[0].deletedAt.IsZero() == tt.seen {
 				t.Errorf("observation is %+v, want a deletion event: %v", against, tt.seen)
 			}
 		})

@@ -62,50 +62,48 @@ func TestReadLimiterBacksOff(t *testing.T) {
 // namespaces are deleted, and the term ends at once.
 func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
 	for _, ofOwners := range []bool{true, false} {
-		t.Run(fmt.Sprintf("owners hang %v", ofOwners), func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				c.start()
-				hanging := things
+		inClusterNamed(t, fmt.Sprintf("owners hang %v", ofOwners), func(t *testing.T, c *cluster) {
+			c.start()
+			hanging := things
+			if ofOwners {
+				hanging = widgetType
+				c.AddType("example.com/v1", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+				c.BlockRequests(c.t, "example.com/v1", "widgets")
+				c.service("v1.example.com")
+				c.is(widgetType.GroupResource, listing)
+			} else {
+				c.slow("get things", time.Hour)
+			}
+			for n := range 400 {
+				namespace, name := fmt.Sprint("n", n%5), fmt.Sprint("d", n)
 				if ofOwners {
-					hanging = widgetType
-					c.AddType("example.com/v1", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
-					c.BlockRequests(c.t, "example.com/v1", "widgets")
-					c.service("v1.example.com")
-					c.is(widgetType.GroupResource, listing)
+					c.put(configMaps, newThing(namespace, name, uid(2000+n)).owned(ref("example.com/v1", "Widget", fmt.Sprint("w", n), uid(1000+n))))
 				} else {
-					c.slow("get things", time.Hour)
+					c.put(things, newThing(namespace, name, uid(2000+n)).owned(ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n))))
 				}
-				for n := range 400 {
-					namespace, name := fmt.Sprint("n", n%5), fmt.Sprint("d", n)
-					if ofOwners {
-						c.put(configMaps, newThing(namespace, name, uid(2000+n)).owned(ref("example.com/v1", "Widget", fmt.Sprint("w", n), uid(1000+n))))
-					} else {
-						c.put(things, newThing(namespace, name, uid(2000+n)).owned(ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n))))
-					}
+			}
+			for minute := range 10 {
+				for range 6 {
+					time.Sleep(10 * time.Second)
+					check(t, c.Healthy())
 				}
-				for minute := range 10 {
-					for range 6 {
-						time.Sleep(10 * time.Second)
-						check(t, c.Healthy())
-					}
-					owner := newThing("n1", fmt.Sprint("owner", minute), uid(3000+minute))
-					c.put(configMaps, owner)
-					c.put(configMaps, newThing("n1", "of-owner", uid(4000+minute)).owned(ref("v1", "ConfigMap", owner.Name, owner.UID)))
-					c.DeleteObject("v1", "configmaps", "n1", owner.Name, metav1.DeletePropagationBackground)
-					c.wait(2*time.Second, "deleted", func() bool { return c.GetObject("v1", "configmaps", "n1", "of-owner") == nil })
-				}
-				if n := c.Count("get " + hanging.Resource); n > 100 {
-					t.Errorf("%d reads were sent to an API that does not respond", n)
-				}
-				if got := c.blocked()["unable"]; ofOwners && got != 400 {
-					t.Errorf("blocked are %v, want 400", c.blocked())
-				}
-				begin := time.Now()
-				c.end()
-				if took := time.Since(begin); took > time.Second {
-					t.Errorf("the term took %v to end", took)
-				}
-			})
+				owner := newThing("n1", fmt.Sprint("owner", minute), uid(3000+minute))
+				c.put(configMaps, owner)
+				c.put(configMaps, newThing("n1", "of-owner", uid(4000+minute)).owned(ref("v1", "ConfigMap", owner.Name, owner.UID)))
+				c.DeleteObject("v1", "configmaps", "n1", owner.Name, metav1.DeletePropagationBackground)
+				c.wait(2*time.Second, "deleted", func() bool { return c.GetObject("v1", "configmaps", "n1", "of-owner") == nil })
+			}
+			if n := c.Count("get " + hanging.Resource); n > 100 {
+				t.Errorf("%d reads were sent to an API that does not respond", n)
+			}
+			if got := c.blocked()["unable"]; ofOwners && got != 400 {
+				t.Errorf("blocked are %v, want 400", c.blocked())
+			}
+			begin := time.Now()
+			c.end()
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("the term took %v to end", took)
+			}
 		})
 	}
 }

@@ -202,24 +202,22 @@ func TestDecisionIsCheckedBeforeTheRequest(t *testing.T) {
 		{"old read of an absent owner", false, rest, false},
 		{"owner appears", false, func(c *cluster) { c.owner() }, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				c.start()
-				release := c.holdSlots()
-				if tt.exists {
-					c.owner()
-				}
-				c.dependent(blockingRef("v1", "ConfigMap", "o", uid(1)))
-				c.remove(configMaps, "o", metav1.DeletePropagationForeground)
-				time.Sleep(5 * time.Second)
-				tt.happens(c)
-				time.Sleep(time.Second)
-				release()
-				time.Sleep(5 * time.Second)
-				if o := c.object(configMaps, "d"); (o != nil) != tt.stays {
-					t.Errorf("the dependent is %+v", o)
-				}
-			})
+		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
+			c.start()
+			release := c.holdSlots()
+			if tt.exists {
+				c.owner()
+			}
+			c.dependent(blockingRef("v1", "ConfigMap", "o", uid(1)))
+			c.remove(configMaps, "o", metav1.DeletePropagationForeground)
+			time.Sleep(5 * time.Second)
+			tt.happens(c)
+			time.Sleep(time.Second)
+			release()
+			time.Sleep(5 * time.Second)
+			if o := c.object(configMaps, "d"); (o != nil) != tt.stays {
+				t.Errorf("the dependent is %+v", o)
+			}
 		})
 	}
 }
@@ -256,27 +254,25 @@ func TestSlowReadsOfManyOwnersTakeOneSync(t *testing.T) {
 		{"a hundred absent owners", configMaps, 100, 8 * time.Second, false},
 		{"a hundred waiting owners", configMaps, 100, 8 * time.Second, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				c.start()
-				var refs []metav1.OwnerReference
-				for n := range tt.owners {
-					o := newThing("a", fmt.Sprint("o", n), uid(10+n))
-					refs = append(refs, blockingRef(versionFor(tt.typ), tt.typ.kind, o.Name, o.UID))
-					if tt.waiting {
-						c.put(tt.typ, o)
-					}
+		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
+			c.start()
+			var refs []metav1.OwnerReference
+			for n := range tt.owners {
+				o := newThing("a", fmt.Sprint("o", n), uid(10+n))
+				refs = append(refs, blockingRef(versionFor(tt.typ), tt.typ.kind, o.Name, o.UID))
+				if tt.waiting {
+					c.put(tt.typ, o)
 				}
-				c.put(tt.typ, newThing("a", "d", uid(2)).owned(refs...))
-				c.slow("get "+tt.typ.Resource, tt.takes)
-				for _, r := range refs {
-					c.remove(tt.typ, r.Name, metav1.DeletePropagationForeground)
-				}
-				c.gone(tt.typ, "d", 10*time.Minute)
-				if reads := c.Count("get " + tt.typ.Resource + " o"); c.Count("delete") != 1 || reads > 3*tt.owners {
-					t.Errorf("%d deletes after %d reads", c.Count("delete"), reads)
-				}
-			})
+			}
+			c.put(tt.typ, newThing("a", "d", uid(2)).owned(refs...))
+			c.slow("get "+tt.typ.Resource, tt.takes)
+			for _, r := range refs {
+				c.remove(tt.typ, r.Name, metav1.DeletePropagationForeground)
+			}
+			c.gone(tt.typ, "d", 10*time.Minute)
+			if reads := c.Count("get " + tt.typ.Resource + " o"); c.Count("delete") != 1 || reads > 3*tt.owners {
+				t.Errorf("%d deletes after %d reads", c.Count("delete"), reads)
+			}
 		})
 	}
 }
@@ -314,16 +310,14 @@ func TestConflictWithoutChangeIsRejection(t *testing.T) {
 			c.remove(configMaps, "o", metav1.DeletePropagationOrphan)
 		}, "patch", 6},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				c.start()
-				c.fail(tt.prefix, errStale)
-				tt.build(c)
-				time.Sleep(29 * time.Second)
-				if n := c.Count(tt.prefix); n == 0 || n > tt.most || c.blocked()[string(causeRejected)] != 1 {
-					t.Errorf("%d requests, want at most %d; blocked are %v", n, tt.most, c.blocked())
-				}
-			})
+		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
+			c.start()
+			c.fail(tt.prefix, errStale)
+			tt.build(c)
+			time.Sleep(29 * time.Second)
+			if n := c.Count(tt.prefix); n == 0 || n > tt.most || c.blocked()[string(causeRejected)] != 1 {
+				t.Errorf("%d requests, want at most %d; blocked are %v", n, tt.most, c.blocked())
+			}
 		})
 	}
 }

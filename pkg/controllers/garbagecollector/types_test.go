@@ -82,19 +82,6 @@ func TestTypesFollowDiscovery(t *testing.T) {
 	})
 }
 
-// Every version of a local type has the same storage.
-func TestLocalTypes(t *testing.T) {
-	k := &knownTypes{defined: map[string]time.Time{"widgets.example.com": began}}
-	for r, want := range map[schema.GroupResource]bool{
-		configMaps.GroupResource: true, crds: true, apiServices: true, {Group: "apps", Resource: "deployments"}: true, widgetType.GroupResource: true,
-		{Group: "example.com", Resource: "gadgets"}: false, {Group: "metrics.k8s.io", Resource: "pods"}: false,
-	} {
-		if got := k.isLocal(r); got != want {
-			t.Errorf("%v: local %v, want %v", r, got, want)
-		}
-	}
-}
-
 // A definition comes and goes with its objects. Three streams deliver the deletions of the definition, its APIService
 // and the last objects, in any order.
 func TestDefinedTypesComeAndGo(t *testing.T) {
@@ -116,26 +103,24 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 			c.undefine()
 		}, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				c.start()
-				c.fail("patch", errPolicy) // references stay
-				for n := range 2 {
-					c.define()
-					c.wait(time.Second, "watched", func() bool { return c.types.state(widgetType.GroupResource).phase == current })
-					w, owned := c.widget("w", 10+n)
-					c.shows(w, true)
-					c.shows(owned, true)
-					tt.go_(c)
-					c.shows(w, false)
-					if got := c.deletionSeen(owned); got != tt.seen {
-						t.Errorf("the graph has a deletion event of the owner: %v", got)
-					}
-					c.is(widgetType.GroupResource, "")
-					c.resolves("example.com/v1", "Widget", unserved)
-					c.remove(replicaSets, "w", metav1.DeletePropagationBackground)
+		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
+			c.start()
+			c.fail("patch", errPolicy) // references stay
+			for n := range 2 {
+				c.define()
+				c.wait(time.Second, "watched", func() bool { return c.types.state(widgetType.GroupResource).phase == current })
+				w, owned := c.widget("w", 10+n)
+				c.shows(w, true)
+				c.shows(owned, true)
+				tt.go_(c)
+				c.shows(w, false)
+				if got := c.deletionSeen(owned); got != tt.seen {
+					t.Errorf("the graph has a deletion event of the owner: %v", got)
 				}
-			})
+				c.is(widgetType.GroupResource, "")
+				c.resolves("example.com/v1", "Widget", unserved)
+				c.remove(replicaSets, "w", metav1.DeletePropagationBackground)
+			}
 		})
 	}
 }
@@ -171,32 +156,30 @@ func TestDiscoveryOfUnreadyServerIsIgnored(t *testing.T) {
 			c.AddType("v1", metav1.APIResource{Name: "namespaces", Kind: "Namespace"})
 		}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				c.define()
-				c.start()
-				w, _ := c.widget("w", 10)
-				c.shows(w, true)
-				tt.breakServer(c)
-				moment := time.Now()
-				c.undefine()
-				c.AddType("other.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
-				c.BreakDiscovery("other.example.com/v1", http.StatusServiceUnavailable)
-				for range 10 {
-					time.Sleep(6 * time.Second)
-					if c.types.discoveredSince(moment) && tt.name == "not ready" {
-						t.Fatal("owners that leave orphans may go")
-					}
+		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
+			c.define()
+			c.start()
+			w, _ := c.widget("w", 10)
+			c.shows(w, true)
+			tt.breakServer(c)
+			moment := time.Now()
+			c.undefine()
+			c.AddType("other.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
+			c.BreakDiscovery("other.example.com/v1", http.StatusServiceUnavailable)
+			for range 10 {
+				time.Sleep(6 * time.Second)
+				if c.types.discoveredSince(moment) && tt.name == "not ready" {
+					t.Fatal("owners that leave orphans may go")
 				}
-				if p := c.types.state(configMaps.GroupResource).phase; p != current {
-					t.Errorf("ConfigMaps are %q", p)
-				}
-				if p := c.types.state(widgetType.GroupResource).phase; tt.name == "not ready" && p != listing {
-					t.Errorf("widgets are %q", p)
-				}
-				tt.repair(c)
-				c.is(widgetType.GroupResource, "")
-			})
+			}
+			if p := c.types.state(configMaps.GroupResource).phase; p != current {
+				t.Errorf("ConfigMaps are %q", p)
+			}
+			if p := c.types.state(widgetType.GroupResource).phase; tt.name == "not ready" && p != listing {
+				t.Errorf("widgets are %q", p)
+			}
+			tt.repair(c)
+			c.is(widgetType.GroupResource, "")
 		})
 	}
 }
@@ -306,40 +289,38 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 		{"with a definition", true, true, definitionLag},
 		{"unlisted", false, false, removalDelay},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				c.define()
-				if !tt.defined {
-					c.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
-				}
-				if !tt.listed {
-					c.BreakType("example.com/v1", "widgets", http.StatusForbidden)
-				}
-				c.start()
-				served := func(kind problem) {
-					t.Helper()
-					c.service("v1.example.com")
-					c.wait(time.Second, "discovered", func() bool {
-						_, p := c.types.catalogue().resolve(reference{apiVersion: "example.com/v1", kind: "Widget", name: "x"}, "a")
-						return p == kind
-					})
-				}
-				c.RemoveType("example.com/v1", "widgets")
-				served(unserved)
-				if s := c.types.state(widgetType.GroupResource); s.phase != away || s.isServed() {
-					t.Errorf("widgets are %+v", s)
-				}
-				c.AddType("example.com/v1", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
-				served(fine)
-				c.is(widgetType.GroupResource, current)
-				c.RemoveType("example.com/v1", "widgets")
-				served(unserved)
-				time.Sleep(tt.kept - 100*time.Millisecond)
-				if s := c.types.state(widgetType.GroupResource); s.phase != away {
-					t.Errorf("after %v widgets are %+v", tt.kept, s)
-				}
-				c.is(widgetType.GroupResource, "")
-			})
+		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
+			c.define()
+			if !tt.defined {
+				c.Remove("apiextensions.k8s.io/v1", "customresourcedefinitions", "", "widgets.example.com")
+			}
+			if !tt.listed {
+				c.BreakType("example.com/v1", "widgets", http.StatusForbidden)
+			}
+			c.start()
+			served := func(kind problem) {
+				t.Helper()
+				c.service("v1.example.com")
+				c.wait(time.Second, "discovered", func() bool {
+					_, p := c.types.catalogue().resolve(reference{apiVersion: "example.com/v1", kind: "Widget", name: "x"}, "a")
+					return p == kind
+				})
+			}
+			c.RemoveType("example.com/v1", "widgets")
+			served(unserved)
+			if s := c.types.state(widgetType.GroupResource); s.phase != away || s.isServed() {
+				t.Errorf("widgets are %+v", s)
+			}
+			c.AddType("example.com/v1", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+			served(fine)
+			c.is(widgetType.GroupResource, current)
+			c.RemoveType("example.com/v1", "widgets")
+			served(unserved)
+			time.Sleep(tt.kept - 100*time.Millisecond)
+			if s := c.types.state(widgetType.GroupResource); s.phase != away {
+				t.Errorf("after %v widgets are %+v", tt.kept, s)
+			}
+			c.is(widgetType.GroupResource, "")
 		})
 	}
 }
@@ -370,20 +351,4 @@ func TestNextDiscovery(t *testing.T) {
 			t.Errorf("%s: next discovery after %v, want %v", tt.name, got, tt.want)
 		}
 	}
-}
-
-// Waiting owners cause a discovery, also without an event of the new type.
-func TestAwaitedDiscoveryIsSent(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.start()
-		c.AddType("example.com/v1", metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
-		moment := time.Now()
-		if c.types.discoveredSince(moment) {
-			t.Fatal("an earlier discovery counts")
-		}
-		c.wait(2*minDiscoveryInterval, "discovered", func() bool { return c.types.discoveredSince(moment) })
-		if c.types.state(widgetType.GroupResource).phase == "" {
-			t.Error("the type is not known")
-		}
-	})
 }
