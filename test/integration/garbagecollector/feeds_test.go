@@ -79,21 +79,16 @@ func collectible() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	verbs := discovery.SupportsAllVerbs{Verbs: []string{"list", "watch", "delete"}}
+	types, err := discovery.GroupVersionResources(discovery.FilteredBy(verbs, lists))
 	var names []string
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range list.APIResources {
-			has := func(verb string) bool { return slices.Contains(r.Verbs, verb) }
-			if has("list") && has("watch") && has("delete") && r.Name != "events" && !strings.Contains(r.Name, "/") {
-				names = append(names, gv.WithResource(r.Name).GroupResource().String())
-			}
+	for typ := range types {
+		if typ.Resource != "events" {
+			names = append(names, typ.GroupResource().String())
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names), err
 }
 
 // TestEveryTypeHasOneStream requires one watch for each type, and no list.

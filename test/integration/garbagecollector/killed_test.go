@@ -61,21 +61,6 @@ var cascades = []cascade{
 	}},
 }
 
-func ended(t *testing.T, ctx context.Context, leave, orphans []thing) error {
-	for _, o := range leave {
-		if now, err := o.now(t, ctx); err != nil || now != nil {
-			return fmt.Errorf("%v is still there: %w", o, err)
-		}
-	}
-	for _, o := range orphans {
-		now, err := o.now(t, ctx)
-		if err != nil || now == nil || len(now.GetOwnerReferences()) > 0 || now.GetDeletionTimestamp() != nil {
-			return fmt.Errorf("%v is %v, want it to live without owners: %w", o, now, err)
-		}
-	}
-	return nil
-}
-
 type cascadeRun struct {
 	cascade
 	kept, keeper   thing
@@ -109,7 +94,18 @@ func (r *cascadeRun) done(t *testing.T, ctx context.Context) error {
 	if err != nil || kept == nil || len(kept.GetOwnerReferences()) != 1 {
 		return fmt.Errorf("%v is %v, want one owner: %w", r.kept, kept, err)
 	}
-	return ended(t, ctx, r.leave, r.orphans)
+	for _, o := range r.leave {
+		if now, err := o.now(t, ctx); err != nil || now != nil {
+			return fmt.Errorf("%v is still there: %w", o, err)
+		}
+	}
+	for _, o := range r.orphans {
+		now, err := o.now(t, ctx)
+		if err != nil || now == nil || len(now.GetOwnerReferences()) > 0 || now.GetDeletionTimestamp() != nil {
+			return fmt.Errorf("%v is %v, want it to live without owners: %w", o, now, err)
+		}
+	}
+	return nil
 }
 
 // heldOrDone waits until the gate holds a request or the cascade has ended, and reports whether a request is held.

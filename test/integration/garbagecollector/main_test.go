@@ -159,26 +159,18 @@ func create(t testing.TB, typ schema.GroupVersionResource, namespace, name strin
 }
 
 // ownedBy adds references to owners.
-func ownedBy(owners ...thing) edit {
-	return func(o *unstructured.Unstructured) {
-		refs := o.GetOwnerReferences()
-		for _, owner := range owners {
-			refs = append(refs, owner.reference())
-		}
-		o.SetOwnerReferences(refs)
-	}
-}
+func ownedBy(owners ...thing) edit { return refersTo(nil, owners) }
 
 // blockedBy adds references to owners that do not go before the object.
-func blockedBy(owners ...thing) edit {
+func blockedBy(owners ...thing) edit { return refersTo(new(true), owners) }
+
+func refersTo(blocking *bool, owners []thing) edit {
 	return func(o *unstructured.Unstructured) {
-		refs := o.GetOwnerReferences()
 		for _, owner := range owners {
 			ref := owner.reference()
-			ref.BlockOwnerDeletion = new(true)
-			refs = append(refs, ref)
+			ref.BlockOwnerDeletion = blocking
+			refers(ref)(o)
 		}
-		o.SetOwnerReferences(refs)
 	}
 }
 

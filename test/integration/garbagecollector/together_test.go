@@ -31,25 +31,6 @@ func testObjectChanges(proxy *faults.Proxy, change func(t *testing.T, ns string,
 	}
 }
 
-// TestOrphansAreNotLostWhenTheirWatchStandsStill: orphaning lists dependents that the watch has not shown.
-func TestOrphansAreNotLostWhenTheirWatchStandsStill(t *testing.T) {
-	_, own := account()
-	proxy, cfg := proxied(t, own)
-	start(t, cfg)
-	ns := cluster.Namespace(t)
-	settled(t, ns)
-	frozen := proxy.FreezeWatches(faults.Watches(configMaps.Resource))
-	owner := create(t, secrets, ns, "owner")
-	var all []thing
-	for n := range 50 {
-		all = append(all, create(t, configMaps, ns, fmt.Sprint("dependent-", n), ownedBy(owner)))
-	}
-	owner.delete(t, metav1.DeletePropagationOrphan)
-	gone(t, soon, owner)
-	frozen.Thaw()
-	orphaned(t, ns, all...)
-}
-
 // TestBesideTheCollectorOfKubeControllerManager requires the same result from both collectors together as from either.
 func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {
 	ns := cluster.Namespace(t)
