@@ -146,11 +146,8 @@ func (c *Caches) Namespaces() (*Namespaces, error) {
 	return &Namespaces{store}, err
 }
 
-// Terminating reports whether the cache shows that a namespace is being deleted. A nil receiver returns false.
+// Terminating reports whether the cache shows that a namespace is being deleted.
 func (n *Namespaces) Terminating(name string) bool {
-	if n == nil {
-		return false
-	}
 	ns, ok := n.Get(cache.NewObjectName("", name))
 	return ok && ns.DeletionTimestamp != nil
 }

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+
 	"minikcm/internal/fakeapi"
 )
 
@@ -35,6 +37,13 @@ func TestBaselineReachedBy(t *testing.T) {
 	}
 }
 
+type latestCache struct {
+	*fakeCache
+	latest func() (string, error)
+}
+
+func (c latestCache) Latest(context.Context, kubernetes.Interface) (string, error) { return c.latest() }
+
 func TestBaselineReadRetries(t *testing.T) {
 	for _, tt := range []struct {
 		term, took time.Duration
@@ -46,15 +55,15 @@ func TestBaselineReadRetries(t *testing.T) {
 			defer cancel()
 			var b Baseline
 			begin, reads := time.Now(), 0
-			b.Read(ctx, func(context.Context) (Versions, error) {
+			b.Read(ctx, nil, latestCache{pods, func() (string, error) { return "7", nil }}, latestCache{sets, func() (string, error) {
 				if b.ReachedBy(at("1000", "1000")) {
 					t.Error("known without a result")
 				}
 				if reads++; reads < 3 {
-					return nil, errors.New("no response")
+					return "", errors.New("no response")
 				}
-				return at("7", "8"), nil
-			})
+				return "8", nil
+			}})
 			if took := time.Since(begin); reads != tt.reads || took != tt.took || b.ReachedBy(at("7", "8")) != tt.known {
 				t.Errorf("%d reads in %v, want %d in %v and a baseline: %t", reads, took, tt.reads, tt.took, tt.known)
 			}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/rv"
@@ -82,13 +83,23 @@ func (b *Baseline) ReachedBy(at Versions) bool {
 	return true
 }
 
-// Read calls read until it succeeds or the term ends.
-func (b *Baseline) Read(ctx context.Context, read func(context.Context) (Versions, error)) {
+// LatestCache is a cache of a type whose current version can be read from the API server.
+type LatestCache interface {
+	Cache
+	Latest(context.Context, kubernetes.Interface) (version string, err error)
+}
+
+// Read reads the current versions of the types of caches. It returns after a success or at the end of the term.
+func (b *Baseline) Read(ctx context.Context, client kubernetes.Interface, caches ...LatestCache) {
 	_ = wait.PollUntilContextCancel(ctx, baselineRetry, true, func(ctx context.Context) (bool, error) {
-		versions, err := read(ctx)
-		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Deciding first writes on live reads, the versions at the start of the term are unknown", "err", err)
-			return false, nil
+		versions := Versions{}
+		for _, c := range caches {
+			version, err := c.Latest(ctx, client)
+			if err != nil {
+				klog.FromContext(ctx).V(2).Info("Deciding first writes on live reads, the versions at the start of the term are unknown", "err", err)
+				return false, nil
+			}
+			versions[c.Resource()] = version
 		}
 		b.versions.Store(&versions)
 		return true, nil

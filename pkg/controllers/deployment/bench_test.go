@@ -45,7 +45,7 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.baseline.Read(t.Context(), func(context.Context) (controller.Versions, error) { return nil, nil })
+	c.baseline.Read(t.Context(), nil)
 	selector, err := selectors.ParseSelector(d.Spec.Selector)
 	if err != nil {
 		t.Fatal(err)
@@ -61,10 +61,11 @@ func depsOf(t *testing.T, store *caches.Caches, client kubernetes.Interface, clk
 	deployments, err1 := store.Deployments()
 	sets, err2 := store.ReplicaSets()
 	pods, err3 := store.Pods()
-	if err := errors.Join(err1, err2, err3); err != nil {
+	namespaces, err4 := store.Namespaces()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
-	return Deps{Client: client, Deployments: deployments, ReplicaSets: sets, Pods: pods, Clock: clk, Metrics: prometheus.NewRegistry()}
+	return Deps{Client: client, Deployments: deployments, ReplicaSets: sets, Pods: pods, Namespaces: namespaces, Clock: clk, Metrics: prometheus.NewRegistry()}
 }
 
 // run runs a sync as if the caches showed all writes.

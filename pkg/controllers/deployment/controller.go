@@ -1,7 +1,6 @@
 package deployment
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +31,7 @@ const (
 	patience = 100 * time.Millisecond
 )
 
-// Deps holds the dependencies of the controller. Namespaces may be nil; with it no ReplicaSets are created in
-// terminating namespaces.
+// Deps holds the dependencies of the controller.
 type Deps struct {
 	Client      kubernetes.Interface // fenced
 	Deployments *caches.Deployments
@@ -63,10 +61,6 @@ type Controller struct {
 
 // New returns a controller and registers its handlers. The caches must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
-	if cfg.Workers < 0 {
-		return nil, errors.New("deployment: workers must not be negative")
-	}
-	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
 	c := &Controller{cfg: cfg, deps: deps, states: controller.NewKeyStates[cache.ObjectName](newState)}
 	c.wake = c.wakes()
 	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
@@ -93,7 +87,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	reading.Go(func() { c.baseline.Read(ctx, c.latest) })
+	reading.Go(func() { c.baseline.Read(ctx, c.deps.Client, c.deps.Deployments, c.deps.ReplicaSets) })
 	c.loop.Run(ctx, c.deps.Deployments.Names)
 	return nil
 }
@@ -101,28 +95,15 @@ func (c *Controller) Run(ctx context.Context) error {
 // Healthy fails when a sync is stuck.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
-// latest reads the present resourceVersions of Deployments and ReplicaSets.
-func (c *Controller) latest(ctx context.Context) (controller.Versions, error) {
-	deployments, deploymentsErr := c.deps.Deployments.Latest(ctx, c.deps.Client)
-	sets, setsErr := c.deps.ReplicaSets.Latest(ctx, c.deps.Client)
-	if err := errors.Join(deploymentsErr, setsErr); err != nil {
-		return nil, err
-	}
-	return controller.Versions{c.deps.Deployments.Resource(): deployments, c.deps.ReplicaSets.Resource(): sets}, nil
-}
-
 func (c *Controller) register() error {
-	err := errors.Join(
+	return errors.Join(
 		c.deps.Deployments.Handle(caches.Handler[*appsv1.Deployment]{
 			Add: c.enqueue, Update: func(_, d *appsv1.Deployment) { c.enqueue(d) }, Delete: c.enqueue,
 		}),
 		c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.wake.OnAdd, Update: c.wake.OnUpdate, Delete: c.wake.OnDelete}),
 		c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Update: c.podUpdated, Delete: c.podDeleted}),
+		c.deps.Namespaces.Handle(c.wake.NamespaceHandler()),
 	)
-	if c.deps.Namespaces != nil {
-		err = errors.Join(err, c.deps.Namespaces.Handle(c.wake.NamespaceHandler()))
-	}
-	return err
 }
 
 func (c *Controller) enqueue(d *appsv1.Deployment) { c.loop.Add(cache.MetaObjectToName(d)) }

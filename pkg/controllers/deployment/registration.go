@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -12,7 +13,7 @@ import (
 
 // Config holds the flags of the controller.
 type Config struct {
-	Workers int `json:"ConcurrentDeploymentSyncs"` // parallel syncs, apart from blocked ones; 0 means upstream's 5
+	Workers int `json:"ConcurrentDeploymentSyncs"` // concurrent syncs, slow ones excluded; at least 1
 
 	TerminatingReplicas bool          `json:"-"` // feature gate
 	Drain               time.Duration `json:"-"` // time for running syncs at the end of a term; 0 means no limit
@@ -59,17 +60,12 @@ func Registration(cfg *Config) controller.Registration {
 			c := *cfg
 			c.TerminatingReplicas, c.Drain = b.Enabled(controller.TerminatingReplicas), b.Drain
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
-			var err error
-			if deps.Deployments, err = b.Caches.Deployments(); err != nil {
-				return nil, err
-			}
-			if deps.ReplicaSets, err = b.Caches.ReplicaSets(); err != nil {
-				return nil, err
-			}
-			if deps.Pods, err = b.Caches.Pods(); err != nil {
-				return nil, err
-			}
-			if deps.Namespaces, err = b.Caches.Namespaces(); err != nil {
+			var errs [4]error
+			deps.Deployments, errs[0] = b.Caches.Deployments()
+			deps.ReplicaSets, errs[1] = b.Caches.ReplicaSets()
+			deps.Pods, errs[2] = b.Caches.Pods()
+			deps.Namespaces, errs[3] = b.Caches.Namespaces()
+			if err := errors.Join(errs[:]...); err != nil {
 				return nil, err
 			}
 			return New(c, deps)

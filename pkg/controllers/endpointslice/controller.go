@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -47,8 +46,8 @@ type Controller struct {
 	cfg      Config
 	recorder record.EventRecorder
 
-	services  caches.Store[*corev1.Service]
-	slices    caches.Store[*EndpointSlice]
+	services  serviceStore
+	slices    sliceStore
 	pods      *caches.Pods
 	nodes     *caches.Nodes
 	selectors selectorIndex
@@ -79,13 +78,13 @@ func (c *Controller) openCaches() error {
 	var errs [4]error
 	c.pods, errs[0] = c.Caches.Pods()
 	c.nodes, errs[1] = c.Caches.Nodes()
-	c.services, errs[2] = caches.Watch[*corev1.Service](c.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
+	c.services.Store, errs[2] = caches.Watch[*corev1.Service](c.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
 		Trim: trimService,
 		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 			return f.Core().V1().Services().Informer()
 		},
 	})
-	c.slices, errs[3] = caches.Watch[*EndpointSlice](c.Caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
+	c.slices.Store, errs[3] = caches.Watch[*EndpointSlice](c.Caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
 		Trim: trimSlice, Indexers: cache.Indexers{byService: indexByService},
 		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 			return f.Discovery().V1().EndpointSlices().Informer()
@@ -204,8 +203,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.endTerm()
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { t.baseline.Read(ctx, c.latestVersions) })
-	running.Go(func() { t.services.Read(ctx, c.latestServices) })
+	running.Go(func() { t.baseline.Read(ctx, c.Client, c.slices, c.pods) })
+	running.Go(func() { t.services.Read(ctx, c.Client, c.services) })
 	c.nodeLoop.Start(ctx, &running, func() []string { return []string{allNodes} }) // a node may have changed since
 	c.loop.Run(ctx, c.services.Names)
 	return nil
@@ -218,18 +217,6 @@ func (c *Controller) endTerm() {
 	endpointslicemetrics.NumEndpointSlices.Reset()
 	endpointslicemetrics.DesiredEndpointSlices.Reset()
 	endpointslicemetrics.ServicesCountByTrafficDistribution.Reset()
-}
-
-// latestVersions reads the current resourceVersions of slices and pods.
-func (c *Controller) latestVersions(ctx context.Context) (controller.Versions, error) {
-	slices, slicesErr := caches.LatestVersion(ctx, "EndpointSlices", c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List)
-	pods, podsErr := c.pods.Latest(ctx, c.Client)
-	return controller.Versions{c.slices.Resource(): slices, c.pods.Resource(): pods}, errors.Join(slicesErr, podsErr)
-}
-
-func (c *Controller) latestServices(ctx context.Context) (controller.Versions, error) {
-	version, err := caches.LatestVersion(ctx, "Services", c.Client.CoreV1().Services(metav1.NamespaceAll).List)
-	return controller.Versions{c.services.Resource(): version}, err
 }
 
 // reconcileNodes passes all nodes to the topology cache, and adds the Services with hints out of balance.

@@ -1,7 +1,6 @@
 package replicaset
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +49,7 @@ const (
 // syncLimit is the time after which a sync sends no more writes. The key is requeued at once for the rest.
 const syncLimit = 30 * time.Second
 
-// Deps holds the dependencies of the controller. Only Namespaces may be nil: requests in terminating
-// namespaces are then sent and rejected.
+// Deps holds the dependencies of the controller.
 type Deps struct {
 	Client      kubernetes.Interface // fenced
 	Pods        *caches.Pods
@@ -84,10 +82,6 @@ type Controller struct {
 
 // New returns a controller and registers its handlers with the caches, which must not have been started.
 func New(cfg Config, deps Deps) (*Controller, error) {
-	if cfg.Workers < 0 {
-		return nil, errors.New("replicaset: workers must not be negative")
-	}
-	cfg.Workers = cmp.Or(cfg.Workers, DefaultConfig().Workers)
 	c := &Controller{cfg: cfg, deps: deps, states: controller.NewKeyStates[cache.ObjectName](newState)}
 	c.wake = c.ownersOf()
 	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
@@ -108,16 +102,13 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 }
 
 func (c *Controller) registerHandlers() error {
-	err := errors.Join(
+	return errors.Join(
 		c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{
 			Add: c.enqueue, Update: func(_, rs *appsv1.ReplicaSet) { c.enqueue(rs) }, Delete: c.enqueue,
 		}),
 		c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Add: c.wake.OnAdd, Update: c.podUpdated, Delete: c.wake.OnDelete}),
+		c.deps.Namespaces.Handle(c.wake.NamespaceHandler()),
 	)
-	if c.deps.Namespaces != nil {
-		err = errors.Join(err, c.deps.Namespaces.Handle(c.wake.NamespaceHandler()))
-	}
-	return err
 }
 
 // Run works for one term. The caches must have synced.
@@ -129,23 +120,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	reading.Go(func() { c.baseline.Read(ctx, c.latestVersions) })
+	reading.Go(func() { c.baseline.Read(ctx, c.deps.Client, c.deps.Pods, c.deps.ReplicaSets) })
 	c.loop.Run(ctx, c.deps.ReplicaSets.Names)
 	return nil
 }
 
 // Healthy returns an error if a sync is stuck.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
-
-// latestVersions reads the current resourceVersions of ReplicaSets and pods.
-func (c *Controller) latestVersions(ctx context.Context) (controller.Versions, error) {
-	pods, podsErr := c.deps.Pods.Latest(ctx, c.deps.Client)
-	sets, setsErr := c.deps.ReplicaSets.Latest(ctx, c.deps.Client)
-	if err := errors.Join(podsErr, setsErr); err != nil {
-		return nil, err
-	}
-	return controller.Versions{c.deps.Pods.Resource(): pods, c.deps.ReplicaSets.Resource(): sets}, nil
-}
 
 func (c *Controller) enqueue(rs *appsv1.ReplicaSet) { c.loop.Add(cache.MetaObjectToName(rs)) }
 

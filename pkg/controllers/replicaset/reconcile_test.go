@@ -51,7 +51,7 @@ func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.baseline.Read(t.Context(), func(context.Context) (controller.Versions, error) { return nil, nil })
+	c.baseline.Read(t.Context(), nil)
 	c.loader.Cached = func(t syncState) syncState { return t }
 	st := c.states.For(cache.MetaObjectToName(rs), rs.UID)
 	work := syncState{
@@ -65,10 +65,11 @@ func depsOf(t *testing.T, store *caches.Caches, client kubernetes.Interface, clk
 	t.Helper()
 	pods, podsErr := store.Pods()
 	sets, setsErr := store.ReplicaSets()
-	if err := errors.Join(podsErr, setsErr); err != nil {
+	namespaces, namespacesErr := store.Namespaces()
+	if err := errors.Join(podsErr, setsErr, namespacesErr); err != nil {
 		t.Fatal(err)
 	}
-	return Deps{Client: client, Pods: pods, ReplicaSets: sets, Clock: clk, Metrics: prometheus.NewRegistry()}
+	return Deps{Client: client, Pods: pods, ReplicaSets: sets, Namespaces: namespaces, Clock: clk, Metrics: prometheus.NewRegistry()}
 }
 
 func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.syncState) }

@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -11,15 +12,12 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Feature gates, with upstream's names, stages and defaults.
-const (
-	// PodDeletionCost makes an annotation influence which pod of a ReplicaSet is deleted first.
-	PodDeletionCost featuregate.Feature = "PodDeletionCost"
-)
+// PodDeletionCost is upstream's gate for the annotation that influences which pod of a ReplicaSet is deleted first.
+const PodDeletionCost featuregate.Feature = "PodDeletionCost"
 
 // Config is the configuration of the controller.
 type Config struct {
-	Workers int `json:"ConcurrentRSSyncs"` // concurrent syncs, waiting ones excluded; 0 means 5
+	Workers int `json:"ConcurrentRSSyncs"` // concurrent syncs, slow ones excluded; at least 1
 
 	PodDeletionCost     bool          `json:"-"`
 	TerminatingReplicas bool          `json:"-"`
@@ -70,14 +68,11 @@ func Registration(cfg *Config) controller.Registration {
 			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(PodDeletionCost), b.Enabled(controller.TerminatingReplicas)
 			c.Drain = b.Drain
 			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
-			var err error
-			if deps.Pods, err = b.Caches.Pods(); err != nil {
-				return nil, err
-			}
-			if deps.ReplicaSets, err = b.Caches.ReplicaSets(); err != nil {
-				return nil, err
-			}
-			if deps.Namespaces, err = b.Caches.Namespaces(); err != nil {
+			var errs [3]error
+			deps.Pods, errs[0] = b.Caches.Pods()
+			deps.ReplicaSets, errs[1] = b.Caches.ReplicaSets()
+			deps.Namespaces, errs[2] = b.Caches.Namespaces()
+			if err := errors.Join(errs[:]...); err != nil {
 				return nil, err
 			}
 			return New(c, deps)
