@@ -472,7 +472,7 @@ func TestNoStatusForAnOutdatedSpec(t *testing.T) {
 		store := caches.New(fakeapi.NewClientset(t, newer), caches.Config{Name: t.Name()})
 		b := newBench(t, d, owned(d, "v1", newNext("new", 3, sizedFor(3, 3), revision("1"))))
 		var err error
-		if b.deps.Deployments, err = store.Deployments(); err != nil {
+		if b.deployments, err = store.Deployments(); err != nil {
 			t.Fatal(err)
 		}
 		defer fakeapi.Fill(t, store)()

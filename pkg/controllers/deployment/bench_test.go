@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,9 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
@@ -39,9 +37,11 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 	if err := script.Tracker().Add(d.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	deps := depsOf(t, caches.New(script, caches.Config{Name: t.Name()}), script, clk)
-	deps.Recorder = script.Recorder
-	c, err := New(Config{TerminatingReplicas: true}, deps)
+	base := controller.Base{
+		Client: script, Caches: caches.New(script, caches.Config{Name: t.Name()}), Clock: clk, Metrics: prometheus.NewRegistry(),
+		Recorder: func(string) record.EventRecorder { return script.Recorder },
+	}
+	c, err := newController(Config{TerminatingReplicas: true}, base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,18 +54,6 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 	work := syncState{key: cache.MetaObjectToName(d), d: d, selector: selector, now: now, sets: sets, expectations: &st.expectations, backoffs: &st.backoffs}
 	c.loader.Cached = func(t syncState) syncState { return t }
 	return &bench{c, work, script, clk}
-}
-
-func depsOf(t *testing.T, store *caches.Caches, client kubernetes.Interface, clk clock.WithTicker) Deps {
-	t.Helper()
-	deployments, err1 := store.Deployments()
-	sets, err2 := store.ReplicaSets()
-	pods, err3 := store.Pods()
-	namespaces, err4 := store.Namespaces()
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
-	return Deps{Client: client, Deployments: deployments, ReplicaSets: sets, Pods: pods, Namespaces: namespaces, Clock: clk, Metrics: prometheus.NewRegistry()}
 }
 
 // run runs a sync as if the caches showed all writes.

@@ -8,13 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -31,22 +28,16 @@ const (
 	patience = 100 * time.Millisecond
 )
 
-// Deps holds the dependencies of the controller.
-type Deps struct {
-	Client      kubernetes.Interface // fenced
-	Deployments *caches.Deployments
-	ReplicaSets *caches.ReplicaSets
-	Pods        *caches.Pods
-	Namespaces  *caches.Namespaces
-	Recorder    record.EventRecorder
-	Clock       clock.WithTicker
-	Metrics     prometheus.Registerer
-}
-
 // Controller is the Deployment control loop. The state between two syncs is in states.
 type Controller struct {
-	cfg  Config
-	deps Deps
+	controller.Base
+	cfg      Config
+	recorder record.EventRecorder
+
+	deployments *caches.Deployments
+	replicaSets *caches.ReplicaSets
+	pods        *caches.Pods
+	namespaces  *caches.Namespaces
 
 	loop     *controller.Loop[cache.ObjectName]
 	wake     *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]
@@ -59,24 +50,35 @@ type Controller struct {
 	owners ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]
 }
 
-// New returns a controller and registers its handlers. The caches must not have been started.
-func New(cfg Config, deps Deps) (*Controller, error) {
-	c := &Controller{cfg: cfg, deps: deps, states: controller.NewKeyStates[cache.ObjectName](newState)}
+func newController(cfg Config, b controller.Base) (*Controller, error) {
+	c := &Controller{Base: b, cfg: cfg, recorder: b.Recorder(Name), states: controller.NewKeyStates[cache.ObjectName](newState)}
+	if err := c.openCaches(); err != nil {
+		return nil, fmt.Errorf("deployment: %w", err)
+	}
 	c.wake = c.wakes()
-	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
+	c.metrics = newMetrics(b.Metrics, c.states, b.Clock)
 	c.owners = ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]{
-		Kind: ownerKind, Noun: "replica set", Objects: deps.ReplicaSets, Get: c.liveDeployment, Patch: c.patchOwner, Recorder: deps.Recorder, Clock: deps.Clock,
+		Kind: ownerKind, Noun: "replica set", Objects: c.replicaSets, Get: c.liveDeployment, Patch: c.patchOwner, Recorder: c.recorder, Clock: b.Clock,
 	}
 	c.loader = controller.Loader[syncState, decision]{
 		Baseline: &c.baseline, Cached: c.cachedState, Live: c.liveState, Decide: c.claimAndPlan, Writes: c.writesAnything, Unconfirmed: unconfirmed,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
+		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: b.Drain, Clock: b.Clock,
+	}, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	if err := c.register(); err != nil {
 		return nil, fmt.Errorf("deployment: %w", err)
 	}
 	return c, nil
+}
+
+func (c *Controller) openCaches() error {
+	var errs [4]error
+	c.deployments, errs[0] = c.Caches.Deployments()
+	c.replicaSets, errs[1] = c.Caches.ReplicaSets()
+	c.pods, errs[2] = c.Caches.Pods()
+	c.namespaces, errs[3] = c.Caches.Namespaces()
+	return errors.Join(errs[:]...)
 }
 
 // Run queues every Deployment and runs until ctx is done and all syncs have returned. The caches must have synced.
@@ -87,8 +89,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	reading.Go(func() { c.baseline.Read(ctx, c.deps.Client, c.deps.Deployments, c.deps.ReplicaSets) })
-	c.loop.Run(ctx, c.deps.Deployments.Names)
+	reading.Go(func() { c.baseline.Read(ctx, c.Client, c.deployments, c.replicaSets) })
+	c.loop.Run(ctx, c.deployments.Names)
 	return nil
 }
 
@@ -97,12 +99,12 @@ func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
 func (c *Controller) register() error {
 	return errors.Join(
-		c.deps.Deployments.Handle(caches.Handler[*appsv1.Deployment]{
+		c.deployments.Handle(caches.Handler[*appsv1.Deployment]{
 			Add: c.enqueue, Update: func(_, d *appsv1.Deployment) { c.enqueue(d) }, Delete: c.enqueue,
 		}),
-		c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.wake.OnAdd, Update: c.wake.OnUpdate, Delete: c.wake.OnDelete}),
-		c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Update: c.podUpdated, Delete: c.podDeleted}),
-		c.deps.Namespaces.Handle(c.wake.NamespaceHandler()),
+		c.replicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.wake.OnAdd, Update: c.wake.OnUpdate, Delete: c.wake.OnDelete}),
+		c.pods.Handle(caches.Handler[*caches.Pod]{Update: c.podUpdated, Delete: c.podDeleted}),
+		c.namespaces.Handle(c.wake.NamespaceHandler()),
 	)
 }
 
@@ -111,7 +113,7 @@ func (c *Controller) enqueue(d *appsv1.Deployment) { c.loop.Add(cache.MetaObject
 // wakes maps events of ReplicaSets and namespaces to Deployments.
 func (c *Controller) wakes() *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet] {
 	return &enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]{
-		Kind: kind, InTerm: &c.inTerm, Get: c.deps.Deployments.Get, In: c.deps.Deployments.InNamespace,
+		Kind: kind, InTerm: &c.inTerm, Get: c.deployments.Get, In: c.deployments.InNamespace,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
 		Enqueue:  c.enqueue,
 	}
@@ -135,7 +137,7 @@ func (c *Controller) enqueueRecreated(pod *caches.Pod) {
 	if ref == nil {
 		return
 	}
-	rs, ok := c.deps.ReplicaSets.Get(cache.NewObjectName(pod.Namespace, ref.Name))
+	rs, ok := c.replicaSets.Get(cache.NewObjectName(pod.Namespace, ref.Name))
 	if !ok || rs.UID != ref.UID {
 		return
 	}

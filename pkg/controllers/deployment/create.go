@@ -46,7 +46,7 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 	if controller.Draining(ctx) {
 		return createResult{err: controller.ErrDraining}
 	}
-	if _, there := c.deps.ReplicaSets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
+	if _, there := c.replicaSets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
 		return c.findByName(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
 	}
 	// A ReplicaSet gets no pods before admission has left it unmodified once. The next sync raises it.
@@ -54,10 +54,10 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 		want = want.DeepCopy()
 		want.Spec.Replicas = ptr.To[int32](0)
 	}
-	attempt := t.expectations.startCreate(want.Name, replicasOrOne(want.Spec.Replicas), c.deps.Clock.Now())
+	attempt := t.expectations.startCreate(want.Name, replicasOrOne(want.Spec.Replicas), c.Clock.Now())
 	var got *appsv1.ReplicaSet
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
-		got, err = c.deps.Client.AppsV1().ReplicaSets(want.Namespace).Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
+		got, err = c.Client.AppsV1().ReplicaSets(want.Namespace).Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
 		return err
 	})
 	switch {
@@ -75,25 +75,25 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 func (c *Controller) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
 	got.ManagedFields = nil
 	t.expectations.endCreate(want.Name)
-	t.expectations.barrier.WroteAt(c.deps.ReplicaSets, got.ResourceVersion, t.now)
+	t.expectations.barrier.WroteAt(c.replicaSets, got.ResourceVersion, t.now)
 	size := replicasOrOne(got.Spec.Replicas)
 	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
 	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
 		return c.deleteModified(ctx, t, got)
 	}
 	if size > 0 {
-		c.deps.Recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
+		c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
 	}
 	t.backoffs.collisions, t.backoffs.modified = backoff{}, backoff{}
 	return createResult{outcome: createDone, set: got}
 }
 
 func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1.ReplicaSet) createResult {
-	now := c.deps.Clock.Now()
+	now := c.Clock.Now()
 	t.backoffs.modifiedName, t.backoffs.modified = rs.Name, t.backoffs.modifiedBackoff(rs.Name).next(minModified, maxModified, now)
 	message := fmt.Sprintf("Deleting new replica set %q: its template, labels or owner were modified during admission", rs.Name)
-	c.deps.Recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
-	err := c.deps.Client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
+	c.recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
+	err := c.Client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
 	switch outcome.FromError(err) {
 	case outcome.Done, outcome.NotFound, outcome.Conflict:
 		err = nil
@@ -108,7 +108,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 	found, err := c.readReplicaSet(ctx, want.Namespace, want.Name)
 	switch {
 	case err != nil:
-		attempt.Unknown, attempt.Until = true, c.deps.Clock.Now().Add(outcome.MaxCompletionDelay)
+		attempt.Unknown, attempt.Until = true, c.Clock.Now().Add(outcome.MaxCompletionDelay)
 		t.expectations.creates.Retry(attempt)
 		return createResult{err: errors.Join(rejection, err)}
 	case found == nil && res == outcome.Exists:
@@ -118,17 +118,17 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 		return c.handleNotCreated(t, want, attempt, res, rejection) // the earlier attempt may still be carried out
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
 		t.expectations.endCreate(want.Name)
-		t.expectations.barrier.WroteAt(c.deps.ReplicaSets, found.ResourceVersion, t.now)
+		t.expectations.barrier.WroteAt(c.replicaSets, found.ResourceVersion, t.now)
 		if size := replicasOrOne(found.Spec.Replicas); attempt.Unknown && size > 0 {
-			c.deps.Recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
+			c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}
-		if known, there := c.deps.ReplicaSets.Get(cache.NewObjectName(found.Namespace, found.Name)); there && known.UID == found.UID {
+		if known, there := c.replicaSets.Get(cache.NewObjectName(found.Namespace, found.Name)); there && known.UID == found.UID {
 			t.expectations.cacheIncomplete = true
 		}
 		return createResult{outcome: createExists}
 	}
 	t.expectations.endCreate(want.Name)
-	now := c.deps.Clock.Now()
+	now := c.Clock.Now()
 	if wait := t.backoffs.collisions.remaining(now); wait > 0 {
 		return createResult{deferred: deferCreateBackoff, requeueAfter: wait}
 	}
@@ -139,7 +139,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 
 // handleNotCreated records a rejected create, or one with an unknown outcome.
 func (c *Controller) handleNotCreated(t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, err error) createResult {
-	now := c.deps.Clock.Now()
+	now := c.Clock.Now()
 	switch {
 	case res == outcome.Unknown:
 		attempt.Unknown, attempt.Until = true, now.Add(outcome.MaxCompletionDelay)
@@ -159,7 +159,7 @@ func (c *Controller) handleNotCreated(t syncState, want *appsv1.ReplicaSet, atte
 	}
 	if !isCanceled(err) {
 		r.message = fmt.Sprintf("Failed to create new replica set %q: %v", want.Name, outcome.EventMessage(errors.Unwrap(err)))
-		c.deps.Recorder.Event(t.d, corev1.EventTypeWarning, reasonCreateFailed, r.message)
+		c.recorder.Event(t.d, corev1.EventTypeWarning, reasonCreateFailed, r.message)
 	}
 	return r
 }

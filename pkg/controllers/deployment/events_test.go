@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
@@ -54,7 +55,10 @@ func TestWakeUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fakeapi.NewClientset(t, web, twin, gone, of(web), of(gone))
 		store := caches.New(client, caches.Config{Name: t.Name()})
-		c, err := New(Config{}, depsOf(t, store, client, clock.RealClock{}))
+		c, err := newController(Config{}, controller.Base{
+			Client: client, Caches: store, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
+			Recorder: func(string) record.EventRecorder { return nil },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,10 +22,10 @@ func (c *Controller) cachedState(t syncState) syncState {
 	// Resolve names before the ReplicaSets are read: a ReplicaSet that arrives in between is counted twice, and not
 	// missed.
 	t.expectations.resolveCreates(func(name string) bool {
-		_, exists := c.deps.ReplicaSets.Get(cache.NewObjectName(t.d.Namespace, name))
+		_, exists := c.replicaSets.Get(cache.NewObjectName(t.d.Namespace, name))
 		return exists
 	}, time.Time{})
-	sets := c.deps.ReplicaSets.Claimable(t.d.Namespace, t.d.UID)
+	sets := c.replicaSets.Claimable(t.d.Namespace, t.d.UID)
 	t.dropDeleted(sets)
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
 		return t.selects(rs) && t.expectations.barrier.DeletedBeforeList(rs)
@@ -39,7 +39,7 @@ func (c *Controller) liveState(ctx context.Context, t syncState, _ string) (sync
 	if err != nil {
 		return t, err
 	}
-	list, err := c.deps.Client.AppsV1().ReplicaSets(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: t.selector.String()})
+	list, err := c.Client.AppsV1().ReplicaSets(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: t.selector.String()})
 	if err != nil {
 		return t, fmt.Errorf("list ReplicaSets: %w", err)
 	}
@@ -49,7 +49,7 @@ func (c *Controller) liveState(ctx context.Context, t syncState, _ string) (sync
 		t.sets[i].ManagedFields = nil
 	}
 	t.expectations.cacheIncomplete = false
-	controller.RecordLiveRead(&t.expectations.barrier, c.deps.Deployments, d, c.deps.ReplicaSets, t.sets, list.ResourceVersion, t.now)
+	controller.RecordLiveRead(&t.expectations.barrier, c.deployments, d, c.replicaSets, t.sets, list.ResourceVersion, t.now)
 	t.expectations.resolveCreates(func(name string) bool {
 		return slices.ContainsFunc(t.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
 	}, t.now)
@@ -58,12 +58,12 @@ func (c *Controller) liveState(ctx context.Context, t syncState, _ string) (sync
 }
 
 func (c *Controller) liveDeployment(ctx context.Context, known *appsv1.Deployment) (*appsv1.Deployment, error) {
-	return live.GetSame(ctx, known, c.deps.Client.AppsV1().Deployments(known.Namespace).Get)
+	return live.GetSame(ctx, known, c.Client.AppsV1().Deployments(known.Namespace).Get)
 }
 
 // readReplicaSet reads one ReplicaSet live, and returns nil if it does not exist.
 func (c *Controller) readReplicaSet(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
-	rs, err := c.deps.Client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
+	rs, err := c.Client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, name) {
 		return nil, nil
 	}
@@ -82,7 +82,7 @@ func (c *Controller) observe(t syncState, owned []*appsv1.ReplicaSet) []replicaS
 		rejected := t.backoffs.rejectedResize(t.d, rs)
 		sets[i] = replicaSet{
 			rs: rs, current: current, resizedAt: t.expectations.resizedAt[rs.UID], backoff: rejected.remaining(t.now), rejections: rejected.tries,
-			statusUnreliable: t.expectations.statusUnreliable(rs), pods: countPods(c.deps.Pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
+			statusUnreliable: t.expectations.statusUnreliable(rs), pods: countPods(c.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}
 	return sets

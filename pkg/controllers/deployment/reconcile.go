@@ -22,16 +22,16 @@ import (
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
 	// 1. Read the versions of the caches before the objects: a later read could return versions newer than
 	//    the objects.
-	at := controller.VersionsOf(c.deps.Deployments, c.deps.ReplicaSets)
+	at := controller.VersionsOf(c.deployments, c.replicaSets)
 
 	// 2. Read the Deployment.
-	d, ok := c.deps.Deployments.Get(key)
+	d, ok := c.deployments.Get(key)
 	if !ok {
 		c.states.Delete(key) // its ReplicaSets are the garbage collector's
 		return controller.Result{}, nil
 	}
 	st := c.states.For(key, d.UID)
-	t := syncState{key: key, now: c.deps.Clock.Now(), at: at, d: d, expectations: &st.expectations, backoffs: &st.backoffs}
+	t := syncState{key: key, now: c.Clock.Now(), at: at, d: d, expectations: &st.expectations, backoffs: &st.backoffs}
 	var err error
 	if t.selector, err = selectors.ParseSelector(d.Spec.Selector); err != nil {
 		return c.unselected(ctx, t, err)
@@ -116,7 +116,7 @@ func (c *Controller) facts(t syncState, found bool) (f facts, requeueAfter time.
 	}
 	switch {
 	case found:
-	case c.deps.Namespaces.Terminating(t.d.Namespace):
+	case c.namespaces.Terminating(t.d.Namespace):
 		f.createDeferred = deferTerminating // a new namespace of that name is an event
 	case t.backoffs.modified.remaining(t.now) > 0:
 		if requeueAfter = t.backoffs.modifiedBackoff(nextName(t.d)).remaining(t.now); requeueAfter > 0 {
@@ -148,7 +148,7 @@ func (c *Controller) unselected(ctx context.Context, t syncState, err error) (co
 		utilruntime.HandleErrorWithContext(ctx, err, "Deployment has an invalid selector")
 		return controller.Result{}, nil
 	}
-	c.deps.Recorder.Eventf(t.d, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
+	c.recorder.Eventf(t.d, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
 	status := *t.d.Status.DeepCopy()
 	status.ObservedGeneration = t.d.Generation
 	_, err = c.writeStatus(ctx, t, status, "")
@@ -165,7 +165,7 @@ func resultOf(result controller.Result, err error) (controller.Result, error) {
 
 // finished reports whether there is no rollout that could continue.
 func (c *Controller) finished(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
-	return d.DeletionTimestamp != nil || d.Spec.Paused || c.deps.Namespaces.Terminating(d.Namespace) || rolledOut(d, status)
+	return d.DeletionTimestamp != nil || d.Spec.Paused || c.namespaces.Terminating(d.Namespace) || rolledOut(d, status)
 }
 
 // rolledOut reports whether the status shows the end of a rollout. Pods that become unavailable later do not start

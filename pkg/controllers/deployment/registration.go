@@ -1,9 +1,6 @@
 package deployment
 
 import (
-	"errors"
-	"time"
-
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/featuregate"
 
@@ -15,8 +12,7 @@ import (
 type Config struct {
 	Workers int `json:"ConcurrentDeploymentSyncs"` // concurrent syncs, slow ones excluded; at least 1
 
-	TerminatingReplicas bool          `json:"-"` // feature gate
-	Drain               time.Duration `json:"-"` // time for running syncs at the end of a term; 0 means no limit
+	TerminatingReplicas bool `json:"-"` // feature gate
 }
 
 // DefaultConfig returns the defaults of kube-controller-manager v1.37.
@@ -58,17 +54,8 @@ func Registration(cfg *Config) controller.Registration {
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
-			c.TerminatingReplicas, c.Drain = b.Enabled(controller.TerminatingReplicas), b.Drain
-			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
-			var errs [4]error
-			deps.Deployments, errs[0] = b.Caches.Deployments()
-			deps.ReplicaSets, errs[1] = b.Caches.ReplicaSets()
-			deps.Pods, errs[2] = b.Caches.Pods()
-			deps.Namespaces, errs[3] = b.Caches.Namespaces()
-			if err := errors.Join(errs[:]...); err != nil {
-				return nil, err
-			}
-			return New(c, deps)
+			c.TerminatingReplicas = b.Enabled(controller.TerminatingReplicas)
+			return newController(c, b)
 		},
 	}
 }

@@ -78,7 +78,7 @@ func (c *Controller) sendChange(ctx context.Context, ch change) patchResult {
 	}
 	var got *appsv1.ReplicaSet
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
-		got, err = c.deps.Client.AppsV1().ReplicaSets(ch.rs.Namespace).Patch(ctx, ch.rs.Name, types.JSONPatchType, body, metav1.PatchOptions{})
+		got, err = c.Client.AppsV1().ReplicaSets(ch.rs.Namespace).Patch(ctx, ch.rs.Name, types.JSONPatchType, body, metav1.PatchOptions{})
 		return err
 	})
 	r := patchResult{outcome: res, set: got, err: err}
@@ -107,27 +107,27 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 		delete(t.expectations.unknownResizes, ch.rs.UID)
 		delete(t.backoffs.rejectedResizes, ch.rs.UID)
 		if ch.from != ch.to {
-			t.expectations.resizedAt[ch.rs.UID] = c.deps.Clock.Now()
+			t.expectations.resizedAt[ch.rs.UID] = c.Clock.Now()
 		}
-		t.expectations.barrier.WroteAt(c.deps.ReplicaSets, r.set.ResourceVersion, t.now)
+		t.expectations.barrier.WroteAt(c.replicaSets, r.set.ResourceVersion, t.now)
 		c.reportScaled(ctx, t, ch)
 		return nil
 	case outcome.Conflict:
 		delete(t.expectations.unknownResizes, ch.rs.UID)
-		t.expectations.barrier.WroteAt(c.deps.ReplicaSets, r.set.ResourceVersion, t.now)
+		t.expectations.barrier.WroteAt(c.replicaSets, r.set.ResourceVersion, t.now)
 		return errChanged
 	case outcome.NotFound:
 		delete(t.expectations.unknownResizes, ch.rs.UID)
 		return errChanged
 	case outcome.Unknown:
-		t.expectations.unknownResizes[ch.rs.UID] = unknownResize{change: ch, generation: t.d.Generation, until: c.deps.Clock.Now().Add(outcome.MaxCompletionDelay)}
+		t.expectations.unknownResizes[ch.rs.UID] = unknownResize{change: ch, generation: t.d.Generation, until: c.Clock.Now().Add(outcome.MaxCompletionDelay)}
 	case outcome.Rejected:
-		t.backoffs.resizeRejected(t.d, ch.rs, c.deps.Clock.Now())
+		t.backoffs.resizeRejected(t.d, ch.rs, c.Clock.Now())
 	}
 	if isCanceled(r.err) {
 		return r.err
 	}
-	c.deps.Recorder.Eventf(t.d, corev1.EventTypeWarning, "FailedScaleReplicaSet", "Failed to scale replica set %s from %d to %d: %v", ch.rs.Name, ch.from, ch.to, outcome.EventMessage(r.err))
+	c.recorder.Eventf(t.d, corev1.EventTypeWarning, "FailedScaleReplicaSet", "Failed to scale replica set %s from %d to %d: %v", ch.rs.Name, ch.from, ch.to, outcome.EventMessage(r.err))
 	return fmt.Errorf("scale ReplicaSet %s from %d to %d: %w", ch.rs.Name, ch.from, ch.to, r.err)
 }
 
@@ -141,7 +141,7 @@ func (c *Controller) reportScaled(ctx context.Context, t syncState, ch change) {
 		direction = "up"
 	}
 	klog.FromContext(ctx).V(2).Info("Scaled ReplicaSet", "replicaSet", klog.KObj(ch.rs), "from", ch.from, "to", ch.to, "reason", ch.reason)
-	c.deps.Recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, ch.rs.Name, ch.from, ch.to)
+	c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, ch.rs.Name, ch.from, ch.to)
 }
 
 // settleResizes resolves changes with an unknown outcome. It returns the time until the next try, or 0 if no change
@@ -155,7 +155,7 @@ func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.
 			continue
 		}
 		r := c.retryResize(ctx, t, pending)
-		now := c.deps.Clock.Now()
+		now := c.Clock.Now()
 		switch {
 		case r.outcome == outcome.Done, r.outcome == outcome.NotFound, r.outcome == outcome.Conflict && ch.isOutdatedBy(r.set):
 			if r.outcome == outcome.Conflict && replicasOrOne(r.set.Spec.Replicas) == ch.to {

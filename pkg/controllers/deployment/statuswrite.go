@@ -39,10 +39,10 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1
 	if !c.statusDiffers(t, status, revision) {
 		return 0, nil
 	}
-	if wait := t.backoffs.statusAt.Add(pass{d: t.d}.statusInterval()).Sub(c.deps.Clock.Now()); wait > 0 && !isUrgent(t.d, status, revision) {
+	if wait := t.backoffs.statusAt.Add(pass{d: t.d}.statusInterval()).Sub(c.Clock.Now()); wait > 0 && !isUrgent(t.d, status, revision) {
 		return wait, nil
 	}
-	if newest, ok := c.deps.Deployments.Get(t.key); ok && newest.UID == t.d.UID && newest.Generation > t.d.Generation {
+	if newest, ok := c.deployments.Get(t.key); ok && newest.UID == t.d.UID && newest.Generation > t.d.Generation {
 		return controller.ConsistencyRecheck, nil // the API server would return a conflict
 	}
 	if controller.Draining(ctx) {
@@ -55,7 +55,7 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1
 	}
 	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", status.Replicas, "updated", status.UpdatedReplicas, "available", status.AvailableReplicas,
 		"generation", status.ObservedGeneration)
-	written, err := c.deps.Client.AppsV1().Deployments(update.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
+	written, err := c.Client.AppsV1().Deployments(update.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	switch {
 	case outcome.IsNotFound(err, update.Name):
 		return 0, nil
@@ -64,8 +64,8 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1
 	case err != nil:
 		return 0, fmt.Errorf("write status: %w", err)
 	}
-	t.backoffs.statusAt = c.deps.Clock.Now()
-	t.expectations.barrier.WroteAt(c.deps.Deployments, written.ResourceVersion, t.now)
+	t.backoffs.statusAt = c.Clock.Now()
+	t.expectations.barrier.WroteAt(c.deployments, written.ResourceVersion, t.now)
 	return 0, nil
 }
 

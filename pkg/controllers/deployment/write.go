@@ -96,7 +96,7 @@ func (c *Controller) deleteHistory(ctx context.Context, sets []*appsv1.ReplicaSe
 		if controller.Draining(ctx) {
 			return controller.ErrDraining
 		}
-		err := c.deps.Client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{
+		err := c.Client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &rs.UID, ResourceVersion: &rs.ResourceVersion},
 		})
 		switch outcome.FromError(err) {

@@ -2,12 +2,10 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -62,19 +60,15 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	if !ok || !mustMark(pod, conditionOf(node, corev1.NodeReady), key.bound, now) {
 		return controller.Result{}, nil
 	}
-	patch, err := podstatus.Change{
+	err := podstatus.Change{
 		UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		Condition: &corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now)},
-	}.Patch()
-	if err != nil {
-		return controller.Result{}, err
-	}
-	_, err = c.deps.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}.Send(ctx, c.deps.Client, pod.Namespace, pod.Name)
 	switch {
 	case outcome.IsNotFound(err, pod.Name):
 		return controller.Result{}, nil
 	case err != nil:
-		return controller.Result{}, fmt.Errorf("set pod not ready: %w", err)
+		return controller.Result{}, err
 	}
 	c.api.observeWrite(nil)
 	klog.FromContext(ctx).V(2).Info("Set pod of silent node to not ready", "node", pod.NodeName)

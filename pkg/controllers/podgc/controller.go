@@ -8,11 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -23,22 +20,12 @@ import (
 // Name is the controller's canonical name.
 const Name = "pod-garbage-collector-controller"
 
-// Deps are the dependencies of the controller.
-type Deps struct {
-	Client  kubernetes.Interface // fenced
-	Pods    *caches.Pods
-	Nodes   *caches.Nodes
-	Clock   clock.WithTicker
-	Metrics prometheus.Registerer
-}
-
 // Controller collects pods that no kubelet will remove.
 type Controller struct {
+	controller.Base
 	cfg     Config
-	client  kubernetes.Interface
 	pods    *caches.Pods
 	nodes   *caches.Nodes
-	clock   clock.WithTicker
 	metrics *metrics
 
 	nodeLoop  *controller.Loop[string]
@@ -62,19 +49,23 @@ type term struct {
 	surplus atomic.Pointer[map[types.UID]bool] // finished pods to delete
 }
 
-// New returns a controller and registers its handlers. The caches must not have been started.
-func New(cfg Config, deps Deps) (*Controller, error) {
-	c := &Controller{
-		cfg: cfg, client: deps.Client, pods: deps.Pods, nodes: deps.Nodes, clock: deps.Clock, metrics: newMetrics(deps.Metrics),
-	}
-	loop := controller.LoopConfig{Controller: Name, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
+func newController(cfg Config, b controller.Base) (*Controller, error) {
+	c := &Controller{Base: b, cfg: cfg, metrics: newMetrics(b.Metrics)}
+	loop := controller.LoopConfig{Controller: Name, Workers: cfg.Workers, Drain: b.Drain, Clock: b.Clock}
 	loop.Queue = "orphaned_pods_nodes" // as in kube-controller-manager
-	c.nodeLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileNode)
+	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNode)
 	loop.Queue = "pod_gc_pods"
-	c.podLoop = controller.NewLoop(loop, deps.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
+	c.podLoop = controller.NewLoop(loop, b.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
 	loop.Queue, loop.Workers = "pod_gc_finished_pods", 1
-	c.countLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileCount)
-	if err := c.addHandlers(); err != nil {
+	c.countLoop = controller.NewLoop(loop, b.Metrics, c.reconcileCount)
+	var errs [2]error
+	c.pods, errs[0] = b.Caches.Pods()
+	c.nodes, errs[1] = b.Caches.Nodes()
+	err := errors.Join(errs[:]...)
+	if err == nil {
+		err = c.addHandlers()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	return c, nil
@@ -123,7 +114,7 @@ func (c *Controller) enqueue(pod *caches.Pod) {
 
 // Run collects pods until ctx ends and all workers have returned. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
-	c.term = &term{live: live.NewReads(c.clock, c.readNode)}
+	c.term = &term{live: live.NewReads(c.Clock, c.readNode)}
 	var loops sync.WaitGroup
 	c.podLoop.Start(ctx, &loops, c.unscheduledTerminating) // first, because the other loops fill its queue
 	if c.cfg.TerminatedPodThreshold > 0 {

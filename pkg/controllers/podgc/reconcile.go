@@ -34,7 +34,7 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 	if node.exists || c.pods.CountOnNode(name) == 0 {
 		c.term.missing.Delete(name)
 	} else {
-		c.term.missing.LoadOrStore(name, c.clock.Now())
+		c.term.missing.LoadOrStore(name, c.Clock.Now())
 		if left := c.quarantineLeft(name); left > 0 {
 			return controller.Result{RequeueAfter: left}, nil
 		}
@@ -114,7 +114,7 @@ func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches
 // list by name, because the service account of upstream may not get pods.
 func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*caches.Pod, error) {
 	byName := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name.Name).String()}
-	found, _, err := c.pods.Read(ctx, c.client, key.Name.Namespace, byName)
+	found, _, err := c.pods.Read(ctx, c.Client, key.Name.Namespace, byName)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (c *Controller) markAndDelete(ctx context.Context, pod *caches.Pod, because
 	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a later retry decides again
 	defer cancel()
-	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
 	if err != nil {
@@ -156,17 +156,9 @@ func (c *Controller) setFailed(ctx context.Context, pod *caches.Pod, because cau
 		change.Condition = podstatus.Transition(disruptionTarget(pod), corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
 			Reason: markReason, Message: markMessage,
-		}, metav1.NewTime(c.clock.Now()))
+		}, metav1.NewTime(c.Clock.Now()))
 	}
-	patch, err := change.Patch()
-	if err != nil {
-		return err
-	}
-	_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil {
-		return fmt.Errorf("patch status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	return nil
+	return change.Send(ctx, c.Client, pod.Namespace, pod.Name)
 }
 
 // disruptionTarget returns the cached part of the condition DisruptionTarget, nil without the condition.
@@ -186,7 +178,7 @@ func (c *Controller) cachedNode(name string) nodeState {
 
 // readNode reads the state of a node from the API server.
 func (c *Controller) readNode(ctx context.Context, name string) (nodeState, error) {
-	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case outcome.IsNotFound(err, name):
 		return nodeState{}, nil
@@ -202,7 +194,7 @@ func (c *Controller) quarantineLeft(name string) time.Duration {
 	if !ok {
 		return max(1, c.cfg.Quarantine)
 	}
-	return c.cfg.Quarantine - c.clock.Since(since.(time.Time))
+	return c.cfg.Quarantine - c.Clock.Since(since.(time.Time))
 }
 
 func (c *Controller) isSurplus(pod types.UID) bool {

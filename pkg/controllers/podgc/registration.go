@@ -18,8 +18,6 @@ type Config struct {
 	Period time.Duration `json:"-"`
 	// Workers is the number of pods, and of nodes, that are processed at the same time. At least 1.
 	Workers int `json:"-"`
-	// Drain bounds the time of running syncs after the end of a term. Zero is no bound.
-	Drain time.Duration `json:"-"`
 }
 
 // DefaultConfig is that of kube-controller-manager v1.37, where Quarantine and Period are constants.
@@ -47,18 +45,6 @@ func Registration(cfg *Config) controller.Registration {
 			{Resource: "pods", Verbs: []string{"list", "delete"}, Impact: "cannot remove pods"},
 			{Resource: "pods/status", Verbs: []string{"patch"}, Impact: "cannot remove pods that have not ended"},
 		},
-		New: func(b controller.Base) (controller.Controller, error) {
-			c := *cfg
-			c.Drain = b.Drain
-			deps := Deps{Client: b.Client, Clock: b.Clock, Metrics: b.Metrics}
-			var err error
-			if deps.Nodes, err = b.Caches.Nodes(); err != nil {
-				return nil, err
-			}
-			if deps.Pods, err = b.Caches.Pods(); err != nil {
-				return nil, err
-			}
-			return New(c, deps)
-		},
+		New: func(b controller.Base) (controller.Controller, error) { return newController(*cfg, b) },
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
 // world is a cluster of fakes in a bubble of fake time.
@@ -48,18 +49,10 @@ func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete p
 func (w *world) manager(threshold int) (c *Controller, stop func()) {
 	w.t.Helper()
 	store := caches.New(w.Clientset, caches.Config{Name: "test"})
-	pods, err := store.Pods()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	nodes, err := store.Nodes()
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	cfg := DefaultConfig()
 	cfg.TerminatedPodThreshold, cfg.Workers = threshold, 4
 	w.metrics = prometheus.NewRegistry()
-	c, err = New(*cfg, Deps{Client: w.Clientset, Pods: pods, Nodes: nodes, Clock: clock.RealClock{}, Metrics: w.metrics})
+	c, err := newController(*cfg, controller.Base{Client: w.Clientset, Caches: store, Clock: clock.RealClock{}, Metrics: w.metrics})
 	if err != nil {
 		w.t.Fatal(err)
 	}

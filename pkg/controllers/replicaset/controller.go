@@ -8,15 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -49,21 +46,15 @@ const (
 // syncLimit is the time after which a sync sends no more writes. The key is requeued at once for the rest.
 const syncLimit = 30 * time.Second
 
-// Deps holds the dependencies of the controller.
-type Deps struct {
-	Client      kubernetes.Interface // fenced
-	Pods        *caches.Pods
-	ReplicaSets *caches.ReplicaSets
-	Namespaces  *caches.Namespaces
-	Recorder    record.EventRecorder
-	Clock       clock.WithTicker
-	Metrics     prometheus.Registerer
-}
-
 // Controller is the ReplicaSet control loop. The state between two syncs is in states.
 type Controller struct {
-	cfg  Config
-	deps Deps
+	controller.Base
+	cfg      Config
+	recorder record.EventRecorder
+
+	pods        *caches.Pods
+	replicaSets *caches.ReplicaSets
+	namespaces  *caches.Namespaces
 
 	loop     *controller.Loop[cache.ObjectName]
 	wake     *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]
@@ -80,34 +71,44 @@ type Controller struct {
 	dropsTerminating atomic.Bool // the API server dropped status.terminatingReplicas from the last status
 }
 
-// New returns a controller and registers its handlers with the caches, which must not have been started.
-func New(cfg Config, deps Deps) (*Controller, error) {
-	c := &Controller{cfg: cfg, deps: deps, states: controller.NewKeyStates[cache.ObjectName](newState)}
+func newController(cfg Config, b controller.Base) (*Controller, error) {
+	c := &Controller{Base: b, cfg: cfg, recorder: b.Recorder(Name), states: controller.NewKeyStates[cache.ObjectName](newState)}
+	if err := c.openCaches(); err != nil {
+		return nil, fmt.Errorf("replicaset: %w", err)
+	}
 	c.wake = c.ownersOf()
-	c.metrics = newMetrics(deps.Metrics, c.states, deps.Clock)
-	c.slots = writelimit.New(deps.Clock, quickWrites, allWrites)
+	c.metrics = newMetrics(b.Metrics, c.states, b.Clock)
+	c.slots = writelimit.New(b.Clock, quickWrites, allWrites)
 	c.owners = ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]{
-		Kind: ownerKind, Noun: "pod", Objects: deps.Pods, Get: c.liveReplicaSet, Patch: c.patchPod, Recorder: deps.Recorder, Clock: deps.Clock,
+		Kind: ownerKind, Noun: "pod", Objects: c.pods, Get: c.liveReplicaSet, Patch: c.patchPod, Recorder: c.recorder, Clock: b.Clock,
 	}
 	c.loader = controller.Loader[syncState, decision]{
 		Baseline: &c.baseline, Cached: c.readCached, Live: c.readLive, Decide: c.claimAndPlan, Writes: c.changesCluster, Unconfirmed: needsConfirmation,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
+		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: b.Drain, Clock: b.Clock,
+	}, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	if err := c.registerHandlers(); err != nil {
 		return nil, fmt.Errorf("replicaset: %w", err)
 	}
 	return c, nil
 }
 
+func (c *Controller) openCaches() error {
+	var errs [3]error
+	c.pods, errs[0] = c.Caches.Pods()
+	c.replicaSets, errs[1] = c.Caches.ReplicaSets()
+	c.namespaces, errs[2] = c.Caches.Namespaces()
+	return errors.Join(errs[:]...)
+}
+
 func (c *Controller) registerHandlers() error {
 	return errors.Join(
-		c.deps.ReplicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{
+		c.replicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{
 			Add: c.enqueue, Update: func(_, rs *appsv1.ReplicaSet) { c.enqueue(rs) }, Delete: c.enqueue,
 		}),
-		c.deps.Pods.Handle(caches.Handler[*caches.Pod]{Add: c.wake.OnAdd, Update: c.podUpdated, Delete: c.wake.OnDelete}),
-		c.deps.Namespaces.Handle(c.wake.NamespaceHandler()),
+		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.wake.OnAdd, Update: c.podUpdated, Delete: c.wake.OnDelete}),
+		c.namespaces.Handle(c.wake.NamespaceHandler()),
 	)
 }
 
@@ -120,8 +121,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	reading.Go(func() { c.baseline.Read(ctx, c.deps.Client, c.deps.Pods, c.deps.ReplicaSets) })
-	c.loop.Run(ctx, c.deps.ReplicaSets.Names)
+	reading.Go(func() { c.baseline.Read(ctx, c.Client, c.pods, c.replicaSets) })
+	c.loop.Run(ctx, c.replicaSets.Names)
 	return nil
 }
 
@@ -133,7 +134,7 @@ func (c *Controller) enqueue(rs *appsv1.ReplicaSet) { c.loop.Add(cache.MetaObjec
 // ownersOf returns the mapping from pods and namespaces to the keys of ReplicaSets.
 func (c *Controller) ownersOf() *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod] {
 	return &enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]{
-		Kind: kind, InTerm: &c.inTerm, Get: c.deps.ReplicaSets.Get, In: c.deps.ReplicaSets.InNamespace,
+		Kind: kind, InTerm: &c.inTerm, Get: c.replicaSets.Get, In: c.replicaSets.InNamespace,
 		Selector: func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector },
 		Enqueue:  c.enqueue,
 		Several: func(pod *caches.Pod, sets []*appsv1.ReplicaSet) {

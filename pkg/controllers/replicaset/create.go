@@ -32,7 +32,7 @@ const (
 // allowedCreates returns the number of missing pods to create now, and the delay of the others or 0.
 func (c *Controller) allowedCreates(ctx context.Context, t syncState, missing int, failed []*caches.Pod) (n int, again time.Duration) {
 	logger := klog.FromContext(ctx)
-	if c.deps.Namespaces.Terminating(t.rs.Namespace) {
+	if c.namespaces.Terminating(t.rs.Namespace) {
 		logger.V(4).Info("Namespace is terminating, creating no pods") // the event of a new namespace requeues the key
 		return 0, 0
 	}
@@ -43,7 +43,7 @@ func (c *Controller) allowedCreates(ctx context.Context, t syncState, missing in
 	logger.V(2).Info("Pods fail soon after creation, delaying creates", "failed", held, "delay", delay)
 	if t.backoffs.reportedFailures != held {
 		t.backoffs.reportedFailures = held
-		c.deps.Recorder.Event(t.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, their successors are created later")
+		c.recorder.Event(t.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, their successors are created later")
 	}
 	return max(missing-held, 0), delay
 }
@@ -89,7 +89,7 @@ func (c *Controller) createBatch(ctx context.Context, t syncState, template *cor
 		names := t.expectations.creates.Choose(n,
 			func() string { return prefix + utilrand.String(nameSuffix) },
 			func(name string) bool {
-				_, taken := c.deps.Pods.Get(cache.NewObjectName(t.rs.Namespace, name))
+				_, taken := c.pods.Get(cache.NewObjectName(t.rs.Namespace, name))
 				return taken
 			})
 		// 2. Record each create before the request is sent.
@@ -144,13 +144,13 @@ func (c *Controller) createPod(ctx context.Context, t syncState, template *corev
 	pod.Name = attempt.Name
 	var made *corev1.Pod
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
-		made, err = c.deps.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		made, err = c.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
 	result := createResult{outcome: res, err: err}
 	switch {
 	case res == outcome.Done:
-		result.pod = c.deps.Pods.Trim(made)
+		result.pod = c.pods.Trim(made)
 		if !belongsTo(t, result.pod) {
 			result.foreign = c.deleteForeign(ctx, t, result.pod)
 		}
@@ -212,14 +212,14 @@ func (c *Controller) recordCreate(ctx context.Context, t syncState, attempt cont
 	switch r.outcome {
 	case outcome.Done:
 		t.expectations.creates.Done(attempt.Name)
-		t.expectations.barrier.WroteAt(c.deps.Pods, r.pod.ResourceVersion, t.now)
+		t.expectations.barrier.WroteAt(c.pods, r.pod.ResourceVersion, t.now)
 		if r.foreign != nil {
 			err := foreignPodError(*r.foreign)
-			c.deps.Recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)
+			c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)
 			return err
 		}
 		klog.FromContext(ctx).V(4).Info("Created pod", "pod", klog.KObj(r.pod))
-		c.deps.Recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
+		c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
 		return nil
 	case outcome.Exists:
 		t.expectations.creates.Done(attempt.Name)
@@ -230,11 +230,11 @@ func (c *Controller) recordCreate(ctx context.Context, t syncState, attempt cont
 	case outcome.Unknown:
 		// The next attempt uses the name again, so that both attempts create one pod.
 		c.metrics.unknownOutcomes.WithLabelValues("create").Inc()
-		attempt.Unknown, attempt.Until = true, c.deps.Clock.Now().Add(outcome.MaxCompletionDelay)
+		attempt.Unknown, attempt.Until = true, c.Clock.Now().Add(outcome.MaxCompletionDelay)
 	}
 	t.expectations.creates.Retry(attempt)
 	if !isCanceled(r.err) {
-		c.deps.Recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", outcome.EventMessage(r.err))
+		c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", outcome.EventMessage(r.err))
 	}
 	return r.err
 }

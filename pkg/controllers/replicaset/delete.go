@@ -64,9 +64,9 @@ func (c *Controller) relatedPods(t syncState, own []*caches.Pod, surplus int) []
 		return own
 	}
 	related := own[:len(own):len(own)]
-	for _, sibling := range c.deps.ReplicaSets.ControlledBy(owner.UID) {
+	for _, sibling := range c.replicaSets.ControlledBy(owner.UID) {
 		if sibling.UID != t.rs.UID && sibling.Namespace == t.rs.Namespace {
-			related = append(related, c.deps.Pods.ControlledBy(sibling.UID)...)
+			related = append(related, c.pods.ControlledBy(sibling.UID)...)
 		}
 	}
 	return related
@@ -133,7 +133,7 @@ func (c *Controller) sendDelete(ctx context.Context, pod *caches.Pod, version st
 		preconditions.ResourceVersion = &version
 	}
 	res, err := outcome.Do(ctx, func(ctx context.Context) error {
-		return c.deps.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &preconditions})
+		return c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &preconditions})
 	})
 	if res == outcome.Rejected && !lingers(pod) {
 		res = outcome.Unknown
@@ -154,23 +154,23 @@ func (c *Controller) recordDelete(t syncState, pod *caches.Pod, result deleteRes
 		delete(t.expectations.unconfirmed, pod.UID)
 		t.expectations.deleted[pod.UID] = result.isTerminating(pod)
 		if result.outcome == outcome.Done {
-			c.deps.Recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
+			c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 		}
 		return 0, nil
 	case outcome.Conflict:
 		// No delete of the old version can succeed now. Decide again when the cache shows the change.
 		delete(t.expectations.unconfirmed, pod.UID)
 		if result.current != nil {
-			t.expectations.barrier.WroteAt(c.deps.Pods, result.current.ResourceVersion, t.now)
+			t.expectations.barrier.WroteAt(c.pods, result.current.ResourceVersion, t.now)
 		}
 		return controller.ConsistencyRecheck, nil
 	case outcome.Unknown:
 		c.metrics.unknownOutcomes.WithLabelValues("delete").Inc()
-		t.expectations.unconfirmed[pod.UID] = unconfirmedDelete{version: result.version, until: c.deps.Clock.Now().Add(outcome.MaxCompletionDelay)}
+		t.expectations.unconfirmed[pod.UID] = unconfirmedDelete{version: result.version, until: c.Clock.Now().Add(outcome.MaxCompletionDelay)}
 	}
 	if isCanceled(result.err) {
 		return 0, result.err
 	}
-	c.deps.Recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", outcome.EventMessage(result.err))
+	c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedDelete, "Error deleting: %v", outcome.EventMessage(result.err))
 	return 0, fmt.Errorf("unable to delete pods: %w", result.err)
 }

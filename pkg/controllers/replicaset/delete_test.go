@@ -113,7 +113,7 @@ func TestRefusedDeletesFailEachSync(t *testing.T) {
 	deletes := []string{"delete pods", "delete pods", "delete pods"}
 	for _, want := range [][]string{append(deletes, "update replicasets/status"), deletes, deletes} {
 		b.ClearActions()
-		slices.Reverse(b.pods)
+		slices.Reverse(b.syncState.pods)
 		b.rs = b.rs.DeepCopy()
 		if _, err := b.run(t.Context()); err == nil {
 			t.Error("no error")

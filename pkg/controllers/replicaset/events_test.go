@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
@@ -28,7 +29,10 @@ func woken(t *testing.T, sets []runtime.Object, event func(*Controller)) (names,
 	t.Helper()
 	client := fakeapi.NewClientset(t, sets...)
 	store := caches.New(client, caches.Config{Name: t.Name()})
-	c, err := New(Config{}, depsOf(t, store, client, clock.RealClock{}))
+	c, err := newController(Config{}, controller.Base{
+		Client: client, Caches: store, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
+		Recorder: func(string) record.EventRecorder { return nil },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestCachedReadMissesNoPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBench(t, rs)
-	b.deps.Pods = pods
+	b.Controller.pods = pods
 	ctx, cancel := context.WithCancel(t.Context())
 	store.Start(ctx)
 	defer store.Shutdown()

@@ -38,7 +38,7 @@ func TestWritesLeaveTheCachedReplicaSetAlone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, tt.rs)
-			b.deps.Client = client
+			b.Client = client
 			b.backoffs.batchSize = 8
 			before := tt.rs.DeepCopy()
 			if _, err := b.run(t.Context()); err == nil {

@@ -21,10 +21,10 @@ func (c *Controller) readCached(t syncState) syncState {
 	// Look up names before pods: a pod that arrives between the two reads is counted, and its name stays
 	// taken.
 	t.expectations.creates.Resolve(func(name string) bool {
-		_, found := c.deps.Pods.Get(cache.NewObjectName(t.rs.Namespace, name))
+		_, found := c.pods.Get(cache.NewObjectName(t.rs.Namespace, name))
 		return found
 	})
-	t.pods = t.expectations.withoutDeleted(c.deps.Pods.Claimable(t.rs.Namespace, t.rs.UID), t.selects)
+	t.pods = t.expectations.withoutDeleted(c.pods.Claimable(t.rs.Namespace, t.rs.UID), t.selects)
 	t.expectations.update(t.pods, time.Time{})
 	return t
 }
@@ -36,12 +36,12 @@ func (c *Controller) readLive(ctx context.Context, t syncState, reason string) (
 	if err != nil {
 		return t, err
 	}
-	pods, version, err := c.deps.Pods.Read(ctx, c.deps.Client, rs.Namespace, metav1.ListOptions{LabelSelector: t.selector.String()})
+	pods, version, err := c.pods.Read(ctx, c.Client, rs.Namespace, metav1.ListOptions{LabelSelector: t.selector.String()})
 	if err != nil {
 		return t, fmt.Errorf("read the pods live: %w", err)
 	}
 	t.rs, t.pods = rs, pods
-	controller.RecordLiveRead(&t.expectations.barrier, c.deps.ReplicaSets, rs, c.deps.Pods, pods, version, t.now)
+	controller.RecordLiveRead(&t.expectations.barrier, c.replicaSets, rs, c.pods, pods, version, t.now)
 	t.expectations.creates.Resolve(func(name string) bool {
 		return slices.ContainsFunc(pods, func(pod *caches.Pod) bool { return pod.Name == name })
 	})
@@ -51,13 +51,13 @@ func (c *Controller) readLive(ctx context.Context, t syncState, reason string) (
 
 // liveReplicaSet reads a ReplicaSet from the API server; see [live.GetSame].
 func (c *Controller) liveReplicaSet(ctx context.Context, known *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
-	return live.GetSame(ctx, known, c.deps.Client.AppsV1().ReplicaSets(known.Namespace).Get)
+	return live.GetSame(ctx, known, c.Client.AppsV1().ReplicaSets(known.Namespace).Get)
 }
 
 // livePod reads one pod from the API server, or returns nil. It uses a list because the upstream role may
 // not get pods.
 func (c *Controller) livePod(ctx context.Context, namespace, name string) (*caches.Pod, error) {
-	pods, _, err := c.deps.Pods.Read(ctx, c.deps.Client, namespace,
+	pods, _, err := c.pods.Read(ctx, c.Client, namespace,
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
 	if err != nil || len(pods) == 0 {
 		return nil, err

@@ -24,7 +24,7 @@ func TestLiveReadUsesPages(t *testing.T) {
 		}
 		return page, nil
 	})
-	pods, version, err := b.deps.Pods.Read(t.Context(), b.Script, "default", metav1.ListOptions{Continue: "nonsense"})
+	pods, version, err := b.Controller.pods.Read(t.Context(), b.Script, "default", metav1.ListOptions{Continue: "nonsense"})
 	if err != nil || len(pods) != 3 || version != "50" || len(asked) != 3 || asked[0] != "" || asked[1] != "more" {
 		t.Errorf("%d pods of version %q, asked with tokens %q, error %v; want 3 pods of version 50 in three pages", len(pods), version, asked, err)
 	}

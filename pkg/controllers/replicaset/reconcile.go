@@ -22,10 +22,10 @@ import (
 // reconcile changes the cluster towards the spec of one ReplicaSet.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
 	// 1. Read the versions before the objects: a later read could return versions newer than the objects.
-	at := controller.VersionsOf(c.deps.Pods, c.deps.ReplicaSets)
+	at := controller.VersionsOf(c.pods, c.replicaSets)
 
 	// 2. Read the ReplicaSet.
-	rs, ok := c.deps.ReplicaSets.Get(key)
+	rs, ok := c.replicaSets.Get(key)
 	if !ok {
 		c.states.Delete(key) // the garbage collector deletes its pods
 		return controller.Result{}, nil
@@ -37,7 +37,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	st := c.states.For(key, rs.UID)
-	t := syncState{key: key, now: c.deps.Clock.Now(), versions: at, rs: rs, selector: selector, expectations: &st.expectations, backoffs: &st.backoffs}
+	t := syncState{key: key, now: c.Clock.Now(), versions: at, rs: rs, selector: selector, expectations: &st.expectations, backoffs: &st.backoffs}
 	return c.step(ctx, t)
 }
 
@@ -50,7 +50,7 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 
 	// 4. Create or delete pods.
 	a := c.apply(ctx, t, d)
-	met := d.todo.missing == 0 || c.deps.Namespaces.Terminating(t.rs.Namespace) // no pod can be created there
+	met := d.todo.missing == 0 || c.namespaces.Terminating(t.rs.Namespace) // no pod can be created there
 	c.states.Update(t.key, func(s *state) { s.recordMatch(met, t.now) })
 	if isCanceled(a.err) {
 		return controller.Result{}, a.err
@@ -61,7 +61,7 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	statusAgain, err := c.writeStatus(ctx, t, claimed, a)
 
 	// 6. Requeue, also after a failure, in case no event comes.
-	again := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusAgain, untilAvailable(t, claimed.owned, c.deps.Clock.Now()))
+	again := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusAgain, untilAvailable(t, claimed.owned, c.Clock.Now()))
 	if t.expectations.barrier.Pending() {
 		again = controller.MinPositive(again, controller.ConsistencyTimeout)
 	}
@@ -90,11 +90,11 @@ func (c *Controller) claimAndPlan(ctx context.Context, t syncState) (d decision,
 }
 
 func (c *Controller) patchPod(ctx context.Context, pod *caches.Pod, body []byte) (*caches.Pod, error) {
-	patched, err := c.deps.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	patched, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return c.deps.Pods.Trim(patched), nil
+	return c.pods.Trim(patched), nil
 }
 
 // changesCluster reports whether the decision creates or deletes pods, or changes numbers of the status.

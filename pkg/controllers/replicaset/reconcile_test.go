@@ -18,10 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
@@ -45,9 +44,11 @@ type bench struct {
 func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 	t.Helper()
 	script := fakeapi.NewScript(t, rs)
-	deps := depsOf(t, caches.New(script, caches.Config{Name: t.Name()}), script, testingclock.NewFakeClock(now))
-	deps.Recorder = script.Recorder
-	c, err := New(Config{PodDeletionCost: true, TerminatingReplicas: true}, deps)
+	base := controller.Base{
+		Client: script, Caches: caches.New(script, caches.Config{Name: t.Name()}), Clock: testingclock.NewFakeClock(now),
+		Metrics: prometheus.NewRegistry(), Recorder: func(string) record.EventRecorder { return script.Recorder },
+	}
+	c, err := newController(Config{PodDeletionCost: true, TerminatingReplicas: true}, base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,17 +60,6 @@ func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 		expectations: &st.expectations, backoffs: &st.backoffs,
 	}
 	return &bench{c, work, script}
-}
-
-func depsOf(t *testing.T, store *caches.Caches, client kubernetes.Interface, clk clock.WithTicker) Deps {
-	t.Helper()
-	pods, podsErr := store.Pods()
-	sets, setsErr := store.ReplicaSets()
-	namespaces, namespacesErr := store.Namespaces()
-	if err := errors.Join(podsErr, setsErr, namespacesErr); err != nil {
-		t.Fatal(err)
-	}
-	return Deps{Client: client, Pods: pods, ReplicaSets: sets, Namespaces: namespaces, Clock: clk, Metrics: prometheus.NewRegistry()}
 }
 
 func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.syncState) }
@@ -171,7 +161,7 @@ func TestWritesThatCachesDoNotShow(t *testing.T) {
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.ConsistencyTimeout {
 		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, controller.ConsistencyTimeout)
 	}
-	b.pods, b.rs, b.versions = []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1)), versions("99", "10")
+	b.syncState.pods, b.rs, b.versions = []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1)), versions("99", "10")
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.ConsistencyRecheck {
 		t.Errorf("while the cache lags: result %+v, error %v, want another sync after %v", result, err, controller.ConsistencyRecheck)
 	}
@@ -241,7 +231,7 @@ func TestTerminatingNamespaceIsNoMismatch(t *testing.T) {
 			}
 			defer fakeapi.Fill(t, store)()
 			b := newBench(t, newSet(1, statusOfSize(0)))
-			b.deps.Namespaces = namespaces
+			b.namespaces = namespaces
 			if _, err := b.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}

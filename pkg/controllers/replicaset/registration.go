@@ -1,9 +1,6 @@
 package replicaset
 
 import (
-	"errors"
-	"time"
-
 	"github.com/spf13/pflag"
 	apiversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-base/featuregate"
@@ -19,9 +16,8 @@ const PodDeletionCost featuregate.Feature = "PodDeletionCost"
 type Config struct {
 	Workers int `json:"ConcurrentRSSyncs"` // concurrent syncs, slow ones excluded; at least 1
 
-	PodDeletionCost     bool          `json:"-"`
-	TerminatingReplicas bool          `json:"-"`
-	Drain               time.Duration `json:"-"` // time of running syncs after the end of a term; 0 means no limit
+	PodDeletionCost     bool `json:"-"`
+	TerminatingReplicas bool `json:"-"`
 }
 
 // DefaultConfig returns the defaults of kube-controller-manager v1.37.
@@ -66,16 +62,7 @@ func Registration(cfg *Config) controller.Registration {
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
 			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(PodDeletionCost), b.Enabled(controller.TerminatingReplicas)
-			c.Drain = b.Drain
-			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
-			var errs [3]error
-			deps.Pods, errs[0] = b.Caches.Pods()
-			deps.ReplicaSets, errs[1] = b.Caches.ReplicaSets()
-			deps.Namespaces, errs[2] = b.Caches.Namespaces()
-			if err := errors.Join(errs[:]...); err != nil {
-				return nil, err
-			}
-			return New(c, deps)
+			return newController(c, b)
 		},
 	}
 }

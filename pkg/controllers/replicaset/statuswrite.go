@@ -21,8 +21,8 @@ import (
 // confirmed creates and deletes of this sync. Events of creates and deletes with unknown outcome cause
 // another sync.
 func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claims, a applyResult) (again time.Duration, err error) {
-	brief := c.deps.Clock.Since(t.now) < longSync
-	if newest, ok := c.deps.ReplicaSets.Get(t.key); ok && newest.UID == t.rs.UID && newest.Generation > t.rs.Generation && brief {
+	brief := c.Clock.Since(t.now) < longSync
+	if newest, ok := c.replicaSets.Get(t.key); ok && newest.UID == t.rs.UID && newest.Generation > t.rs.Generation && brief {
 		return 0, nil // the event of the newer spec causes another sync
 	}
 	n := c.count(t, claimed)
@@ -43,7 +43,7 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claim
 	case !sameNumbers(stored.Status, t.rs.Status):
 		// An earlier leader wrote the numbers, or this process without a response. Wait until the cache
 		// shows them.
-		t.expectations.barrier.WroteAt(c.deps.ReplicaSets, stored.ResourceVersion, t.now)
+		t.expectations.barrier.WroteAt(c.replicaSets, stored.ResourceVersion, t.now)
 		return controller.ConsistencyRecheck, nil
 	}
 	again, err = c.putStatus(ctx, t, stored, n, a)
@@ -127,17 +127,17 @@ func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.Repl
 	update.Spec.Template.UID = ""
 	update.Status = status
 	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", n.replicas, "ready", n.ready, "available", n.available, "generation", rs.Generation)
-	sent := c.deps.Clock.Now()
-	written, err := c.deps.Client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
+	sent := c.Clock.Now()
+	written, err := c.Client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	if outcome.IsNotFound(err, rs.Name) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write status: %w", err)
 	}
-	t.backoffs.statusAt = c.deps.Clock.Now()
+	t.backoffs.statusAt = c.Clock.Now()
 	t.backoffs.statusTook = t.backoffs.statusAt.Sub(sent)
-	t.expectations.barrier.WroteAt(c.deps.ReplicaSets, written.ResourceVersion, t.now)
+	t.expectations.barrier.WroteAt(c.replicaSets, written.ResourceVersion, t.now)
 	c.dropsTerminating.Store(status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil)
 	return 0, nil
 }

@@ -149,7 +149,7 @@ func TestAvailabilityRecheck(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(int32(len(tt.pods)), func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 }), tt.pods...)
-			clock := b.deps.Clock.(*testingclock.FakeClock)
+			clock := b.Clock.(*testingclock.FakeClock)
 			b.On("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) {
 				clock.SetTime(now.Add(ms(tt.late)))
 				return nil, nil
@@ -265,7 +265,7 @@ func noStatusForAnEarlierSize(t *testing.T) {
 	store := caches.New(fakeapi.NewClientset(t, newer), caches.Config{Name: "newer"})
 	b := newBench(t, newSet(1), newPod("a"))
 	var err error
-	if b.deps.ReplicaSets, err = store.ReplicaSets(); err != nil {
+	if b.replicaSets, err = store.ReplicaSets(); err != nil {
 		t.Fatal(err)
 	}
 	defer fakeapi.Fill(t, store)()
@@ -365,7 +365,7 @@ func TestStatusCountsConfirmedWrites(t *testing.T) {
 func TestStatusDurationIsRecorded(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"))
 	b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		b.deps.Clock.(*testingclock.FakeClock).Step(ms(30))
+		b.Clock.(*testingclock.FakeClock).Step(ms(30))
 		return a.(clienttesting.UpdateAction).GetObject(), nil
 	})
 	if _, err := b.run(t.Context()); err != nil {
@@ -381,7 +381,7 @@ func TestStatusDurationIsRecorded(t *testing.T) {
 func TestPodsMissingFromLiveRead(t *testing.T) {
 	b := newBench(t, newSet(1))
 	listed := []*caches.Pod{newPod("listed", version("30"))}
-	controller.RecordLiveRead(&b.expectations.barrier, b.deps.ReplicaSets, b.rs, b.deps.Pods, listed, "50", now)
+	controller.RecordLiveRead(&b.expectations.barrier, b.replicaSets, b.rs, b.Controller.pods, listed, "50", now)
 	got := b.expectations.withoutDeleted([]*caches.Pod{
 		newPod("listed", version("30")), newPod("removed", version("20")), newPod("relabelled", version("20"), labelled(map[string]string{"app": "db"})),
 	}, b.selects)

@@ -7,12 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -23,24 +20,13 @@ import (
 // Name is the controller's canonical name and the component of its events.
 const Name = "taint-eviction-controller"
 
-// Deps are the dependencies of the controller.
-type Deps struct {
-	Client   kubernetes.Interface // fenced
-	Pods     *caches.Pods
-	Nodes    *caches.Nodes
-	Recorder record.EventRecorder // component Name
-	Clock    clock.WithTicker
-	Metrics  prometheus.Registerer
-}
-
 // Controller evicts pods from nodes with NoExecute taints.
 type Controller struct {
+	controller.Base
 	cfg      Config
-	client   kubernetes.Interface
 	pods     *caches.Pods
 	nodes    *caches.Nodes
 	recorder record.EventRecorder
-	clock    clock.WithTicker
 	metrics  *metrics
 
 	ledger   *ledger
@@ -56,18 +42,21 @@ type term struct {
 	live    *live.Reads[nodeState]
 }
 
-// New returns a controller and registers its handlers. The caches must not have been started.
-func New(cfg Config, deps Deps) (*Controller, error) {
-	c := &Controller{
-		cfg: cfg, client: deps.Client, pods: deps.Pods, nodes: deps.Nodes, recorder: deps.Recorder, clock: deps.Clock,
-		metrics: newMetrics(deps.Metrics), taints: newFirstSeen(),
-	}
+func newController(cfg Config, b controller.Base) (*Controller, error) {
+	c := &Controller{Base: b, cfg: cfg, recorder: b.Recorder(Name), metrics: newMetrics(b.Metrics), taints: newFirstSeen()}
 	c.ledger = newLedger(c.metrics.pending)
-	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
-	c.nodeLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileNode)
+	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: cfg.Workers, Drain: b.Drain, Clock: b.Clock}
+	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNode)
 	loop.Queue = "noexec_taint_pod" // both as in kube-controller-manager
-	c.podLoop = controller.NewLoop(loop, deps.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
-	if err := errors.Join(c.handleNodes(), c.handlePods()); err != nil {
+	c.podLoop = controller.NewLoop(loop, b.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
+	var errs [2]error
+	c.pods, errs[0] = b.Caches.Pods()
+	c.nodes, errs[1] = b.Caches.Nodes()
+	err := errors.Join(errs[:]...)
+	if err == nil {
+		err = errors.Join(c.handleNodes(), c.handlePods())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	return c, nil
@@ -75,7 +64,7 @@ func New(cfg Config, deps Deps) (*Controller, error) {
 
 func (c *Controller) handleNodes() error {
 	changed := func(node *corev1.Node) {
-		c.taints.observe(node, c.clock.Now())
+		c.taints.observe(node, c.Clock.Now())
 		c.nodeLoop.Add(node.Name)
 	}
 	return c.nodes.Handle(caches.Handler[*corev1.Node]{
@@ -132,8 +121,8 @@ func changesDeadline(old, pod *caches.Pod) bool {
 // Run evicts pods until ctx ends and all workers have returned. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{
-		trusted: c.clock.Now().Add(c.cfg.TrustWindow),
-		live:    live.NewReads(c.clock, c.readNode),
+		trusted: c.Clock.Now().Add(c.cfg.TrustWindow),
+		live:    live.NewReads(c.Clock, c.readNode),
 	}
 	defer c.ledger.clear()
 	var loops sync.WaitGroup

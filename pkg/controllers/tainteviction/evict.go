@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
@@ -31,7 +30,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 	if err != nil {
 		return controller.Result{}, err
 	}
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	d := c.decide(node, pod, seen, now)
 	if d.action == leave {
 		live, err := c.livePod(ctx, key)
@@ -42,7 +41,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 			c.endEviction(key)
 			return controller.Result{}, nil
 		}
-		pod, now = c.pods.Trim(live), c.clock.Now()
+		pod, now = c.pods.Trim(live), c.Clock.Now()
 		if d = c.decide(node, pod, seen, now); d.action == leave {
 			c.ledger.setDue(key.UID, d.due)
 			return controller.Result{}, c.markAndDelete(ctx, key, live, d.due)
@@ -53,7 +52,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 
 // livePod reads a pod from the API server. It returns nil if no pod has this name and UID.
 func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*corev1.Pod, error) {
-	pod, err := c.client.CoreV1().Pods(key.Name.Namespace).Get(ctx, key.Name.Name, metav1.GetOptions{})
+	pod, err := c.Client.CoreV1().Pods(key.Name.Namespace).Get(ctx, key.Name.Name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, key.Name.Name) || err == nil && pod.UID != key.UID {
 		return nil, nil
 	}
@@ -65,7 +64,7 @@ func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*corev1.Pod, 
 
 // markAndDelete marks and deletes a pod whose deadline was due.
 func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *corev1.Pod, due time.Time) error {
-	begun := c.clock.Now()
+	begun := c.Clock.Now()
 	if !isFinished(pod) {
 		if err := c.mark(ctx, pod); err != nil {
 			return err
@@ -77,10 +76,10 @@ func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *cor
 	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a later retry decides again
 	defer cancel()
-	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	switch {
 	case err == nil:
-		c.metrics.observeDeletion(due, c.clock.Now())
+		c.metrics.observeDeletion(due, c.Clock.Now())
 		klog.FromContext(ctx).V(2).Info("Evicted a pod", "pod", klog.KObj(pod), "node", klog.KRef("", pod.Spec.NodeName), "due", due)
 	case outcome.IsNotFound(err, pod.Name):
 	default: // includes conflicts: the next attempt reads the pod again
@@ -100,21 +99,13 @@ func (c *Controller) mark(ctx context.Context, pod *corev1.Pod) error {
 	if old != nil && old.Status == corev1.ConditionTrue && old.Reason == markReason && old.Message == markMessage {
 		return nil
 	}
-	patch, err := podstatus.Change{
+	return podstatus.Change{
 		UID: pod.UID,
 		Condition: podstatus.Transition(old, corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
 			Reason: markReason, Message: markMessage,
-		}, metav1.NewTime(c.clock.Now())),
-	}.Patch()
-	if err != nil {
-		return err
-	}
-	_, err = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil {
-		return fmt.Errorf("patch status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	return nil
+		}, metav1.NewTime(c.Clock.Now())),
+	}.Send(ctx, c.Client, pod.Namespace, pod.Name)
 }
 
 func (c *Controller) recordCancelled(key podkey.Key) {

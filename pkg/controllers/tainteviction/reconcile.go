@@ -21,7 +21,7 @@ const liveRecheck = 30 * time.Second
 
 // reconcileNode queues the pods of a node.
 func (c *Controller) reconcileNode(_ context.Context, name string) (controller.Result, error) {
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	c.term.live.Forget(name) // the next read must be newer than this event
 	state := c.cachedNode(name, now)
 	for _, pod := range c.pods.OnNode(name) {
@@ -40,7 +40,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 		c.endEviction(key)
 		return controller.Result{}, nil
 	}
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	e := c.ledger.observe(key.UID, now)
 	if e.deleted {
 		return controller.Result{}, nil // the cache does not show the deletion yet
@@ -91,12 +91,12 @@ func (c *Controller) nodeState(node *corev1.Node, now time.Time) nodeState {
 
 // readNode reads a node's state from the API server.
 func (c *Controller) readNode(ctx context.Context, name string) (nodeState, error) {
-	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, name) {
 		return nodeState{}, nil
 	}
 	if err != nil {
 		return nodeState{}, fmt.Errorf("get node %s: %w", name, err)
 	}
-	return c.nodeState(node, c.clock.Now()), nil
+	return c.nodeState(node, c.Clock.Now()), nil
 }

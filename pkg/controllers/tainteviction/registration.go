@@ -13,8 +13,6 @@ type Config struct {
 	// TrustWindow is the time from the start of a term to the first eviction for a taint of node health. Zero
 	// does not wait.
 	TrustWindow time.Duration
-	// Drain bounds the time of running evictions after the end of a term. Zero is no bound.
-	Drain time.Duration
 }
 
 // Registration returns the registration of the controller, which has no flags. grace points to
@@ -29,15 +27,7 @@ func Registration(grace *time.Duration) controller.Registration {
 			{Resource: "pods/status", Verbs: []string{"patch"}, Impact: "cannot evict pods"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
-			deps := Deps{Client: b.Client, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics}
-			var err error
-			if deps.Nodes, err = b.Caches.Nodes(); err != nil {
-				return nil, err
-			}
-			if deps.Pods, err = b.Caches.Pods(); err != nil {
-				return nil, err
-			}
-			return New(Config{Workers: controller.PodWorkers, TrustWindow: *grace, Drain: b.Drain}, deps)
+			return newController(Config{Workers: controller.PodWorkers, TrustWindow: *grace}, b)
 		},
 	}
 }

@@ -12,10 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
 // world is a cluster of fakes in a bubble of fake time. The bubble begins at a whole second.
@@ -63,17 +65,9 @@ func (w *world) manager(window time.Duration) (stop func()) {
 func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 	w.t.Helper()
 	store := caches.New(w.Clientset, caches.Config{Name: "test"})
-	pods, err := store.Pods()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	nodes, err := store.Nodes()
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	w.registry = prometheus.NewRegistry()
-	c, err = New(Config{Workers: 4, TrustWindow: window}, Deps{
-		Client: w.Clientset, Pods: pods, Nodes: nodes, Recorder: w, Clock: clock.RealClock{}, Metrics: w.registry,
+	c, err := newController(Config{Workers: 4, TrustWindow: window}, controller.Base{
+		Client: w.Clientset, Caches: store, Recorder: func(string) record.EventRecorder { return w }, Clock: clock.RealClock{}, Metrics: w.registry,
 	})
 	if err != nil {
 		w.t.Fatal(err)

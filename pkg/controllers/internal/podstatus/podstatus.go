@@ -1,15 +1,17 @@
-// Package podstatus creates patches of the status of pods. A patch contains only changes, so trimmed pods
+// Package podstatus patches the status of pods. A patch contains only changes, so trimmed pods
 // are never written back, and lists of the pod that violate their merge keys (duplicate environment
 // variables or ports) do not matter.
 package podstatus
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 )
 
 // Change is a change of the status of a pod. Zero fields change nothing. UID must be set: the API server
@@ -22,8 +24,20 @@ type Change struct {
 	Condition          *corev1.PodCondition // needs a transition time; the probe time is not sent
 }
 
-// Patch returns the change as a strategic merge patch of the status subresource.
-func (c Change) Patch() ([]byte, error) {
+// Send sends the change as a patch of the status of a pod.
+func (c Change) Send(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
+	patch, err := c.patch()
+	if err == nil {
+		_, err = client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+	if err != nil {
+		return fmt.Errorf("patch status of pod %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// patch returns the change as a strategic merge patch.
+func (c Change) patch() ([]byte, error) {
 	type metadata struct {
 		UID             types.UID `json:"uid"`
 		ResourceVersion string    `json:"resourceVersion,omitempty"`
@@ -47,11 +61,7 @@ func (c Change) Patch() ([]byte, error) {
 	if c.Condition != nil {
 		patch.Status.Conditions = []condition{{PodCondition: *c.Condition}}
 	}
-	data, err := json.Marshal(patch)
-	if err != nil {
-		return nil, fmt.Errorf("encode status patch: %w", err)
-	}
-	return data, nil
+	return json.Marshal(patch)
 }
 
 // FindCondition returns the condition of a type, or nil.

@@ -47,7 +47,7 @@ func TestPatch(t *testing.T) {
 			pod(func(p *corev1.Pod) { p.UID, p.ResourceVersion, p.Status.Phase = "other", "8", corev1.PodFailed })},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			patch, err := tt.change.Patch()
+			patch, err := tt.change.patch()
 			if err != nil {
 				t.Fatal(err)
 			}
