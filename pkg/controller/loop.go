@@ -29,7 +29,7 @@ type LoopConfig struct {
 	Controller string        // canonical name of the controller, for logs and metrics
 	Queue      string        // name label of the workqueue metrics
 	Workers    int           // concurrent syncs, slow ones excluded; never two of one key
-	Patience   time.Duration // a sync that takes longer is slow and gives its worker to another key; default 1 s
+	SlowAfter  time.Duration // a sync that takes longer is slow and gives its worker to another key; default 1 s
 	MinBackoff time.Duration // default 5 ms
 	MaxBackoff time.Duration // default 1 min
 	Drain      time.Duration // time of running syncs after the end of a term; 0 means no limit
@@ -58,8 +58,8 @@ func MinPositive(waits ...time.Duration) (least time.Duration) {
 }
 
 // Reconcile changes the cluster towards the spec of one key. After an error the key is retried with back-
-// off. A conflict and context.Canceled are no failures: they are not logged, and their retries take no
-// tokens.
+// off. context.Canceled and the first conflictRetries conflicts in a row are no failures: they are not
+// logged, and their retries take no tokens.
 type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
 
 // Loop calls Reconcile for keys. Add, AddAfter and Healthy may be called at any time from any goroutine.
@@ -77,13 +77,13 @@ type Loop[K comparable] struct {
 // NewLoop returns a loop and registers its metrics under the name of the queue.
 func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile Reconcile[K]) *Loop[K] {
 	cfg.MinBackoff, cfg.MaxBackoff = cmp.Or(cfg.MinBackoff, defaultMinBackoff), cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
-	cfg.Patience = cmp.Or(cfg.Patience, defaultSlowAfter)
+	cfg.SlowAfter = cmp.Or(cfg.SlowAfter, defaultSlowAfter)
 	m := Metrics{Registerer: reg, Labels: prometheus.Labels{"controller": cfg.Controller, "queue": cfg.Queue}}
 	if _, ours := reg.(QueueMetrics); !ours {
 		cfg.Queue = "" // queues without a name have no metrics
 	}
 	return &Loop[K]{
-		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, scheduler: newScheduler[K](cfg.Workers, cfg.Patience),
+		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, scheduler: newScheduler[K](cfg.Workers, cfg.SlowAfter),
 		seconds: m.HistogramVec("controller_sync_duration_seconds", "How long one sync of one key took, by its result.",
 			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", resultDone, resultRequeue, resultError, resultCanceled}),
 		failures: failureLog{causes: map[string]failure{}},
@@ -130,11 +130,11 @@ func (l *Loop[K]) startQueue(all func() []K) *termQueue[K] {
 	q := &termQueue[K]{
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock}),
-		cut: backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
+		conflictBackoff: backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
 		// An outage of many keys does not delay a key that fails once.
-		first:     workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &newestFirst[K]{}}),
-		later:     workqueue.NewTyped[K](),
-		recovered: make(chan struct{}, l.cfg.Workers), passed: make(chan struct{}, l.cfg.Workers),
+		first:      workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &newestFirst[K]{}}),
+		later:      workqueue.NewTyped[K](),
+		recoveries: make(chan struct{}, l.cfg.Workers), successes: make(chan struct{}, l.cfg.Workers),
 	}
 	l.queue.Store(q)
 	if all != nil {
@@ -151,8 +151,8 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	var syncs sync.WaitGroup
 	syncs.Go(func() { l.startSyncs(ctx, work, q, &syncs) })
 	first, later := rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
-	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first, q.passed) })
-	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later, q.recovered) })
+	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first, q.successes) })
+	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later, q.recoveries) })
 	syncs.Go(func() {
 		l.failures.logPeriods(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
 	})
@@ -234,9 +234,9 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 	}
 	l.seconds.WithLabelValues(resultLabel(result, err)).Observe(l.cfg.Clock.Since(start).Seconds())
 	switch {
-	case errors.Is(err, context.Canceled), apierrors.IsConflict(err) && q.cut.NumRequeues(key) < conflictRetries:
+	case errors.Is(err, context.Canceled), apierrors.IsConflict(err) && q.conflictBackoff.NumRequeues(key) < conflictRetries:
 		logger.V(4).Info("Sync was cut short", "reason", err)
-		q.AddAfter(key, q.cut.When(key))
+		q.AddAfter(key, q.conflictBackoff.When(key))
 	case err != nil:
 		if l.failures.admitsLine(key, err) {
 			// Not utilruntime.HandleError: it sleeps under a process-wide lock, so one failing key would

@@ -15,8 +15,8 @@ import (
 // first syncs fail, as of all pods of a failed zone behind a broken webhook, a first sync takes the tokens of the last
 // failed first sync.
 const (
-	failedTriesLimit                         = 200 // requests of failed first syncs, less those of successful syncs
-	maxTryRequests                           = 20  // that count of one sync, so one long sync is not most syncs
+	failedRequestsLimit                      = 200 // requests of failed first syncs, less those of successful syncs
+	maxCountedRequests                       = 20  // that count of one sync, so one long sync is not most syncs
 	firstRetriesPerSecond, firstRetriesBurst = 20, 200
 	laterRetriesPerSecond, laterRetriesBurst = 30, 30
 	conflictRetries                          = 8 // within 1.3 s; further conflicts in a row are failures
@@ -26,42 +26,42 @@ const (
 // key.
 type termQueue[K comparable] struct {
 	workqueue.TypedRateLimitingInterface[K]
-	cut          workqueue.TypedRateLimiter[K] // back-off after conflicts and cancelled requests
-	first, later workqueue.TypedInterface[K]   // keys that wait for a token
-	admitted     sync.Map                      // keys that have a token
-	requests     sync.Map                      // tokens that a key takes, by key
-	recovered    chan struct{}                 // receives when a failing key succeeds
-	passed       chan struct{}                 // receives when a key succeeds
-	failedTries  atomic.Int32                  // see failedTriesLimit
-	failedTry    atomic.Int32                  // requests of the last failed first sync
+	conflictBackoff    workqueue.TypedRateLimiter[K] // back-off after conflicts and cancelled requests
+	first, later       workqueue.TypedInterface[K]   // keys that wait for a token
+	admitted           sync.Map                      // keys that have a token
+	requests           sync.Map                      // tokens that a key takes, by key
+	recoveries         chan struct{}                 // receives when a failing key succeeds
+	successes          chan struct{}                 // receives when a key succeeds
+	failedRequests     atomic.Int32                  // see failedRequestsLimit
+	lastFailedRequests atomic.Int32                  // requests of the last failed first sync
 }
 
 // recordFailure retries a key with back-off.
 func (q *termQueue[K]) recordFailure(key K, requests int32) {
 	if q.NumRequeues(key) == 0 {
-		q.failedTry.Store(requests)
-		if q.failedTries.Load() < 2*failedTriesLimit { // one success does not end the limit
-			q.failedTries.Add(tryRequests(requests))
+		q.lastFailedRequests.Store(requests)
+		if q.failedRequests.Load() < 2*failedRequestsLimit { // one success does not end the limit
+			q.failedRequests.Add(countedRequests(requests))
 		}
 	}
 	q.requests.Store(key, requests)
 	q.AddRateLimited(key)
 }
 
-// tryRequests returns the requests of a sync that count for failedTries.
-func tryRequests(requests int32) int32 { return min(max(requests, 1), maxTryRequests) }
+// countedRequests returns the requests of a sync that count for failedRequests.
+func countedRequests(requests int32) int32 { return min(max(requests, 1), maxCountedRequests) }
 
 // recordSuccess ends the back-off of a key. A waiting key then needs no token, because the cause may be gone.
 func (q *termQueue[K]) recordSuccess(key K, requests int32) {
-	if q.failedTries.Load() > 0 && q.failedTries.Add(-tryRequests(requests)) < 0 {
-		q.failedTries.Store(0)
+	if q.failedRequests.Load() > 0 && q.failedRequests.Add(-countedRequests(requests)) < 0 {
+		q.failedRequests.Store(0)
 	}
-	sendSignal(q.passed)
+	sendSignal(q.successes)
 	if q.NumRequeues(key) > 0 {
-		sendSignal(q.recovered)
+		sendSignal(q.recoveries)
 	}
 	q.Forget(key)
-	q.cut.Forget(key)
+	q.conflictBackoff.Forget(key)
 }
 
 // sendSignal sends unless the buffer is full.
@@ -78,10 +78,10 @@ func (q *termQueue[K]) admitsKey(key K) bool {
 		return true
 	}
 	switch failures := q.NumRequeues(key); {
-	case failures == 0 && q.failedTries.Load() < failedTriesLimit:
+	case failures == 0 && q.failedRequests.Load() < failedRequestsLimit:
 		return true
 	case failures == 0:
-		q.requests.Store(key, q.failedTry.Load())
+		q.requests.Store(key, q.lastFailedRequests.Load())
 		q.first.Add(key)
 	case failures == 1:
 		q.first.Add(key)

@@ -17,16 +17,16 @@ const (
 	stuckAfter = 2 * time.Minute
 )
 
-// scheduler decides which syncs may run. A sync occupies a worker until it is slow, that is for patience. Then the
+// scheduler decides which syncs may run. A sync occupies a worker until it is slow, that is for slowAfter. Then the
 // worker takes another key.
 //
-// Keys may belong to groups. While a group has an overdue sync, its further syncs count as slow from the start and
-// take no worker. A group may hold at most as many slow syncs as are still free, so a new group always finds some:
+// Keys may belong to groups. While a group has an old sync, its further syncs count as slow from the start and take no
+// worker. A group may hold at most as many slow syncs as are still free, so a new group always finds some:
 // one group gets half of slowMost, each of n groups one (n+1)th.
 type scheduler[K comparable] struct {
-	patience time.Duration
-	slowMost int
-	workers  chan struct{} // semaphore
+	slowAfter time.Duration
+	slowMost  int
+	workers   chan struct{} // semaphore
 
 	lock    sync.Mutex
 	running map[*run]struct{}
@@ -36,25 +36,25 @@ type scheduler[K comparable] struct {
 
 type group[K comparable] struct {
 	slow     int            // slow syncs
-	old      int            // slow syncs that have run for patience
+	old      int            // slow syncs that have run for slowAfter
 	withheld map[K]struct{} // keys without a share
 }
 
 // run is a running sync.
 type run struct {
-	group    string
-	overdue  *time.Timer
-	old      bool
-	slow     bool                      // occupies no worker
-	signed   atomic.Pointer[time.Time] // time of the last request or response
-	requests atomic.Int32              // number of requests
+	group        string
+	slowTimer    *time.Timer
+	old          bool
+	slow         bool                      // occupies no worker
+	lastProgress atomic.Pointer[time.Time] // time of the last request or response
+	requests     atomic.Int32              // number of requests
 }
 
-func (r *run) recordProgress(now time.Time) { r.signed.Store(&now) }
+func (r *run) recordProgress(now time.Time) { r.lastProgress.Store(&now) }
 
-func newScheduler[K comparable](workers int, patience time.Duration) *scheduler[K] {
+func newScheduler[K comparable](workers int, slowAfter time.Duration) *scheduler[K] {
 	return &scheduler[K]{
-		patience: patience, slowMost: slowPerWorker * workers, workers: make(chan struct{}, workers),
+		slowAfter: slowAfter, slowMost: slowPerWorker * workers, workers: make(chan struct{}, workers),
 		running: map[*run]struct{}{}, groups: map[string]*group[K]{},
 	}
 }
@@ -77,7 +77,7 @@ func (s *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 	}
 	r.recordProgress(now)
 	s.running[r] = struct{}{}
-	r.overdue = time.AfterFunc(s.patience, func() { s.markOld(r) })
+	r.slowTimer = time.AfterFunc(s.slowAfter, func() { s.markOld(r) })
 	return r
 }
 
@@ -94,7 +94,7 @@ func (s *scheduler[K]) countSlow(r *run) {
 	<-s.workers
 }
 
-// markOld marks a sync that has run for patience. While too many syncs are slow, the sync keeps its worker.
+// markOld marks a sync that has run for slowAfter. While too many syncs are slow, the sync keeps its worker.
 func (s *scheduler[K]) markOld(r *run) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -103,7 +103,7 @@ func (s *scheduler[K]) markOld(r *run) {
 	}
 	if !r.slow {
 		if s.slow >= s.slowMost {
-			r.overdue.Reset(s.patience)
+			r.slowTimer.Reset(s.slowAfter)
 			return
 		}
 		s.countSlow(r)
@@ -118,7 +118,7 @@ func (s *scheduler[K]) markOld(r *run) {
 func (s *scheduler[K]) endSync(r *run) (keys []K) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	r.overdue.Stop()
+	r.slowTimer.Stop()
 	delete(s.running, r)
 	if !r.slow {
 		<-s.workers
@@ -150,7 +150,7 @@ func (s *scheduler[K]) checkStuck(now time.Time) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	for r := range s.running {
-		if d := now.Sub(*r.signed.Load()); d > stuckAfter {
+		if d := now.Sub(*r.lastProgress.Load()); d > stuckAfter {
 			return fmt.Errorf("a sync has neither sent a request nor received a response for %v", d.Round(time.Second))
 		}
 	}

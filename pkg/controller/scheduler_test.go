@@ -186,7 +186,7 @@ func TestRequestsCountAsProgress(t *testing.T) {
 				resp := fakeapi.Must(server.Client().Do(req))
 				_, _ = io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
-				if signed := *r.signed.Load(); signed.Before(served) {
+				if signed := *r.lastProgress.Load(); signed.Before(served) {
 					t.Errorf("last sign of life at %v, before the response at %v", signed, served)
 				}
 			}

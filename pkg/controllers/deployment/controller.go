@@ -24,8 +24,8 @@ const (
 	Name      = "deployment-controller"
 	queueName = "deployment" // as upstream
 
-	// patience is the time after which a blocked sync no longer occupies a worker.
-	patience = 100 * time.Millisecond
+	// slowAfter is the time after which a blocked sync no longer occupies a worker.
+	slowAfter = 100 * time.Millisecond
 )
 
 // Controller is the Deployment control loop. The state between two syncs is in states.
@@ -64,7 +64,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 		Baseline: &c.baseline, Cached: c.cachedState, Live: c.liveState, Decide: c.claimAndPlan, Writes: c.writesAnything, Unconfirmed: unconfirmed,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: b.Drain, Clock: b.Clock,
+		Controller: Name, Queue: queueName, Workers: cfg.Workers, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	if err := c.register(); err != nil {
 		return nil, fmt.Errorf("deployment: %w", err)

@@ -31,9 +31,9 @@ const (
 	defaultGrace = 5 * time.Second
 	// minBackoff replaces client-go's 5 ms, which would lead to ten passes in two seconds.
 	minBackoff = 100 * time.Millisecond
-	// patience is for passes over every type. More namespaces than workers are worked on only if some passes
+	// slowAfter is for passes over every type. More namespaces than workers are worked on only if some passes
 	// take longer.
-	patience = 10 * time.Second
+	slowAfter = 10 * time.Second
 )
 
 // Deps are the dependencies of the controller.
@@ -66,7 +66,7 @@ type Controller struct {
 func New(cfg Config, deps Deps) (*Controller, error) {
 	c := &Controller{cfg: cfg, deps: deps, metrics: newMetrics(deps.Metrics), slots: semaphore.NewWeighted(requestsAtOnce)}
 	c.loop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, Patience: patience, Drain: cfg.Drain, Clock: deps.Clock,
+		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, SlowAfter: slowAfter, Drain: cfg.Drain, Clock: deps.Clock,
 	}, deps.Metrics, c.reconcile)
 	if err := deps.Namespaces.Handle(caches.Handler[*corev1.Namespace]{
 		Add:    c.onAdd,

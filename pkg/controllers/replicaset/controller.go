@@ -28,9 +28,9 @@ const (
 	Name      = "replicaset-controller"
 	queueName = "replicaset" // upstream's name label of the workqueue metrics
 
-	// patience is the time after which a blocked sync no longer occupies a worker. A batch of creates usually takes
+	// slowAfter is the time after which a blocked sync no longer occupies a worker. A batch of creates usually takes
 	// less.
-	patience = 100 * time.Millisecond
+	slowAfter = 100 * time.Millisecond
 )
 
 // burst is the maximum number of pods that one sync creates or deletes (kube-controller-manager v1.37,
@@ -86,7 +86,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 		Baseline: &c.baseline, Cached: c.readCached, Live: c.readLive, Decide: c.claimAndPlan, Writes: c.changesCluster, Unconfirmed: needsConfirmation,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: queueName, Workers: cfg.Workers, Patience: patience, Drain: b.Drain, Clock: b.Clock,
+		Controller: Name, Queue: queueName, Workers: cfg.Workers, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	if err := c.registerHandlers(); err != nil {
 		return nil, fmt.Errorf("replicaset: %w", err)
