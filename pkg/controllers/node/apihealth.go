@@ -27,7 +27,7 @@ const (
 //
 // The API server becomes unreachable when a probe fails, or when the status write of a silent node fails and
 // no Lease was renewed within a quarter of the grace period. A Lease event, a write or, unless a write failed,
-// a read ends this state, and every node that is not exhausted gets a new grace period. A standby sends no
+// a read ends this state, and every node with extra time gets a new grace period. A standby sends no
 // requests: for a standby a long time without Lease events counts as an outage.
 type apiHealth struct {
 	cfg     Config
@@ -123,12 +123,12 @@ func (a *apiHealth) observeWrite(err error) {
 	}
 }
 
-// isSuspended reports whether silent nodes must not become Unknown and zones must not change. An exhausted
-// node has used up its extra time and is suspended only until the first tick after a stall.
-func (a *apiHealth) isSuspended(exhausted bool, now time.Time) bool {
+// isSuspended reports whether silent nodes must not become Unknown and zones must not change. A node
+// that has spent its extra time is suspended only until the first tick after a stall.
+func (a *apiHealth) isSuspended(extraSpent bool, now time.Time) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	return a.isStalled(now) || a.unreachable && !exhausted
+	return a.isStalled(now) || a.unreachable && !extraSpent
 }
 
 func (a *apiHealth) isStalled(now time.Time) bool {

@@ -60,9 +60,9 @@ type Controller struct {
 	nodeLoop *controller.Loop[string]
 	podLoop  *controller.Loop[podKey] // apart, so nodes do not wait for pods
 
-	health    *healthMap
-	api       *apiHealth
-	announced sync.Map // node name → UID, from term to term: a process announces no node twice
+	health     *healthMap
+	api        *apiHealth
+	registered sync.Map // node name → UID, from term to term: a process sends the event of a node once
 
 	// Of one term.
 	zones     *zones
@@ -175,9 +175,9 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-// allNodes returns the cached nodes and the announced nodes. Deleted nodes among them need a sync as well.
+// allNodes returns the cached nodes and the registered nodes. Deleted nodes among them need a sync as well.
 func (c *Controller) allNodes() (names []string) {
-	c.announced.Range(func(name, _ any) bool {
+	c.registered.Range(func(name, _ any) bool {
 		names = append(names, name.(string))
 		return true
 	})

@@ -149,7 +149,7 @@ func TestLeaseCases(t *testing.T) {
 				b.pass(0)
 				node := b.Node("node")
 				reason := ""
-				if c := conditionOf(node, corev1.NodeReady); c != nil {
+				if c := readyCondition(node); c != nil {
 					reason = c.Reason
 				}
 				if got := readiness(node); got != tt.want || reason != tt.why {

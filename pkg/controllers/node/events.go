@@ -12,19 +12,19 @@ const (
 	eventNotReady   = "NodeNotReady"
 )
 
-// announce sends the events of a new node, and of the end of an earlier node of the same name.
-func (c *Controller) announce(name string, uid types.UID) {
-	before, known := c.announced.Swap(name, uid)
+// reportRegistered sends the events of a new node, and of the end of an earlier node of the same name.
+func (c *Controller) reportRegistered(name string, uid types.UID) {
+	before, known := c.registered.Swap(name, uid)
 	if known && before == uid {
 		return
 	}
 	if known {
-		c.announceRemoval(name, before.(types.UID))
+		c.reportRemoved(name, before.(types.UID))
 	}
 	c.sendEvent(name, uid, eventRegistered, "Node %s event: Registered Node %s in Controller", name, name)
 }
 
-func (c *Controller) announceRemoval(name string, uid types.UID) {
+func (c *Controller) reportRemoved(name string, uid types.UID) {
 	c.sendEvent(name, uid, eventRemoving, "Node %s event: Removing Node %s from Controller", name, name)
 }
 

@@ -49,7 +49,7 @@ func firstHeartbeat(node *corev1.Node, renewed, now time.Time) heartbeat {
 
 // afterStatus returns the heartbeat after a status of the node. Any change of the heartbeat time is a sign of life.
 func (h heartbeat) afterStatus(node *corev1.Node, now time.Time) heartbeat {
-	ready := conditionOf(node, corev1.NodeReady)
+	ready := readyCondition(node)
 	if ready == nil || h.hasPosted && ready.LastHeartbeatTime.Time.Equal(h.posted) {
 		return h
 	}
@@ -73,15 +73,15 @@ func (h heartbeat) alive(now time.Time) heartbeat {
 	return h
 }
 
-// judgement is the result of a check of the deadline of a node.
-type judgement struct {
+// deadlineCheck is the result of a check of the deadline of a node.
+type deadlineCheck struct {
 	silent  bool          // the deadline has passed
 	recheck time.Duration // time until the next check of a node that is not silent
 }
 
 // unknownConditions returns the conditions of a silent node, and whether Ready changes. The node is not modified.
 func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.NodeCondition, changed bool) {
-	ready := conditionOf(node, corev1.NodeReady)
+	ready := readyCondition(node)
 	if ready != nil && ready.Status == corev1.ConditionUnknown {
 		return node.Status.Conditions, false
 	}
@@ -104,8 +104,8 @@ func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.No
 	return conditions, true
 }
 
-func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	return nodestatus.FindCondition(node.Status.Conditions, kind)
+func readyCondition(node *corev1.Node) *corev1.NodeCondition {
+	return nodestatus.FindCondition(node.Status.Conditions, corev1.NodeReady)
 }
 
 // readiness returns the status of the Ready condition, empty without the condition.

@@ -20,7 +20,7 @@ type nodeHealth struct {
 	uid       types.UID
 	heartbeat heartbeat
 	ready     corev1.ConditionStatus // as last observed, empty if never posted
-	judged    time.Time              // first judgement, or the last one that found the deadline passed
+	checkedAt time.Time              // first check of the deadline, or the last check after the deadline
 	written   string                 // resource version of our last write, empty without a write
 }
 
@@ -36,25 +36,25 @@ func (h nodeHealth) due(cfg Config) time.Time {
 		grace = cfg.StartupGracePeriod
 	}
 	due := h.heartbeat.seen.Add(grace)
-	if floor := h.judged.Add(cfg.MonitorPeriod); !h.judged.IsZero() && floor.After(due) {
+	if floor := h.checkedAt.Add(cfg.MonitorPeriod); !h.checkedAt.IsZero() && floor.After(due) {
 		return floor
 	}
 	return due
 }
 
-// judge checks the deadline of a node.
-func (h nodeHealth) judge(cfg Config, now time.Time) judgement {
+// checkDeadline checks the deadline of a node.
+func (h nodeHealth) checkDeadline(cfg Config, now time.Time) deadlineCheck {
 	due := h.due(cfg)
 	if now.After(due) {
-		return judgement{silent: true}
+		return deadlineCheck{silent: true}
 	}
 	untilStep := due.Add(deadlineStep - 1).Truncate(deadlineStep).Sub(due)
-	return judgement{recheck: due.Sub(now) + untilStep + deadlineSlack}
+	return deadlineCheck{recheck: due.Sub(now) + untilStep + deadlineSlack}
 }
 
-// isExhausted reports whether the node has used up its extra time. From then on only a live read proves that
+// hasSpentExtra reports whether the node has used up its extra time. From then on only a live read proves that
 // the node is alive.
-func (h nodeHealth) isExhausted(cfg Config) bool {
+func (h nodeHealth) hasSpentExtra(cfg Config) bool {
 	return h.heartbeat.extra >= maxExtraPeriods*cfg.MonitorGracePeriod
 }
 
@@ -64,7 +64,7 @@ func (h *nodeHealth) restart(since, now time.Time, cfg Config) {
 	if h.due(cfg).Before(since) {
 		h.heartbeat.extra = maxExtraPeriods * cfg.MonitorGracePeriod
 	}
-	if !h.isExhausted(cfg) {
+	if !h.hasSpentExtra(cfg) {
 		h.heartbeat.extra += max(0, since.Sub(h.heartbeat.seen))
 		h.heartbeat.seen = now
 	}

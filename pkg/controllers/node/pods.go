@@ -31,7 +31,7 @@ func (c *Controller) enqueueBound(before, pod *caches.Pod) {
 
 // enqueuePodsOf queues the pods of a silent node, once per downtime.
 func (c *Controller) enqueuePodsOf(node *corev1.Node) {
-	ready := conditionOf(node, corev1.NodeReady)
+	ready := readyCondition(node)
 	if !isSilent(ready) {
 		return
 	}
@@ -57,7 +57,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	}
 	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
 	now := c.clock.Now()
-	if !ok || !mustMark(pod, conditionOf(node, corev1.NodeReady), key.bound, now) {
+	if !ok || !mustMark(pod, readyCondition(node), key.bound, now) {
 		return controller.Result{}, nil
 	}
 	err := podstatus.Change{

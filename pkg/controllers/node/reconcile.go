@@ -43,10 +43,10 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 		}
 		node = live
 	}
-	c.announce(node.Name, node.UID)
+	c.reportRegistered(node.Name, node.UID)
 
 	// 2. Check the deadline of the last sign of life.
-	j := c.judge(node, health, now)
+	j := c.checkDeadline(node, health, now)
 	var err error
 
 	// 3. Confirm silence with a live read, while the API server is reachable.
@@ -81,8 +81,8 @@ func (c *Controller) forget(name string, now time.Time) {
 	c.health.forget(name, "")
 	c.downtimes.Delete(name)
 	c.zones.removeNode(name, now)
-	if uid, announced := c.announced.LoadAndDelete(name); announced {
-		c.announceRemoval(name, uid.(types.UID))
+	if uid, known := c.registered.LoadAndDelete(name); known {
+		c.reportRemoved(name, uid.(types.UID))
 	}
 }
 
@@ -100,48 +100,48 @@ func (c *Controller) observeNode(node *corev1.Node) nodeHealth {
 	return c.health.observe(node, c.cachedRenewTime(node.Name), c.clock.Now())
 }
 
-// judge checks the deadline of a node. Only the kubelet can end the state Unknown.
-func (c *Controller) judge(node *corev1.Node, h nodeHealth, now time.Time) judgement {
+// checkDeadline checks the deadline of a node. Only the kubelet can end the state Unknown.
+func (c *Controller) checkDeadline(node *corev1.Node, h nodeHealth, now time.Time) deadlineCheck {
 	if readiness(node) == corev1.ConditionUnknown {
-		return judgement{}
+		return deadlineCheck{}
 	}
 	h.ready = readiness(node)
-	j := h.judge(c.cfg, now)
-	if !j.silent && h.judged.IsZero() {
-		c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.judged = now })
+	j := h.checkDeadline(c.cfg, now)
+	if !j.silent && h.checkedAt.IsZero() {
+		c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.checkedAt = now })
 	}
 	return j
 }
 
 // confirmSilence reads the Lease of a silent node live. The node stays as it is while the API server is unreachable.
-func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h nodeHealth, now time.Time) (judgement, error) {
-	exhausted := h.isExhausted(c.cfg)
-	if c.api.isSuspended(exhausted, now) && !c.api.mayTryWrite(false, now) {
+func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h nodeHealth, now time.Time) (deadlineCheck, error) {
+	extraSpent := h.hasSpentExtra(c.cfg)
+	if c.api.isSuspended(extraSpent, now) && !c.api.mayTryWrite(false, now) {
 		return c.holdBack(), nil
 	}
 	if err := c.readLease(ctx, node.Name); err != nil {
 		c.metrics.suppressed.WithLabelValues(suppressedReadFailed).Inc()
-		return judgement{}, err
+		return deadlineCheck{}, err
 	}
 	// The state of the API server comes before the health: an outage that ended during the read has restarted
 	// the node by then.
 	now = c.clock.Now()
-	suspended := c.api.isSuspended(exhausted, now)
+	suspended := c.api.isSuspended(extraSpent, now)
 	h, ok := c.health.get(node.Name, node.UID)
 	switch {
 	case !ok: // events of a deletion follow
-		return judgement{}, nil
-	case !h.judge(c.cfg, now).silent:
-		return judgement{recheck: c.recordAlive(node, now)}, nil
+		return deadlineCheck{}, nil
+	case !h.checkDeadline(c.cfg, now).silent:
+		return deadlineCheck{recheck: c.recordAlive(node, now)}, nil
 	case suspended && !c.api.mayTryWrite(true, now):
 		return c.holdBack(), nil
 	}
-	return judgement{silent: true}, nil
+	return deadlineCheck{silent: true}, nil
 }
 
-func (c *Controller) holdBack() judgement {
+func (c *Controller) holdBack() deadlineCheck {
 	c.metrics.suppressed.WithLabelValues(suppressedOutage).Inc()
-	return judgement{recheck: suspendedRecheck}
+	return deadlineCheck{recheck: suspendedRecheck}
 }
 
 // recordAlive records that a live read showed a sign of life of a silent node. It returns the time until the
@@ -149,7 +149,7 @@ func (c *Controller) holdBack() judgement {
 func (c *Controller) recordAlive(node *corev1.Node, now time.Time) (recheck time.Duration) {
 	c.metrics.suppressed.WithLabelValues(suppressedAlive).Inc()
 	c.health.change(node.Name, node.UID, func(h *nodeHealth) {
-		h.judged = now
+		h.checkedAt = now
 		recheck = max(0, h.due(c.cfg).Sub(now)) + deadlineSlack
 	})
 	return recheck
@@ -165,7 +165,7 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	}
 	now := c.clock.Now()
 	h := c.health.observe(live, time.Time{}, now)
-	if !h.judge(c.cfg, now).silent {
+	if !h.checkDeadline(c.cfg, now).silent {
 		return live, c.recordAlive(live, now), nil
 	}
 	conditions, changed := unknownConditions(live, now)
@@ -179,7 +179,7 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	}
 	silent := now.Sub(h.heartbeat.seen)
 	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", silent, "from", h.ready)
-	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.judged = now })
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.checkedAt = now })
 	if h.ready != "" {
 		c.sendEvent(node.Name, node.UID, eventNotReady, "Node %s status is now: %s", node.Name, eventNotReady)
 	}
@@ -232,11 +232,11 @@ func (c *Controller) noExecute(node *corev1.Node, confirmed bool, now time.Time)
 		return want, false, 0
 	}
 	h, _ := c.health.get(node.Name, "")
-	exhausted := h.isExhausted(c.cfg)
-	if c.api.isSuspended(exhausted, now) {
+	extraSpent := h.hasSpentExtra(c.cfg)
+	if c.api.isSuspended(extraSpent, now) {
 		return noExecute{keep: true}, false, suspendedRecheck
 	}
-	granted, wait = c.zones.acquire(node.Name, exhausted, now)
+	granted, wait = c.zones.acquire(node.Name, extraSpent, now)
 	if !granted {
 		return noExecute{keep: true}, false, wait
 	}

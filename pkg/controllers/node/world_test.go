@@ -199,10 +199,10 @@ func (b *bench) drainEvents() []string {
 // Objects.
 
 func setReady(node *corev1.Node, status corev1.ConditionStatus, at time.Time) {
-	c := conditionOf(node, corev1.NodeReady)
+	c := readyCondition(node)
 	if c == nil {
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady})
-		c = conditionOf(node, corev1.NodeReady)
+		c = readyCondition(node)
 	}
 	if c.Status != status {
 		c.LastTransitionTime = metav1.NewTime(at)

@@ -166,9 +166,9 @@ func (z *zones) isStopped() bool {
 }
 
 // acquire takes the token for a NoExecute taint of a node. Without a token the node waits in line and must
-// call acquire again after wait. If wait is 0, enqueue announces the turn. While the zones are frozen, only an
-// exhausted node gets a token. A failed write costs the token, as in kube-controller-manager.
-func (z *zones) acquire(name string, exhausted bool, now time.Time) (granted bool, wait time.Duration) {
+// call acquire again after wait. If wait is 0, enqueue announces the turn. While the zones are frozen, only a
+// node without extra time gets a token. A failed write costs the token, as in kube-controller-manager.
+func (z *zones) acquire(name string, extraSpent bool, now time.Time) (granted bool, wait time.Duration) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	in := z.zones[z.nodes[name].zone]
@@ -180,7 +180,7 @@ func (z *zones) acquire(name string, exhausted bool, now time.Time) (granted boo
 		turn = len(in.waiting)
 		z.setLine(in, append(in.waiting, name))
 	}
-	if z.frozen && !exhausted || in.limiter.rate == 0 {
+	if z.frozen && !extraSpent || in.limiter.rate == 0 {
 		return false, 0
 	}
 	if slot := in.limiter.slot(turn); now.Before(slot) {

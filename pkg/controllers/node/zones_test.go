@@ -228,7 +228,7 @@ func TestReadyNodesStartAnewAfterAStop(t *testing.T) {
 		if !b.controller.zones.isStopped() {
 			t.Fatal("not stopped")
 		}
-		b.edit("b", func(n *corev1.Node) { conditionOf(n, corev1.NodeReady).Status = "True" })
+		b.edit("b", func(n *corev1.Node) { readyCondition(n).Status = "True" })
 		r, _ := b.controller.health.get("b", "")
 		if b.controller.zones.isStopped() || !r.heartbeat.seen.Equal(time.Now()) {
 			t.Errorf("stopped %v, b seen at %v, want now (%v)", b.controller.zones.isStopped(), r.heartbeat.seen.Sub(epoch), time.Since(epoch))
