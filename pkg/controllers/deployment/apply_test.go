@@ -142,7 +142,7 @@ func TestLiveReadResolvesWhatCachesCannotShow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, newDeployment(3))
-			b.loader.Cached = b.cachedState
+			b.loader.Cached = b.readCached
 			b.On("create replicasets", createsReplicaSet)
 			prepare(b.expectations)
 			if _, err := b.run(t.Context()); err != nil {

@@ -40,7 +40,7 @@ type Controller struct {
 	namespaces  *caches.Namespaces
 
 	loop     *controller.Loop[cache.ObjectName]
-	wake     *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]
+	enqueuer *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]
 	inTerm   atomic.Bool // handlers of a standby look nothing up
 	baseline controller.Baseline
 	states   *states
@@ -55,18 +55,18 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	if err := c.openCaches(); err != nil {
 		return nil, fmt.Errorf("deployment: %w", err)
 	}
-	c.wake = c.wakes()
+	c.enqueuer = c.newEnqueuer()
 	c.metrics = newMetrics(b.Metrics, c.states, b.Clock)
 	c.owners = ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]{
 		Kind: ownerKind, Noun: "replica set", Objects: c.replicaSets, Get: c.liveDeployment, Patch: c.patchOwner, Recorder: c.recorder, Clock: b.Clock,
 	}
 	c.loader = controller.Loader[syncState, decision]{
-		Baseline: &c.baseline, Cached: c.cachedState, Live: c.liveState, Decide: c.claimAndPlan, Writes: c.writesAnything, Unconfirmed: unconfirmed,
+		Baseline: &c.baseline, Cached: c.readCached, Live: c.readLive, Decide: c.claimAndPlan, Writes: c.changesCluster, Unconfirmed: needsConfirmation,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
-	if err := c.register(); err != nil {
+	if err := c.registerHandlers(); err != nil {
 		return nil, fmt.Errorf("deployment: %w", err)
 	}
 	return c, nil
@@ -97,21 +97,21 @@ func (c *Controller) Run(ctx context.Context) error {
 // Healthy fails when a sync is stuck.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
-func (c *Controller) register() error {
+func (c *Controller) registerHandlers() error {
 	return errors.Join(
 		c.deployments.Handle(caches.Handler[*appsv1.Deployment]{
 			Add: c.enqueue, Update: func(_, d *appsv1.Deployment) { c.enqueue(d) }, Delete: c.enqueue,
 		}),
-		c.replicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.wake.OnAdd, Update: c.wake.OnUpdate, Delete: c.wake.OnDelete}),
+		c.replicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.enqueuer.OnAdd, Update: c.enqueuer.OnUpdate, Delete: c.enqueuer.OnDelete}),
 		c.pods.Handle(caches.Handler[*caches.Pod]{Update: c.podUpdated, Delete: c.podDeleted}),
-		c.namespaces.Handle(c.wake.NamespaceHandler()),
+		c.namespaces.Handle(c.enqueuer.NamespaceHandler()),
 	)
 }
 
 func (c *Controller) enqueue(d *appsv1.Deployment) { c.loop.Add(cache.MetaObjectToName(d)) }
 
-// wakes maps events of ReplicaSets and namespaces to Deployments.
-func (c *Controller) wakes() *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet] {
+// newEnqueuer returns the mapping from ReplicaSets and namespaces to the keys of Deployments.
+func (c *Controller) newEnqueuer() *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet] {
 	return &enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]{
 		Kind: kind, InTerm: &c.inTerm, Get: c.deployments.Get, In: c.deployments.InNamespace,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
@@ -141,7 +141,7 @@ func (c *Controller) enqueueRecreated(pod *caches.Pod) {
 	if !ok || rs.UID != ref.UID {
 		return
 	}
-	if d, ok := c.wake.OwnerOf(rs); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+	if d, ok := c.enqueuer.OwnerOf(rs); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		c.enqueue(d)
 	}
 }

@@ -85,11 +85,11 @@ func TestWakeUps(t *testing.T) {
 			happens func()
 			want    []string
 		}{
-			{"added", func() { c.wake.OnAdd(of(web)) }, []string{"web"}},
-			{"added, nobody's: all who select it", func() { c.wake.OnAdd(of(web, orphan)) }, []string{"twin", "web"}},
-			{"changed", func() { c.wake.OnUpdate(of(web), of(web, newer)) }, []string{"web"}},
-			{"released: its owner and all who select it", func() { c.wake.OnUpdate(of(gone), of(gone, orphan, newer)) }, []string{"gone", "twin", "web"}},
-			{"deleted", func() { c.wake.OnDelete(of(web)) }, []string{"web"}},
+			{"added", func() { c.enqueuer.OnAdd(of(web)) }, []string{"web"}},
+			{"added, nobody's: all who select it", func() { c.enqueuer.OnAdd(of(web, orphan)) }, []string{"twin", "web"}},
+			{"changed", func() { c.enqueuer.OnUpdate(of(web), of(web, newer)) }, []string{"web"}},
+			{"released: its owner and all who select it", func() { c.enqueuer.OnUpdate(of(gone), of(gone, orphan, newer)) }, []string{"gone", "twin", "web"}},
+			{"deleted", func() { c.enqueuer.OnDelete(of(web)) }, []string{"web"}},
 
 			{"a pod is deleted", func() { c.podDeleted(podOf(web, corev1.PodRunning)) }, nil},
 			{"a pod is deleted, strategy Recreate", func() { c.podDeleted(podOf(gone, corev1.PodRunning)) }, []string{"gone"}},
@@ -98,8 +98,8 @@ func TestWakeUps(t *testing.T) {
 			{"a pod is let go, strategy Recreate", func() { c.podUpdated(podOf(gone, corev1.PodRunning), letGo(podOf(gone, corev1.PodRunning))) }, []string{"gone"}},
 			{"a pod changes, strategy Recreate", func() { c.podUpdated(podOf(gone, corev1.PodPending), podOf(gone, corev1.PodRunning)) }, nil},
 
-			{"a namespace of an old name", func() { c.wake.NamespaceHandler().Update(namespace("1"), namespace("2")) }, []string{"gone", "twin", "web"}},
-			{"a namespace changes", func() { c.wake.NamespaceHandler().Update(namespace("1"), namespace("1")) }, nil},
+			{"a namespace of an old name", func() { c.enqueuer.NamespaceHandler().Update(namespace("1"), namespace("2")) }, []string{"gone", "twin", "web"}},
+			{"a namespace changes", func() { c.enqueuer.NamespaceHandler().Update(namespace("1"), namespace("1")) }, nil},
 		} {
 			tt.happens()
 			if got := taken(); !slices.Equal(got, tt.want) {

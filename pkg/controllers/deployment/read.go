@@ -17,8 +17,8 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// cachedState returns the sync with the ReplicaSets of the cache.
-func (c *Controller) cachedState(t syncState) syncState {
+// readCached returns the sync with the ReplicaSets of the cache.
+func (c *Controller) readCached(t syncState) syncState {
 	// Resolve names before the ReplicaSets are read: a ReplicaSet that arrives in between is counted twice, and not
 	// missed.
 	t.expectations.resolveCreates(func(name string) bool {
@@ -33,8 +33,8 @@ func (c *Controller) cachedState(t syncState) syncState {
 	return t
 }
 
-// liveState returns the sync with the Deployment and the ReplicaSets of the API server.
-func (c *Controller) liveState(ctx context.Context, t syncState, _ string) (syncState, error) {
+// readLive returns the sync with the Deployment and the ReplicaSets of the API server.
+func (c *Controller) readLive(ctx context.Context, t syncState, _ string) (syncState, error) {
 	d, err := c.liveDeployment(ctx, t.d)
 	if err != nil {
 		return t, err

@@ -31,7 +31,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	st := c.states.For(key, d.UID)
-	t := syncState{key: key, now: c.Clock.Now(), at: at, d: d, expectations: &st.expectations, backoffs: &st.backoffs}
+	t := syncState{key: key, now: c.Clock.Now(), versions: at, d: d, expectations: &st.expectations, backoffs: &st.backoffs}
 	var err error
 	if t.selector, err = selectors.ParseSelector(d.Spec.Selector); err != nil {
 		return c.unselected(ctx, t, err)
@@ -49,7 +49,7 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	}
 
 	// 4. Load and claim the ReplicaSets and plan, on the caches or a live read.
-	t, d, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.at, t.now, t)
+	t, d, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.versions, t.now, t)
 	if err != nil {
 		return controller.Result{}, err
 	}
@@ -126,14 +126,14 @@ func (c *Controller) facts(t syncState, found bool) (f facts, requeueAfter time.
 	return f, requeueAfter
 }
 
-// writesAnything reports whether a decision writes anything, the status included.
-func (c *Controller) writesAnything(t syncState, d decision) bool {
+// changesCluster reports whether a decision writes anything, the status included.
+func (c *Controller) changesCluster(t syncState, d decision) bool {
 	return d.plan.writesAnything() || c.statusDiffers(t, d.pass.newStatus(d.plan.result), d.pass.newRevision(d.plan.result))
 }
 
-// unconfirmed returns a reason for a live read if the caches have not shown a ReplicaSet that exists, or if a live
+// needsConfirmation returns a reason for a live read if the caches have not shown a ReplicaSet that exists, or if a live
 // read can show the outcome of an unknown create.
-func unconfirmed(t syncState, _ decision) string {
+func needsConfirmation(t syncState, _ decision) string {
 	final := func(c controller.Create) bool { return !t.now.Before(c.Until) }
 	if t.expectations.cacheIncomplete || slices.ContainsFunc(t.expectations.creates, final) {
 		return "unconfirmed"
@@ -186,7 +186,7 @@ func rolledOut(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 type syncState struct {
 	key          cache.ObjectName
 	now          time.Time           // start of the sync
-	at           controller.Versions // of the caches, read before the objects
+	versions     controller.Versions // of the caches, read before the objects
 	d            *appsv1.Deployment  // read only
 	selector     labels.Selector
 	sets         []*appsv1.ReplicaSet // owned ReplicaSets and orphans

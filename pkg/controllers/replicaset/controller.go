@@ -57,7 +57,7 @@ type Controller struct {
 	namespaces  *caches.Namespaces
 
 	loop     *controller.Loop[cache.ObjectName]
-	wake     *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]
+	enqueuer *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]
 	inTerm   atomic.Bool
 	log      atomic.Pointer[klog.Logger] // of the latest term; nil before the first
 	baseline controller.Baseline
@@ -76,7 +76,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	if err := c.openCaches(); err != nil {
 		return nil, fmt.Errorf("replicaset: %w", err)
 	}
-	c.wake = c.ownersOf()
+	c.enqueuer = c.newEnqueuer()
 	c.metrics = newMetrics(b.Metrics, c.states, b.Clock)
 	c.slots = writelimit.New(b.Clock, quickWrites, allWrites)
 	c.owners = ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]{
@@ -107,8 +107,8 @@ func (c *Controller) registerHandlers() error {
 		c.replicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{
 			Add: c.enqueue, Update: func(_, rs *appsv1.ReplicaSet) { c.enqueue(rs) }, Delete: c.enqueue,
 		}),
-		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.wake.OnAdd, Update: c.podUpdated, Delete: c.wake.OnDelete}),
-		c.namespaces.Handle(c.wake.NamespaceHandler()),
+		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.enqueuer.OnAdd, Update: c.podUpdated, Delete: c.enqueuer.OnDelete}),
+		c.namespaces.Handle(c.enqueuer.NamespaceHandler()),
 	)
 }
 
@@ -131,8 +131,8 @@ func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
 func (c *Controller) enqueue(rs *appsv1.ReplicaSet) { c.loop.Add(cache.MetaObjectToName(rs)) }
 
-// ownersOf returns the mapping from pods and namespaces to the keys of ReplicaSets.
-func (c *Controller) ownersOf() *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod] {
+// newEnqueuer returns the mapping from pods and namespaces to the keys of ReplicaSets.
+func (c *Controller) newEnqueuer() *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod] {
 	return &enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]{
 		Kind: kind, InTerm: &c.inTerm, Get: c.replicaSets.Get, In: c.replicaSets.InNamespace,
 		Selector: func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector },
@@ -156,11 +156,11 @@ func (c *Controller) podUpdated(old, pod *caches.Pod) {
 	if !c.inTerm.Load() {
 		return
 	}
-	rs, ok := c.wake.OwnerOf(pod)
+	rs, ok := c.enqueuer.OwnerOf(pod)
 	if ok && pod.IsActive() && old.ControllerUID() == pod.ControllerUID() && (syncState{rs: rs}).wantedReplicas() > fewPods {
 		c.loop.AddAfter(cache.MetaObjectToName(rs), gatherPods)
 	} else {
-		c.wake.OnUpdate(old, pod)
+		c.enqueuer.OnUpdate(old, pod)
 	}
 	if ok && rs.Spec.MinReadySeconds > 0 && !isReady(old) && isReady(pod) && pod.DeletionTimestamp == nil {
 		c.loop.AddAfter(cache.MetaObjectToName(rs), time.Duration(rs.Spec.MinReadySeconds)*time.Second)

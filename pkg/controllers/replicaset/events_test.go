@@ -91,8 +91,8 @@ func TestWakeUps(t *testing.T) {
 	update := func(old, pod *caches.Pod) func(*Controller) {
 		return func(c *Controller) { c.podUpdated(old, pod) }
 	}
-	added := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.wake.OnAdd(pod) } }
-	deleted := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.wake.OnDelete(pod) } }
+	added := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.enqueuer.OnAdd(pod) } }
+	deleted := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.enqueuer.OnDelete(pod) } }
 	for _, tt := range []struct {
 		name  string
 		event func(*Controller)
@@ -127,13 +127,13 @@ func TestWakeUps(t *testing.T) {
 		}, nil, []string{"large"}},
 		{"the end of such a pod is not", update(newPod("a", of("large")), newPod("a", of("large"), newer, deleting)), []string{"large"}, nil},
 		{"a new namespace wakes all in it", func(c *Controller) {
-			c.wake.NamespaceHandler().Update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "2"}})
+			c.enqueuer.NamespaceHandler().Update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "2"}})
 		}, []string{"db", "empty", "large", "slow", "twin", "web"}, nil},
 		{"events outside a term are ignored", func(c *Controller) {
 			c.inTerm.Store(false)
-			c.wake.OnAdd(newPod("a", of("web")))
+			c.enqueuer.OnAdd(newPod("a", of("web")))
 			c.podUpdated(newPod("a", of("web")), newPod("a", of("web"), newer))
-			c.wake.OnDelete(newPod("a", of("web")))
+			c.enqueuer.OnDelete(newPod("a", of("web")))
 		}, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -61,11 +61,11 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	statusAgain, err := c.writeStatus(ctx, t, claimed, a)
 
 	// 6. Requeue, also after a failure, in case no event comes.
-	again := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusAgain, untilAvailable(t, claimed.owned, c.Clock.Now()))
+	requeueAfter := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusAgain, untilAvailable(t, claimed.owned, c.Clock.Now()))
 	if t.expectations.barrier.Pending() {
-		again = controller.MinPositive(again, controller.ConsistencyTimeout)
+		requeueAfter = controller.MinPositive(requeueAfter, controller.ConsistencyTimeout)
 	}
-	return controller.Result{RequeueAfter: again}, errors.Join(a.err, err)
+	return controller.Result{RequeueAfter: requeueAfter}, errors.Join(a.err, err)
 }
 
 type decision struct {
