@@ -31,7 +31,7 @@ var endOfList = []byte(metav1.InitialEventsAnnotationKey)
 // activity is the state of the requests of one target. Reflectors send one request at a time. The state of a
 // type that is no longer watched, some hundred bytes, is kept.
 type activity struct {
-	watch    *stream         // That is open, or requested.
+	watch    *stream         // Open, or requested.
 	pool     *connectionPool // Of the last request.
 	lastByte time.Time       // Of any watch or list. Zero before the first byte.
 	// lastProgress is the time of the last connection, response or byte of a request. A request that waits
@@ -42,7 +42,7 @@ type activity struct {
 	// incompleteStreams counts the streaming lists since the last complete list. A stalled stream counts as
 	// maxIncompleteStreams.
 	incompleteStreams int
-	shortWatches      int // To come.
+	shortWatches      int // Number of next watches that are short.
 }
 
 func (t *Transport) activityOf(target watchTarget) activity {

@@ -75,7 +75,7 @@ var errExpired = errors.New("the list expired while its pages were read")
 type Transport struct {
 	clock       clock.WithTicker
 	retries     *rate.Limiter
-	unreachable atomic.Bool // The log has a line about it.
+	unreachable atomic.Bool // As the log shows.
 
 	lock       sync.Mutex
 	activities map[watchTarget]activity

@@ -28,8 +28,8 @@ type typeMonitor struct {
 	listedVersion  string    // Of that list.
 	highestVersion string    // Of all known versions. No list can be older.
 	forbiddenSince time.Time // Zero if lists are not forbidden.
-	goal           goal      // Of the listed versions.
-	missing        goal      // Of the expected versions.
+	listedGoal     goal      // Of the listed versions.
+	expectedGoal   goal      // Of the expected versions.
 
 	state          cacheState
 	enteredAt      time.Time
@@ -75,7 +75,7 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 	if v := k.Version(); v != k.version {
 		k.version, k.changedAt = v, now
 	}
-	k.missing.update(k.version, k.Expected(), now)
+	k.expectedGoal.update(k.version, k.Expected(), now)
 	k.updateGoal(now)
 	a := k.deps.Transport.activityOf(k.target())
 	k.setGauges(a, now)
@@ -103,7 +103,7 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 	}
 	k.enterState(ctx, next, now)
 	if next == stale && act != noAction {
-		reason := cmp.Or(k.lacking.String(), "no watch has delivered version "+cmp.Or(k.undelivered, k.missing.version, k.goal.version))
+		reason := cmp.Or(k.lacking.String(), "no watch has delivered version "+cmp.Or(k.undelivered, k.expectedGoal.version, k.listedGoal.version))
 		k.setStale(ctx, k.target(), reason)
 		if act == declare || now.Sub(k.reopenedAt) >= cmp.Or(k.Impatience, relistLimit) {
 			// Use another connection: the present connection may lead to an API server without events of this type.
@@ -142,7 +142,7 @@ func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 	if k.listed = err == nil; err != nil {
 		klog.FromContext(ctx).V(2).Info("List failed, cannot check cache freshness", "watch", k.target().String(), "err", err)
 		if k.state != stale {
-			k.missing = goal{}
+			k.expectedGoal = goal{}
 			k.enterState(ctx, current, now)
 		}
 		return nil
@@ -191,14 +191,15 @@ func (k *typeMonitor) updateGoal(now time.Time) {
 	if k.equalAt != "" && rv.MayBeNewer(k.equalAt, reached) {
 		reached = k.equalAt
 	}
-	k.goal.update(reached, k.listedVersion, now)
-	if k.state == stale && k.goal.version == "" {
-		k.goal.update(reached, k.listedVersion, now) // A stale cache has to reach the newest version.
+	k.listedGoal.update(reached, k.listedVersion, now)
+	if k.state == stale && k.listedGoal.version == "" {
+		k.listedGoal.update(reached, k.listedVersion, now) // A stale cache has to reach the newest version.
 	}
 }
 
 func (k *typeMonitor) setGauges(a activity, now time.Time) {
-	idle, lag := max(0, now.Sub(a.lastByte)), k.goal.age(now) // The last byte may have come after now was read.
+	// The last byte may have come after now was read.
+	idle, lag := max(0, now.Sub(a.lastByte)), k.listedGoal.age(now)
 	if !k.listed {
 		lag = max(lag, min(idle, now.Sub(k.listedAt)))
 	}
@@ -208,7 +209,7 @@ func (k *typeMonitor) setGauges(a activity, now time.Time) {
 
 func (k *typeMonitor) newObservation(a activity, now time.Time) observation {
 	return observation{
-		behind: k.goal.version != "" || k.missing.version != "", missing: k.missing.age(now),
+		behind: k.listedGoal.version != "" || k.expectedGoal.version != "", missing: k.expectedGoal.age(now),
 		impatience: k.Impatience, open: a.watch != nil, silent: now.Sub(a.lastByte),
 		listing: !a.listingSince.IsZero() && now.Sub(a.listingSince) < relistLimit && now.Sub(a.lastProgress) < silenceLimit,
 		inState: now.Sub(k.enteredAt), unchanged: now.Sub(k.changedAt), compared: now.Sub(k.comparedAt),
@@ -230,10 +231,11 @@ func (k *typeMonitor) stillDiffers() bool {
 // reopenWatch restarts the watch, on a new connection if the client has received nothing since.
 func (k *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
 	verbosity := 0
-	if k.missing.version == "" && k.state == behind { // Normal for a quiet type behind a proxy that ends idle streams.
+	// Normal for a quiet type behind a proxy that ends idle streams.
+	if k.expectedGoal.version == "" && k.state == behind {
 		verbosity = 2
 	}
-	klog.FromContext(ctx).V(verbosity).Info("Reopening a watch that does not deliver", "watch", k.target().String(), "state", k.state, "version", k.Version(), "missing", cmp.Or(k.missing.version, k.goal.version))
+	klog.FromContext(ctx).V(verbosity).Info("Reopening a watch that does not deliver", "watch", k.target().String(), "state", k.state, "version", k.Version(), "missing", cmp.Or(k.expectedGoal.version, k.listedGoal.version))
 	if k.deps.Transport.reopenWatch(k.target(), since) {
 		k.deps.Metrics.reopened.WithLabelValues(k.target().labels()...).Inc()
 	}
@@ -248,8 +250,8 @@ func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal
 		k.comparedAt = now
 		return false
 	}
-	if k.undelivered, k.lacking = "", nil; k.missing.age(now) >= settleTime {
-		k.comparedAt, k.undelivered = now, k.missing.version
+	if k.undelivered, k.lacking = "", nil; k.expectedGoal.age(now) >= settleTime {
+		k.comparedAt, k.undelivered = now, k.expectedGoal.version
 		return false
 	}
 	if now.Before(k.nextComparison) {

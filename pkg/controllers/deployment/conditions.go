@@ -27,11 +27,11 @@ func (c *conditions) set(conditionType appsv1.DeploymentConditionType, status co
 	c.put(c.newCondition(conditionType, status, reason, message))
 }
 
-// renew sets a condition and its update time.
-func (c *conditions) renew(conditionType appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) {
-	condition := c.newCondition(conditionType, status, reason, message)
+// renewProgressing sets Progressing to True, and the update time of the condition to now.
+func (c *conditions) renewProgressing(reason, message string) {
+	condition := c.newCondition(appsv1.DeploymentProgressing, corev1.ConditionTrue, reason, message)
 	c.put(condition)
-	c.list[c.index(conditionType)].LastUpdateTime = condition.LastUpdateTime
+	c.list[c.index(condition.Type)].LastUpdateTime = condition.LastUpdateTime
 }
 
 // put keeps the transition time of an equal status, and the update time of an equal reason.

@@ -102,12 +102,12 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 	case p.d.Spec.Paused && has.Reason == reasonPaused:
 	case name == "":
 		if o.progressCounts && slices.ContainsFunc(p.old, func(s replicaSet) bool { return mentions(has, s.rs.Name) }) {
-			c.renew(about, corev1.ConditionTrue, reasonProgressing, subject+" is progressing.")
+			c.renewProgressing(reasonProgressing, subject+" is progressing.")
 		}
 	case o.created != nil:
-		c.renew(about, corev1.ConditionTrue, reasonCreated, fmt.Sprintf("Created new replica set %q", name))
+		c.renewProgressing(reasonCreated, fmt.Sprintf("Created new replica set %q", name))
 	case !ok || has.Reason == reasonCreateFailed || p.newRevision(o) != p.d.Annotations[revisionAnnotation] && !mentions(has, name):
-		c.renew(about, corev1.ConditionTrue, reasonFound, fmt.Sprintf("Found new replica set %q", name))
+		c.renewProgressing(reasonFound, fmt.Sprintf("Found new replica set %q", name))
 	}
 
 	// 2. Stop the clock of a paused Deployment.
@@ -126,7 +126,7 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 	case isComplete(p.d, status):
 		c.set(about, corev1.ConditionTrue, reasonComplete, subject+" has successfully progressed.")
 	case progressed(p.d.Status, status):
-		c.renew(about, corev1.ConditionTrue, reasonProgressing, subject+" is progressing.")
+		c.renewProgressing(reasonProgressing, subject+" is progressing.")
 	case p.timedOut(has):
 		c.set(about, corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
 	}

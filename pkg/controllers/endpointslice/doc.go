@@ -3,8 +3,8 @@
 //
 //   - A pod becomes unready: podUpdated finds the Services in selectorIndex, reconcile updates one slice of each.
 //   - A slice is deleted by hand: sliceDeleted adds the Service after a second, reconcile creates a slice.
-//   - The process is killed between two writes: the next leader syncs every Service, and decides writes on a live
-//     read until its caches are as new as the term.
+//   - The process is killed between two writes: the next leader syncs every Service, and decides writes on live
+//     reads until its caches have reached the baseline of the term.
 //
 // Invariant: a Service never gets a second set of slices. A sync waits for up to 30 s until the cache shows the
 // own writes, then reads live, as after a write with unknown outcome. A create with unknown outcome is repeated

@@ -30,18 +30,18 @@ type term struct {
 	triggers *util.TriggerTimeTracker
 	topology *topologycache.TopologyCache
 
-	client     libraryClient
-	late       *util.EndpointSliceTracker // of the library, which updates it after sendUnlocked
-	reconciler *endpointslice.Reconciler
+	client         libraryClient
+	libraryTracker *util.EndpointSliceTracker // of the library, which updates it after writeUnlocked
+	reconciler     *endpointslice.Reconciler
 }
 
 func newTerm(c *Controller) *term {
 	t := &term{
 		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
-		late: util.NewEndpointSliceTracker(),
+		libraryTracker: util.NewEndpointSliceTracker(),
 	}
-	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.late, t.topology, c.recorder, managedBy,
+	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.libraryTracker, t.topology, c.recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.Enabled(PreferSameTrafficDistribution)))
 	return t
 }
@@ -54,16 +54,17 @@ func (t *term) forget(service cache.ObjectName) {
 	t.states.Delete(service)
 }
 
-// sendFunc creates, updates or deletes a slice, and returns the stored slice. A slice to delete has only a name.
-type sendFunc func(verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error)
+// writeFunc creates, updates or deletes a slice, and returns the stored slice. A slice to delete has only a name.
+type writeFunc func(verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error)
 
-// reconcile lets the library compute the writes that make the slices of a Service equal to its pods. The library
-// passes each write to send. The error also names pods that the slices leave out, because their nodes are missing.
-func (t *term) reconcile(ctx context.Context, service *corev1.Service, pods []*corev1.Pod, existing []*discoveryv1.EndpointSlice, trigger time.Time, send sendFunc) error {
+// computeSlices lets the library compute the writes that make the slices of a Service equal to its pods. The library
+// passes each write to the function. The error also names pods that the slices leave out, because their nodes are
+// missing.
+func (t *term) computeSlices(ctx context.Context, service *corev1.Service, pods []*corev1.Pod, existing []*discoveryv1.EndpointSlice, trigger time.Time, write writeFunc) error {
 	t.client.lock.Lock()
 	defer t.client.lock.Unlock()
-	t.client.send = send
-	defer t.late.DeleteService(service.Namespace, service.Name)
+	t.client.write = write
+	defer t.libraryTracker.DeleteService(service.Namespace, service.Name)
 	return t.reconciler.Reconcile(libraryLogger(ctx), service, pods, existing, trigger)
 }
 
@@ -77,19 +78,19 @@ type libraryClient struct {
 	discoveryclient.DiscoveryV1Interface
 	discoveryclient.EndpointSliceInterface
 
-	lock sync.Mutex
-	send sendFunc // of the sync that holds the lock
+	lock  sync.Mutex
+	write writeFunc // of the sync that holds the lock
 }
 
-// sendUnlocked lets other syncs compute while the request is in flight.
-func (l *libraryClient) sendUnlocked(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	send := l.send
+// writeUnlocked lets other syncs compute while the request is in flight.
+func (l *libraryClient) writeUnlocked(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	write := l.write
 	l.lock.Unlock()
 	defer func() {
 		l.lock.Lock()
-		l.send = send
+		l.write = write
 	}()
-	return send(verb, slice)
+	return write(verb, slice)
 }
 
 func (l *libraryClient) DiscoveryV1() discoveryclient.DiscoveryV1Interface { return l }
@@ -97,15 +98,15 @@ func (l *libraryClient) DiscoveryV1() discoveryclient.DiscoveryV1Interface { ret
 func (l *libraryClient) EndpointSlices(string) discoveryclient.EndpointSliceInterface { return l }
 
 func (l *libraryClient) Create(_ context.Context, slice *discoveryv1.EndpointSlice, _ metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
-	return l.sendUnlocked("create", slice)
+	return l.writeUnlocked("create", slice)
 }
 
 func (l *libraryClient) Update(_ context.Context, slice *discoveryv1.EndpointSlice, _ metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
-	return l.sendUnlocked("update", slice)
+	return l.writeUnlocked("update", slice)
 }
 
 func (l *libraryClient) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
-	_, err := l.sendUnlocked("delete", &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	_, err := l.writeUnlocked("delete", &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	return err
 }
 

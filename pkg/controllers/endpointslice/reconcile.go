@@ -69,14 +69,14 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	// 4. Let the library compute and send the writes, unless the caches may be older than the term or than a write.
 	holdBack, held := overdue || !current || !servicesCurrent || st.uncertain, false
 	var failures []error
-	send := func(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	write := func(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 		if held = held || holdBack; holdBack {
 			return nil, errHeldBack
 		}
 		if verb == "delete" { // the library passes only the name
 			slice = existing[slices.IndexFunc(existing, func(known *discoveryv1.EndpointSlice) bool { return known.Name == slice.Name })]
 		}
-		stored, err := c.send(ctx, t, st, verb, slice)
+		stored, err := c.writeSlice(ctx, t, st, verb, slice)
 		if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return stored, err // a terminating namespace needs no slices
 		}
@@ -85,7 +85,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	}
 	pods := libraryPods(service, c.pods.InNamespace(key.Namespace))
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
-	problem := t.reconcile(ctx, service, pods, existing, trigger, send)
+	problem := t.computeSlices(ctx, service, pods, existing, trigger, write)
 
 	// 5. Compute again on live reads and send. A Service that needs no write needs no live read.
 	if overdue || held {
@@ -110,7 +110,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		if slices.ContainsFunc(existing, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == st.createName }) {
 			st.createName = ""
 		}
-		problem = t.reconcile(ctx, service, pods, existing, trigger, send)
+		problem = t.computeSlices(ctx, service, pods, existing, trigger, write)
 	}
 	return controller.Result{}, c.report(service, problem, errors.Join(failures...))
 }
@@ -141,9 +141,9 @@ func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Serv
 	return libraryPods(service, pods), existing, nil
 }
 
-// send sends one write, and tracks the slice at once, without the lock of the library. The event of a tracked write
-// causes no sync.
-func (c *Controller) send(ctx context.Context, t *term, st *state, verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error) {
+// writeSlice sends one write, and tracks the slice at once, without the lock of the library. The event of a tracked
+// write causes no sync.
+func (c *Controller) writeSlice(ctx context.Context, t *term, st *state, verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error) {
 	if controller.Draining(ctx) {
 		return nil, controller.ErrDraining
 	}

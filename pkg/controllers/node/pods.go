@@ -17,7 +17,7 @@ import (
 
 type podKey struct {
 	cache.ObjectName
-	bound bool // the pod is new on its node
+	newOnNode bool
 }
 
 // enqueueBound queues a Ready pod that is new on its node. Other changes of pods are the decision of the kubelet.
@@ -57,7 +57,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	}
 	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
 	now := c.clock.Now()
-	if !ok || !mustMark(pod, readyCondition(node), key.bound, now) {
+	if !ok || !mustMark(pod, readyCondition(node), key.newOnNode, now) {
 		return controller.Result{}, nil
 	}
 	err := podstatus.Change{
@@ -84,8 +84,8 @@ func needsMark(pod *caches.Pod) bool {
 // mustMark reports whether a pod of a node must become not Ready. If the kubelet reports not Ready or has never
 // posted, only a new pod must. A pod that became Ready after its node became Unknown shows that the kubelet is
 // back. A time in the future shows that the clock of the node runs ahead, and proves nothing.
-func mustMark(pod *caches.Pod, ready *corev1.NodeCondition, bound bool, now time.Time) bool {
-	if bound {
+func mustMark(pod *caches.Pod, ready *corev1.NodeCondition, newOnNode bool, now time.Time) bool {
+	if newOnNode {
 		return ready != nil && ready.Status != corev1.ConditionTrue
 	}
 	return isSilent(ready) && (pod.Ready.Since.Before(&ready.LastTransitionTime) || pod.Ready.Since.After(now))
