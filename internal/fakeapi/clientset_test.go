@@ -36,19 +36,17 @@ func TestDeletesOfPods(t *testing.T) {
 		{"of another UID", pod("p"), uid("other"), apierrors.IsConflict, false},
 		{"of none there is", pod("q"), now, apierrors.IsNotFound, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := NewClientset(t, tt.pod)
-			err := c.CoreV1().Pods("default").Delete(t.Context(), "p", tt.options)
-			if (err == nil) != (tt.is == nil) || err != nil && !tt.is(err) {
-				t.Errorf("delete: %v", err)
-			}
-			found, err := c.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
-			if apierrors.IsNotFound(err) != tt.gone {
-				t.Errorf("get: %v, want it gone: %v", err, tt.gone)
-			} else if !tt.gone && (found.DeletionTimestamp != nil) != (tt.is == nil) {
-				t.Errorf("deleted at %v", found.DeletionTimestamp)
-			}
-		})
+		c := NewClientset(t, tt.pod)
+		err := c.CoreV1().Pods("default").Delete(t.Context(), "p", tt.options)
+		if (err == nil) != (tt.is == nil) || err != nil && !tt.is(err) {
+			t.Errorf("%s: delete: %v", tt.name, err)
+		}
+		found, err := c.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) != tt.gone {
+			t.Errorf("%s: get: %v, want it gone: %v", tt.name, err, tt.gone)
+		} else if !tt.gone && (found.DeletionTimestamp != nil) != (tt.is == nil) {
+			t.Errorf("%s: deleted at %v", tt.name, found.DeletionTimestamp)
+		}
 	}
 }
 

@@ -85,9 +85,7 @@ func TestUnknownGatesAreIgnored(t *testing.T) {
 					t.Errorf("problem %d of %v does not begin with %q", i, errs, want)
 				}
 			}
-			if len(errs) != len(tt.problems) {
-				t.Errorf("problems are %v, want %d", errs, len(tt.problems))
-			}
+			fakeapi.Want(t, "number of problems", len(errs), len(tt.problems))
 		})
 	}
 }

@@ -75,9 +75,7 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 		shown := slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
 			return f.GetName() == "running_managed_controllers" && strings.Contains(f.String(), name)
 		})
-		if shown != own {
-			t.Errorf("%s: shown: %v, want %v", name, shown, own)
-		}
+		fakeapi.Want(t, name+" is shown", shown, own)
 	}
 }
 
@@ -106,9 +104,7 @@ func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
 		}()
 		for _, filled := range []bool{false, true} {
 			time.Sleep(time.Hour)
-			if competes.Load() != filled {
-				t.Errorf("competes: %v, caches filled: %v", competes.Load(), filled)
-			}
+			fakeapi.Want(t, "competes", competes.Load(), filled)
 			client.Break(nil, "list pods")
 		}
 		stop()

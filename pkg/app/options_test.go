@@ -171,8 +171,6 @@ func TestConfigz(t *testing.T) {
 		for key := range strings.SplitSeq(path, ".") {
 			at, _ = at.(map[string]any)[key]
 		}
-		if at != want {
-			t.Errorf("%s = %v, want %v", path, at, want)
-		}
+		fakeapi.Want(t, path, at, want)
 	}
 }

@@ -122,14 +122,12 @@ func TestPreflightRights(t *testing.T) {
 				"create pods, delete pods (a cannot write), watch nodes (a is slower)" + grant, [2]int{3, 6}},
 		{"we may not ask about accounts", ours, "subjectaccessreviews", "", [2]int{3, 0}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			api.Set(func(f *fakeapi.Server) { f.Allowed, f.Forbidden, f.Reviews = tt.allowed, tt.forbidden, nil })
-			err := p.runChecks(t.Context(), testNeeds)
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || err.Error() != tt.want) {
-				t.Errorf("preflight = %v, want %q", err, tt.want)
-			}
-			fakeapi.Want(t, "questions", [2]int{api.Count("self"), api.Count("access")}, tt.asked)
-		})
+		api.Set(func(f *fakeapi.Server) { f.Allowed, f.Forbidden, f.Reviews = tt.allowed, tt.forbidden, nil })
+		err := p.runChecks(t.Context(), testNeeds)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || err.Error() != tt.want) {
+			t.Errorf("%s: preflight = %v, want %q", tt.name, err, tt.want)
+		}
+		fakeapi.Want(t, "questions", [2]int{api.Count("self"), api.Count("access")}, tt.asked)
 	}
 }
 

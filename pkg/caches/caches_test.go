@@ -186,9 +186,7 @@ func TestPodIndexes(t *testing.T) {
 			"on n1": {pods.OnNode("n1"), 1}, "unbound": {pods.OnNode(""), 0},
 			"controlled": {pods.ControlledBy("owner"), 1}, "claimable": {pods.Claimable("shop", "owner"), 2},
 		} {
-			if len(tt.got) != tt.want {
-				t.Errorf("%s: %d pods, want %d", name, len(tt.got), tt.want)
-			}
+			fakeapi.Want(t, "pods "+name, len(tt.got), tt.want)
 		}
 	})
 }

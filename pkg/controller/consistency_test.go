@@ -199,49 +199,47 @@ func TestLoadConsistent(t *testing.T) {
 		{"decision fails", nil, nil, true, "", "decide", []string{"cached", "decide"}},
 		{"live read fails", nil, nil, true, "", "live first_write", []string{"cached", "decide", "live first_write"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			calls := []string{}
-			step := func(name string) error {
-				calls = append(calls, name)
-				if name == tt.fails {
-					return failed
-				}
-				return nil
+		calls := []string{}
+		step := func(name string) error {
+			calls = append(calls, name)
+			if name == tt.fails {
+				return failed
 			}
-			var baseline Baseline
-			if tt.baseline != nil {
-				baseline.versions.Store(&tt.baseline)
+			return nil
+		}
+		var baseline Baseline
+		if tt.baseline != nil {
+			baseline.versions.Store(&tt.baseline)
+		}
+		loader := Loader[int, string]{
+			Baseline: &baseline,
+			Cached:   func(in int) int { step("cached"); return in + 1 },
+			Live: func(_ context.Context, in int, reason string) (int, error) {
+				return in + 10, step("live " + reason)
+			},
+			Decide:      func(_ context.Context, in int) (string, error) { return fmt.Sprint(in), step("decide") },
+			Writes:      func(int, string) bool { return tt.writes },
+			Unconfirmed: func(int, string) string { return tt.unconfirmed },
+		}
+		var b ConsistencyBarrier
+		if tt.before != nil {
+			tt.before(&b)
+		}
+		in, decision, err := loader.LoadConsistent(t.Context(), &b, at("99", "1"), now, 0)
+		if !slices.Equal(calls, tt.want) {
+			t.Errorf("%s: steps %v, want %v", tt.name, calls, tt.want)
+		}
+		switch notReady := (*NotReadyError)(nil); {
+		case tt.fails != "":
+			if !errors.Is(err, failed) {
+				t.Errorf("%s: error %v", tt.name, err)
 			}
-			loader := Loader[int, string]{
-				Baseline: &baseline,
-				Cached:   func(in int) int { step("cached"); return in + 1 },
-				Live: func(_ context.Context, in int, reason string) (int, error) {
-					return in + 10, step("live " + reason)
-				},
-				Decide:      func(_ context.Context, in int) (string, error) { return fmt.Sprint(in), step("decide") },
-				Writes:      func(int, string) bool { return tt.writes },
-				Unconfirmed: func(int, string) string { return tt.unconfirmed },
+		case len(tt.want) == 0:
+			if !errors.As(err, &notReady) {
+				t.Errorf("%s: error %v", tt.name, err)
 			}
-			var b ConsistencyBarrier
-			if tt.before != nil {
-				tt.before(&b)
-			}
-			in, decision, err := loader.LoadConsistent(t.Context(), &b, at("99", "1"), now, 0)
-			if !slices.Equal(calls, tt.want) {
-				t.Errorf("steps %v, want %v", calls, tt.want)
-			}
-			switch notReady := (*NotReadyError)(nil); {
-			case tt.fails != "":
-				if !errors.Is(err, failed) {
-					t.Errorf("error %v", err)
-				}
-			case len(tt.want) == 0:
-				if !errors.As(err, &notReady) {
-					t.Errorf("error %v", err)
-				}
-			case err != nil || decision != fmt.Sprint(in):
-				t.Errorf("decision %q on %d, error %v", decision, in, err)
-			}
-		})
+		case err != nil || decision != fmt.Sprint(in):
+			t.Errorf("%s: decision %q on %d, error %v", tt.name, decision, in, err)
+		}
 	}
 }

@@ -204,9 +204,7 @@ func TestFailuresOfOneCauseShareLogLines(t *testing.T) {
 					t.Errorf("line without an example: %s", line)
 				}
 			}
-			if told != syncs {
-				t.Errorf("the log tells of %d failures, want %d", told, syncs)
-			}
+			fakeapi.Want(t, "failures in the log", told, syncs)
 		})
 	}
 }

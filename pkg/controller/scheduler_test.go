@@ -82,13 +82,9 @@ func TestGroupsShareSlowSyncs(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			end()
-			if len(l.scheduler.groups) > 0 {
-				t.Errorf("groups %v have no slow syncs and are kept", l.scheduler.groups)
-			}
+			fakeapi.Want(t, "groups without slow syncs", len(l.scheduler.groups), 0)
 			for _, key := range append(keys, "fine/0") {
-				if done[key] != 1 {
-					t.Errorf("%s was reconciled %d times, want once", key, done[key])
-				}
+				fakeapi.Want(t, "syncs of "+key, done[key], 1)
 			}
 		})
 	}
@@ -158,9 +154,7 @@ func TestHealthyReportsStuckSync(t *testing.T) {
 				fakeapi.Want(t, "health within two minutes after progress", l.Healthy(), nil)
 			}
 			time.Sleep(time.Second)
-			if l.Healthy() == nil {
-				t.Error("healthy although no request was sent or answered for more than two minutes")
-			}
+			fakeapi.Want(t, "healthy more than two minutes after the last request", l.Healthy() == nil, false)
 			end()
 			fakeapi.Want(t, "health outside a term", l.Healthy(), nil)
 		})

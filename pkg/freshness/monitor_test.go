@@ -320,9 +320,7 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 			if err := l.Check(); err != nil {
 				t.Errorf("readiness after the watch came back: %v", err)
 			}
-			if !w.caughtUp() {
-				t.Error("not caught up")
-			}
+			fakeapi.Want(t, "caught up", w.caughtUp(), true)
 		})
 	}
 }
@@ -387,9 +385,7 @@ func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 			if _, lists := w.requests(); lists > tt.lists {
 				t.Errorf("%d whole lists, want at most %d", lists, tt.lists)
 			}
-			if w.stepDowns > 0 {
-				t.Errorf("%d step-downs, want none", w.stepDowns)
-			}
+			fakeapi.Want(t, "step-downs", w.stepDowns, 0)
 		})
 	}
 }

@@ -162,74 +162,47 @@ func TestErrorAfterOutageIsReturned(t *testing.T) {
 	})
 }
 
+// client-go repeats streaming lists at once.
 func TestRetriesAfterErrorsShareARate(t *testing.T) {
-	const clients, watches, lasts = 10, 100, 50 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		var lock sync.Mutex
-		var seconds [lasts / time.Second]int
-		var group sync.WaitGroup
-		start, transport := time.Now(), newTransport()
-		for range clients {
-			rt := newPool(transport, fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
+	const clients, types, lasts = 10, 100, 30 * time.Second
+	for _, tt := range []struct {
+		name, query, body string
+		code              int
+	}{
+		{"watch", "resourceVersion=7", "", http.StatusServiceUnavailable},
+		{"expired streaming list", "sendInitialEvents=true", "", http.StatusGone},
+		{"streaming list, version too large", "sendInitialEvents=true", `{"causes":[{"reason":"ResourceVersionTooLarge"}]}`, http.StatusGatewayTimeout},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			var lock sync.Mutex
+			var seconds [lasts / time.Second]int
+			var group sync.WaitGroup
+			start, transport := time.Now(), newTransport()
+			server := fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
+				httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{})
+				time.Sleep(50 * time.Millisecond)
 				lock.Lock()
 				defer lock.Unlock()
 				if past := time.Since(start); past < lasts {
 					seconds[past/time.Second]++
-					return respond(http.StatusServiceUnavailable, ""), nil
+					return respond(tt.code, tt.body), nil
 				}
 				return respond(http.StatusOK, ""), nil
-			}))
-			for range watches {
-				group.Go(func() {
-					if resp := get(t, rt, plainWatch); resp.StatusCode != http.StatusOK {
-						t.Errorf("answered %d", resp.StatusCode)
-					}
-				})
-			}
-		}
-		group.Wait()
-		if most := slices.Max(seconds[1:]); most > retriesPerSecond+1 {
-			t.Errorf("%d retries in a second, want at most %d", most, retriesPerSecond)
-		}
-	})
-}
-
-// client-go repeats these requests at once.
-func TestExpiredStreamingListsShareARate(t *testing.T) {
-	const types, lasts = 200, 30 * time.Second
-	for _, tt := range []struct {
-		name, body string
-		code       int
-	}{
-		{"expired", "", http.StatusGone},
-		{"version too large", `{"causes":[{"reason":"ResourceVersionTooLarge"}]}`, http.StatusGatewayTimeout},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var lock sync.Mutex
-				var seconds [lasts/time.Second + 10]int
-				start := time.Now()
-				rt := newPool(newTransport(), fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
-					httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{})
-					time.Sleep(50 * time.Millisecond)
-					lock.Lock()
-					defer lock.Unlock()
-					seconds[time.Since(start)/time.Second]++
-					return respond(tt.code, tt.body), nil
-				}))
-				var group sync.WaitGroup
+			})
+			for range clients {
+				client := newPool(transport, server)
 				for i := range types {
 					group.Go(func() {
 						for time.Since(start) < lasts {
-							get(t, rt, fmt.Sprintf("https://server/apis/example.com/v1/type%d?watch=true&sendInitialEvents=true", i))
+							get(t, client, fmt.Sprintf("https://server/apis/example.com/v1/type%d?watch=true&%s", i, tt.query))
 						}
 					})
 				}
-				group.Wait()
-				if most := slices.Max(seconds[1:]); most > retriesPerSecond+1 {
-					t.Errorf("%d requests in a second, want at most %d", most, retriesPerSecond)
-				}
-			})
+			}
+			group.Wait()
+			if most := slices.Max(seconds[1:]); most > retriesPerSecond+1 {
+				t.Errorf("%d retries in a second, want at most %d", most, retriesPerSecond)
+			}
 		})
 	}
 }

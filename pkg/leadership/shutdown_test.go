@@ -130,30 +130,23 @@ func wantWritable(t *testing.T, p *process, want bool) {
 	}
 }
 
-func TestShutdownOfAStandbyLeavesTheLeaseAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
-		s.hold("x")
-		b := start(t, s, "b")
-		b.cancel()
-		<-b.done
-		fakeapi.Want(t, "result of Run", b.err, nil)
-		fakeapi.Want(t, "holder", s.holder(), "x")
-	})
-}
-
-// The first attempt to acquire the lease has no response when the process ends.
-func TestShutdownDuringTheFirstAttempt(t *testing.T) {
+// The process ends as a standby, or before the first attempt to acquire the lease has a response.
+func TestShutdownWithoutATerm(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		verb string // of the slow response
-		slow time.Duration
+		name   string
+		holder string // other process
+		verb   string // of the slow response
+		slow   time.Duration
 	}{
-		{"read", "get", time.Hour},
-		{"write, response soon after the signal", "create", 500 * time.Millisecond},
-		{"write, response later", "create", 3 * time.Second},
+		{"standby", "x", "", 0},
+		{"read", "", "get", time.Hour},
+		{"write, response soon after the signal", "", "create", 500 * time.Millisecond},
+		{"write, response later", "", "create", 3 * time.Second},
 	} {
 		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
+			if tt.holder != "" {
+				s.hold(tt.holder)
+			}
 			a := start(t, s, "a", func(p *process, _ *Config) {
 				p.conn.before = func(verb string) {
 					p.conn.set(func(c *conn) {
@@ -169,8 +162,8 @@ func TestShutdownDuringTheFirstAttempt(t *testing.T) {
 			if took := time.Since(begun); took > 2*time.Second || a.err != nil {
 				t.Errorf("Run = %v after %v, want nil within 2s", a.err, took)
 			}
-			if holder := s.holder(); holder == "a" || len(a.spans()) != 0 {
-				t.Errorf("holder %q after %d terms, want none after none", holder, len(a.spans()))
+			if holder := s.holder(); holder == "a" || tt.holder != "" && holder != tt.holder || len(a.spans()) != 0 {
+				t.Errorf("holder %q after %d terms, want %q after none", holder, len(a.spans()), tt.holder)
 			}
 		})
 	}

@@ -196,9 +196,7 @@ func TestServingLimitsReviews(t *testing.T) {
 			}
 			w := httptest.NewRecorder()
 			s.http.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
-			if w.Code != http.StatusOK {
-				t.Errorf("a probe meanwhile gets %d, want 200", w.Code)
-			}
+			fakeapi.Want(t, "status of a probe meanwhile", w.Code, http.StatusOK)
 		})
 	}
 }
