@@ -92,7 +92,8 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		e.lease = &leaseClient{
 			client:    deps.Leases.Leases(cfg.Namespace),
 			namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
-			minDuration: cfg.LeaseDuration.Truncate(time.Second), clock: e.clock, seenVersion: deps.Seen, lost: e.loseLease,
+			minDuration: cfg.LeaseDuration.Truncate(time.Second), maxDuration: e.cfg.extendedLease(),
+			clock: e.clock, seenVersion: deps.Seen, lost: e.loseLease,
 		}
 	}
 	deps.Metrics.registerElector(e)

@@ -28,6 +28,7 @@ type leaseClient struct {
 	client                    coordinationv1client.LeaseInterface
 	namespace, name, identity string
 	minDuration               time.Duration // see observation.freeAt
+	maxDuration               time.Duration // see observation.withoutLease
 	clock                     clock.Clock
 	seenVersion               func(string)
 	lost                      func(reason string) // called with the lock: no other term can begin meanwhile
@@ -110,7 +111,7 @@ func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, before string, r
 	now, version := l.clock.Now(), l.seen.version
 	switch {
 	case lease == nil:
-		l.seen = l.seen.withoutLease(now)
+		l.seen = l.seen.withoutLease(now, l.maxDuration)
 	case l.seen.version != before: // the watch may have shown a later change before the response
 		l.seen = l.seen.withEvent(lease, now)
 	default:
@@ -182,7 +183,7 @@ func (l *leaseClient) observeEvent(lease *coordinationv1.Lease) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	if lease == nil {
-		l.seen = l.seen.withoutLease(l.clock.Now())
+		l.seen = l.seen.withoutLease(l.clock.Now(), l.maxDuration)
 		return
 	}
 	l.seen = l.seen.withEvent(lease, l.clock.Now())
@@ -328,12 +329,15 @@ func (o observation) withResponse(lease *coordinationv1.Lease, now time.Time) ob
 	return o
 }
 
-// withoutLease adds a deletion or a GET that found no Lease.
-func (o observation) withoutLease(now time.Time) observation {
+// withoutLease adds a deletion or a GET that found no Lease. No holder writes a duration longer than
+// maxDuration: a longer duration was written by hand, and the deletion removes it.
+func (o observation) withoutLease(now time.Time, maxDuration time.Duration) observation {
 	if !o.known {
 		o.since = now
 	}
 	o.known, o.exists = true, false
+	o.record.LeaseDurationSeconds = min(o.record.LeaseDurationSeconds, int(maxDuration/time.Second))
+	o.lastDuration = min(o.lastDuration, maxDuration)
 	return o
 }
 

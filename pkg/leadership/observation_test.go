@@ -74,6 +74,9 @@ func TestFreeAt(t *testing.T) {
 		{"short lease of a new holder", []sight{{1, held("x", "10", ahead), false}, {3, lasting(3, "y", "11", ahead.Add(time.Second)), false}}, 13, CauseExpired},
 		{"held by this process", []sight{{1, held("me", "10", ahead), false}}, 1, CauseReacquired},
 		{"deleted, holder may still work", []sight{{1, held("x", "10", ahead), false}, {at: 3}}, 16, CauseExpired},
+		{"extended lease, deleted", []sight{{1, lasting(45, "x", "10", ahead), false}, {at: 3}}, 46, CauseExpired},
+		{"extended by hand and deleted", []sight{{1, lasting(1<<30, "x", "10", ahead), false}, {at: 3}}, 46, CauseExpired},
+		{"extended and holder removed by hand, deleted", []sight{{1, lasting(1<<30, "x", "10", ahead), false}, {2, held("", "11", ahead), false}, {at: 3}}, 47, CauseExpired},
 		{"released and deleted", []sight{{1, given("10", ahead), false}, {at: 3}}, 1, CauseInitial},
 		{"deleted and created by another", []sight{{1, held("x", "10", ahead), false}, {at: 3}, {5, held("y", "12", behind), false}}, 20, CauseExpired},
 	} {
@@ -82,7 +85,7 @@ func TestFreeAt(t *testing.T) {
 			at := epoch.Add(time.Duration(s.at) * time.Second)
 			switch {
 			case s.lease == nil:
-				o = o.withoutLease(at)
+				o = o.withoutLease(at, 45*time.Second)
 			case s.response:
 				o = o.withResponse(s.lease, at)
 			default:
