@@ -35,6 +35,9 @@ type world struct {
 // inWorld runs a test with objects.
 func inWorld(t *testing.T, test func(*testing.T, *world), objects ...runtime.Object) {
 	t.Helper()
+	for _, object := range objects {
+		object.(metav1.Object).SetResourceVersion("1") // writes get higher versions
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{fakeapi.NewClientset(t, objects...), t}
 		w.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
