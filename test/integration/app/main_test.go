@@ -1,5 +1,4 @@
-// Package app tests the daemon as a whole on a real API server: start, signals, watches, access to the HTTPS endpoint,
-// and messages about mistakes.
+// Package app tests the daemon as a whole on a real API server: start, signals and watches.
 package app
 
 import (

@@ -8,16 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"minikcm/test/controlplane"
 )
-
-func createReplicaSet(t *testing.T, namespace, name string, replicas int32) {
-	t.Helper()
-	if _, err := cluster.Client(t).AppsV1().ReplicaSets(namespace).Create(t.Context(), controlplane.ReplicaSet(namespace, name, replicas), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // awaitPods waits until a ReplicaSet has the number of pods.
 func awaitPods(t *testing.T, namespace, name string, want int) {
@@ -34,16 +28,12 @@ func awaitPods(t *testing.T, namespace, name string, want int) {
 // A control plane comes up in any order.
 func TestAPIServerThatComesUpLaterIsWaitedFor(t *testing.T) {
 	namespace := cluster.Namespace(t)
-	createReplicaSet(t, namespace, "web", 1)
+	cluster.Create(t, controlplane.ReplicaSet(namespace, "web", 1))
 	args := append(manager(t), "--leader-elect=false", "--controllers=replicaset")
-	if err := cluster.KillAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, cluster.KillAPIServer())
 	p := controlplane.StartProcess(t, args...)
 	p.WaitForLog(t, "Waiting for the API server")
-	if err := cluster.StartAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, cluster.StartAPIServer())
 	awaitPods(t, namespace, "web", 1)
 }
 
@@ -55,23 +45,18 @@ func TestManagerExitsAfterEtcdRestore(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	args := append(manager(t), "--controllers=replicaset")
 	p := controlplane.StartProcess(t, args...)
-	createReplicaSet(t, namespace, "kept", 3)
+	cluster.Create(t, controlplane.ReplicaSet(namespace, "kept", 3))
 	awaitPods(t, namespace, "kept", 3)
-	if err := cluster.BackUpEtcd(); err != nil {
-		t.Fatal(err)
-	}
-	configMaps := cluster.Client(t).CoreV1().ConfigMaps(namespace)
+	controlplane.Must(t, cluster.BackUpEtcd())
+	var many []client.Object
 	for range 1000 { // more than API servers write at their start, so that versions stay lower than before
-		if _, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "lost-"}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		many = append(many, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "lost-"}})
 	}
-	createReplicaSet(t, namespace, "lost", 50)
+	cluster.Create(t, many...)
+	cluster.Create(t, controlplane.ReplicaSet(namespace, "lost", 50))
 	awaitPods(t, namespace, "lost", 50)
-	if err := cluster.RestoreEtcd(); err != nil {
-		t.Fatal(err)
-	}
-	createReplicaSet(t, namespace, "new", 2) // not shown by watches of the old data
+	controlplane.Must(t, cluster.RestoreEtcd())
+	cluster.Create(t, controlplane.ReplicaSet(namespace, "new", 2)) // not shown by watches of the old data
 	if code, err := p.Wait(5 * time.Minute); err != nil || code != 1 {
 		t.Fatalf("the manager ended with %d, %v; want 1", code, err)
 	}

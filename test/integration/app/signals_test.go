@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
@@ -25,9 +23,7 @@ func endsWith(t *testing.T, p *controlplane.Process, want int) {
 
 func send(t *testing.T, p *controlplane.Process, s os.Signal) {
 	t.Helper()
-	if err := p.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, p.Signal(s))
 }
 
 func TestSignalsBeforeThereIsATerm(t *testing.T) {
@@ -39,9 +35,7 @@ func TestSignalsBeforeThereIsATerm(t *testing.T) {
 
 	type wait func(*testing.T, *controlplane.Process) // until the signal is due
 	away := func(t *testing.T, proxy *faults.Proxy) wait {
-		if err := proxy.Outage(faults.Refused); err != nil {
-			t.Fatal(err)
-		}
+		controlplane.Must(t, proxy.Outage(faults.Refused))
 		return func(t *testing.T, p *controlplane.Process) { p.WaitForLog(t, "Waiting for the API server") }
 	}
 	for _, tt := range []struct {
@@ -90,10 +84,7 @@ func startWithHeldCreate(t *testing.T, lease string, more ...string) (p *control
 	gate = faults.NewGate()
 	t.Cleanup(gate.Open)
 	proxy.Inject(faults.Match{Verbs: "create", Resource: "pods", Namespace: namespace}, faults.Hold(gate))
-	rs := controlplane.ReplicaSet(namespace, "web", 1)
-	if _, err := cluster.Client(t).AppsV1().ReplicaSets(namespace).Create(t.Context(), rs, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	cluster.Create(t, controlplane.ReplicaSet(namespace, "web", 1))
 	p = controlplane.StartProcess(t, append([]string{"--secure-port=0", "--controllers=replicaset", "--leader-elect-resource-name=" + lease,
 		"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config()), "--controller-shutdown-timeout=10m"}, more...)...)
 	gate.Next(t)

@@ -25,28 +25,28 @@ func TestKubeconfigRecipe(t *testing.T) {
 		t.Skip("openssl is not installed (Debian: apt-get install openssl)")
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	controlplane.Must(t, err)
 	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "kubernetes"}, key)
-	must(t, err)
+	controlplane.Must(t, err)
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	must(t, err)
+	controlplane.Must(t, err)
 	certFile, keyFile := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "ca.key")
-	must(t, cert.WriteCert(certFile, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: ca.Raw})))
-	must(t, keyutil.WriteKey(keyFile, keyPEM))
+	controlplane.Must(t, cert.WriteCert(certFile, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: ca.Raw})))
+	controlplane.Must(t, keyutil.WriteKey(keyFile, keyPEM))
 
 	cmd := exec.Command(filepath.Join(deployDir, "static-pod", "kubeconfig.sh"), certFile, keyFile, "https://127.0.0.1:6443")
 	text, err := cmd.Output()
-	must(t, err)
+	controlplane.Must(t, err)
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(text)
-	must(t, err)
+	controlplane.Must(t, err)
 	if cfg.Host != "https://127.0.0.1:6443" || !slices.Equal(cfg.CAData, read(t, certFile)) {
 		t.Errorf("server = %s, CA = %q", cfg.Host, cfg.CAData)
 	}
 	_, err = rest.TransportFor(cfg) // the certificate and the key fit
-	must(t, err)
+	controlplane.Must(t, err)
 	block, _ := pem.Decode(cfg.CertData)
 	leaf, err := x509.ParseCertificate(block.Bytes)
-	must(t, err)
+	controlplane.Must(t, err)
 	slices.Sort(leaf.Subject.Organization)
 	if leaf.Subject.CommonName != identity || !slices.Equal(leaf.Subject.Organization, []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}) {
 		t.Errorf("certificate is for %s", leaf.Subject)

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 func built(t *testing.T, name string) string {
 	t.Helper()
 	path, err := controlplane.Binary(name)
-	must(t, err)
+	controlplane.Must(t, err)
 	return path
 }
 
@@ -56,7 +56,7 @@ func built(t *testing.T, name string) string {
 func read(t *testing.T, elem ...string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(elem...))
-	must(t, err)
+	controlplane.Must(t, err)
 	return text
 }
 
@@ -66,11 +66,4 @@ func sortedNames(controllers []controller.Registration) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

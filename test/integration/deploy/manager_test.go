@@ -86,10 +86,16 @@ func unauthorized(e *auditv1.Event) bool {
 	return e.Annotations["authorization.k8s.io/decision"] == "forbid"
 }
 
-// checkAccess checks the permissions of deploy/prometheus. test/integration/app has the other clients.
+// checkAccess checks the permissions of deploy/prometheus, and clients that only a real API server can review.
+// TestServingPaths in pkg/serving has all paths.
 func checkAccess(t *testing.T, port int) {
 	for path, want := range map[string]int{"/metrics": 200, "/metrics/slis": 200, "/configz": 403, "/flagz": 403, "/debug/pprof/heap": 403} {
 		expect(t, port, cluster.Token(t, "monitoring", "prometheus"), path, want)
 	}
 	expect(t, port, cluster.Token(t, "monitoring", "stranger"), "/metrics", 403)
+	expect(t, port, cluster.Token(t, "monitoring", "prometheus", "another-audience"), "/metrics", 401)
+	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error { // the client CA comes from the cluster
+		_, err := controlplane.Page(ctx, cluster.ConfigFor("administrator", "system:masters"), port, "/configz")
+		return err
+	})
 }

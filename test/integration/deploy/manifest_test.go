@@ -21,6 +21,7 @@ import (
 
 	"minikcm/pkg/app"
 	"minikcm/pkg/app/command"
+	"minikcm/test/controlplane"
 )
 
 func deployments(t *testing.T, objects []*unstructured.Unstructured) map[string]*appsv1.Deployment {
@@ -40,7 +41,7 @@ func deployments(t *testing.T, objects []*unstructured.Unstructured) map[string]
 func convert[T any](t *testing.T, o *unstructured.Unstructured) *T {
 	t.Helper()
 	typed := new(T)
-	must(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true))
+	controlplane.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true))
 	return typed
 }
 
@@ -48,7 +49,7 @@ func convert[T any](t *testing.T, o *unstructured.Unstructured) *T {
 func parseArgs(t *testing.T, args []string) (flags *pflag.FlagSet, given map[string]string) {
 	t.Helper()
 	flags, given = command.New(app.Controllers()).Flags(), map[string]string{}
-	must(t, flags.Parse(args))
+	controlplane.Must(t, flags.Parse(args))
 	if flags.NArg() > 0 {
 		t.Errorf("arguments that are no flags: %v", flags.Args())
 	}
@@ -66,9 +67,9 @@ func enabled(t *testing.T, d *appsv1.Deployment) []string {
 	t.Helper()
 	flags, _ := parseArgs(t, d.Spec.Template.Spec.Containers[0].Args)
 	items, err := flags.GetStringSlice("controllers")
-	must(t, err)
+	controlplane.Must(t, err)
 	running, err := app.ControllersNamed(items...)
-	must(t, err)
+	controlplane.Must(t, err)
 	return sortedNames(running)
 }
 

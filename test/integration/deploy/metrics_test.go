@@ -14,6 +14,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"minikcm/test/controlplane"
 )
 
 type family struct {
@@ -27,7 +29,7 @@ func scrape(t *testing.T, port int, path string) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	parsed, err := parser.TextToMetricFamilies(bytes.NewReader(expect(t, port, cluster.Token(t, "monitoring", "prometheus"), path, 200)))
-	must(t, err)
+	controlplane.Must(t, err)
 	maps.DeleteFunc(parsed, func(name string, _ *dto.MetricFamily) bool {
 		return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
 	})
@@ -132,7 +134,7 @@ func checkMetrics(t *testing.T, port int) {
 		delete(got, name)
 	}
 	if want := page(got); *update {
-		must(t, os.WriteFile(filepath.Join(docsDir, "metrics.md"), []byte(want), 0o644))
+		controlplane.Must(t, os.WriteFile(filepath.Join(docsDir, "metrics.md"), []byte(want), 0o644))
 	} else if diff := cmp.Diff(string(read(t, docsDir, "metrics.md")), want); diff != "" {
 		t.Errorf("docs/metrics.md (-) is not what is served (+); if that is meant to be, go test ./test/integration/deploy -run Rights -update:\n%s", diff)
 	}

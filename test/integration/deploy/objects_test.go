@@ -40,7 +40,7 @@ func keep(t *testing.T, objects ...*unstructured.Unstructured) {
 
 func namespace(t *testing.T, name string) {
 	t.Helper()
-	must(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
+	controlplane.Must(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
 }
 
 // TestEveryObjectPassesTheDryRun tries the objects of every folder for kubectl apply -k, of the components in
@@ -53,7 +53,7 @@ func TestEveryObjectPassesTheDryRun(t *testing.T) {
 	}
 	for _, parent := range []string{deployDir, "testdata"} {
 		files, err := filepath.Glob(filepath.Join(parent, "*", "kustomization.yaml"))
-		must(t, err)
+		controlplane.Must(t, err)
 		for _, file := range files {
 			if !bytes.Contains(read(t, file), []byte("kind: Component\n")) {
 				objects[filepath.Dir(file)] = kustomize(t, filepath.Dir(file))
@@ -88,7 +88,7 @@ func TestPrometheusRuleIsMadeFromAlerts(t *testing.T) {
 	want.Write(regexp.MustCompile(`(?m)^(.)`).ReplaceAll(alerts, []byte("  $1")))
 	path := filepath.Join(deployDir, "prometheus-operator", "prometheusrule.yaml")
 	if *update {
-		must(t, os.WriteFile(path, want.Bytes(), 0o644))
+		controlplane.Must(t, os.WriteFile(path, want.Bytes(), 0o644))
 	}
 	if !bytes.Equal(read(t, path), want.Bytes()) {
 		t.Errorf("%s differs from alerts.yaml; run go test ./test/integration/deploy -run PrometheusRule -update", path)

@@ -67,7 +67,7 @@ func TestAlertsAreComplete(t *testing.T) {
 			}
 		}
 	}
-	must(t, sigsyaml.Unmarshal(read(t, deployDir, "prometheus", "alerts.yaml"), &file))
+	controlplane.Must(t, sigsyaml.Unmarshal(read(t, deployDir, "prometheus", "alerts.yaml"), &file))
 	operations, tests := string(read(t, docsDir, "operations.md")), string(read(t, deployDir, "prometheus", "alerts_test.yaml"))
 	for _, group := range file.Groups {
 		for _, a := range group.Rules {

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"minikcm/test/controlplane"
 )
 
 const accountsRights = "testdata/service-accounts" // deploy/rbac with a service account per controller
@@ -50,7 +52,7 @@ func parse(t *testing.T, text []byte) []*unstructured.Unstructured {
 		if errors.Is(err, io.EOF) {
 			return objects
 		}
-		must(t, err)
+		controlplane.Must(t, err)
 		if len(o.Object) > 0 {
 			objects = append(objects, o)
 		}

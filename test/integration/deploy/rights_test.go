@@ -69,7 +69,7 @@ func TestRolesAreWithinUpstreams(t *testing.T) {
 			user = "system:kube-controller-manager"
 		}
 		review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &r.ResourceAttributes}}
-		must(t, admin.Create(t.Context(), &review))
+		controlplane.Must(t, admin.Create(t.Context(), &review))
 		if !review.Status.Allowed {
 			t.Errorf("%s has no right %v", user, r)
 		}
@@ -85,8 +85,8 @@ func withoutUpstreamsBindings(t *testing.T) {
 		if client.IgnoreNotFound(err) == nil && err != nil {
 			continue // the account of two controllers
 		}
-		must(t, err)
-		must(t, admin.Delete(t.Context(), &binding))
+		controlplane.Must(t, err)
+		controlplane.Must(t, admin.Delete(t.Context(), &binding))
 		t.Cleanup(func() {
 			binding.UID, binding.ResourceVersion = "", ""
 			if err := admin.Create(context.Background(), &binding); err != nil {

@@ -59,13 +59,6 @@ func (w *workload) wait(t *testing.T) {
 	}
 }
 
-func create(t *testing.T, objects ...client.Object) {
-	t.Helper()
-	for _, o := range objects {
-		must(t, admin.Create(t.Context(), o))
-	}
-}
-
 func (w *workload) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: w.name, Name: name}
 }
@@ -76,13 +69,13 @@ func (w *workload) addNodes(t *testing.T) {
 	kube, silent := cluster.Client(t), w.name+"-silent"
 	for _, name := range []string{w.name + "-alive", silent} {
 		node := controlplane.Node(name)
-		create(t, node)
+		cluster.Create(t, node)
 		controlplane.MarkNodeReady(t, kube, name)
-		must(t, kubelet.CreateLease(t.Context(), kube, name, 40*time.Second))
+		controlplane.Must(t, kubelet.CreateLease(t.Context(), kube, name, 40*time.Second))
 		t.Cleanup(func() { _ = admin.Delete(context.Background(), node) })
 	}
 	lease, err := kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), w.name+"-alive", metav1.GetOptions{})
-	must(t, err)
+	controlplane.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
 	go func() {
@@ -109,7 +102,7 @@ func (w *workload) addNodes(t *testing.T) {
 func (w *workload) addDeployment(t *testing.T) {
 	t.Helper()
 	d := controlplane.Deployment(w.name, w.name, 3)
-	create(t, d, &corev1.Service{ObjectMeta: w.meta(w.name), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: d.Labels}})
+	cluster.Create(t, d, &corev1.Service{ObjectMeta: w.meta(w.name), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: d.Labels}})
 	w.then("the Deployment has three pods", func(ctx context.Context) error {
 		err := admin.Get(ctx, client.ObjectKeyFromObject(d), d)
 		if err == nil && d.Status.Replicas != 3 {
@@ -137,9 +130,9 @@ func (w *workload) addPods(t *testing.T) {
 	})
 	onAlive := func(p *corev1.Pod) { p.Spec.NodeName = w.name + "-alive" }
 	first, second := controlplane.Pod(w.name, w.name+"-finished-1", nil, onAlive), controlplane.Pod(w.name, w.name+"-finished-2", nil, onAlive)
-	create(t, evicted, first, second)
+	cluster.Create(t, evicted, first, second)
 	for pod, state := range map[*corev1.Pod]kubelet.State{evicted: kubelet.Ready, first: kubelet.Succeeded, second: kubelet.Succeeded} {
-		must(t, kubelet.Post(t.Context(), cluster.Client(t), pod, state, "", ""))
+		controlplane.Must(t, kubelet.Post(t.Context(), cluster.Client(t), pod, state, "", ""))
 	}
 	w.then("the pod of the silent node is evicted", func(ctx context.Context) error {
 		err := admin.Get(ctx, client.ObjectKeyFromObject(evicted), evicted)
@@ -161,10 +154,10 @@ func (w *workload) addPods(t *testing.T) {
 func (w *workload) addOwner(t *testing.T) {
 	t.Helper()
 	owner, dependent := &corev1.ConfigMap{ObjectMeta: w.meta(w.name + "-owner")}, &corev1.ConfigMap{ObjectMeta: w.meta(w.name + "-dependent")}
-	create(t, owner)
+	cluster.Create(t, owner)
 	dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
-	create(t, dependent)
-	must(t, admin.Delete(t.Context(), owner))
+	cluster.Create(t, dependent)
+	controlplane.Must(t, admin.Delete(t.Context(), owner))
 	w.then("the dependent is gone", func(ctx context.Context) error { return isGone(ctx, dependent) })
 }
 
@@ -173,8 +166,8 @@ func (w *workload) addNamespaces(t *testing.T) {
 	t.Helper()
 	for name, finalizers := range map[string][]string{w.name + "-empties": nil, w.name + "-stays": {"example.com/" + w.name}} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		create(t, ns, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: w.name, Finalizers: finalizers}})
-		must(t, admin.Delete(t.Context(), ns))
+		cluster.Create(t, ns, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: w.name, Finalizers: finalizers}})
+		controlplane.Must(t, admin.Delete(t.Context(), ns))
 		if finalizers == nil {
 			w.then("the namespace is empty and gone", func(ctx context.Context) error { return isGone(ctx, ns) })
 		}
@@ -193,7 +186,7 @@ func isGone(ctx context.Context, o client.Object) error {
 func (w *workload) letGo(t *testing.T) {
 	t.Helper()
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.name + "-stays", Name: w.name}}
-	must(t, admin.Patch(t.Context(), held, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	controlplane.Must(t, admin.Patch(t.Context(), held, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 	controlplane.Eventually(t, time.Minute, func(ctx context.Context) error {
 		return isGone(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: held.Namespace}})
 	})
