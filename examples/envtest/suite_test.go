@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -110,18 +111,15 @@ func newSite(t *testing.T, c client.Client, ns string) *site.Site {
 // eventually polls until check returns nil, and logs the duration.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	began := time.Now()
-	for {
-		err := check()
-		if err == nil {
-			logDuration(t, what, began)
-			return
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(5 * time.Millisecond)
+	began, last := time.Now(), error(nil)
+	poll := func(context.Context) (done bool, err error) {
+		last = check()
+		return last == nil, nil
 	}
+	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, time.Minute, true, poll); err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+	logDuration(t, what, began)
 }
 
 func logDuration(t *testing.T, what string, began time.Time) {

@@ -15,6 +15,7 @@ import (
 
 	"minikcm/test/controlplane"
 	"minikcm/test/faults"
+	"minikcm/test/must"
 )
 
 type change struct {
@@ -126,30 +127,26 @@ func (v *victim) meet(t *testing.T, m *manager, fault func(*faults.Gate) faults.
 	gate := faults.NewGate()
 	rule := m.proxy.Inject(v.n.on(faults.Writes, resources), fault(gate), faults.After(write), faults.Next(1))
 	v.change.change(v.n)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+	defer cancel()
 	select {
 	case v.held = <-gate.Held():
-	case <-ended(v.n, rule):
+	case <-ended(ctx, v.n, rule):
 	}
 }
 
-// ended is closed when the rollout is complete, and so no further write is to come that a rule would hit.
-func ended(n *namespace, rule *faults.Rule) <-chan struct{} {
+// ended is closed when the rollout is complete, and so no further write is to come that a rule would hit, or ctx ends.
+func ended(ctx context.Context, n *namespace, rule *faults.Rule) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
-		defer cancel()
-		for ctx.Err() == nil && rule.Hits() == 0 {
-			d, _, err := n.completed(ctx, "web")
-			if err == nil {
+		_ = must.Catch(func() {
+			must.Poll(ctx, 100*time.Millisecond, func() bool {
+				d, _, err := n.completed(ctx, "web")
 				available := func(c appsv1.DeploymentCondition) bool { return c.Reason == "NewReplicaSetAvailable" }
-				if slices.ContainsFunc(d.Status.Conditions, available) && rule.Hits() == 0 {
-					return
-				}
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		<-ctx.Done()
+				return err == nil && slices.ContainsFunc(d.Status.Conditions, available) && rule.Hits() == 0
+			})
+		})
 	}()
 	return done
 }
