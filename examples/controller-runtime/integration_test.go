@@ -136,10 +136,8 @@ func pair(t *testing.T, elected string) (leader, standby *replica) {
 	t.Helper()
 	namespace := cluster.Namespace(t)
 	for i := range 10 {
-		beat := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("beat-", i), Labels: map[string]string{label: namespace}}}
-		if _, err := cluster.Client(t).CoreV1().ConfigMaps(namespace).Create(t.Context(), beat, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		beat := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("beat-", i), Labels: map[string]string{label: namespace}}}
+		cluster.Create(t, beat)
 	}
 	leader = start(t, elected, namespace, "first")
 	leader.writes(t, time.Time{})
@@ -152,9 +150,7 @@ func start(t *testing.T, elected, namespace, name string) *replica {
 	t.Helper()
 	user := namespace + "-" + name
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	p := controlplane.StartProgram(t, path, "--kubeconfig="+cluster.Kubeconfig(t, user, "system:masters"),
 		"--election="+elected, "--namespace="+namespace, "--lease-duration=6s", "--renew-deadline=4s", "--retry-period=1s")
 	return &replica{p, user, namespace}
@@ -171,9 +167,7 @@ var program = sync.OnceValues(func() (string, error) {
 
 func (r *replica) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	if err := r.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, r.Signal(s))
 }
 
 func (r *replica) steal(t *testing.T) time.Time {
@@ -189,9 +183,7 @@ func (r *replica) steal(t *testing.T) time.Time {
 		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	return time.Now()
 }
 
@@ -232,9 +224,7 @@ func judge(t *testing.T, elected string, replicas ...*replica) {
 	}
 	lease := types.NamespacedName{Namespace: replicas[0].namespace, Name: "operator"}
 	breaches, err := controlplane.JudgeLease(cluster.AuditLog(t, controlplane.Writes), lease, users...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	breaches = slices.DeleteFunc(breaches, func(b controlplane.LeaseBreach) bool {
 		return b.Last.User != "" && !slices.Contains(users, b.Last.User) && b.Late() < noticed
 	})

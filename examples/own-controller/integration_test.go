@@ -16,9 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"minikcm/examples/own-controller/foo"
@@ -40,11 +39,8 @@ func TestFooGetsItsDeployment(t *testing.T) {
 	ns := cluster.Namespace(t)
 	controlplane.StartProgram(t, program(t), "--kubeconfig="+cluster.ManagerKubeconfig(t, "own"), "--secure-port=0", "--concurrent-foo-syncs=1",
 		"--controllers=*,-deployment") // the test writes the status of the Deployment
-	foos := objects(t).Resource(foo.Foos).Namespace(ns)
-	deployments := cluster.Client(t).AppsV1().Deployments(ns)
-	if _, err := foos.Create(t.Context(), newFoo("a", 2), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	deployments, owner := cluster.Client(t).AppsV1().Deployments(ns), newFoo(ns, 2)
+	cluster.Create(t, owner)
 	replicas := func(want int32) *appsv1.Deployment {
 		t.Helper()
 		var got *appsv1.Deployment
@@ -66,10 +62,8 @@ func TestFooGetsItsDeployment(t *testing.T) {
 	})
 
 	t.Run("Deployment is scaled", func(t *testing.T) {
-		one := []byte(`{"spec":{"replicas":1}}`)
-		if _, err := deployments.Patch(t.Context(), "web", types.MergePatchType, one, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := deployments.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":1}}`), metav1.PatchOptions{})
+		controlplane.Must(t, err)
 		controlplane.Eventually(t, patience, func(ctx context.Context) error {
 			got, err := deployments.Get(ctx, "web", metav1.GetOptions{})
 			if err == nil && (got.Generation < first.Generation+2 || *got.Spec.Replicas != 2) {
@@ -79,9 +73,7 @@ func TestFooGetsItsDeployment(t *testing.T) {
 		})
 	})
 	t.Run("Deployment is deleted", func(t *testing.T) {
-		if err := deployments.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		controlplane.Must(t, deployments.Delete(t.Context(), "web", metav1.DeleteOptions{}))
 		if again := replicas(2); again.UID == first.UID {
 			t.Error("the Deployment was not deleted")
 		}
@@ -89,18 +81,14 @@ func TestFooGetsItsDeployment(t *testing.T) {
 	t.Run("status is reported", func(t *testing.T) {
 		now := replicas(2)
 		now.Status.Replicas, now.Status.ReadyReplicas, now.Status.AvailableReplicas = 2, 2, 2
-		if _, err := deployments.UpdateStatus(t.Context(), now, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := deployments.UpdateStatus(t.Context(), now, metav1.UpdateOptions{})
+		controlplane.Must(t, err)
 		controlplane.Eventually(t, patience, func(ctx context.Context) error {
-			got, err := foos.Get(ctx, "a", metav1.GetOptions{})
-			if err != nil {
-				return err
+			err := admin(t).Get(ctx, client.ObjectKeyFromObject(owner), owner)
+			if n, _, _ := unstructured.NestedInt64(owner.Object, "status", "availableReplicas"); err == nil && n != 2 {
+				err = fmt.Errorf("availableReplicas is %d, want 2", n)
 			}
-			if n, _, _ := unstructured.NestedInt64(got.Object, "status", "availableReplicas"); n != 2 {
-				return fmt.Errorf("availableReplicas is %d, want 2", n)
-			}
-			return nil
+			return err
 		})
 	})
 }
@@ -130,53 +118,41 @@ func program(t *testing.T) string {
 
 func install(t *testing.T) {
 	t.Helper()
-	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	crd := &unstructured.Unstructured{}
+	crd, role := &unstructured.Unstructured{}, &rbacv1.ClusterRole{}
 	read(t, "deploy/crd.yaml", &crd.Object)
-	role := &rbacv1.ClusterRole{}
 	read(t, "deploy/rbac.yaml", role)
-	_, crdErr := objects(t).Resource(crds).Create(t.Context(), crd, metav1.CreateOptions{})
-	rbac := cluster.Client(t).RbacV1()
-	_, roleErr := rbac.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
-	_, bindingErr := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: controlplane.ServiceAccount("own")}},
-	}, metav1.CreateOptions{})
-	for _, err := range []error{crdErr, roleErr, bindingErr} {
-		if err != nil && !apierrors.IsAlreadyExists(err) { // by an earlier run
-			t.Fatal(err)
+	}
+	for _, object := range []client.Object{crd, role, binding} {
+		if err := admin(t).Create(t.Context(), object); !apierrors.IsAlreadyExists(err) { // by an earlier run
+			controlplane.Must(t, err)
 		}
 	}
-	controlplane.Eventually(t, patience, func(ctx context.Context) error {
-		_, err := objects(t).Resource(foo.Foos).List(ctx, metav1.ListOptions{})
-		return err
-	})
+	foos := &unstructured.UnstructuredList{}
+	foos.SetGroupVersionKind(foo.Foos.GroupVersion().WithKind("FooList"))
+	controlplane.Eventually(t, patience, func(ctx context.Context) error { return admin(t).List(ctx, foos) })
 }
 
 func read(t *testing.T, file string, into any) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
-	if err == nil {
-		err = yaml.Unmarshal(raw, into)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
+	controlplane.Must(t, yaml.Unmarshal(raw, into))
 }
 
-func objects(t *testing.T) dynamic.Interface {
+func admin(t *testing.T) client.Client {
 	t.Helper()
-	client, err := dynamic.NewForConfig(cluster.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	c, err := controlplane.NewClient(cluster.Config())
+	controlplane.Must(t, err)
+	return c
 }
 
-func newFoo(name string, replicas int64) *unstructured.Unstructured {
+func newFoo(namespace string, replicas int64) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Foo", "metadata": map[string]any{"name": name},
+		"apiVersion": "example.com/v1", "kind": "Foo", "metadata": map[string]any{"namespace": namespace, "name": "a"},
 		"spec": map[string]any{"deploymentName": "web", "image": "example.com/web", "replicas": replicas},
 	}}
 }
