@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestNoConnectionIsMadeAfterTheEnd(t *testing.T) {
@@ -21,24 +23,17 @@ func TestNoConnectionIsMadeAfterTheEnd(t *testing.T) {
 		<-goOn
 		return conn, err
 	}
-	c, err := newConnections(&rest.Config{Host: server.URL, Dial: dial})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func() error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.config.Host, nil)
-		if err != nil {
-			return err
+	c := fakeapi.Must(newConnections(&rest.Config{Host: server.URL, Dial: dial}))
+	answered := make(chan error, 1)
+	ask := func() {
+		resp, err := (&http.Client{Transport: c.config.Transport}).Get(server.URL)
+		if err == nil {
+			err = resp.Body.Close()
 		}
-		resp, err := c.config.Transport.RoundTrip(req)
-		if err != nil {
-			return err
-		}
-		return resp.Body.Close()
+		answered <- err
 	}
 
-	answered := make(chan error, 1)
-	go func() { answered <- ask() }()
+	go ask()
 	conn := <-made
 	c.close()
 	close(goOn)
@@ -49,7 +44,7 @@ func TestNoConnectionIsMadeAfterTheEnd(t *testing.T) {
 		t.Errorf("the connection is still open: %v", err)
 	}
 
-	go func() { answered <- ask() }()
+	go ask()
 	select {
 	case conn := <-made:
 		t.Errorf("a connection was made to %v after the end", conn.RemoteAddr())

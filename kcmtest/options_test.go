@@ -6,15 +6,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controllers/namespace"
 )
 
 func TestNamespaceGraceIsThatOfTheController(t *testing.T) {
-	cfg, err := newSettings([]Option{NamespaceGrace(5 * time.Second), Controllers("namespace")}).managerConfig(&rest.Config{Host: "http://api"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if grace := cfg.Controllers[0].Config.(*namespace.Config).Grace; grace != 5*time.Second {
-		t.Errorf("namespaces wait %v, want 5s", grace)
-	}
+	cfg := fakeapi.Must(newSettings([]Option{NamespaceGrace(5 * time.Second), Controllers("namespace")}).managerConfig(&rest.Config{Host: "http://api"}))
+	fakeapi.Want(t, "grace of namespaces", cfg.Controllers[0].Config.(*namespace.Config).Grace, 5*time.Second)
 }

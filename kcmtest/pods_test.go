@@ -38,12 +38,10 @@ func TestAnnotationSteersAPod(t *testing.T) {
 		{"ready after -1s", invalid(`"-1s" is no duration, such as 500ms or 2s`)},
 		{"", invalid(`"" is none of failed, pending, ready, running, succeeded, gone after <duration>, never gone`)},
 	} {
-		t.Run(tt.value, func(t *testing.T) {
-			got := courseOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{PodAnnotation: tt.value}}})
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("course (-want +got):\n%s", diff)
-			}
-		})
+		got := courseOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{PodAnnotation: tt.value}}})
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: course (-want +got):\n%s", tt.value, diff)
+		}
 	}
 	if diff := cmp.Diff(steps(kubelet.Step{State: kubelet.Ready}), courseOf(&corev1.Pod{})); diff != "" {
 		t.Errorf("course without the annotation (-want +got):\n%s", diff)
@@ -64,10 +62,7 @@ func TestAQuietMinuteIsNoStall(t *testing.T) {
 			}()
 			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: req}, nil
 		})
-		player, err := newKubelets(&rest.Config{Host: "http://api", Transport: api})
-		if err != nil {
-			t.Fatal(err)
-		}
+		player := fakeapi.Must(newKubelets(&rest.Config{Host: "http://api", Transport: api}))
 		var log []string
 		logger := funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{})
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -138,23 +139,19 @@ func (f *fakeT) Errorf(format string, args ...any) {
 	f.errors = append(f.errors, fmt.Sprintf(format, args...))
 }
 
-type ended struct{}
-
 func (f *fakeT) Fatalf(format string, args ...any) {
 	f.fatal = fmt.Sprintf(format, args...)
-	panic(ended{})
+	runtime.Goexit()
 }
 
 func (f *fakeT) run(test func()) {
-	defer func() {
-		for i := range f.cleanups {
-			f.cleanups[len(f.cleanups)-1-i]()
-		}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		test()
 	}()
-	defer func() {
-		if r := recover(); r != nil && r != (ended{}) {
-			panic(r)
-		}
-	}()
-	test()
+	<-ended
+	for i := range f.cleanups {
+		f.cleanups[len(f.cleanups)-1-i]()
+	}
 }

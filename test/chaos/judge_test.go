@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -17,15 +18,9 @@ func TestScheduleRepeatsWithTheSeed(t *testing.T) {
 		return (&rig{options: options{seed: seed, length: time.Minute, managers: 3}}).drawSchedule().steps
 	}
 	same := func(a, b []step) bool {
-		if len(a) != len(b) {
-			return false
-		}
-		for i := range a {
-			if a[i].at != b[i].at || a[i].lasts != b[i].lasts || a[i].slot != b[i].slot || a[i].seed != b[i].seed || a[i].kind.name != b[i].kind.name {
-				return false
-			}
-		}
-		return true
+		return slices.EqualFunc(a, b, func(x, y step) bool {
+			return x.at == y.at && x.lasts == y.lasts && x.slot == y.slot && x.seed == y.seed && x.kind.name == y.kind.name
+		})
 	}
 	if len(draw(7)) == 0 || !same(draw(7), draw(7)) || same(draw(7), draw(8)) {
 		t.Errorf("seed 7 draws %d faults; they must be the same again, and others with another seed", len(draw(7)))
@@ -58,16 +53,14 @@ func TestJudgeSet(t *testing.T) {
 		{"status of before", []corev1.Pod{mine()}, func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas = 0 }, false},
 		{"generation of before", []corev1.Pod{mine()}, func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			rs := rs.DeepCopy()
-			if tt.edit != nil {
-				tt.edit(rs)
-			}
-			var got complaints
-			if got.judgeSet(rs, tt.pods, func(string) bool { return false }); (len(got) == 0) != tt.good {
-				t.Errorf("complaints %v, want none: %v", got, tt.good)
-			}
-		})
+		rs := rs.DeepCopy()
+		if tt.edit != nil {
+			tt.edit(rs)
+		}
+		var got complaints
+		if got.judgeSet(rs, tt.pods, func(string) bool { return false }); (len(got) == 0) != tt.good {
+			t.Errorf("%s: complaints %v, want none: %v", tt.name, got, tt.good)
+		}
 	}
 }
 
