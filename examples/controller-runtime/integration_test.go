@@ -55,7 +55,6 @@ func TestMain(m *testing.M) {
 
 const (
 	patience = 2 * time.Minute
-	frozen   = 8 * time.Second // longer than the lease
 	// noticed bounds how long a leader may write after another user took its lease. An event of a watch takes
 	// milliseconds, more on a busy machine.
 	noticed = 10 * time.Second
@@ -83,8 +82,7 @@ func TestFrozenLeaderDoesNotWriteWhenItGoesOn(t *testing.T) {
 		leader, standby := pair(t, elected)
 		stopped := time.Now()
 		leader.signal(t, syscall.SIGSTOP)
-		standby.writes(t, stopped)
-		controlplane.Consistently(t, frozen-time.Since(stopped), func(context.Context) error { return nil }) // time has to pass
+		standby.writes(t, stopped) // the lease has expired
 		thawed := time.Now()
 		leader.signal(t, syscall.SIGCONT)
 		if code, err := leader.Wait(patience); err != nil || code != 1 {

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -25,6 +26,8 @@ func TestPassesRequestsUntouched(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer of something else")
 	r.Header.Set("User-Agent", "manager/v1")
 	answer, err := client.Do(r)
+	controlplane.Must(t, err)
+	_, err = io.ReadAll(answer.Body) // a response that is closed early is reset
 	controlplane.Must(t, err)
 	_ = answer.Body.Close()
 	if answer.StatusCode != 201 || answer.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" {
