@@ -72,12 +72,10 @@ func TestWithConditions(t *testing.T) {
 		{"another text moves no time", []corev1.NamespaceCondition{old[0], {Type: parsing.Type, Status: "True", LastTransitionTime: before, Reason: "old", Message: "old"}, old[2], old[3], old[4], old[5]}, unparsable,
 			[]corev1.NamespaceCondition{old[0], {Type: parsing.Type, Status: "True", LastTransitionTime: before, Reason: parsing.Reason, Message: "bar"}, old[2], old[3], old[4], blocked}, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, changed := withConditions(tt.old, tt.r, now)
-			if diff := cmp.Diff(tt.want, got); diff != "" || changed != tt.changed {
-				t.Errorf("changed %v, want %v\n%s", changed, tt.changed, diff)
-			}
-		})
+		got, changed := withConditions(tt.old, tt.r, now)
+		if diff := cmp.Diff(tt.want, got); diff != "" || changed != tt.changed {
+			t.Errorf("%s: changed %v, want %v\n%s", tt.name, changed, tt.changed, diff)
+		}
 	}
 }
 

@@ -45,17 +45,15 @@ func TestUnknownConditions(t *testing.T) {
 			"Ready:STOPPED DiskPressure:Unknown MemoryPressure:NEVER PIDPressure:NEVER"},
 		{"pressure alone is no reason to write", "Ready:Unknown MemoryPressure:True", "Ready:Unknown MemoryPressure:True"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: created}, Status: corev1.NodeStatus{Conditions: parse(tt.have)}}
-			before := node.DeepCopy()
-			got, changed := unknownConditions(node, day)
-			if diff := cmp.Diff(parse(tt.want), got); diff != "" || changed != (tt.want != tt.have) {
-				t.Errorf("changed = %v; conditions (-want +got):\n%s", changed, diff)
-			}
-			if diff := cmp.Diff(before, node); diff != "" {
-				t.Errorf("the node itself was changed:\n%s", diff)
-			}
-		})
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: created}, Status: corev1.NodeStatus{Conditions: parse(tt.have)}}
+		before := node.DeepCopy()
+		got, changed := unknownConditions(node, day)
+		if diff := cmp.Diff(parse(tt.want), got); diff != "" || changed != (tt.want != tt.have) {
+			t.Errorf("%s: changed = %v; conditions (-want +got):\n%s", tt.name, changed, diff)
+		}
+		if diff := cmp.Diff(before, node); diff != "" {
+			t.Errorf("%s: the node itself was changed:\n%s", tt.name, diff)
+		}
 	}
 }
 
@@ -76,13 +74,11 @@ func TestRestart(t *testing.T) {
 		{"no extra time is left", state{0, 150}, 10, 80, state{0, 150}},
 		{"overdue before the outage", state{0, 0}, 51, 80, state{0, 150}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			h := nodeHealth{ready: corev1.ConditionTrue, heartbeat: heartbeat{seen: at(tt.before.seen), extra: time.Duration(tt.before.extra) * time.Second}}
-			h.restart(at(tt.since), at(tt.now), defaults())
-			if got := (state{int(h.heartbeat.seen.Sub(day).Seconds()), int(h.heartbeat.extra.Seconds())}); got != tt.want {
-				t.Errorf("seen, extra = %v, want %v", got, tt.want)
-			}
-		})
+		h := nodeHealth{ready: corev1.ConditionTrue, heartbeat: heartbeat{seen: at(tt.before.seen), extra: time.Duration(tt.before.extra) * time.Second}}
+		h.restart(at(tt.since), at(tt.now), defaults())
+		if got := (state{int(h.heartbeat.seen.Sub(day).Seconds()), int(h.heartbeat.extra.Seconds())}); got != tt.want {
+			t.Errorf("%s: seen, extra = %v, want %v", tt.name, got, tt.want)
+		}
 	}
 	h := heartbeat{seen: at(0), extra: 150 * time.Second}.afterLease(at(5), at(5))
 	if want := (heartbeat{seen: at(5), renewed: at(5)}); h != want {

@@ -60,24 +60,22 @@ func TestDesiredTaints(t *testing.T) {
 		{"recovered", "Ready=True", "unreachable:NS@old user:NS unreachable:NE@old out-of-service:NE@old", "user:NS out-of-service:NE@old", none},
 		{"stopped: NoSchedule stays", "Ready=Unknown", "unreachable:NS@old unreachable:NE@old", "unreachable:NS@old", none},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: parseTaints(tt.have)}}
-			for _, condition := range strings.Fields(tt.conditions) {
-				kind, status, _ := strings.Cut(condition, "=")
-				if node.Spec.Unschedulable = kind == "unschedulable"; !node.Spec.Unschedulable {
-					node.Status.Conditions = append(node.Status.Conditions,
-						corev1.NodeCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
-				}
+		node := &corev1.Node{Spec: corev1.NodeSpec{Taints: parseTaints(tt.have)}}
+		for _, condition := range strings.Fields(tt.conditions) {
+			kind, status, _ := strings.Cut(condition, "=")
+			if node.Spec.Unschedulable = kind == "unschedulable"; !node.Spec.Unschedulable {
+				node.Status.Conditions = append(node.Status.Conditions,
+					corev1.NodeCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
 			}
-			got, changed := desiredTaints(node, tt.want, metav1.NewTime(day))
-			if diff := cmp.Diff(parseTaints(tt.taints), got); diff != "" || changed != (tt.taints != tt.have) {
-				t.Errorf("changed = %v; taints (-want +got):\n%s", changed, diff)
-			}
-			node.Spec.Taints = got
-			if _, again := desiredTaints(node, tt.want, metav1.NewTime(day.Add(time.Hour))); again {
-				t.Error("the desired taints are changed again")
-			}
-		})
+		}
+		got, changed := desiredTaints(node, tt.want, metav1.NewTime(day))
+		if diff := cmp.Diff(parseTaints(tt.taints), got); diff != "" || changed != (tt.taints != tt.have) {
+			t.Errorf("%s: changed = %v; taints (-want +got):\n%s", tt.name, changed, diff)
+		}
+		node.Spec.Taints = got
+		if _, again := desiredTaints(node, tt.want, metav1.NewTime(day.Add(time.Hour))); again {
+			t.Errorf("%s: the desired taints are changed again", tt.name)
+		}
 	}
 }
 

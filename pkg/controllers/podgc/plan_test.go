@@ -51,22 +51,20 @@ func TestSurplus(t *testing.T) {
 		{"only a failed pod was evicted", []pod{{"a", succeeded, ""}, {"b", succeeded, "Evicted"}}, 1, []string{"a"}},
 		{"a phase nobody knows is finished", []pod{{"a", "", ""}, {"b", corev1.PodPending, ""}, {"c", corev1.PodUnknown, ""}, {"d", succeeded, ""}}, 1, []string{"a"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var pods []*caches.Pod
-			for i, p := range tt.pods {
-				pod := &caches.Pod{Phase: p.phase, Reason: p.reason}
-				pod.Name, pod.CreationTimestamp = p.name, metav1.NewTime(time.Unix(int64(i)*3600, 0))
-				pods = append(pods, pod)
-			}
-			slices.Reverse(pods) // the cache has no order
-			var got []string
-			for _, pod := range surplusPods(pods, tt.threshold) {
-				got = append(got, pod.Name)
-			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("surplus = %v, want %v", got, tt.want)
-			}
-		})
+		var pods []*caches.Pod
+		for i, p := range tt.pods {
+			pod := &caches.Pod{Phase: p.phase, Reason: p.reason}
+			pod.Name, pod.CreationTimestamp = p.name, metav1.NewTime(time.Unix(int64(i)*3600, 0))
+			pods = append(pods, pod)
+		}
+		slices.Reverse(pods) // the cache has no order
+		var got []string
+		for _, pod := range surplusPods(pods, tt.threshold) {
+			got = append(got, pod.Name)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: surplus = %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -112,11 +110,9 @@ func TestOutOfServiceNode(t *testing.T) {
 		{"not ready, another taint", ready(corev1.ConditionFalse), taint("x", "", corev1.TaintEffectNoExecute), false},
 		{"not ready, no taint", ready(corev1.ConditionFalse), nil, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: tt.taints}, Status: corev1.NodeStatus{Conditions: tt.conditions}}
-			if got := isOutOfService(node); got != tt.want {
-				t.Errorf("isOutOfService = %v, want %v", got, tt.want)
-			}
-		})
+		node := &corev1.Node{Spec: corev1.NodeSpec{Taints: tt.taints}, Status: corev1.NodeStatus{Conditions: tt.conditions}}
+		if got := isOutOfService(node); got != tt.want {
+			t.Errorf("%s: isOutOfService = %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }

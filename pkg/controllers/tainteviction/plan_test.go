@@ -47,11 +47,9 @@ func TestSince(t *testing.T) {
 		{"seen within the stamped second: then", metav1.NewTime(at(0)), at(0.4), at(0.4)},
 		{"in the future, by a clock ahead of ours: when first seen", metav1.NewTime(at(3600)), at(7), at(7)},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := startTime(tt.stamp, tt.seen); !got.Equal(tt.want) {
-				t.Errorf("since = %v, want %v", got.Sub(begin), tt.want.Sub(begin))
-			}
-		})
+		if got := startTime(tt.stamp, tt.seen); !got.Equal(tt.want) {
+			t.Errorf("%s: since = %v, want %v", tt.name, got.Sub(begin), tt.want.Sub(begin))
+		}
 	}
 }
 
@@ -91,15 +89,13 @@ func TestPatience(t *testing.T) {
 		{"numeric operators are off", []corev1.Toleration{{Key: "red", Value: "1", Operator: corev1.TolerationOpGt}}, 0},
 		{"unknown operator", []corev1.Toleration{{Key: "red", Operator: "Likes"}}, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, limited := tolerationOf(red, tt.tolerations)
-			if !limited {
-				got = forever
-			}
-			if got != tt.want {
-				t.Errorf("patience = %v, want %v", got, tt.want)
-			}
-		})
+		got, limited := tolerationOf(red, tt.tolerations)
+		if !limited {
+			got = forever
+		}
+		if got != tt.want {
+			t.Errorf("%s: patience = %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -128,10 +124,8 @@ func TestLimitsOf(t *testing.T) {
 		{"both taints of health are", []taint{aged(unreachable, 10), aged(notReady, 0)}, []corev1.Toleration{tolerates(unreachable, 300), tolerates(notReady, 300)}, -100,
 			limits{health: at(300)}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := limitsOf(tt.taints, tt.tolerations, at(tt.bound)); got != tt.want {
-				t.Errorf("limitsOf = %+v, want %+v", got, tt.want)
-			}
-		})
+		if got := limitsOf(tt.taints, tt.tolerations, at(tt.bound)); got != tt.want {
+			t.Errorf("%s: limitsOf = %+v, want %+v", tt.name, got, tt.want)
+		}
 	}
 }
