@@ -86,14 +86,12 @@ func TestAnnotationsOfTheNewReplicaSet(t *testing.T) {
 			revisionAnnotation: "5", revisionHistoryAnnotation: "1", desiredReplicasAnnotation: "3", maxReplicasAnnotation: "3"},
 			map[string]string{revisionAnnotation: "1"}, nil, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(3)
-			d.Annotations = tt.deployment
-			got := missingFrom(tt.has, nextAnnotations(d, tt.has, tt.old))
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("to write (-want +got):\n%s", diff)
-			}
-		})
+		d := newDeployment(3)
+		d.Annotations = tt.deployment
+		got := missingFrom(tt.has, nextAnnotations(d, tt.has, tt.old))
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: to write (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
 
@@ -105,10 +103,8 @@ func TestHistoryOfRevisionsIsBounded(t *testing.T) {
 		{"the oldest goes", full, full[8:] + ",9"},
 		{"one that is too long goes", strings.Repeat("1", 2000), "9"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := appendRevision(tt.history, 9); got != tt.want || len(got) > 2000 {
-				t.Errorf("%d characters …%q, want %d …%q", len(got), got[max(0, len(got)-20):], len(tt.want), tt.want[max(0, len(tt.want)-20):])
-			}
-		})
+		if got := appendRevision(tt.history, 9); got != tt.want || len(got) > 2000 {
+			t.Errorf("%s: %d characters …%q, want %d …%q", tt.name, len(got), got[max(0, len(got)-20):], len(tt.want), tt.want[max(0, len(tt.want)-20):])
+		}
 	}
 }

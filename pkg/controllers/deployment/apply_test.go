@@ -1,7 +1,6 @@
 package deployment
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,9 +44,7 @@ func TestNewDeploymentTakesTwoWrites(t *testing.T) {
 	d := newDeployment(3, deadline(600))
 	b := newBench(t, d)
 	b.On("create replicasets", createsReplicaSet)
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.mustRun(t)
 	b.Wants(t, "create replicasets", "update deployments/status")
 	b.WantsEvents(t, "Scaled up replica set "+nextName(d)+" from 0 to 3")
 	got := b.written()
@@ -145,9 +141,7 @@ func TestLiveReadResolvesWhatCachesCannotShow(t *testing.T) {
 			b.loader.Cached = b.readCached
 			b.On("create replicasets", createsReplicaSet)
 			prepare(b.expectations)
-			if _, err := b.run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			b.mustRun(t)
 			b.Wants(t, "get deployments", "list replicasets", "create replicasets", "update deployments/status")
 			if b.expectations.cacheIncomplete || len(b.expectations.creates) > 0 {
 				t.Errorf("left are %+v", b.expectations)
@@ -172,9 +166,7 @@ func TestTakenNameCountsAsCollision(t *testing.T) {
 			taken := newReplicaSet(d, nil, 3)
 			foreign(taken)
 			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return taken, nil })
-			if _, err := b.run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			b.mustRun(t)
 			b.Wants(t, "create replicasets", "get replicasets", "update deployments/status")
 			status := b.written().Status
 			if ptr.Deref(status.CollisionCount, 0) != 1 || status.ObservedGeneration != 0 {
@@ -193,37 +185,28 @@ func TestTakenNameCountsAsCollision(t *testing.T) {
 }
 
 func TestBodyOfAChange(t *testing.T) {
-	d := newDeployment(3)
-	rs := owned(d, "v1", newOld("old", 3, 1))
+	rs := owned(newDeployment(3), "v1", newOld("old", 3, 1))
+	const tests = `{"op":"test","path":"/metadata/uid","value":"uid of old"},{"op":"test","path":"/metadata/generation","value":2},`
 	for _, tt := range []struct {
 		name string
 		has  map[string]string
 		c    change
-		want string
+		want string // after the tests of UID and generation
 	}{
-		{"size", map[string]string{"a": "b"}, change{from: 3, to: 1},
-			`[{"op":"test","path":"/metadata/uid","value":"uid of old"},{"op":"test","path":"/metadata/generation","value":2},{"op":"add","path":"/spec/replicas","value":1}]`},
+		{"size", map[string]string{"a": "b"}, change{from: 3, to: 1}, `{"op":"add","path":"/spec/replicas","value":1}`},
 		{"all", map[string]string{"a": "b"}, change{from: 3, to: 1, minReadySeconds: new(int32(7)), annotations: map[string]string{"x~y/z": "1"}},
-			`[{"op":"test","path":"/metadata/uid","value":"uid of old"},{"op":"test","path":"/metadata/generation","value":2},{"op":"add","path":"/spec/replicas","value":1},` +
-				`{"op":"add","path":"/spec/minReadySeconds","value":7},{"op":"add","path":"/metadata/annotations/x~0y~1z","value":"1"}]`},
+			`{"op":"add","path":"/spec/replicas","value":1},{"op":"add","path":"/spec/minReadySeconds","value":7},` +
+				`{"op":"add","path":"/metadata/annotations/x~0y~1z","value":"1"}`},
 		{"no annotations yet", nil, change{from: 3, to: 1, annotations: map[string]string{"x": "1"}},
-			`[{"op":"test","path":"/metadata/uid","value":"uid of old"},{"op":"test","path":"/metadata/generation","value":2},{"op":"add","path":"/spec/replicas","value":1},` +
-				`{"op":"test","path":"/metadata/resourceVersion","value":"5"},{"op":"add","path":"/metadata/annotations","value":{"x":"1"}}]`},
-		{"no annotations, and none wanted", nil, change{from: 3, to: 0},
-			`[{"op":"test","path":"/metadata/uid","value":"uid of old"},{"op":"test","path":"/metadata/generation","value":2},{"op":"add","path":"/spec/replicas","value":0}]`},
+			`{"op":"add","path":"/spec/replicas","value":1},{"op":"test","path":"/metadata/resourceVersion","value":"5"},` +
+				`{"op":"add","path":"/metadata/annotations","value":{"x":"1"}}`},
+		{"no annotations, and none wanted", nil, change{from: 3, to: 0}, `{"op":"add","path":"/spec/replicas","value":0}`},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			rs.Annotations = tt.has
-			tt.c.rs = rs
-			body, err := tt.c.patchBody()
-			var got, want any
-			if err := errors.Join(err, json.Unmarshal(body, &got), json.Unmarshal([]byte(tt.want), &want)); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("body (-want +got):\n%s", diff)
-			}
-		})
+		rs.Annotations = tt.has
+		tt.c.rs = rs
+		if got, err := tt.c.patchBody(); err != nil || string(got) != "["+tests+tt.want+"]" {
+			t.Errorf("%s: body %s, error %v, want %s after the tests", tt.name, got, err, tt.want)
+		}
 	}
 }
 
@@ -233,25 +216,13 @@ func rollingBench(t *testing.T) *bench {
 	d.Generation = 2
 	old := owned(d, "v0", newOld("old", 3, 9, sizedFor(3, 4), revision("1")))
 	next := owned(d, "v1", newNext("next", 0, sizedFor(3, 4), revision("2")))
-	b := newBench(t, d, old, next)
-	return b
+	return newBench(t, d, old, next)
 }
 
-func replyTo(b *bench, replies map[string]error) {
+// failPatches makes patches of ReplicaSets fail, by their names.
+func failPatches(b *bench, failures map[string]error) {
 	b.On("patch replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		name := a.(clienttesting.PatchAction).GetName()
-		if err := replies[name]; err != nil {
-			return nil, err
-		}
-		for _, rs := range b.sets {
-			if rs.Name == name {
-				got := rs.DeepCopy()
-				got.ResourceVersion = "70"
-				got.Generation++
-				return got, nil
-			}
-		}
-		return nil, apierrors.NewNotFound(setResource, name)
+		return nil, failures[a.(clienttesting.PatchAction).GetName()]
 	})
 }
 
@@ -260,12 +231,7 @@ func replyTo(b *bench, replies map[string]error) {
 func TestRejectedScalingDoesNotBlockTheRollout(t *testing.T) {
 	d := newDeployment(8, within(1, 0))
 	b := newBench(t, d, owned(d, "v-1", newOld("older", 2, 9, sizedFor(5, 6), revision("1"))), owned(d, "v0", newOld("old", 3, 5, sizedFor(5, 6), revision("2"))))
-	b.On("patch replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		if a.(clienttesting.PatchAction).GetName() == "older" {
-			return nil, apierrors.NewForbidden(setResource, "older", errors.New("by a webhook"))
-		}
-		return nil, nil // and the rest as ever
-	})
+	failPatches(b, map[string]error{"older": apierrors.NewForbidden(setResource, "older", errors.New("by a webhook"))})
 	created := false
 	b.On("create replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		created = true
@@ -301,7 +267,7 @@ func TestFailedPreconditionIsNoRejection(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := rollingBench(t)
-			replyTo(b, map[string]error{"old": invalid})
+			failPatches(b, map[string]error{"old": invalid})
 			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 				live := b.sets[0].DeepCopy()
 				tt.live(live)
@@ -350,7 +316,7 @@ func TestUnansweredResizeIsSentAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := rollingBench(t)
 			b.expectations.unknownResizes[b.sets[0].UID] = unknownResize{change: change{rs: b.sets[0], from: 3, to: 2}, generation: b.d.Generation, until: now.Add(outcome.MaxCompletionDelay)}
-			replyTo(b, map[string]error{"old": tt.reply})
+			failPatches(b, map[string]error{"old": tt.reply})
 			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 				rs := b.sets[0].DeepCopy()
 				if tt.executed {
@@ -445,9 +411,7 @@ func TestFirstWriteOfATermFollowsALiveRead(t *testing.T) {
 	b := newBench(t, d, owned(d, "v1", newNext("next", 3, sizedFor(3, 3), revision("1"))))
 	b.baseline.Reset()
 	b.sets = nil
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.mustRun(t)
 	b.Wants(t, "get deployments", "list replicasets", "update deployments/status")
 }
 
@@ -476,9 +440,7 @@ func TestNoStatusForAnOutdatedSpec(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer fakeapi.Fill(t, store)()
-		if _, err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		b.mustRun(t)
 		b.Wants(t)
 	})
 }
@@ -588,9 +550,7 @@ func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
 	raised := reduced.DeepCopy()
 	raised.Generation, raised.Spec.Replicas, raised.ResourceVersion = 3, new(int32(20)), "60"
 	b.On("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return raised, nil })
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.mustRun(t)
 	b.WantsEvents(t, "Scaled up replica set web from 2 to 20")
 	shown := raised.DeepCopy()
 	shown.Status.ObservedGeneration = 3
@@ -613,7 +573,8 @@ func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
 
 func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
 	b := rollingBench(t)
-	replyTo(b, map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))})
+	failures := map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))}
+	failPatches(b, failures)
 	d := decision{plan: plan{changes: []change{{rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}, {rs: b.sets[1], from: 0, to: 1, reason: resizeIntoCapacity}}, capacity: 1}}
 	names := func(sent []clienttesting.Action) (names []string) {
 		for _, a := range sent {
@@ -662,7 +623,7 @@ func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
 	if wait := b.backoffs.rejectedResize(b.d, changed).remaining(b.syncState.now); wait != 0 || b.backoffs.rejectedResize(b.d, b.sets[0]).remaining(b.syncState.now) == 0 {
 		t.Errorf("a changed ReplicaSet waits for %v", wait)
 	}
-	replyTo(b, nil)
+	clear(failures)
 	b.clock.SetTime(now.Add(time.Minute))
 	b.syncState.now = b.clock.Now()
 	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err != nil || len(b.backoffs.rejectedResizes) > 0 {

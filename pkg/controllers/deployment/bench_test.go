@@ -62,6 +62,13 @@ func (b *bench) run(ctx context.Context) (controller.Result, error) {
 	return resultOf(b.step(ctx, b.syncState))
 }
 
+func (b *bench) mustRun(t *testing.T) {
+	t.Helper()
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // stored returns the ReplicaSets of the API server.
 func (b *bench) stored(t *testing.T) (sets []*appsv1.ReplicaSet) {
 	t.Helper()

@@ -31,17 +31,15 @@ func TestBounds(t *testing.T) {
 		{"negative is nothing", 10, number(-3), number(-2), bounds{10, 0, 1}},
 		{"a huge surge", 1 << 30, text("100%"), number(0), bounds{1 << 30, 1 << 30, 0}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(tt.replicas)
-			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: tt.surge, MaxUnavailable: tt.unavailable}
-			if got := boundsOf(d); got != tt.want {
-				t.Errorf("bounds %+v, want %+v", got, tt.want)
-			}
-			recreating(d)
-			if got, want := boundsOf(d), (bounds{replicas: int(tt.replicas)}); got != want {
-				t.Errorf("with the strategy Recreate bounds %+v, want %+v", got, want)
-			}
-		})
+		d := newDeployment(tt.replicas)
+		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: tt.surge, MaxUnavailable: tt.unavailable}
+		if got := boundsOf(d); got != tt.want {
+			t.Errorf("%s: bounds %+v, want %+v", tt.name, got, tt.want)
+		}
+		recreating(d)
+		if got, want := boundsOf(d), (bounds{replicas: int(tt.replicas)}); got != want {
+			t.Errorf("%s: with the strategy Recreate bounds %+v, want %+v", tt.name, got, want)
+		}
 	}
 	d := newDeployment(0)
 	d.Spec.Replicas = nil

@@ -114,11 +114,9 @@ func TestReplicaSetName(t *testing.T) {
 		{"a hash that leaves one character", 5, 251, 1},
 		{"a hash that leaves none cuts nothing", 5, 252, 5},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			name, hash := strings.Repeat("d", tt.deployment), strings.Repeat("h", tt.hash)
-			if got, want := replicaSetName(name, hash), fmt.Sprintf("%s-%s", name[:tt.want], hash); got != want {
-				t.Errorf("name %s, want %s", got, want)
-			}
-		})
+		name, hash := strings.Repeat("d", tt.deployment), strings.Repeat("h", tt.hash)
+		if got, want := replicaSetName(name, hash), fmt.Sprintf("%s-%s", name[:tt.want], hash); got != want {
+			t.Errorf("%s: name %s, want %s", tt.name, got, want)
+		}
 	}
 }

@@ -38,17 +38,15 @@ func TestHistory(t *testing.T) {
 		{"all are kept", nil, []replicaSet{old("a", "1", 3), old("b", "2", 2)}, nil},
 		{"all are kept, said otherwise", new(int32(math.MaxInt32)), []replicaSet{old("a", "1", 3), old("b", "2", 2)}, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(2)
-			d.Spec.RevisionHistoryLimit = tt.limit
-			var got []string
-			for _, rs := range newPass(d, append(tt.sets, newNext("new", 2, revision("20")))...).beyondHistory() {
-				got = append(got, rs.Name)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("deleted (-want +got):\n%s", diff)
-			}
-		})
+		d := newDeployment(2)
+		d.Spec.RevisionHistoryLimit = tt.limit
+		var got []string
+		for _, rs := range newPass(d, append(tt.sets, newNext("new", 2, revision("20")))...).beyondHistory() {
+			got = append(got, rs.Name)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: deleted (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
 
@@ -73,10 +71,8 @@ func TestHistoryIsCleanedUpWhenTheRolloutIsOver(t *testing.T) {
 		{"to be resized", newDeployment(2, limited, paused), []replicaSet{newOld("old", 0, 1)}, 0},
 		{"being deleted", newDeployment(2, limited, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), sets, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := rollout(tt.d, tt.sets, facts{}, now).delete; len(got) != tt.want {
-				t.Errorf("%d are deleted, want %d", len(got), tt.want)
-			}
-		})
+		if got := rollout(tt.d, tt.sets, facts{}, now).delete; len(got) != tt.want {
+			t.Errorf("%s: %d are deleted, want %d", tt.name, len(got), tt.want)
+		}
 	}
 }

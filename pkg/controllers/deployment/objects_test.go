@@ -145,7 +145,7 @@ func rollout(d *appsv1.Deployment, sets []replicaSet, f facts, now time.Time) pl
 }
 
 // checkPlan compares the writes of a plan, "create size" and "name from→to" in their order, and what is deferred.
-func checkPlan(t *testing.T, got planned, want []string, deferred ...deferral) {
+func checkPlan(t *testing.T, name string, got planned, want []string, deferred ...deferral) {
 	t.Helper()
 	var writes []string
 	if got.create != nil {
@@ -153,10 +153,10 @@ func checkPlan(t *testing.T, got planned, want []string, deferred ...deferral) {
 		got.create.Name = "created"
 	}
 	if writes = append(writes, sizesOf(got.changes)...); !slices.Equal(writes, want) {
-		t.Errorf("writes %q, want %q", writes, want)
+		t.Errorf("%s: writes %q, want %q", name, writes, want)
 	}
 	if !slices.Equal(got.deferred, deferred) {
-		t.Errorf("deferred %v, want %v", got.deferred, deferred)
+		t.Errorf("%s: deferred %v, want %v", name, got.deferred, deferred)
 	}
 }
 

@@ -30,16 +30,14 @@ func TestRaisesStayWithinTheCapacity(t *testing.T) {
 		{"and gets what was given up", 10, 2, 2, facts{}, []replicaSet{newOld("old", 10, 1)}, nil, []string{"web 2→4"}},
 		{"shares: the largest gives what the others get", 8, 0, 1, facts{}, []replicaSet{newNext("new", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"old"}, []string{}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets, tt.facts, now)
-			if p.create != nil {
-				p.create.Name = "web"
-			}
-			done := slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.isRaise() || slices.Contains(tt.refused, c.rs.Name) })
-			if diff := cmp.Diff(tt.want, sizesOf(p.raisesAfter(done))); diff != "" {
-				t.Errorf("sizes (-want +got):\n%s", diff)
-			}
-		})
+		p := rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets, tt.facts, now)
+		if p.create != nil {
+			p.create.Name = "web"
+		}
+		done := slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.isRaise() || slices.Contains(tt.refused, c.rs.Name) })
+		if diff := cmp.Diff(tt.want, sizesOf(p.raisesAfter(done))); diff != "" {
+			t.Errorf("%s: sizes (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -111,9 +112,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"without old pods no difference matters", 10, 2, 2, []replicaSet{newNext("new", 10, having(5), seeing(9, 9))}, nil, nil},
 		{"the cache never makes it more", 3, 1, 0, []replicaSet{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, []deferral{deferPodsDiffer}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			checkPlan(t, rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets, facts{}, now), tt.want, tt.held...)
-		})
+		checkPlan(t, tt.name, rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets, facts{}, now), tt.want, tt.held...)
 	}
 }
 
@@ -137,13 +136,11 @@ func TestNewReplicaSetIsCreatedInTheSurge(t *testing.T) {
 		{"pending pods keep their capacity", 10, 3, 0, 2, 10, []string{"create 1"}},
 		{"all of the capacity", 10, 3, 2, 5, 10, []string{"create 0", "old 10→8"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var old []replicaSet
-			if tt.old > 0 {
-				old = append(old, newOld("old", tt.old, 1))
-			}
-			checkPlan(t, rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), old, facts{pendingOld: tt.pending}, now), tt.want)
-		})
+		var old []replicaSet
+		if tt.old > 0 {
+			old = append(old, newOld("old", tt.old, 1))
+		}
+		checkPlan(t, tt.name, rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), old, facts{pendingOld: tt.pending}, now), tt.want)
 	}
 }
 
@@ -157,6 +154,6 @@ func TestRaisedMinReadySecondsApplyAtOnce(t *testing.T) {
 		{0, 12, []string{"new 12→10", "old 5→0"}}, {3600, 12, []string{"new 12→10"}},
 	} {
 		d := newDeployment(10, within(0, 2), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.seconds })
-		checkPlan(t, rollout(d, []replicaSet{newNext("new", tt.size), newOld("old", 5, 1)}, facts{}, now), tt.want)
+		checkPlan(t, fmt.Sprintf("%+v", tt), rollout(d, []replicaSet{newNext("new", tt.size), newOld("old", 5, 1)}, facts{}, now), tt.want)
 	}
 }

@@ -49,9 +49,7 @@ func TestRollout(t *testing.T) {
 		{"nor in a namespace that is terminating", newDeployment(10, within(0, 2)), facts{createDeferred: deferTerminating}, []replicaSet{newOld("old", 10, 1)}, nil, []deferral{deferTerminating}},
 		{"a strategy that we do not know", newDeployment(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "BlueGreen" }), facts{}, []replicaSet{newOld("old", 3, 1)}, nil, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			checkPlan(t, rollout(tt.d, tt.sets, tt.facts, now), tt.want, tt.held...)
-		})
+		checkPlan(t, tt.name, rollout(tt.d, tt.sets, tt.facts, now), tt.want, tt.held...)
 	}
 }
 
@@ -116,11 +114,9 @@ func TestRequeueDelay(t *testing.T) {
 		{"sooner than that at the deadline", newDeployment(3, running, deadline(20)), sets(seeing(0, 0)), 1},
 		{"paused", newDeployment(3, running, deadline(60), paused), sets(), 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := rollout(tt.d, tt.sets, facts{}, now).requeueAfter; got != tt.want {
-				t.Errorf("again after %v, want %v", got, tt.want)
-			}
-		})
+		if got := rollout(tt.d, tt.sets, facts{}, now).requeueAfter; got != tt.want {
+			t.Errorf("%s: again after %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -137,11 +133,9 @@ func TestRevisionOfTheDeployment(t *testing.T) {
 		{"paused before it was created", newDeployment(3, paused), []replicaSet{newOld("old", 3, 1, revision("4"))}, ""},
 		{"being deleted", newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), []replicaSet{newOld("old", 3, 1, revision("4"))}, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := rollout(tt.d, tt.sets, facts{}, now).revision; got != tt.want {
-				t.Errorf("revision %q, want %q", got, tt.want)
-			}
-		})
+		if got := rollout(tt.d, tt.sets, facts{}, now).revision; got != tt.want {
+			t.Errorf("%s: revision %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }
 

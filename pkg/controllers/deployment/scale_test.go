@@ -54,9 +54,7 @@ func TestScale(t *testing.T) {
 		{"no overflow", math.MaxInt32, 0, []replicaSet{newNext("new", 50000, sizedFor(100000, 100000)), newOld("old", 50000, 1, sizedFor(100000, 100000))},
 			[]string{"new 50000→1073741824", "old 50000→1073741823"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			checkPlan(t, rollout(newDeployment(tt.replicas, within(tt.surge, 1), paused), tt.sets, facts{}, now), tt.want)
-		})
+		checkPlan(t, tt.name, rollout(newDeployment(tt.replicas, within(tt.surge, 1), paused), tt.sets, facts{}, now), tt.want)
 	}
 }
 
@@ -74,14 +72,12 @@ func TestScalingStopsOldPodsOfACompleteRollout(t *testing.T) {
 		{"the last reduction was not seen", newNext("new", 10, sizedFor(10, 15), slow, unseen), nil, []deferral{deferShrinkUnseen}},
 		{"the status tells of fewer: they get their shares", newNext("new", 10, sizedFor(10, 15), having(9)), []string{"new 10→13", "old 1→2"}, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(10, within(5, 0), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.next.rs.Spec.MinReadySeconds })
-			got := rollout(d, []replicaSet{tt.next, newOld("old", 1, 1, sizedFor(5, 8))}, facts{}, now)
-			checkPlan(t, got, tt.want, tt.held...)
-			if observed := got.status.ObservedGeneration == 1; observed != (tt.held == nil) {
-				t.Errorf("observed %t", observed)
-			}
-		})
+		d := newDeployment(10, within(5, 0), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.next.rs.Spec.MinReadySeconds })
+		got := rollout(d, []replicaSet{tt.next, newOld("old", 1, 1, sizedFor(5, 8))}, facts{}, now)
+		checkPlan(t, tt.name, got, tt.want, tt.held...)
+		if observed := got.status.ObservedGeneration == 1; observed != (tt.held == nil) {
+			t.Errorf("%s: observed %t", tt.name, observed)
+		}
 	}
 }
 

@@ -30,17 +30,15 @@ func TestRolledOut(t *testing.T) {
 		{"one too many", with(func(s *appsv1.DeploymentStatus) { s.Replicas = 4 }), false, false},
 		{"another generation", with(func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 1 }), false, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(3, deadline(600))
-			d.Generation = 2
-			if got := rolledOut(d, tt.status); got != tt.timed {
-				t.Errorf("with a deadline: %t, want %t", got, tt.timed)
-			}
-			d.Spec.ProgressDeadlineSeconds = nil
-			if got := rolledOut(d, tt.status); got != tt.forEver {
-				t.Errorf("without a deadline: %t, want %t", got, tt.forEver)
-			}
-		})
+		d := newDeployment(3, deadline(600))
+		d.Generation = 2
+		if got := rolledOut(d, tt.status); got != tt.timed {
+			t.Errorf("%s: with a deadline: %t, want %t", tt.name, got, tt.timed)
+		}
+		d.Spec.ProgressDeadlineSeconds = nil
+		if got := rolledOut(d, tt.status); got != tt.forEver {
+			t.Errorf("%s: without a deadline: %t, want %t", tt.name, got, tt.forEver)
+		}
 	}
 }
 

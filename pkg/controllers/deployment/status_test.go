@@ -43,18 +43,16 @@ func TestCounts(t *testing.T) {
 		{"sums beyond int32", facts{}, []replicaSet{newNext("new", math.MaxInt32), newOld("old", math.MaxInt32, 1)}, passResult{},
 			numbers{math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, 0, -1}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := newPass(newDeployment(3), tt.sets...)
-			p.facts = tt.facts
-			s := p.statusCounts(tt.outcome)
-			got := numbers{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, -1}
-			if s.TerminatingReplicas != nil {
-				got.Terminating = *s.TerminatingReplicas
-			}
-			if got != tt.want {
-				t.Errorf("counts %+v, want %+v", got, tt.want)
-			}
-		})
+		p := newPass(newDeployment(3), tt.sets...)
+		p.facts = tt.facts
+		s := p.statusCounts(tt.outcome)
+		got := numbers{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, -1}
+		if s.TerminatingReplicas != nil {
+			got.Terminating = *s.TerminatingReplicas
+		}
+		if got != tt.want {
+			t.Errorf("%s: counts %+v, want %+v", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -145,21 +143,19 @@ func TestProgressing(t *testing.T) {
 		{"resumed, and complete", nil, was(unknown, reasonPaused), done, passResult{progressCounts: true, observed: true},
 			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newDeployment(3, deadline(600), annotated(revisionAnnotation, "2"))
-			if tt.edit != nil {
-				tt.edit(d)
-			}
-			d.Status = appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, Conditions: tt.was}
-			p := newPass(d, tt.sets...)
-			c := conditions{list: append([]appsv1.DeploymentCondition{}, tt.was...), now: now}
-			status := p.statusCounts(tt.o)
-			status.ObservedGeneration = 1
-			p.setProgressing(tt.o, status, &c)
-			if diff := cmp.Diff(tt.want, c.list); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
-		})
+		d := newDeployment(3, deadline(600), annotated(revisionAnnotation, "2"))
+		if tt.edit != nil {
+			tt.edit(d)
+		}
+		d.Status = appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, Conditions: tt.was}
+		p := newPass(d, tt.sets...)
+		c := conditions{list: append([]appsv1.DeploymentCondition{}, tt.was...), now: now}
+		status := p.statusCounts(tt.o)
+		status.ObservedGeneration = 1
+		p.setProgressing(tt.o, status, &c)
+		if diff := cmp.Diff(tt.want, c.list); diff != "" {
+			t.Errorf("%s: conditions (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
 
@@ -207,13 +203,11 @@ func TestReplicaFailure(t *testing.T) {
 		{"the message now", failure("before"), []replicaSet{newNext("new", 1, fails("now"))}, failure("now")},
 		{"it is over", failure("before"), []replicaSet{newNext("new", 1)}, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := conditions{list: append([]appsv1.DeploymentCondition(nil), tt.was...), now: now}
-			newPass(newDeployment(3), tt.sets...).setReplicaFailure(&c)
-			if diff := cmp.Diff(tt.want, c.list); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
-		})
+		c := conditions{list: append([]appsv1.DeploymentCondition(nil), tt.was...), now: now}
+		newPass(newDeployment(3), tt.sets...).setReplicaFailure(&c)
+		if diff := cmp.Diff(tt.want, c.list); diff != "" {
+			t.Errorf("%s: conditions (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
 
@@ -266,10 +260,8 @@ func TestStatusIsObservedWhenTheSizesAreWritten(t *testing.T) {
 		{"nothing can be created", newDeployment(3, moved), facts{createDeferred: deferCreateBackoff}, []replicaSet{newOld("old", 3, 1)}, 0},
 		{"being deleted", newDeployment(3, moved, func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: now} }), facts{}, []replicaSet{newOld("old", 3, 1)}, 7},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := rollout(tt.d, tt.sets, tt.facts, now).status.ObservedGeneration; got != tt.want {
-				t.Errorf("observed generation %d, want %d", got, tt.want)
-			}
-		})
+		if got := rollout(tt.d, tt.sets, tt.facts, now).status.ObservedGeneration; got != tt.want {
+			t.Errorf("%s: observed generation %d, want %d", tt.name, got, tt.want)
+		}
 	}
 }

@@ -37,21 +37,19 @@ func TestSameTemplate(t *testing.T) {
 			t.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1")}
 		}, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			a, b := newTemplate("v1"), newTemplate("v1")
-			tt.a(&a)
-			tt.b(&b)
-			labels := len(a.Labels)
-			if got := sameTemplate(&a, &b); got != tt.want {
-				t.Errorf("sameTemplate = %t, want %t", got, tt.want)
-			}
-			if got := sameTemplate(&b, &a); got != tt.want {
-				t.Errorf("the other way round: sameTemplate = %t, want %t", got, tt.want)
-			}
-			if len(a.Labels) != labels {
-				t.Errorf("labels of a template were changed: %v", a.Labels)
-			}
-		})
+		a, b := newTemplate("v1"), newTemplate("v1")
+		tt.a(&a)
+		tt.b(&b)
+		labels := len(a.Labels)
+		if got := sameTemplate(&a, &b); got != tt.want {
+			t.Errorf("%s: sameTemplate = %t, want %t", tt.name, got, tt.want)
+		}
+		if got := sameTemplate(&b, &a); got != tt.want {
+			t.Errorf("%s: the other way round: sameTemplate = %t, want %t", tt.name, got, tt.want)
+		}
+		if len(a.Labels) != labels {
+			t.Errorf("%s: labels of a template were changed: %v", tt.name, a.Labels)
+		}
 	}
 }
 

@@ -38,9 +38,7 @@ func TestCreateUntilNameIsFree(t *testing.T) {
 		theirs := corev1.Pod{ObjectMeta: newPod(tried[call-1], ownedBy("another")).ObjectMeta}
 		return &corev1.PodList{Items: []corev1.Pod{theirs}}, nil
 	})
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.mustRun(t)
 	if len(tried) != 3 || tried[0] == tried[1] || tried[1] == tried[2] || len(b.expectations.creates) != 0 {
 		t.Errorf("names tried are %v, names kept %v", tried, b.expectations.creates)
 	}

@@ -133,9 +133,7 @@ func TestUnansweredDeleteIsSentAgain(t *testing.T) {
 		deleted = append(deleted, d.Name+"@"+*d.DeleteOptions.Preconditions.ResourceVersion)
 		return &corev1.Pod{}, nil
 	})
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.mustRun(t)
 	if !slices.Equal(deleted, []string{"b@6"}) || len(b.expectations.unconfirmed) != 0 {
 		t.Errorf("deleted %v, still unanswered %v", deleted, b.expectations.unconfirmed)
 	}
@@ -173,9 +171,7 @@ func TestScaleDownTakenBack(t *testing.T) {
 			}
 			b.Wants(t)
 			b.now = now.Add(outcome.MaxCompletionDelay)
-			if _, err := b.run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			b.mustRun(t)
 			if creates := b.Count("create pods"); creates != tt.count || len(b.expectations.unconfirmed) != 0 {
 				t.Errorf("%d creates, want %d; still unanswered: %v", creates, tt.count, b.expectations.unconfirmed)
 			}

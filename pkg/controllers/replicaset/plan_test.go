@@ -54,13 +54,11 @@ func TestClaim(t *testing.T) {
 		{"a deleted pod that the cache still shows is gone, or terminating if it takes its time", newSet(1),
 			[]*caches.Pod{newPod("a", onNode("n")), newPod("b", onNode("n"))}, map[types.UID]bool{"a": false, "b": true}, sorted{Terminating: 1}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := claimPods(tt.set, mustSelect(tt.set), tt.pods, tt.gone)
-			got := sorted{podNames(c.owned), podNames(c.adopt), podNames(c.release), podNames(c.failed), c.terminating}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("claim (-want +got):\n%s", diff)
-			}
-		})
+		c := claimPods(tt.set, mustSelect(tt.set), tt.pods, tt.gone)
+		got := sorted{podNames(c.owned), podNames(c.adopt), podNames(c.release), podNames(c.failed), c.terminating}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: claim (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
 

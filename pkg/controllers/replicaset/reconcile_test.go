@@ -64,6 +64,13 @@ func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 
 func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.syncState) }
 
+func (b *bench) mustRun(t *testing.T) {
+	t.Helper()
+	if _, err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // versions holds the versions of the caches of pods and ReplicaSets.
 func versions(pods, sets string) controller.Versions {
 	return controller.Versions{podResource: pods, setResource: sets}
@@ -192,9 +199,7 @@ func TestPodsThatKeepFailing(t *testing.T) {
 	}
 	b.Wants(t)
 	b.now = now.Add(minFailedBackoff)
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.mustRun(t)
 	b.Wants(t, "create pods", "update replicasets/status")
 	if told := b.NewEvents(); len(told) != 2 || !strings.Contains(told[0], "BackOff") {
 		t.Errorf("events are %v, want one about the back-off and one about the pod", told)
@@ -232,9 +237,7 @@ func TestTerminatingNamespaceIsNoMismatch(t *testing.T) {
 			defer fakeapi.Fill(t, store)()
 			b := newBench(t, newSet(1, statusOfSize(0)))
 			b.namespaces = namespaces
-			if _, err := b.run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			b.mustRun(t)
 			unmet := longestMismatch(b.states, now.Add(time.Hour)) > 0
 			if created := len(b.Sent()) > 0; created == terminating || unmet == terminating {
 				t.Errorf("terminating %t: created %t, unmet %t", terminating, created, unmet)

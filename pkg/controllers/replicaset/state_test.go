@@ -72,10 +72,8 @@ func TestFailedBackoff(t *testing.T) {
 		{name: "evicted pods do not count", failed: append(evicted(repeat(9, 0)), repeat(3, 0)...)},
 		{name: "created in the future, by another clock", failed: repeat(4, -time.Hour), held: 4, delay: 10 * time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if held, delay := failedBackoff(tt.failed, tt.want, now); held != tt.held || delay != tt.delay {
-				t.Errorf("%d creates wait for %v, want %d for %v", held, delay, tt.held, tt.delay)
-			}
-		})
+		if held, delay := failedBackoff(tt.failed, tt.want, now); held != tt.held || delay != tt.delay {
+			t.Errorf("%s: %d creates wait for %v, want %d for %v", tt.name, held, delay, tt.held, tt.delay)
+		}
 	}
 }

@@ -50,12 +50,10 @@ func TestCount(t *testing.T) {
 		{"two terminating", newSet(1), []*caches.Pod{newPod("a", ready)}, 2,
 			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1, terminating: new(int32(2))}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := countPods(tt.set, tt.pods, tt.terminating, now)
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(counts{})); diff != "" {
-				t.Errorf("counts (-want +got):\n%s", diff)
-			}
-		})
+		got := countPods(tt.set, tt.pods, tt.terminating, now)
+		if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(counts{})); diff != "" {
+			t.Errorf("%s: counts (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
 
@@ -88,15 +86,13 @@ func TestConditions(t *testing.T) {
 		{"and when it is removed", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier), foreign}, applyResult{}, list{foreign}},
 		{"and otherwise", list{foreign}, applyResult{}, list{foreign}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			before := append(list(nil), tt.old...)
-			got := newConditions(tt.old, tt.a, now)
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(before, append(list(nil), tt.old...)); diff != "" {
-				t.Errorf("the old conditions were changed:\n%s", diff)
-			}
-		})
+		before := append(list(nil), tt.old...)
+		got := newConditions(tt.old, tt.a, now)
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: conditions (-want +got):\n%s", tt.name, diff)
+		}
+		if diff := cmp.Diff(before, append(list(nil), tt.old...)); diff != "" {
+			t.Errorf("%s: the old conditions were changed:\n%s", tt.name, diff)
+		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -23,7 +22,7 @@ import (
 )
 
 func TestStatusConflict(t *testing.T) {
-	conflicted := apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "replicasets"}, "web", errors.New("newer"))
+	conflicted := apierrors.NewConflict(setResource, "web", errors.New("newer"))
 	foreign := appsv1.ReplicaSetCondition{Type: "Foreign", Status: corev1.ConditionTrue}
 	for _, tt := range []struct {
 		name     string
@@ -82,16 +81,14 @@ func TestRejectedStatusIsRepeatedWithTheTemplate(t *testing.T) {
 	b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
 		if template := sent.Spec.Template; template.UID != "" || len(template.Spec.Containers) == 0 {
-			return nil, apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "replicasets"}, "web", errors.New("no containers"))
+			return nil, apierrors.NewForbidden(setResource, "web", errors.New("no containers"))
 		}
 		return sent, nil
 	})
 	b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 		return newSet(0, statusOfSize(1), func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main"}} }), nil
 	})
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.mustRun(t)
 	b.Wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
 }
 
@@ -108,18 +105,12 @@ func TestServerWithoutTerminatingReplicas(t *testing.T) {
 		b.rs = stored
 		return stored, nil
 	})
-	run := func() {
-		t.Helper()
-		if _, err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run()
+	b.mustRun(t)
 	*b.backoffs, *b.expectations = backoffs{}, newExpectations() // as the numbers of another ReplicaSet
-	run()
+	b.mustRun(t)
 	b.Wants(t, "update replicasets/status")
 	b.rs.Status.ReadyReplicas = 1
-	run()
+	b.mustRun(t)
 	b.Wants(t, "update replicasets/status", "update replicasets/status")
 }
 
@@ -269,9 +260,7 @@ func noStatusForAnEarlierSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fakeapi.Fill(t, store)()
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.mustRun(t)
 	b.Wants(t)
 
 	// After a long sync the numbers are written beside the newer spec.
@@ -279,7 +268,7 @@ func noStatusForAnEarlierSize(t *testing.T) {
 	b.On("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
 		if call == 1 {
-			return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "replicasets"}, "web", errors.New("newer"))
+			return nil, apierrors.NewConflict(setResource, "web", errors.New("newer"))
 		}
 		if *sent.Spec.Replicas != 2 || sent.Status.Replicas != 1 || sent.Status.ObservedGeneration != b.rs.Generation {
 			t.Errorf("sent %+v", sent)
@@ -287,9 +276,7 @@ func noStatusForAnEarlierSize(t *testing.T) {
 		return sent, nil
 	})
 	b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return newer, nil })
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.mustRun(t)
 	b.Wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
 }
 
@@ -368,9 +355,7 @@ func TestStatusDurationIsRecorded(t *testing.T) {
 		b.Clock.(*testingclock.FakeClock).Step(ms(30))
 		return a.(clienttesting.UpdateAction).GetObject(), nil
 	})
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.mustRun(t)
 	if b.backoffs.statusTook != ms(30) || !b.backoffs.statusAt.Equal(now.Add(ms(30))) {
 		t.Errorf("a status took %v, and was written at %v; want 30 ms, %v", b.backoffs.statusTook, b.backoffs.statusAt, now.Add(ms(30)))
 	}

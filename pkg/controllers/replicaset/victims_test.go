@@ -123,15 +123,13 @@ func TestChooseVictims(t *testing.T) {
 		{"the one with company on its node", []*caches.Pod{one, two}, []*caches.Pod{one, two, two}, 1, []*caches.Pod{two}},
 		{"three of five", []*caches.Pod{one, two, broken, waiting, homeless}, nil, 3, []*caches.Pod{homeless, waiting, broken}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			related := tt.related
-			if related == nil {
-				related = tt.pods
-			}
-			if got := chooseVictims(tt.pods, related, tt.n, true, now); !slices.Equal(got, tt.want) {
-				t.Errorf("victims %v, want %v", podNames(got), podNames(tt.want))
-			}
-		})
+		related := tt.related
+		if related == nil {
+			related = tt.pods
+		}
+		if got := chooseVictims(tt.pods, related, tt.n, true, now); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: victims %v, want %v", tt.name, podNames(got), podNames(tt.want))
+		}
 	}
 }
 
