@@ -41,111 +41,63 @@ func TestUpstreamCases(t *testing.T) {
 	type deletes = map[string]time.Duration
 	unbound := func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = ""; return p }
 	bind := func(p *corev1.Pod) { p.Spec.NodeName = "node1" }
+	intolerant := func(p *corev1.Pod) { p.Spec.Tolerations = nil }
+	tolerateFor := func(seconds int64) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = seconds }
+	}
 	wait := func(*world) {}
 	for _, tt := range []struct {
 		name  string
-		start func() []runtime.Object
+		start objects
 		// steps happen a second apart, the first after a second
-		steps []func(*world)
+		steps steps
 		want  deletes
 	}{
-		{"create pod: not scheduled", objects(aNode(), func() runtime.Object { return unbound(aPod("p")) }), nil, deletes{}},
-		{"create pod: on an untainted node", objects(aNode(), podWith("p")), nil, deletes{}},
-		{"create pod: on a tainted node", objects(aNode("t1"), podWith("p")), nil, deletes{"p": 0}},
-		{"create pod: on a node with a taint of another effect", func() []runtime.Object {
-			return []runtime.Object{node1(corev1.ConditionTrue, corev1.Taint{Key: "t1", Effect: corev1.TaintEffectNoSchedule}), aPod("p")}
-		}, nil, deletes{}},
-		{"create pod: finite toleration", objects(aNode("t1"), podWith("p", tolerates("t1", 5000))), nil, deletes{}},
-		{"create pod: infinite toleration", objects(aNode("t1"), podWith("p", tolerates("t1"))), nil, deletes{}},
-		{"create pod: toleration of another taint", objects(aNode("t1"), podWith("p", tolerates("t2"))), nil, deletes{"p": 0}},
+		{"create pod: not scheduled", objects{aNode(), unbound(aPod("p"))}, nil, deletes{}},
+		{"create pod: on an untainted node", objects{aNode(), aPod("p")}, nil, deletes{}},
+		{"create pod: on a tainted node", objects{aNode("t1"), aPod("p")}, nil, deletes{"p": 0}},
+		{"create pod: on a node with a taint of another effect",
+			objects{node1(corev1.ConditionTrue, corev1.Taint{Key: "t1", Effect: corev1.TaintEffectNoSchedule}), aPod("p")}, nil, deletes{}},
+		{"create pod: finite toleration", objects{aNode("t1"), aPod("p", tolerates("t1", 5000))}, nil, deletes{}},
+		{"create pod: infinite toleration", objects{aNode("t1"), aPod("p", tolerates("t1"))}, nil, deletes{}},
+		{"create pod: toleration of another taint", objects{aNode("t1"), aPod("p", tolerates("t2"))}, nil, deletes{"p": 0}},
 
-		{"delete pod", objects(aNode("t1"), podWith("p", tolerates("t1", 10))), []func(*world){
-			func(w *world) { w.Remove("pods", "default", "p") },
-		}, deletes{}},
+		{"delete pod", objects{aNode("t1"), aPod("p", tolerates("t1", 10))}, steps{func(w *world) { w.Remove("pods", "default", "p") }}, deletes{}},
 
-		{"update pod: bound to a tainted node", objects(aNode("t1"), func() runtime.Object { return unbound(aPod("p")) }), []func(*world){
-			func(w *world) { w.update("p", bind) },
-		}, deletes{"p": sec}},
-		{"update pod: bound to a tolerated node", objects(aNode("t1"), func() runtime.Object { return unbound(aPod("p", tolerates("t1"))) }), []func(*world){
-			func(w *world) { w.update("p", bind) },
-		}, deletes{}},
-		{"update pod: toleration removed", objects(aNode("t1"), podWith("p", tolerates("t1", 100))), []func(*world){
-			func(w *world) { w.update("p", func(p *corev1.Pod) { p.Spec.Tolerations = nil }) },
-		}, deletes{"p": sec}},
-		{"update pod: toleration lengthened", objects(aNode("t1"), podWith("p", tolerates("t1", 5))), []func(*world){
-			func(w *world) { w.update("p", func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = 50 }) },
-		}, deletes{"p": 50 * sec}},
-		{"update pod: toleration shortened", objects(aNode("t1"), podWith("p", tolerates("t1", 100))), []func(*world){
-			func(w *world) { w.update("p", func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = 5 }) },
-		}, deletes{"p": 5 * sec}},
-		{"update pod: toleration shortened into the past", objects(aNode("t1"), podWith("p", tolerates("t1", 100))), []func(*world){
-			wait, wait, func(w *world) { w.update("p", func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = 1 }) },
-		}, deletes{"p": 3 * sec}},
+		{"update pod: bound to a tainted node", objects{aNode("t1"), unbound(aPod("p"))}, steps{editPod("p", bind)}, deletes{"p": sec}},
+		{"update pod: bound to a tolerated node", objects{aNode("t1"), unbound(aPod("p", tolerates("t1")))}, steps{editPod("p", bind)}, deletes{}},
+		{"update pod: toleration removed", objects{aNode("t1"), aPod("p", tolerates("t1", 100))}, steps{editPod("p", intolerant)}, deletes{"p": sec}},
+		{"update pod: toleration lengthened", objects{aNode("t1"), aPod("p", tolerates("t1", 5))}, steps{editPod("p", tolerateFor(50))}, deletes{"p": 50 * sec}},
+		{"update pod: toleration shortened", objects{aNode("t1"), aPod("p", tolerates("t1", 100))}, steps{editPod("p", tolerateFor(5))}, deletes{"p": 5 * sec}},
+		{"update pod: toleration shortened into the past", objects{aNode("t1"), aPod("p", tolerates("t1", 100))}, steps{wait, wait, editPod("p", tolerateFor(1))}, deletes{"p": 3 * sec}},
 
-		{"create node: untainted", objects(nil, podWith("p")), []func(*world){
-			func(w *world) { w.Put(node1(corev1.ConditionTrue)) },
-		}, deletes{}},
-		{"create node: tainted", objects(nil, podWith("p")), []func(*world){
-			func(w *world) { w.Put(node1(corev1.ConditionTrue, nowTaint("t1"))) },
-		}, deletes{"p": sec}},
-		{"create node: tainted, tolerated", objects(nil, podWith("p", tolerates("t1"))), []func(*world){
-			func(w *world) { w.Put(node1(corev1.ConditionTrue, nowTaint("t1"))) },
-		}, deletes{}},
+		{"create node: untainted", objects{aPod("p")}, steps{putObject(aNode())}, deletes{}},
+		{"create node: tainted", objects{aPod("p")}, steps{putObject(aNode("t1"))}, deletes{"p": sec}},
+		{"create node: tainted, tolerated", objects{aPod("p", tolerates("t1"))}, steps{putObject(aNode("t1"))}, deletes{}},
 
-		{"delete node", objects(aNode("t1"), podWith("p", tolerates("t1", 10))), []func(*world){
-			func(w *world) { w.Remove("nodes", "", "node1") },
-		}, deletes{}},
+		{"delete node", objects{aNode("t1"), aPod("p", tolerates("t1", 10))}, steps{func(w *world) { w.Remove("nodes", "", "node1") }}, deletes{}},
 
-		{"update node: taint added", objects(aNode(), podWith("p")), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) },
-		}, deletes{"p": sec}},
-		{"update node: tolerated taint added", objects(aNode(), podWith("p", tolerates("t1", 100))), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) },
-		}, deletes{"p": 101 * sec}},
-		{"update node: one of two taints tolerated", objects(aNode(), podWith("p", tolerates("t1", 100))), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1"), nowTaint("t2")) },
-		}, deletes{"p": sec}},
-		{"update node: taint removed", objects(aNode("t1"), podWith("p", tolerates("t1", 10))), []func(*world){
-			func(w *world) { w.taint() },
-		}, deletes{}},
-		{"update node: the first toleration to run out", objects(aNode(), podWith("p", tolerates("t1", 1), tolerates("t2", 100))), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1"), nowTaint("t2")) },
-		}, deletes{"p": 2 * sec}},
-		{"taint removed and back", objects(aNode("t1"), podWith("p", tolerates("t1", 10))), []func(*world){
-			func(w *world) { w.taint() }, wait, func(w *world) { w.taint(nowTaint("t1")) },
-		}, deletes{"p": 13 * sec}},
+		{"update node: taint added", objects{aNode(), aPod("p")}, steps{setTaints("t1")}, deletes{"p": sec}},
+		{"update node: tolerated taint added", objects{aNode(), aPod("p", tolerates("t1", 100))}, steps{setTaints("t1")}, deletes{"p": 101 * sec}},
+		{"update node: one of two taints tolerated", objects{aNode(), aPod("p", tolerates("t1", 100))}, steps{setTaints("t1", "t2")}, deletes{"p": sec}},
+		{"update node: taint removed", objects{aNode("t1"), aPod("p", tolerates("t1", 10))}, steps{setTaints()}, deletes{}},
+		{"update node: the first toleration to run out", objects{aNode(), aPod("p", tolerates("t1", 1), tolerates("t2", 100))}, steps{setTaints("t1", "t2")}, deletes{"p": 2 * sec}},
+		{"taint removed and back", objects{aNode("t1"), aPod("p", tolerates("t1", 10))}, steps{setTaints(), wait, setTaints("t1")}, deletes{"p": 13 * sec}},
 
-		{"multiple taints", objects(aNode(), podWith("p", tolerates("t1"), tolerates("t2", 60))), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) },
-			func(w *world) { w.taint(nowTaint("t1"), nowTaint("t2")) },
-			func(w *world) { w.taint(nowTaint("t1")) },
-		}, deletes{}},
-		{"a second taint with a shorter toleration", objects(aNode("t1"), podWith("p", tolerates("t1", 100), tolerates("t2", 5))), []func(*world){
-			func(w *world) { w.taint(agoTaint("t1", sec), nowTaint("t2")) },
-		}, deletes{"p": 6 * sec}},
-		{"a taint swapped for one tolerated longer", objects(aNode("t1"), podWith("p", tolerates("t1", 2), tolerates("t2", 100))), []func(*world){
-			func(w *world) { w.taint(nowTaint("t2")) },
-		}, deletes{"p": 101 * sec}},
+		{"multiple taints", objects{aNode(), aPod("p", tolerates("t1"), tolerates("t2", 60))}, steps{setTaints("t1"), setTaints("t1", "t2"), setTaints("t1")}, deletes{}},
+		{"a second taint with a shorter toleration", objects{aNode("t1"), aPod("p", tolerates("t1", 100), tolerates("t2", 5))},
+			steps{func(w *world) { w.taint(agoTaint("t1", 0), nowTaint("t2")) }}, deletes{"p": 6 * sec}},
+		{"a taint swapped for one tolerated longer", objects{aNode("t1"), aPod("p", tolerates("t1", 2), tolerates("t2", 100))}, steps{setTaints("t2")}, deletes{"p": 101 * sec}},
 
-		{"multiple pods: each at its time", objects(aNode(), podWith("p1"), podWith("p2", tolerates("t1", 1)), podWith("p3", tolerates("t1"))), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) },
-		}, deletes{"p1": sec, "p2": 2 * sec}},
-		{"multiple pods: one taint that nobody tolerates", objects(aNode(), podWith("p1"), podWith("p2", tolerates("t1", 1)), podWith("p3", tolerates("t1"))), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1"), nowTaint("t2")) },
-		}, deletes{"p1": sec, "p2": sec, "p3": sec}},
+		{"multiple pods: each at its time", objects{aNode(), aPod("p1"), aPod("p2", tolerates("t1", 1)), aPod("p3", tolerates("t1"))},
+			steps{setTaints("t1")}, deletes{"p1": sec, "p2": 2 * sec}},
+		{"multiple pods: one taint that nobody tolerates", objects{aNode(), aPod("p1"), aPod("p2", tolerates("t1", 1)), aPod("p3", tolerates("t1"))},
+			steps{setTaints("t1", "t2")}, deletes{"p1": sec, "p2": sec, "p3": sec}},
 
-		{"late pod: bound after the taint", objects(aNode(), podWith("p1"), func() runtime.Object { return unbound(aPod("p2")) }), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.update("p2", bind) },
-		}, deletes{"p1": sec, "p2": 2 * sec}},
-		{"late pod: bound after the taint, tolerating", objects(aNode(), podWith("p1"), func() runtime.Object { return unbound(aPod("p2", tolerates("t1", 5000))) }), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.update("p2", bind) },
-		}, deletes{"p1": sec}},
-		{"late pod: created after the taint", objects(aNode(), podWith("p1")), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.Put(aPod("p2")) },
-		}, deletes{"p1": sec, "p2": 2 * sec}},
-		{"late pod: created after the taint, tolerating", objects(aNode(), podWith("p1")), []func(*world){
-			func(w *world) { w.taint(nowTaint("t1")) }, func(w *world) { w.Put(aPod("p2", tolerates("t1", 5000))) },
-		}, deletes{"p1": sec}},
+		{"late pod: bound after the taint", objects{aNode(), aPod("p1"), unbound(aPod("p2"))}, steps{setTaints("t1"), editPod("p2", bind)}, deletes{"p1": sec, "p2": 2 * sec}},
+		{"late pod: bound after the taint, tolerating", objects{aNode(), aPod("p1"), unbound(aPod("p2", tolerates("t1", 5000)))}, steps{setTaints("t1"), editPod("p2", bind)}, deletes{"p1": sec}},
+		{"late pod: created after the taint", objects{aNode(), aPod("p1")}, steps{setTaints("t1"), putObject(aPod("p2"))}, deletes{"p1": sec, "p2": 2 * sec}},
+		{"late pod: created after the taint, tolerating", objects{aNode(), aPod("p1")}, steps{setTaints("t1"), putObject(aPod("p2", tolerates("t1", 5000)))}, deletes{"p1": sec}},
 	} {
 		steps := map[time.Duration]func(*world){}
 		for i, step := range tt.steps {
@@ -155,17 +107,39 @@ func TestUpstreamCases(t *testing.T) {
 	}
 }
 
+type (
+	objects = []runtime.Object
+	steps   = []func(*world)
+)
+
+// setTaints replaces the taints of node1 by taints of this moment.
+func setTaints(keys ...string) func(*world) {
+	return func(w *world) {
+		var taints []corev1.Taint
+		for _, key := range keys {
+			taints = append(taints, nowTaint(key))
+		}
+		w.taint(taints...)
+	}
+}
+
+func editPod(name string, edit func(*corev1.Pod)) func(*world) {
+	return func(w *world) { w.update(name, edit) }
+}
+
+func putObject(obj runtime.Object) func(*world) { return func(w *world) { w.Put(obj) } }
+
 // scenario is a cluster of objects that changes at the times of steps.
 type scenario struct {
 	name  string
-	start func() []runtime.Object
+	start objects
 	steps map[time.Duration]func(*world)
 	want  map[string]time.Duration // first deletes
 }
 
 func (s scenario) run(t *testing.T, window time.Duration) {
 	inBubble(t, s.name, func(t *testing.T) {
-		w := newWorld(t, s.start()...)
+		w := newWorld(t, s.start...)
 		defer w.manager(window)()
 		fakeapi.PlaySteps(w, s.steps)
 		w.Until(time.Hour)
@@ -178,39 +152,12 @@ func (s scenario) run(t *testing.T, window time.Duration) {
 	})
 }
 
-func objects(node func() runtime.Object, pods ...func() runtime.Object) func() []runtime.Object {
-	return func() []runtime.Object {
-		var all []runtime.Object
-		if node != nil {
-			all = append(all, node())
-		}
-		for _, pod := range pods {
-			all = append(all, pod())
-		}
-		return all
-	}
-}
-
-func aNode(taints ...string) func() runtime.Object {
-	return func() runtime.Object {
-		node := node1(corev1.ConditionTrue)
-		for _, key := range taints {
-			node.Spec.Taints = append(node.Spec.Taints, nowTaint(key))
-		}
-		return node
-	}
-}
-
-func podWith(name string, tolerations ...corev1.Toleration) func() runtime.Object {
-	return func() runtime.Object { return aPod(name, tolerations...) }
-}
-
 func TestMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := aPod("p")
 		ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
 		pod.Status.Conditions = []corev1.PodCondition{ready}
-		w := newWorld(t, aNode()(), pod)
+		w := newWorld(t, aNode(), pod)
 		defer w.manager(0)()
 		w.Until(time.Second)
 		w.taint(nowTaint("t1"))

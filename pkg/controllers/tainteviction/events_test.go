@@ -33,7 +33,7 @@ func TestEvents(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+				w := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10)))
 				defer w.manager(0)()
 				w.Until(time.Second)
 				tt.do(w)

@@ -35,7 +35,7 @@ func (w *world) mustLive(pod string) {
 // A delete without a response is not taken for a cancelled eviction.
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p"))
+		w := newWorld(t, aNode("t1"), aPod("p"))
 		w.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if _, _, err := w.React(a); err != nil {
 				return true, nil, err
@@ -58,7 +58,7 @@ func TestTerminatingAndFinished(t *testing.T) {
 		deleted := metav1.Now()
 		leaving.DeletionTimestamp = &deleted
 		succeeded.Status.Phase, failed.Status.Phase = corev1.PodSucceeded, corev1.PodFailed
-		w := newWorld(t, aNode("t1")(), leaving, succeeded, failed)
+		w := newWorld(t, aNode("t1"), leaving, succeeded, failed)
 		defer w.manager(0)()
 		w.Until(time.Second)
 		w.taint(nowTaint("t2")) // a second change of the node

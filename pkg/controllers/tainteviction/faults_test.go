@@ -29,7 +29,7 @@ func TestRefusalsOfAllKinds(t *testing.T) {
 		for _, refused := range []string{"get nodes", "get pods", "patch pods/status", "delete pods"} {
 			t.Run(name+" of "+refused, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, aNode("t1")(), aPod("p"))
+					w := newWorld(t, aNode("t1"), aPod("p"))
 					w.Break(refusal, refused)
 					defer w.manager(0)()
 					w.Until(10 * time.Minute)
@@ -51,7 +51,7 @@ func TestPodOnNoNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stray := aPod("stray")
 		stray.Spec.NodeName = "never-was"
-		w := newWorld(t, aNode("t1")())
+		w := newWorld(t, aNode("t1"))
 		defer w.manager(0)()
 		w.Put(stray)
 		w.Until(time.Hour)

@@ -21,7 +21,7 @@ func TestSameName(t *testing.T) {
 		pod.UID = "second"
 		return pod
 	}
-	start := objects(aNode("t1"), podWith("p", tolerates("t1", 10)))
+	start := objects{aNode("t1"), aPod("p", tolerates("t1", 10))}
 	replaceBy := func(tolerations ...corev1.Toleration) map[time.Duration]func(*world) {
 		return map[time.Duration]func(*world){9 * time.Second: func(w *world) {
 			w.Remove("pods", "default", "p")
@@ -31,7 +31,7 @@ func TestSameName(t *testing.T) {
 	scenario{"a tolerant pod of the same name stays", start, replaceBy(tolerates("t1")), map[string]time.Duration{}}.run(t, 0)
 	scenario{"an intolerant one is evicted", start, replaceBy(), map[string]time.Duration{"p": 9 * time.Second}}.run(t, 0)
 	inBubble(t, "one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p"))
+		w := newWorld(t, aNode("t1"), aPod("p"))
 		w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
 		defer w.manager(0)()
 		w.Until(time.Minute)
@@ -40,7 +40,7 @@ func TestSameName(t *testing.T) {
 		}
 	})
 	inBubble(t, "one that comes between the last look and the delete is safe", func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10)))
+		w := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10)))
 		swapped := false
 		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if !swapped {
@@ -62,7 +62,7 @@ func TestSameName(t *testing.T) {
 // Node and pod are read live before an eviction. All pods of a node share a read of the node.
 func TestLiveCheck(t *testing.T) {
 	inBubble(t, "a taint that is gone evicts nobody", func(t *testing.T) {
-		w, reads := newWorld(t, aNode("t1")(), aPod("p", tolerates("t1", 10))), 0
+		w, reads := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10))), 0
 		w.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			reads++
 			return true, node1(corev1.ConditionTrue), nil // the cache still shows the taint
@@ -78,7 +78,7 @@ func TestLiveCheck(t *testing.T) {
 		}
 	})
 	inBubble(t, "a toleration that was added keeps the pod", func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p"))
+		w := newWorld(t, aNode("t1"), aPod("p"))
 		w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, aPod("p", tolerates("t1")), nil
 		})
@@ -87,7 +87,7 @@ func TestLiveCheck(t *testing.T) {
 		w.mustLive("p")
 	})
 	inBubble(t, "an unreadable node evicts nobody until it can be read", func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p"))
+		w := newWorld(t, aNode("t1"), aPod("p"))
 		w.Break(errors.New("unreachable"), "get nodes")
 		defer w.manager(0)()
 		w.Until(10 * time.Second)
@@ -99,7 +99,7 @@ func TestLiveCheck(t *testing.T) {
 		}
 	})
 	inBubble(t, "an answer from before the node's last change is not used", func(t *testing.T) {
-		w := newWorld(t, aNode("t1")(), aPod("p"), aPod("q", tolerates("t1", 1000)))
+		w := newWorld(t, aNode("t1"), aPod("p"), aPod("q", tolerates("t1", 1000)))
 		defer w.manager(0)()
 		w.mustBeDeletedAt("p", 0) // the node was read
 		w.Until(200 * time.Millisecond)
@@ -108,7 +108,7 @@ func TestLiveCheck(t *testing.T) {
 		w.mustBeDeletedAt("q", 200*time.Millisecond)
 	})
 	inBubble(t, "one read for all pods of a node", func(t *testing.T) {
-		world := []runtime.Object{aNode("t1")()}
+		world := objects{aNode("t1")}
 		for i := range 100 {
 			world = append(world, aPod(fmt.Sprintf("p%d", i)))
 		}
@@ -127,7 +127,7 @@ func TestLiveCheck(t *testing.T) {
 // Events of pods on a node without taints cost no sync.
 func TestPodsOfUntaintedNodesAreNotSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode()(), aPod("p"))
+		w := newWorld(t, aNode(), aPod("p"))
 		defer w.manager(0)()
 		before := fakeapi.Syncs(t, w.registry, "noexec_taint_pod")
 		for i := range 10 {

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // A restart keeps the times that the API server knows. A standby keeps the times of its own observations.
@@ -84,15 +83,10 @@ func TestTrustWindow(t *testing.T) {
 	unreachable := corev1.TaintNodeUnreachable
 	sec := time.Second
 	type deletes = map[string]time.Duration
-	cluster := func(ready corev1.ConditionStatus, taints ...time.Duration) func() []runtime.Object { // ages
-		return func() []runtime.Object {
-			node := node1(ready)
-			for _, ago := range taints {
-				node.Spec.Taints = append(node.Spec.Taints, agoTaint(unreachable, ago))
-			}
-			return []runtime.Object{node, aPod("p", tolerates(unreachable, 300))}
-		}
+	cluster := func(ready corev1.ConditionStatus, taints ...corev1.Taint) objects {
+		return objects{node1(ready, taints...), aPod("p", tolerates(unreachable, 300))}
 	}
+	old := agoTaint(unreachable, time.Hour)
 	becomes := func(ready corev1.ConditionStatus) func(*world) {
 		return func(w *world) { w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = ready }) }
 	}
@@ -101,16 +95,14 @@ func TestTrustWindow(t *testing.T) {
 		w.taint(nowTaint(unreachable))
 	}
 	for _, s := range []scenario{
-		{"pods of a dead node leave at the end of the window", cluster("Unknown", time.Hour), nil, deletes{"p": window}},
-		{"a later deadline stays", cluster("Unknown", sec), nil, deletes{"p": 300 * sec}},
-		{"pods of a node that is Ready stay", cluster("True", time.Hour), nil, deletes{}},
-		{"pods of a node that becomes Ready within the window stay", cluster("Unknown", time.Hour), map[time.Duration]func(*world){49 * sec: becomes("True")}, deletes{}},
+		{"pods of a dead node leave at the end of the window", cluster("Unknown", old), nil, deletes{"p": window}},
+		{"a later deadline stays", cluster("Unknown", agoTaint(unreachable, sec)), nil, deletes{"p": 300 * sec}},
+		{"pods of a node that is Ready stay", cluster("True", old), nil, deletes{}},
+		{"pods of a node that becomes Ready within the window stay", cluster("Unknown", old), map[time.Duration]func(*world){49 * sec: becomes("True")}, deletes{}},
 		{"a later taint waits for the end of the window", cluster("Unknown"), map[time.Duration]func(*world){20 * sec: tainted}, deletes{"intolerant": window, "p": 320 * sec}},
 		{"a taint after the window does not wait", cluster("Unknown"), map[time.Duration]func(*world){70 * sec: tainted}, deletes{"intolerant": 70 * sec, "p": 370 * sec}},
-		{"a node with an old taint becomes Unknown after the window", cluster("True", time.Hour), map[time.Duration]func(*world){60 * sec: becomes("Unknown")}, deletes{"p": 60 * sec}},
-		{"a taint of a user does not wait", func() []runtime.Object {
-			return []runtime.Object{node1("Unknown", agoTaint(unreachable, time.Hour), agoTaint("user", time.Hour)), aPod("p", tolerates(unreachable, 300))}
-		}, nil, deletes{"p": 0}},
+		{"a node with an old taint becomes Unknown after the window", cluster("True", old), map[time.Duration]func(*world){60 * sec: becomes("Unknown")}, deletes{"p": 60 * sec}},
+		{"a taint of a user does not wait", cluster("Unknown", old, agoTaint("user", time.Hour)), nil, deletes{"p": 0}},
 	} {
 		s.run(t, window)
 	}

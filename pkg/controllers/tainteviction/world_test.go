@@ -20,7 +20,10 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// world is a cluster of fakes in a bubble of fake time. The bubble begins at a whole second.
+// epoch is the start time of every bubble.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// world is a cluster of fakes in a bubble of fake time.
 type world struct {
 	*fakeapi.Clientset
 	t        *testing.T
@@ -143,21 +146,30 @@ func node1(ready corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
 	}
 }
 
-// aPod is a running pod that was created on node1 an hour ago.
+// aPod is a running pod that was created on node1 an hour before the start of the bubble.
 func aPod(name string, tolerations ...corev1.Toleration) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID("uid-" + name), Generation: 3, CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour)),
+			Namespace: "default", Name: name, UID: types.UID("uid-" + name), Generation: 3, CreationTimestamp: metav1.NewTime(epoch.Add(-time.Hour)),
 		},
 		Spec:   corev1.PodSpec{NodeName: "node1", Tolerations: tolerations},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 }
 
-// nowTaint returns a taint that was added at this moment, agoTaint a taint that was added earlier.
-func nowTaint(key string) corev1.Taint { return agoTaint(key, 0) }
+// aNode is a Ready node1 with taints from the start of the bubble.
+func aNode(taints ...string) *corev1.Node {
+	node := node1(corev1.ConditionTrue)
+	for _, key := range taints {
+		node.Spec.Taints = append(node.Spec.Taints, agoTaint(key, 0))
+	}
+	return node
+}
+
+// nowTaint returns a taint that is added at this moment, agoTaint a taint that was added before the start of the bubble.
+func nowTaint(key string) corev1.Taint { return agoTaint(key, -time.Since(epoch)) }
 
 func agoTaint(key string, ago time.Duration) corev1.Taint {
-	added := metav1.NewTime(time.Now().Add(-ago))
+	added := metav1.NewTime(epoch.Add(-ago))
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}
 }
