@@ -56,11 +56,16 @@ func (w *world) check(c *Controller, why cause, want podOutcome) {
 	}
 }
 
+type (
+	objects = []runtime.Object
+	steps   = map[time.Duration]func(*world)
+)
+
 // scenario is a cluster of objects that changes at the times of steps.
 type scenario struct {
 	name  string
-	start func() []runtime.Object
-	steps map[time.Duration]func(*world)
+	start objects
+	steps steps
 	until time.Duration
 	want  podOutcome
 }
@@ -68,7 +73,7 @@ type scenario struct {
 func (s scenario) run(t *testing.T, why cause, threshold int) {
 	t.Run(s.name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, s.start()...)
+			w := newWorld(t, s.start...)
 			c, stop := w.manager(threshold)
 			defer stop()
 			fakeapi.PlaySteps(w, s.steps)
@@ -87,66 +92,48 @@ func TestOrphaned(t *testing.T) {
 		}
 		return m
 	}
-	three := func(node string) []runtime.Object {
-		return []runtime.Object{aPod("a", node, failed), aPod("b", node, succeeded), aPod("c", node, running)}
+	three := func(node string) objects {
+		return objects{aPod("a", node, failed), aPod("b", node, succeeded), aPod("c", node, running)}
 	}
+	created, removed := func(w *world) { w.Put(aNode("n")) }, func(w *world) { w.Remove("nodes", "", "n") }
+	onlyLive := func(w *world) { w.pretend(aNode("n")) } // the node is in no cache
 	for _, s := range []scenario{
-		{"nodes are there", func() []runtime.Object { return append(three("n"), aNode("n")) }, nil, 2 * quarantine, podOutcome{}},
-		{"nodes are there, but the cache does not know", func() []runtime.Object { return three("n") },
-			map[time.Duration]func(*world){0: func(w *world) { w.pretend(aNode("n")) }}, 3 * quarantine, podOutcome{}},
-		{"no nodes, finished pods", func() []runtime.Object { return three("n")[:2] }, nil, 2 * quarantine,
-			podOutcome{Deleted: at(quarantine, "a", "b")}},
-		{"no nodes, one running pod", func() []runtime.Object { return three("n") }, nil, 2 * quarantine,
-			podOutcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
-		{"quarantine not over", func() []runtime.Object { return three("n") }, nil, quarantine - 1, podOutcome{}},
-		{"another node", func() []runtime.Object { return append(three("n")[2:], aNode("other")) }, nil, 2 * quarantine,
-			podOutcome{Deleted: at(quarantine, "c"), Marked: []string{"c"}}},
-		{"some nodes missing", func() []runtime.Object {
-			return append(three("n"), aNode("other"), aPod("d", "other", failed), aPod("e", "other", running))
-		}, nil, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
-		{"the API server knows of a node by the end of the quarantine", func() []runtime.Object { return three("n") },
-			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.pretend(aNode("n")) }}, 3 * quarantine, podOutcome{}},
-		{"the node is back by the end of the quarantine", func() []runtime.Object { return three("n") },
-			map[time.Duration]func(*world){quarantine - 1: func(w *world) { w.Put(aNode("n")) }}, 3 * quarantine, podOutcome{}},
-		{"the API server ceases to know of the node", func() []runtime.Object { return append(three("n")[:1], aNode("n")) },
-			map[time.Duration]func(*world){0: func(w *world) { w.Remove("nodes", "", "n") }}, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a")}},
-		{"the node goes later", func() []runtime.Object { return append(three("n")[1:2], aNode("n")) },
-			map[time.Duration]func(*world){2 * quarantine: func(w *world) { w.Remove("nodes", "", "n") }}, 3*quarantine - 1, podOutcome{}},
+		{"nodes are there", append(three("n"), aNode("n")), nil, 2 * quarantine, podOutcome{}},
+		{"nodes are there, but the cache does not know", three("n"), steps{0: onlyLive}, 3 * quarantine, podOutcome{}},
+		{"no nodes, finished pods", three("n")[:2], nil, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a", "b")}},
+		{"no nodes, one running pod", three("n"), nil, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+		{"quarantine not over", three("n"), nil, quarantine - 1, podOutcome{}},
+		{"another node", append(three("n")[2:], aNode("other")), nil, 2 * quarantine, podOutcome{Deleted: at(quarantine, "c"), Marked: []string{"c"}}},
+		{"some nodes missing", append(three("n"), aNode("other"), aPod("d", "other", failed), aPod("e", "other", running)), nil, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+		{"the API server knows of a node by the end of the quarantine", three("n"), steps{quarantine - 1: onlyLive}, 3 * quarantine, podOutcome{}},
+		{"the node is back by the end of the quarantine", three("n"), steps{quarantine - 1: created}, 3 * quarantine, podOutcome{}},
+		{"the API server ceases to know of the node", append(three("n")[:1], aNode("n")), steps{0: removed}, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a")}},
+		{"the node goes later", append(three("n")[1:2], aNode("n")), steps{2 * quarantine: removed}, 3*quarantine - 1, podOutcome{}},
 
-		{"one quarantine after the node went", func() []runtime.Object { return append(three("n"), aNode("n")) },
-			map[time.Duration]func(*world){time.Second: func(w *world) { w.Remove("nodes", "", "n") }}, time.Hour,
+		{"one quarantine after the node went", append(three("n"), aNode("n")), steps{time.Second: removed}, time.Hour,
 			podOutcome{Deleted: at(time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
-		{"a node that comes and goes again begins a new quarantine", func() []runtime.Object { return append(three("n"), aNode("n")) },
-			map[time.Duration]func(*world){
-				1 * time.Second:  func(w *world) { w.Remove("nodes", "", "n") },
-				30 * time.Second: func(w *world) { w.Put(aNode("n")) },
-				35 * time.Second: func(w *world) { w.Remove("nodes", "", "n") },
-			}, time.Hour, podOutcome{Deleted: at(35*time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
-		{"a pod that comes later to a name long missing", func() []runtime.Object { return three("n")[:1] },
-			map[time.Duration]func(*world){time.Hour: func(w *world) { w.Put(aPod("late", "n", pending)) }}, 2 * time.Hour,
+		{"a node that comes and goes again begins a new quarantine", append(three("n"), aNode("n")),
+			steps{1 * time.Second: removed, 30 * time.Second: created, 35 * time.Second: removed}, time.Hour,
+			podOutcome{Deleted: at(35*time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
+		{"a pod that comes later to a name long missing", three("n")[:1], steps{time.Hour: func(w *world) { w.Put(aPod("late", "n", pending)) }}, 2 * time.Hour,
 			podOutcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + gather + quarantine}, Marked: []string{"late"}}},
-		{"a pod on a node that is back and that the cache has not seen", func() []runtime.Object { return []runtime.Object{aPod("a", "n", running, finalized)} },
-			map[time.Duration]func(*world){quarantine + 200*time.Millisecond: func(w *world) {
+		{"a pod on a node that is back and that the cache has not seen", objects{aPod("a", "n", running, finalized)},
+			steps{quarantine + 200*time.Millisecond: func(w *world) {
 				w.pretend(aNode("n"))
 				w.Put(aPod("late", "n", pending)) // within the second in which the live read for "a" is shared
 			}}, time.Hour, podOutcome{Deleted: at(quarantine, "a"), Marked: []string{"a"}}},
-		{"a node that only the API server knew of, and that went unseen", func() []runtime.Object { return three("n")[:1] },
-			map[time.Duration]func(*world){
-				0:             func(w *world) { w.pretend(aNode("n")) },
-				time.Hour - 1: func(w *world) { w.pretend(nil) },
-			}, 2 * time.Hour, podOutcome{Deleted: at(time.Hour, "a")}},
+		{"a node that only the API server knew of, and that went unseen", three("n")[:1],
+			steps{0: onlyLive, time.Hour - 1: func(w *world) { w.pretend(nil) }}, 2 * time.Hour, podOutcome{Deleted: at(time.Hour, "a")}},
 	} {
 		s.run(t, orphaned, 0)
 	}
 }
 
 func TestUnscheduledTerminating(t *testing.T) {
-	scenario{"", func() []runtime.Object {
-		return []runtime.Object{
-			aPod("failed", "", failed, terminating), aPod("succeeded", "", succeeded, terminating), aPod("running", "", running, terminating),
-			aPod("waiting", "", pending), aPod("scheduled", "n", succeeded), aPod("leaving", "n", running, terminating), aNode("n"),
-		}
-	}, map[time.Duration]func(*world){time.Minute: func(w *world) { w.Put(aPod("late", "", pending, terminating, finalized)) }}, time.Hour, podOutcome{
+	scenario{"", objects{
+		aPod("failed", "", failed, terminating), aPod("succeeded", "", succeeded, terminating), aPod("running", "", running, terminating),
+		aPod("waiting", "", pending), aPod("scheduled", "n", succeeded), aPod("leaving", "n", running, terminating), aNode("n"),
+	}, steps{time.Minute: func(w *world) { w.Put(aPod("late", "", pending, terminating, finalized)) }}, time.Hour, podOutcome{
 		Deleted: map[string]time.Duration{"failed": 0, "succeeded": 0, "running": 0, "late": time.Minute}, Marked: []string{"late", "running"},
 	}}.run(t, unscheduled, 0)
 }
@@ -185,18 +172,16 @@ func TestOutOfService(t *testing.T) {
 		node.Spec.Taints = nil
 		return node
 	}
-	podsOn := func(node *corev1.Node) func() []runtime.Object {
-		return func() []runtime.Object {
-			return []runtime.Object{
-				aPod("running", "n", running, terminating), aPod("failed", "n", failed, terminating), aPod("succeeded", "n", succeeded, terminating),
-				aPod("staying", "n", running), node,
-			}
+	podsOn := func(node *corev1.Node) objects {
+		return objects{
+			aPod("running", "n", running, terminating), aPod("failed", "n", failed, terminating), aPod("succeeded", "n", succeeded, terminating),
+			aPod("staying", "n", running), node,
 		}
 	}
 	all := func(d time.Duration) podOutcome {
 		return podOutcome{Deleted: map[string]time.Duration{"running": d, "failed": d, "succeeded": d}, Marked: []string{"running"}}
 	}
-	goesOut := map[time.Duration]func(*world){time.Second: func(w *world) { w.Put(outOf("n", corev1.ConditionUnknown)) }}
+	goesOut := steps{time.Second: func(w *world) { w.Put(outOf("n", corev1.ConditionUnknown)) }}
 	for _, s := range []scenario{
 		{"tainted before", podsOn(outOf("n", corev1.ConditionFalse)), nil, time.Hour, all(0)},
 		{"tainted later", podsOn(silent("n")), goesOut, time.Hour, all(time.Second)},
@@ -204,12 +189,10 @@ func TestOutOfService(t *testing.T) {
 		{"never tainted", podsOn(silent("n")), nil, time.Hour, podOutcome{}},
 		{"ready after all", podsOn(outOf("n", corev1.ConditionTrue)), nil, time.Hour, podOutcome{}},
 		{"a pod that begins to terminate there",
-			func() []runtime.Object {
-				return []runtime.Object{outOf("n", corev1.ConditionUnknown), aPod("running", "n", running)}
-			},
-			map[time.Duration]func(*world){time.Second: func(w *world) { w.Put(aPod("running", "n", running, terminating)) }}, time.Minute,
+			objects{outOf("n", corev1.ConditionUnknown), aPod("running", "n", running)},
+			steps{time.Second: func(w *world) { w.Put(aPod("running", "n", running, terminating)) }}, time.Minute,
 			podOutcome{Deleted: map[string]time.Duration{"running": time.Second + gather}, Marked: []string{"running"}}},
-		{"a live node in service, whatever the cache shows", podsOn(silent("n")), map[time.Duration]func(*world){0: func(w *world) {
+		{"a live node in service, whatever the cache shows", podsOn(silent("n")), steps{0: func(w *world) {
 			w.pretend(silent("n"))
 			w.Put(outOf("n", corev1.ConditionUnknown))
 		}}, time.Minute, podOutcome{}},
@@ -219,10 +202,8 @@ func TestOutOfService(t *testing.T) {
 }
 
 func TestFinishedPods(t *testing.T) {
-	scenario{"", func() []runtime.Object {
-		older := func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(time.Now().Add(-2 * time.Hour)) }
-		return []runtime.Object{aNode("n"), aPod("a", "n", failed, older), aPod("b", "n", running), aPod("c", "n", succeeded)}
-	}, map[time.Duration]func(*world){
+	older := func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(epoch.Add(-2 * time.Hour)) }
+	scenario{"", objects{aNode("n"), aPod("a", "n", failed, older), aPod("b", "n", running), aPod("c", "n", succeeded)}, steps{
 		61 * time.Second:  func(w *world) { w.Put(aPod("b", "n", succeeded)) },
 		120 * time.Second: func(w *world) { w.Put(aPod("d", "n", failed, func(p *corev1.Pod) { p.Status.Reason = "Evicted" })) },
 	}, time.Hour, podOutcome{Deleted: map[string]time.Duration{"a": 80 * time.Second, "d": 140 * time.Second}}}.run(t, terminated, 2)

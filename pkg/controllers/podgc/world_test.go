@@ -19,6 +19,9 @@ import (
 	"minikcm/pkg/controller"
 )
 
+// epoch is the start time of every bubble.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // world is a cluster of fakes in a bubble of fake time.
 type world struct {
 	*fakeapi.Clientset
@@ -87,11 +90,11 @@ func aNode(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 }
 
-// aPod is a pod that was created an hour ago.
+// aPod is a pod that was created an hour before the start of the bubble.
 func aPod(name, node string, phase corev1.PodPhase, edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID("uid-" + name), Generation: 2, CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour)),
+			Namespace: "default", Name: name, UID: types.UID("uid-" + name), Generation: 2, CreationTimestamp: metav1.NewTime(epoch.Add(-time.Hour)),
 		},
 		Spec:   corev1.PodSpec{NodeName: node},
 		Status: corev1.PodStatus{Phase: phase},
@@ -104,8 +107,7 @@ func aPod(name, node string, phase corev1.PodPhase, edits ...func(*corev1.Pod)) 
 
 // terminating marks a pod as deleted with a grace period.
 func terminating(pod *corev1.Pod) {
-	now, grace := metav1.Now(), int64(30)
-	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: epoch}, new(int64(30))
 }
 
 func finalized(pod *corev1.Pod) { pod.Finalizers = []string{"test.example.org/hold"} }
