@@ -7,8 +7,10 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,6 +126,7 @@ func (c *Clientset) handleAction(action clienttesting.Action, name string) (hand
 		if created.GetUID() == "" {
 			created.SetUID(types.UID(fmt.Sprintf("uid-%s-%s", created.GetName(), created.GetResourceVersion())))
 		}
+		created.SetGeneration(max(1, created.GetGeneration()))
 	case clienttesting.UpdateActionImpl:
 		sent := a.Object.(metav1.Object)
 		if err := c.checkPreconditions(action, name, sent.GetResourceVersion(), sent.GetUID()); err != nil {
@@ -155,6 +158,28 @@ func (c *Clientset) handleAction(action clienttesting.Action, name string) (hand
 		}
 	}
 	return clienttesting.ObjectReaction(c.Tracker())(action)
+}
+
+// SetListVersions gives lists of a resource the highest resourceVersion of their objects. "*" stands for all resources.
+func (c *Clientset) SetListVersions(resource string) {
+	c.PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		handled, list, err := c.React(action)
+		if err == nil {
+			list.(metav1.ListInterface).SetResourceVersion(highestVersion(list))
+		}
+		return handled, list, err
+	})
+}
+
+// highestVersion returns the highest resourceVersion of the objects of a list, at least 1.
+func highestVersion(list runtime.Object) string {
+	highest := 1
+	_ = meta.EachListItem(list, func(obj runtime.Object) error {
+		version, err := strconv.Atoi(obj.(metav1.Object).GetResourceVersion())
+		highest = max(highest, version)
+		return err
+	})
+	return strconv.Itoa(highest)
 }
 
 func (c *Clientset) setNextVersion(action clienttesting.Action, obj metav1.Object) {
@@ -312,6 +337,19 @@ func (c *Clientset) Break(err error, keys ...string) {
 	for _, key := range keys {
 		c.broken[key] = err
 	}
+}
+
+// LoseResponse executes the next request of a verb about a resource, and the client gets an error. lost becomes true.
+func (c *Clientset) LoseResponse(verb, resource string) (lost *atomic.Bool) {
+	lost = &atomic.Bool{}
+	c.PrependReactor(verb, resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if lost.Swap(true) {
+			return false, nil, nil
+		}
+		_, _, err := c.React(action)
+		return true, nil, cmp.Or(err, errors.New("connection reset"))
+	})
+	return lost
 }
 
 // After calls hook after each accepted write, before the response. nil removes the hook.

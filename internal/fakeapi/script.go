@@ -49,6 +49,11 @@ func Fails(err error) Respond {
 	return func(int, clienttesting.Action) (runtime.Object, error) { return nil, err }
 }
 
+// Returns makes requests succeed with an object.
+func Returns(obj runtime.Object) Respond {
+	return func(int, clienttesting.Action) (runtime.Object, error) { return obj, nil }
+}
+
 func describeAction(a clienttesting.Action) string {
 	request := a.GetVerb() + " " + a.GetResource().Resource
 	if sub := a.GetSubresource(); sub != "" {

@@ -119,7 +119,7 @@ func TestRepeatedCreateUsesTheSameName(t *testing.T) {
 	})
 	landed := newReplicaSet(d, nil, 3)
 	landed.UID, landed.ResourceVersion = "landed", "60"
-	b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return landed, nil })
+	b.On("get replicasets", fakeapi.Returns(landed))
 	b.ClearActions()
 	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter == 0 {
 		t.Errorf("%+v, %v; want to look again", result, err)
@@ -165,7 +165,7 @@ func TestTakenNameCountsAsCollision(t *testing.T) {
 			b.On("create replicasets", fakeapi.Fails(apierrors.NewAlreadyExists(setResource, "x")))
 			taken := newReplicaSet(d, nil, 3)
 			foreign(taken)
-			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return taken, nil })
+			b.On("get replicasets", fakeapi.Returns(taken))
 			b.mustRun(t)
 			b.Wants(t, "create replicasets", "get replicasets", "update deployments/status")
 			status := b.written().Status
@@ -359,6 +359,8 @@ func TestRequestsOfOneSync(t *testing.T) {
 	orphan.OwnerReferences = nil
 	relabeled := owned(d, "v1", newNext("relabeled", 3))
 	relabeled.Labels = map[string]string{"app": "other"}
+	released := relabeled.DeepCopy()
+	released.OwnerReferences = nil
 	for _, tt := range []struct {
 		name    string
 		d       *appsv1.Deployment
@@ -370,22 +372,16 @@ func TestRequestsOfOneSync(t *testing.T) {
 	}{
 		{"being deleted", deleting, []*appsv1.ReplicaSet{owned(deleting, "v0", newOld("old", 3, 1)), orphan}, nil, 0,
 			[]string{"update deployments/status"}, nil},
-		{"an orphan is adopted", d, []*appsv1.ReplicaSet{orphan}, map[string]fakeapi.Respond{"patch replicasets": func(int, clienttesting.Action) (runtime.Object, error) {
-			return owned(d, "v1", newNext("orphan", 3)), nil
-		}}, controller.ConsistencyTimeout, []string{"get deployments", "patch replicasets", "patch replicasets", "update deployments/status"}, []string{"SuccessfulAdopt"}},
-		{"an orphan is not adopted by a deleted Deployment", d, []*appsv1.ReplicaSet{orphan}, map[string]fakeapi.Respond{"get deployments": func(int, clienttesting.Action) (runtime.Object, error) {
-			return newDeployment(3, func(d *appsv1.Deployment) { d.UID = "another" }), nil
-		}}, time.Second, []string{"get deployments"}, nil},
+		{"an orphan is adopted", d, []*appsv1.ReplicaSet{orphan}, map[string]fakeapi.Respond{"patch replicasets": fakeapi.Returns(owned(d, "v1", newNext("orphan", 3)))},
+			controller.ConsistencyTimeout, []string{"get deployments", "patch replicasets", "patch replicasets", "update deployments/status"}, []string{"SuccessfulAdopt"}},
+		{"an orphan is not adopted by a deleted Deployment", d, []*appsv1.ReplicaSet{orphan},
+			map[string]fakeapi.Respond{"get deployments": fakeapi.Returns(newDeployment(3, func(d *appsv1.Deployment) { d.UID = "another" }))}, time.Second, []string{"get deployments"}, nil},
 		{"an orphan whose adoption is rejected does not count", d, []*appsv1.ReplicaSet{orphan}, map[string]fakeapi.Respond{
 			"create replicasets": createsReplicaSet, "patch replicasets": fakeapi.Fails(apierrors.NewForbidden(setResource, "orphan", errors.New("no"))),
 		}, controller.ConsistencyTimeout, []string{"get deployments", "patch replicasets", "create replicasets", "update deployments/status"},
 			[]string{"Warning FailedAdopt Error adopting replica set orphan", "Scaled up"}},
 		{"a ReplicaSet with other labels is released and replaced", d, []*appsv1.ReplicaSet{relabeled}, map[string]fakeapi.Respond{
-			"create replicasets": createsReplicaSet, "patch replicasets": func(int, clienttesting.Action) (runtime.Object, error) {
-				released := relabeled.DeepCopy()
-				released.OwnerReferences = nil
-				return released, nil
-			},
+			"create replicasets": createsReplicaSet, "patch replicasets": fakeapi.Returns(released),
 		}, controller.ConsistencyTimeout, []string{"patch replicasets", "create replicasets", "update deployments/status"}, []string{"Scaled up"}},
 		{"a conflict of the status is quiet", newDeployment(0), nil, map[string]fakeapi.Respond{
 			"create replicasets": createsReplicaSet, "update deployments/status": fakeapi.Fails(apierrors.NewConflict(setResource, "web", errors.New("changed"))),
@@ -549,7 +545,7 @@ func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
 	b := newBench(t, d, reduced)
 	raised := reduced.DeepCopy()
 	raised.Generation, raised.Spec.Replicas, raised.ResourceVersion = 3, new(int32(20)), "60"
-	b.On("patch replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return raised, nil })
+	b.On("patch replicasets", fakeapi.Returns(raised))
 	b.mustRun(t)
 	b.WantsEvents(t, "Scaled up replica set web from 2 to 20")
 	shown := raised.DeepCopy()

@@ -96,10 +96,10 @@ func TestPodEventsThatMatter(t *testing.T) {
 		inBubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, aService("a"), other.DeepCopy(), elsewhere.DeepCopy(), both.DeepCopy(), aNode("n1", ""), aPod("a", 1))
 			defer w.manager()()
-			w.until(10 * time.Second)
+			w.Until(10 * time.Second)
 			before := w.syncs()
 			w.change(aPod("a", 1), tt.edit)
-			w.until(10*time.Second + sliceDelay/2) // the event of a write may arrive before its response
+			w.Until(10*time.Second + sliceDelay/2) // the event of a write may arrive before its response
 			if got := w.syncs() - before; got != tt.want {
 				t.Errorf("%d syncs, want %d", got, tt.want)
 			}
@@ -128,13 +128,13 @@ func TestBatchPeriod(t *testing.T) {
 				w := newWorld(t, crowd(4)...)
 				w.cfg.BatchPeriod = tt.period
 				defer w.manager()()
-				w.until(time.Minute)
+				w.Until(time.Minute)
 				before := w.writes()
 				for i := range 3 {
 					change(w, i)
 					time.Sleep(3 * time.Second)
 				}
-				w.until(2 * time.Minute)
+				w.Until(2 * time.Minute)
 				if got := w.writes() - before; got != tt.want {
 					t.Errorf("%d writes, want %d", got, tt.want)
 				}
@@ -198,7 +198,7 @@ func TestHints(t *testing.T) {
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, zoned(tt.edit)...)
-			w.gateOff = strings.HasSuffix(tt.name, "without the gate")
+			w.GatesOff = strings.HasSuffix(tt.name, "without the gate")
 			w.manager()()
 			if diff := cmp.Diff(tt.want, w.hints("a")); diff != "" {
 				t.Errorf("hints (-want +got):\n%s", diff)
@@ -208,7 +208,7 @@ func TestHints(t *testing.T) {
 				w.manager()()
 			}
 			defer w.manager()()
-			w.until(time.Minute)
+			w.Until(time.Minute)
 			if got := w.writes() - before; got != 0 {
 				t.Errorf("%d writes of the next terms, want none", got)
 			}
@@ -239,7 +239,7 @@ func TestNodesOutOfBalance(t *testing.T) {
 			c, stop := w.standby()
 			defer stop()
 			defer fakeapi.Term(t, c.Run)()
-			w.until(2 * time.Second) // the first sync and that of the own slice are over
+			w.Until(2 * time.Second) // the first sync and that of the own slice are over
 			c.(*Controller).term.Load().topology.SetHints("default/a", discoveryv1.AddressTypeIPv4, tt.endpoints)
 			before := w.syncs()
 			for i, text := range strings.Fields(tt.nodes) {
@@ -253,7 +253,7 @@ func TestNodesOutOfBalance(t *testing.T) {
 				}
 				w.Put(node)
 			}
-			w.until(7 * time.Second)
+			w.Until(7 * time.Second)
 			if got := w.syncs() - before; got != tt.want {
 				t.Errorf("%d syncs, want %d", got, tt.want)
 			}
@@ -291,15 +291,15 @@ func TestNodesChangeHints(t *testing.T) {
 		inBubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, zoned(automatic)...)
 			defer w.manager()()
-			w.until(10 * time.Second)
+			w.Until(10 * time.Second)
 			queue := queueName + "_nodes"
-			before := fakeapi.Syncs(t, w.registry, queue)
+			before := fakeapi.Syncs(t, w.Metrics, queue)
 			tt.change(w)
-			w.until(11*time.Second + time.Millisecond)
-			if got := fakeapi.Syncs(t, w.registry, queue) - before; got != tt.want {
+			w.Until(11*time.Second + time.Millisecond)
+			if got := fakeapi.Syncs(t, w.Metrics, queue) - before; got != tt.want {
 				t.Errorf("%d refreshes, want %d", got, tt.want)
 			}
-			w.until(20 * time.Second)
+			w.Until(20 * time.Second)
 			if diff := cmp.Diff(tt.hints, w.hints("a")); diff != "" {
 				t.Errorf("hints (-want +got):\n%s", diff)
 			}
@@ -313,12 +313,12 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 		c, stop := w.standby()
 		defer stop()
 		defer fakeapi.Term(t, c.Run)()
-		w.until(time.Second)
+		w.Until(time.Second)
 		before := w.writes()
 		w.Remove("services", "default", "a")
 		synctest.Wait()
 		w.Remove("pods", "default", "a-1")
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		if got := w.writes() - before; got != 0 {
 			t.Errorf("%d writes, want none: the slices belong to the garbage collector", got)
 		}
@@ -345,13 +345,13 @@ func TestStandby(t *testing.T) {
 		c, empty := w.standby()
 		defer empty()
 		w.Put(aPod("a", 1))
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		if got := w.writes(); got != 0 {
 			t.Errorf("%d writes of a standby", got)
 		}
 		fakeapi.Term(t, c.Run)()
 		w.Put(aPod("a", 2))
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		end := fakeapi.Term(t, c.Run)
 		defer end()
 		if err := w.right("a", 2); err != nil {

@@ -67,7 +67,7 @@ func TestTakeOverSendsNothing(t *testing.T) {
 			t.Fatalf("%d writes of the first term, want 100", before)
 		}
 		defer w.manager()()
-		w.until(time.Minute)
+		w.Until(time.Minute)
 		if got := w.writes() - before; got != 0 {
 			t.Errorf("%d writes, want none", got)
 		}
@@ -119,7 +119,7 @@ func TestHandOverWithFrozenWatches(t *testing.T) {
 			w.Remove("pods", "default", "a-2")
 			defer fakeapi.Term(t, next.Run)()
 			for i, frozen := range []bool{true, false} {
-				w.until(time.Duration(i+1) * time.Minute)
+				w.Until(time.Duration(i+1) * time.Minute)
 				if diff := cmp.Diff([]string{tt.want}, w.show("a")); diff != "" {
 					t.Errorf("slices, watches frozen %v (-want +got):\n%s", frozen, diff)
 				}
@@ -154,7 +154,7 @@ func TestKilledAfterEachWrite(t *testing.T) {
 				w.After(nil)
 				w.Break(nil, "create endpointslices", "update endpointslices", "delete endpointslices")
 				defer fakeapi.Term(t, second.Run)()
-				w.until(time.Minute)
+				w.Until(time.Minute)
 				if err := w.right("a", 7); err != nil {
 					t.Errorf("slices %q: %v", w.show("a"), err)
 				}
@@ -172,32 +172,19 @@ func TestLostResponses(t *testing.T) {
 		inBubble(t, verb, func(t *testing.T) {
 			w := newWorld(t, crowd(7)...)
 			w.cfg.MaxEndpoints = 2
-			lost := false
-			w.PrependReactor(verb, "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				if lost {
-					return false, nil, nil
-				}
-				lost = true
-				if verb == "create" {
-					a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice).UID = "lost"
-				}
-				if _, _, err := w.React(a); err != nil {
-					t.Errorf("%s: %v", verb, err)
-				}
-				return true, nil, errors.New("connection reset")
-			})
+			lost := w.LoseResponse(verb, "endpointslices")
 			defer w.manager()()
-			w.until(time.Second / 2)
+			w.Until(time.Second / 2)
 			w.Freeze("endpointslices", true)
 			w.Remove("pods", "default", "a-0")
 			w.Remove("pods", "default", "a-1")
 			w.change(aPod("a", 6), unready)
-			w.until(time.Second)
+			w.Until(time.Second)
 			w.Freeze("endpointslices", false)
 			w.Remove("pods", "default", "a-2")
 			w.Remove("pods", "default", "a-3")
-			w.until(2 * time.Minute)
-			if !lost {
+			w.Until(2 * time.Minute)
+			if !lost.Load() {
 				t.Errorf("no %s was sent", verb)
 			}
 			if err := w.right("a", 3); err != nil {
@@ -228,7 +215,7 @@ func TestLostCreateMakesOneSlice(t *testing.T) {
 				return true, nil, errors.New("connection reset")
 			})
 			defer w.manager()()
-			w.until(20 * time.Second)
+			w.Until(20 * time.Second)
 			if _, _, err := w.React(first); !apierrors.IsAlreadyExists(err) {
 				t.Errorf("first create at the end: %v, want AlreadyExists", err)
 			}
@@ -244,22 +231,22 @@ func TestSyncWaitsForOwnWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
 		defer w.manager()()
-		w.until(5 * time.Second)
+		w.Until(5 * time.Second)
 		w.Freeze("endpointslices", true)
 		w.Put(aPod("a", 2))
-		w.until(10 * time.Second)
+		w.Until(10 * time.Second)
 		before := w.writes()
 		w.Remove("pods", "default", "a-2") // the slices that the cache shows are right again
-		w.until(30 * time.Second)
+		w.Until(30 * time.Second)
 		if got := w.writes() - before; got != 0 {
 			t.Errorf("%d writes decided on an old cache", got)
 		}
-		w.until(50 * time.Second)
+		w.Until(50 * time.Second)
 		if diff := cmp.Diff([]string{"IPv4 web:8080, 10.0.0.2 ready serving"}, w.show("a")); diff != "" {
 			t.Errorf("slices after the live read (-want +got):\n%s", diff)
 		}
 		w.Freeze("endpointslices", false)
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		if diff := cmp.Diff([]string{"IPv4 web:8080, 10.0.0.2 ready serving"}, w.show("a")); diff != "" {
 			t.Errorf("slices at the end (-want +got):\n%s", diff)
 		}
@@ -277,7 +264,7 @@ func TestSliceThatTheCacheNeverShows(t *testing.T) {
 		w.deleteSlice(w.only("a"))
 		w.RestoreWatches("endpointslices")
 		w.Put(aPod("a", 2))
-		w.until(2 * time.Minute)
+		w.Until(2 * time.Minute)
 		if err := w.right("a", 2); err != nil {
 			t.Errorf("slices %q: %v", w.show("a"), err)
 		}
@@ -308,7 +295,7 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 		w := newWorld(t, versioned(aService("a")), aNode("n1", ""), aPod("a", 1))
 		w.Break(apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "", errors.New("denied by the webhook")), "create endpointslices")
 		defer w.manager()()
-		w.until(3 * time.Hour)
+		w.Until(3 * time.Hour)
 		if lists, gets := w.Count("list pods"), w.Count("get services"); lists > 10 || gets > 1 {
 			t.Errorf("%d lists of pods and %d reads of the Service, want none for a retry", lists, gets)
 		}
@@ -325,7 +312,7 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 			t.Errorf("%d events for %d creates, the first %q", len(events), len(creates), events[0])
 		}
 		w.Break(nil, "create endpointslices")
-		w.until(3*time.Hour + 2*time.Minute)
+		w.Until(3*time.Hour + 2*time.Minute)
 		if err := w.right("a", 1); err != nil {
 			t.Error(err)
 		}
@@ -341,19 +328,19 @@ func TestConflictIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
 		defer w.manager()()
-		w.until(5 * time.Second)
+		w.Until(5 * time.Second)
 		w.Freeze("endpointslices", true)
 		slice := versioned(versioned(w.only("a")))
 		slice.Endpoints, slice.Generation = nil, slice.Generation+1
 		w.Put(slice)
 		w.Break(apierrors.NewConflict(discoveryv1.Resource("endpointslices"), slice.Name, errors.New("modified")), "update endpointslices")
 		w.Put(aPod("a", 2))
-		w.until(6 * time.Second)
+		w.Until(6 * time.Second)
 		w.Break(nil, "update endpointslices")
 		if len(w.reasons()) == 0 {
 			t.Error("no write met a conflict")
 		}
-		w.until(6*time.Second + controller.ConsistencyTimeout + controller.ConsistencyRecheck)
+		w.Until(6*time.Second + controller.ConsistencyTimeout + controller.ConsistencyRecheck)
 		if err := w.right("a", 2); err != nil {
 			t.Errorf("slices %q: %v", w.show("a"), err)
 		}
@@ -369,7 +356,7 @@ func TestUnknownBaseline(t *testing.T) {
 			return all, nil, map[bool]error{true: apierrors.NewInternalError(errors.New("down"))}[all]
 		})
 		defer w.manager()()
-		w.until(10 * time.Second)
+		w.Until(10 * time.Second)
 		if want := []string{"IPv4 web:8080, 10.0.0.2 ready serving"}; !slices.Equal(w.show("a"), want) {
 			t.Errorf("slices %q, want %q", w.show("a"), want)
 		}

@@ -101,7 +101,7 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 				w.Put(pod)
 			}
 			defer w.manager()()
-			w.until(time.Minute)
+			w.Until(time.Minute)
 			if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
 				t.Errorf("slices (-want +got):\n%s", diff)
 			}
@@ -193,12 +193,12 @@ func TestSlicesFollowChanges(t *testing.T) {
 					w.manager()()
 				}
 				defer w.manager()()
-				w.until(10 * time.Second)
+				w.Until(10 * time.Second)
 				if got := w.show("a"); !slices.Equal(got, []string{before}) {
 					t.Fatalf("slices at rest: %q", got)
 				}
 				tt.change(w)
-				w.until(10*time.Second + tt.within)
+				w.Until(10*time.Second + tt.within)
 				if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
 					t.Errorf("slices (-want +got):\n%s", diff)
 				}
@@ -214,9 +214,9 @@ func TestSlicesFollowChanges(t *testing.T) {
 }
 
 func (w *world) deleteSlice(slice *discoveryv1.EndpointSlice) {
-	w.t.Helper()
+	w.T.Helper()
 	if err := w.Tracker().Delete(sliceResource, slice.Namespace, slice.Name); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestLabelsOfSlices(t *testing.T) {
 			w := newWorld(t, aService("a", tt.before))
 			defer w.manager()()
 			w.Put(versioned(aService("a", tt.after)))
-			w.until(time.Second)
+			w.Until(time.Second)
 			got := w.only("a").Labels
 			if got[discoveryv1.LabelServiceName] != "a" {
 				t.Errorf("labels %v lack the Service", got)
@@ -263,7 +263,7 @@ func TestManyPodsFillSlices(t *testing.T) {
 		}
 		w := newWorld(t, objects...)
 		defer w.manager()()
-		w.until(time.Second)
+		w.Until(time.Second)
 		var sizes []int
 		for _, slice := range w.slices("a") {
 			sizes = append(sizes, len(slice.Endpoints))
@@ -274,7 +274,7 @@ func TestManyPodsFillSlices(t *testing.T) {
 		}
 		before := w.writes()
 		w.change(aPod("a", 7), unready)
-		w.until(10 * time.Second)
+		w.Until(10 * time.Second)
 		if got := w.writes() - before; got != 1 {
 			t.Errorf("%d writes for one unready pod, want 1", got)
 		}
@@ -286,10 +286,10 @@ func TestTriggerTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
 		defer w.manager()()
-		w.until(10 * time.Second)
+		w.Until(10 * time.Second)
 		w.change(aPod("a", 1), unready)
 		at := time.Now().UTC().Format(time.RFC3339Nano)
-		w.until(20 * time.Second)
+		w.Until(20 * time.Second)
 		if got := w.only("a").Annotations[corev1.EndpointsLastChangeTriggerTime]; got != at {
 			t.Errorf("annotation %q, want %q", got, at)
 		}

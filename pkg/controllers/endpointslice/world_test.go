@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -20,12 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/component-base/featuregate"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"minikcm/internal/fakeapi"
-	"minikcm/pkg/caches"
+	"minikcm/internal/fakeapi/fakemanager"
 	"minikcm/pkg/controller"
 )
 
@@ -38,23 +34,15 @@ func inBubble(t *testing.T, name string, test func(*testing.T)) {
 
 // world is a cluster of fakes in a bubble of fake time.
 type world struct {
-	*fakeapi.Clientset
-	t        *testing.T
-	cfg      Config
-	begin    time.Time
-	events   *record.FakeRecorder
-	registry *prometheus.Registry // of the latest manager
-	gateOff  bool
-	created  atomic.Int64
+	fakemanager.World
+	cfg    Config
+	events *record.FakeRecorder
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...), cfg: *DefaultConfig(), begin: time.Now(), events: record.NewFakeRecorder(10_000)}
-	w.PrependReactor("create", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		slice := a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice)
-		slice.UID, slice.Generation = types.UID(fmt.Sprintf("slice-%d", w.created.Add(1))), 1
-		return false, nil, nil
-	})
+	w := &world{World: fakemanager.World{Clientset: fakeapi.NewClientset(t, objects...), T: t}, cfg: *DefaultConfig(), events: record.NewFakeRecorder(10_000)}
+	w.Recorder = w.events
+	w.SetListVersions("endpointslices")
 	w.PrependReactor("update", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		slice := a.(clienttesting.UpdateAction).GetObject().(*discoveryv1.EndpointSlice)
 		if old := w.slice(slice.Namespace, slice.Name); old != nil {
@@ -65,59 +53,24 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		}
 		return false, nil, nil
 	})
-	w.PrependReactor("list", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		handled, list, err := w.React(a)
-		if err == nil {
-			list.(*discoveryv1.EndpointSliceList).ResourceVersion = w.version()
-		}
-		return handled, list, err
-	})
 	return w
-}
-
-// version returns the highest resourceVersion of a slice, 1 without slices.
-func (w *world) version() string {
-	highest := 1
-	for _, slice := range w.slices("") {
-		n, _ := strconv.Atoi(slice.ResourceVersion)
-		highest = max(highest, n)
-	}
-	return strconv.Itoa(highest)
 }
 
 // standby starts caches and a controller without a term.
 func (w *world) standby() (c controller.Controller, stop func()) {
-	w.t.Helper()
+	w.T.Helper()
 	cfg := w.cfg
-	registration := Registration(&cfg)
-	store := caches.New(w.Clientset, caches.Config{Name: "test", Fields: registration.CachedFields})
-	w.registry = prometheus.NewRegistry()
-	c, err := registration.New(controller.Base{
-		Client: w.Clientset, Caches: store, Clock: clock.RealClock{}, Metrics: w.registry,
-		Recorder: func(string) record.EventRecorder { return w.events },
-		Enabled:  func(featuregate.Feature) bool { return !w.gateOff },
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return c, fakeapi.Fill(w.t, store)
+	w.Registration = Registration(&cfg)
+	return w.Standby()
 }
 
 // manager starts caches, controller and a term. stop ends all three.
 func (w *world) manager() (stop func()) {
-	w.t.Helper()
-	c, empty := w.standby()
-	end := fakeapi.Term(w.t, c.Run)
-	return func() {
-		end()
-		empty()
-	}
-}
-
-// until sleeps until d after the beginning, and waits until all goroutines rest.
-func (w *world) until(d time.Duration) {
-	time.Sleep(time.Until(w.begin.Add(d)))
-	synctest.Wait()
+	w.T.Helper()
+	cfg := w.cfg
+	w.Registration = Registration(&cfg)
+	_, stop = w.Manager()
+	return stop
 }
 
 // writes returns the accepted and rejected writes of slices.
@@ -128,7 +81,7 @@ func (w *world) writes() (n int) {
 	return n
 }
 
-func (w *world) syncs() uint64 { return fakeapi.Syncs(w.t, w.registry, queueName) }
+func (w *world) syncs() uint64 { return fakeapi.Syncs(w.T, w.Metrics, queueName) }
 
 // reasons returns the events so far.
 func (w *world) reasons() (events []string) {
@@ -140,10 +93,10 @@ func (w *world) reasons() (events []string) {
 
 // slices returns the managed slices of a Service of namespace default by name; without a name all slices.
 func (w *world) slices(service string) []discoveryv1.EndpointSlice {
-	w.t.Helper()
+	w.T.Helper()
 	list, err := w.Tracker().List(sliceResource, discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	found := slices.DeleteFunc(list.(*discoveryv1.EndpointSliceList).Items, func(s discoveryv1.EndpointSlice) bool {
 		return service != "" && (s.Labels[discoveryv1.LabelServiceName] != service || s.Labels[discoveryv1.LabelManagedBy] != managedBy)
@@ -162,17 +115,17 @@ func (w *world) slice(namespace, name string) *discoveryv1.EndpointSlice {
 
 // only returns the slice of a Service that has a single slice.
 func (w *world) only(service string) *discoveryv1.EndpointSlice {
-	w.t.Helper()
+	w.T.Helper()
 	found := w.slices(service)
 	if len(found) != 1 {
-		w.t.Fatalf("service %s has %d slices, want one", service, len(found))
+		w.T.Fatalf("service %s has %d slices, want one", service, len(found))
 	}
 	return &found[0]
 }
 
 // show returns the slices of a Service in short: "IPv4 http:80 10.0.0.1 ready on n1, …".
 func (w *world) show(service string) []string {
-	w.t.Helper()
+	w.T.Helper()
 	out := []string{}
 	for _, slice := range w.slices(service) {
 		text := string(slice.AddressType)
@@ -278,7 +231,7 @@ func versioned[T metav1.Object](obj T) T {
 
 // change replaces a pod by an edited one.
 func (w *world) change(pod *corev1.Pod, edits ...func(*corev1.Pod)) *corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	pod = versioned(w.Pod(pod.Name))
 	for _, edit := range edits {
 		edit(pod)

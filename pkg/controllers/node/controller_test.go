@@ -41,6 +41,17 @@ func (b *bench) tainted(taint string, names []string) int {
 	return n
 }
 
+// taintedAt returns the time of a NoExecute taint, zero without the taint.
+func (b *bench) taintedAt(name, key string) time.Time {
+	b.t.Helper()
+	for _, taint := range b.Node(name).Spec.Taints {
+		if taint.Key == key && taint.Effect == noExec {
+			return taint.TimeAdded.Time
+		}
+	}
+	return time.Time{}
+}
+
 func TestSilentNodeGoesTheWholeWay(t *testing.T) {
 	objects, live, dying := cluster(1, 1)
 	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
@@ -198,18 +209,10 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 		b.wantTaints("unready", notReadyTaints...)
 
 		// The other status: swapped at once, not counted, the time kept.
-		added := func(name, key string) time.Time {
-			for _, t := range b.Node(name).Spec.Taints {
-				if t.Key == key && t.Effect == noExec {
-					return t.TimeAdded.Time
-				}
-			}
-			return time.Time{}
-		}
-		since := added("unknown", corev1.TaintNodeUnreachable)
+		since := b.taintedAt("unknown", corev1.TaintNodeUnreachable)
 		b.post("unknown", "False")
 		b.wantTaints("unknown", notReadyTaints...)
-		if got := added("unknown", corev1.TaintNodeNotReady); !got.Equal(since) || since.IsZero() {
+		if got := b.taintedAt("unknown", corev1.TaintNodeNotReady); !got.Equal(since) || since.IsZero() {
 			t.Errorf("TimeAdded after the swap = %v, want that of the old taint, %v", got, since)
 		}
 		if got := testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")); got != 3 {

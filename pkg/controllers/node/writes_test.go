@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,23 +149,13 @@ func TestReadyBeforeTaintsIsRetried(t *testing.T) {
 func TestLostAnswers(t *testing.T) {
 	objects, live, _ := cluster(1, 1)
 	inBubble(t, defaults(), objects, func(b *bench) {
-		lost := map[string]bool{}
-		for _, verb := range []string{"update", "patch"} {
-			b.PrependReactor(verb, "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				if lost[verb] {
-					return false, nil, nil
-				}
-				lost[verb] = true
-				_, _, err := b.React(a)
-				return true, nil, cmp.Or(err, error(errOutage))
-			})
-		}
+		update, patch := b.LoseResponse("update", "nodes"), b.LoseResponse("patch", "nodes")
 		b.term()
 		b.renewFor(70*time.Second, live...)
 		b.wantReady("Unknown", "dying0")
 		b.wantTaints("dying0", silentTaints...)
-		if got := b.Count("update nodes/status") + b.Count("patch nodes"); got > 4 || len(lost) != 2 {
-			t.Errorf("%d writes of the node after the lost responses of %v", got, lost)
+		if got := b.Count("update nodes/status") + b.Count("patch nodes"); got > 4 || !update.Load() || !patch.Load() {
+			t.Errorf("%d writes of the node; lost responses: update %t, patch %t", got, update.Load(), patch.Load())
 		}
 	})
 }

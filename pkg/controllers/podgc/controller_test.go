@@ -44,15 +44,15 @@ func (w *world) outcome() podOutcome {
 }
 
 func (w *world) check(c *Controller, why cause, want podOutcome) {
-	w.t.Helper()
+	w.T.Helper()
 	if want.Deleted == nil {
 		want.Deleted = map[string]time.Duration{}
 	}
 	if diff := cmp.Diff(want, w.outcome()); diff != "" {
-		w.t.Errorf("pods (-want +got):\n%s", diff)
+		w.T.Errorf("pods (-want +got):\n%s", diff)
 	}
 	if got := testutil.ToFloat64(c.metrics.deletes.WithLabelValues("default", string(why))); got != float64(len(want.Deleted)) {
-		w.t.Errorf("%v deletes counted for %s, want %d", got, why, len(want.Deleted))
+		w.T.Errorf("%v deletes counted for %s, want %d", got, why, len(want.Deleted))
 	}
 }
 

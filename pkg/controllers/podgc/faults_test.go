@@ -6,9 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
-
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/outcome"
 )
@@ -77,12 +74,7 @@ func TestMarkedBeforeTheTerm(t *testing.T) {
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", running))
-		w.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			if _, _, err := w.React(a); err != nil {
-				return true, nil, err
-			}
-			return true, nil, errors.New("the connection broke")
-		})
+		w.LoseResponse("delete", "pods")
 		c, stop := w.manager(0)
 		defer stop()
 		w.Until(time.Hour)

@@ -2,13 +2,14 @@ package podgc
 
 import (
 	"fmt"
-	"minikcm/internal/fakeapi"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestPodsThatTerminateOneByOneShareLooksAtTheirNode(t *testing.T) {
@@ -36,7 +37,7 @@ func TestPodsThatTerminateOneByOneShareLooksAtTheirNode(t *testing.T) {
 					w.Put(aPod(fmt.Sprint("p", i), "n", running, finalized, terminating))
 				}
 				w.Until(time.Second)
-				if n := fakeapi.Syncs(t, w.metrics, "orphaned_pods_nodes"); int(n) > tt.looks {
+				if n := fakeapi.Syncs(t, w.Metrics, "orphaned_pods_nodes"); int(n) > tt.looks {
 					t.Errorf("%d looks at the node while %d pods began to terminate, want at most %d", n, pods, tt.looks)
 				}
 			})

@@ -5,18 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
-	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
+	"minikcm/internal/fakeapi/fakemanager"
 )
 
 // epoch is the start time of every bubble.
@@ -24,16 +21,12 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // world is a cluster of fakes in a bubble of fake time.
 type world struct {
-	*fakeapi.Clientset
-	t *testing.T
-	// metrics holds the metrics of the latest manager.
-	metrics *prometheus.Registry
-
+	fakemanager.World
 	pretended atomic.Pointer[pretended] // nil for the nodes of the client
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...)}
+	w := &world{World: fakemanager.World{Clientset: fakeapi.NewClientset(t, objects...), T: t}}
 	w.PrependReactor("get", "nodes", w.getNode)
 	t.Cleanup(func() {
 		for _, r := range w.Requests("delete pods") {
@@ -50,21 +43,12 @@ func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete p
 
 // manager starts caches, controller and a term. The returned function ends the term.
 func (w *world) manager(threshold int) (c *Controller, stop func()) {
-	w.t.Helper()
-	store := caches.New(w.Clientset, caches.Config{Name: "test"})
+	w.T.Helper()
 	cfg := DefaultConfig()
-	cfg.TerminatedPodThreshold, cfg.Workers = threshold, 4
-	w.metrics = prometheus.NewRegistry()
-	c, err := newController(*cfg, controller.Base{Client: w.Clientset, Caches: store, Clock: clock.RealClock{}, Metrics: w.metrics})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	empty := fakeapi.Fill(w.t, store)
-	end := fakeapi.Term(w.t, c.Run)
-	return c, func() {
-		end()
-		empty()
-	}
+	cfg.TerminatedPodThreshold = threshold
+	w.Registration = Registration(cfg)
+	started, stop := w.Manager()
+	return started.(*Controller), stop
 }
 
 // pretend sets the result of live reads of a node. Nil is "not found".

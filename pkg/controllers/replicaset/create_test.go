@@ -35,8 +35,7 @@ func TestCreateUntilNameIsFree(t *testing.T) {
 		return nil, nil
 	})
 	b.On("list pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
-		theirs := corev1.Pod{ObjectMeta: newPod(tried[call-1], ownedBy("another")).ObjectMeta}
-		return &corev1.PodList{Items: []corev1.Pod{theirs}}, nil
+		return podList(newPod(tried[call-1], ownedBy("another"))), nil
 	})
 	b.mustRun(t)
 	if len(tried) != 3 || tried[0] == tried[1] || tried[1] == tried[2] || len(b.expectations.creates) != 0 {
@@ -143,11 +142,10 @@ func TestQuotaHidesLostCreate(t *testing.T) {
 				return nil, apierrors.NewGenericServerResponse(http.StatusForbidden, "post", podResource, name, "exceeded quota", 0, true)
 			})
 			b.On("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
-				list := &corev1.PodList{}
 				if found {
-					list.Items = []corev1.Pod{{ObjectMeta: newPod(name).ObjectMeta}}
+					return podList(newPod(name)), nil
 				}
-				return list, nil
+				return podList(), nil
 			})
 			if _, err := b.run(t.Context()); !apierrors.IsTimeout(err) {
 				t.Errorf("error of the lost create: %v", err)

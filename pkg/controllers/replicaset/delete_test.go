@@ -12,18 +12,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/outcome"
 )
 
 func TestDeleteOutcomes(t *testing.T) {
-	changed := func(edits ...func(*caches.Pod)) *corev1.Pod {
-		trimmed := newPod("a", append([]func(*caches.Pod){version("9")}, edits...)...)
-		return &corev1.Pod{ObjectMeta: trimmed.ObjectMeta, Spec: corev1.PodSpec{NodeName: trimmed.NodeName}, Status: corev1.PodStatus{Phase: trimmed.Phase}}
+	changed := func(edits ...func(*caches.Pod)) []*caches.Pod {
+		return []*caches.Pod{newPod("a", append([]func(*caches.Pod){version("9")}, edits...)...)}
 	}
 	precondition := apierrors.NewConflict(podResource, "a", errors.New("the UID or the resourceVersion is another"))
 	webhook := apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": refused`))
@@ -32,7 +31,7 @@ func TestDeleteOutcomes(t *testing.T) {
 		name       string
 		pod        *caches.Pod // nil: without a node
 		answers    []error
-		live       *corev1.Pod // found when looking after a conflict; nil: gone
+		live       []*caches.Pod // found when looking after a conflict
 		deletes    int
 		gone       bool
 		unanswered string // version to be deleted again, or empty
@@ -77,13 +76,7 @@ func TestDeleteOutcomes(t *testing.T) {
 				}
 				return &corev1.Pod{}, tt.answers[min(call, len(tt.answers))-1]
 			})
-			b.On("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
-				list := &corev1.PodList{}
-				if tt.live != nil {
-					list.Items = append(list.Items, *tt.live)
-				}
-				return list, nil
-			})
+			b.On("list pods", fakeapi.Returns(podList(tt.live...)))
 			_, err := b.run(t.Context())
 			_, gone := b.expectations.deleted["a"]
 			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.expectations.unconfirmed["a"].version != tt.unanswered {
@@ -159,13 +152,7 @@ func TestScaleDownTakenBack(t *testing.T) {
 				t.Errorf("%s is deleted", a.(clienttesting.DeleteAction).GetName())
 				return nil, nil
 			})
-			b.On("list pods", func(int, clienttesting.Action) (runtime.Object, error) {
-				list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "20"}}
-				for _, pod := range tt.live {
-					list.Items = append(list.Items, corev1.Pod{ObjectMeta: pod.ObjectMeta, Status: corev1.PodStatus{Phase: pod.Phase}})
-				}
-				return list, nil
-			})
+			b.On("list pods", fakeapi.Returns(podList(tt.live...)))
 			if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != outcome.MaxCompletionDelay {
 				t.Errorf("at once: result %+v, error %v, want another look after %v", result, err, outcome.MaxCompletionDelay)
 			}

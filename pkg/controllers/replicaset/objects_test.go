@@ -63,6 +63,14 @@ func apiPod(pod *caches.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: corev1.PodSpec{NodeName: pod.NodeName}, Status: corev1.PodStatus{Phase: pod.Phase}}
 }
 
+func podList(pods ...*caches.Pod) *corev1.PodList {
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "20"}}
+	for _, pod := range pods {
+		list.Items = append(list.Items, *apiPod(pod))
+	}
+	return list
+}
+
 func phase(p corev1.PodPhase) func(*caches.Pod) { return func(pod *caches.Pod) { pod.Phase = p } }
 
 func onNode(name string) func(*caches.Pod) { return func(pod *caches.Pod) { pod.NodeName = name } }

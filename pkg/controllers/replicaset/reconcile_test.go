@@ -132,7 +132,7 @@ func TestAdoptionNeedsALiveReplicaSet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(2), newPod("a", orphaned))
-			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return newSet(2, tt.live), nil })
+			b.On("get replicasets", fakeapi.Returns(newSet(2, tt.live)))
 			result, err := b.run(t.Context())
 			if err == nil && result.RequeueAfter == 0 {
 				t.Error("the sync is not repeated")

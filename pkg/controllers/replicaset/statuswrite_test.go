@@ -275,7 +275,7 @@ func noStatusForAnEarlierSize(t *testing.T) {
 		}
 		return sent, nil
 	})
-	b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return newer, nil })
+	b.On("get replicasets", fakeapi.Returns(newer))
 	b.mustRun(t)
 	b.Wants(t, "update replicasets/status", "get replicasets", "update replicasets/status")
 }
@@ -331,7 +331,7 @@ func TestStatusCountsConfirmedWrites(t *testing.T) {
 			})
 			b.On("list pods", func(_ int, a clienttesting.Action) (runtime.Object, error) { // after a conflict
 				name, _ := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
-				return &corev1.PodList{Items: []corev1.Pod{*apiPod(newPod(name, onNode("node"), deleting))}}, nil
+				return podList(newPod(name, onNode("node"), deleting)), nil
 			})
 			var told []appsv1.ReplicaSetStatus
 			b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {

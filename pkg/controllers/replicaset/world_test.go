@@ -3,34 +3,26 @@ package replicaset
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/component-base/featuregate"
-	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/internal/fakeapi/fakemanager"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
 
 // world runs the controller on a fake API server in a bubble of fake time.
-type world struct {
-	*fakeapi.Clientset
-	t *testing.T
-}
+type world struct{ fakemanager.World }
 
 // inWorld runs a test with objects.
 func inWorld(t *testing.T, test func(*testing.T, *world), objects ...runtime.Object) {
@@ -39,59 +31,40 @@ func inWorld(t *testing.T, test func(*testing.T, *world), objects ...runtime.Obj
 		object.(metav1.Object).SetResourceVersion("1") // writes get higher versions
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{fakeapi.NewClientset(t, objects...), t}
-		w.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			handled, list, err := w.React(a)
-			highest := 1
-			_ = meta.EachListItem(list, func(object runtime.Object) error {
-				version, err := strconv.Atoi(object.(metav1.Object).GetResourceVersion())
-				highest = max(highest, version)
-				return err
-			})
-			if err == nil {
-				list.(metav1.ListInterface).SetResourceVersion(strconv.Itoa(highest))
-			}
-			return handled, list, err
-		})
-		test(t, w)
+		client := fakeapi.NewClientset(t, objects...)
+		client.SetListVersions("*")
+		test(t, &world{fakemanager.World{Clientset: client, T: t, Registration: Registration(DefaultConfig()), Recorder: &record.FakeRecorder{}}})
 	})
 }
 
 // standby starts caches and a controller without a term, until the test ends.
 func (w *world) standby() (begin func() (end func())) {
-	w.t.Helper()
-	store := caches.New(w.Clientset, caches.Config{Name: "test"})
-	c, err := Registration(DefaultConfig()).New(controller.Base{
-		Client: w.Clientset, Caches: store, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
-		Recorder: func(string) record.EventRecorder { return &record.FakeRecorder{} }, Enabled: func(featuregate.Feature) bool { return true },
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(fakeapi.Fill(w.t, store))
+	w.T.Helper()
+	c, stop := w.Standby()
+	w.T.Cleanup(stop)
 	return func() (end func()) {
-		end = fakeapi.Term(w.t, c.Run)
-		w.t.Cleanup(end)
+		end = fakeapi.Term(w.T, c.Run)
+		w.T.Cleanup(end)
 		return end
 	}
 }
 
 func (w *world) set(name string) *appsv1.ReplicaSet {
-	w.t.Helper()
+	w.T.Helper()
 	obj, err := w.Tracker().Get(appsv1.SchemeGroupVersion.WithResource("replicasets"), metav1.NamespaceDefault, name)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return obj.(*appsv1.ReplicaSet).DeepCopy()
 }
 
 func (w *world) scale(name string, replicas int) {
-	w.t.Helper()
+	w.T.Helper()
 	rs := w.set(name)
 	rs.Spec.Replicas = new(int32(replicas))
 	rs.Generation++
-	if _, err := w.AppsV1().ReplicaSets(rs.Namespace).Update(w.t.Context(), rs, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
+	if _, err := w.AppsV1().ReplicaSets(rs.Namespace).Update(w.T.Context(), rs, metav1.UpdateOptions{}); err != nil {
+		w.T.Fatal(err)
 	}
 }
 
@@ -99,7 +72,7 @@ func (w *world) scale(name string, replicas int) {
 func (w *world) active(name string) (names []string) {
 	list, err := w.Tracker().List(corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod"), metav1.NamespaceDefault)
 	if err != nil {
-		w.t.Error(err)
+		w.T.Error(err)
 		return nil
 	}
 	for _, pod := range list.(*corev1.PodList).Items {
@@ -114,7 +87,7 @@ func (w *world) active(name string) (names []string) {
 func (w *world) bounds(least, most int) {
 	w.After(func() {
 		if n := len(w.active("web")); n < least || n > most {
-			w.t.Errorf("%d active pods after a write, want %d to %d", n, least, most)
+			w.T.Errorf("%d active pods after a write, want %d to %d", n, least, most)
 		}
 	})
 }

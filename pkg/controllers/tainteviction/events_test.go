@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 		if got := testutil.ToFloat64(c.metrics.pending); got != 1 {
 			t.Errorf("%v evictions pending, want 1", got)
 		}
-		families, err := w.registry.Gather()
+		families, err := w.Metrics.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package tainteviction
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,8 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controllers/internal/podkey"
@@ -19,16 +16,16 @@ import (
 )
 
 func (w *world) mustBeDeletedAt(pod string, want time.Duration) {
-	w.t.Helper()
+	w.T.Helper()
 	if got, ok := w.deletedAt(pod); !ok || got != want {
-		w.t.Errorf("%s deleted: %v at %v, want at %v", pod, ok, got, want)
+		w.T.Errorf("%s deleted: %v at %v, want at %v", pod, ok, got, want)
 	}
 }
 
 func (w *world) mustLive(pod string) {
-	w.t.Helper()
+	w.T.Helper()
 	if got, ok := w.deletedAt(pod); ok {
-		w.t.Errorf("%s was deleted at %v, want it left alone", pod, got)
+		w.T.Errorf("%s was deleted at %v, want it left alone", pod, got)
 	}
 }
 
@@ -36,12 +33,7 @@ func (w *world) mustLive(pod string) {
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aNode("t1"), aPod("p"))
-		w.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			if _, _, err := w.React(a); err != nil {
-				return true, nil, err
-			}
-			return true, nil, errors.New("the connection broke")
-		})
+		w.LoseResponse("delete", "pods")
 		defer w.manager(0)()
 		w.Until(time.Minute)
 		w.mustBeDeletedAt("p", 0)

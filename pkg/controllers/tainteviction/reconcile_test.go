@@ -129,12 +129,12 @@ func TestPodsOfUntaintedNodesAreNotSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aNode(), aPod("p"))
 		defer w.manager(0)()
-		before := fakeapi.Syncs(t, w.registry, "noexec_taint_pod")
+		before := fakeapi.Syncs(t, w.Metrics, "noexec_taint_pod")
 		for i := range 10 {
 			w.Put(aPod(fmt.Sprint("q", i)))
 		}
 		w.Until(time.Second)
-		if n := fakeapi.Syncs(t, w.registry, "noexec_taint_pod") - before; n != 0 {
+		if n := fakeapi.Syncs(t, w.Metrics, "noexec_taint_pod") - before; n != 0 {
 			t.Errorf("%d syncs for ten new pods, want none", n)
 		}
 	})

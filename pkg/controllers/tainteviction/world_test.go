@@ -7,17 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
-	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
+	"minikcm/internal/fakeapi/fakemanager"
 )
 
 // epoch is the start time of every bubble.
@@ -25,16 +21,15 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // world is a cluster of fakes in a bubble of fake time.
 type world struct {
-	*fakeapi.Clientset
-	t        *testing.T
-	registry *prometheus.Registry
+	fakemanager.World
 
 	lock   sync.Mutex
 	events []string
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, Clientset: fakeapi.NewClientset(t, objects...)}
+	w := &world{World: fakemanager.World{Clientset: fakeapi.NewClientset(t, objects...), T: t}}
+	w.Recorder = w
 	t.Cleanup(func() {
 		for _, r := range w.Requests("delete pods") {
 			if p, g := r.Delete.Preconditions, r.Delete.GracePeriodSeconds; p == nil || p.UID == nil || g != nil {
@@ -55,31 +50,22 @@ func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete p
 
 // manager starts a process: caches, controller and a term. The returned function ends the process.
 func (w *world) manager(window time.Duration) (stop func()) {
-	w.t.Helper()
-	c, stopCaches := w.standby(window)
-	endTerm := w.run(c)
-	return func() {
-		endTerm()
-		stopCaches()
-	}
+	w.T.Helper()
+	w.Registration = Registration(&window)
+	_, stop = w.Manager()
+	return stop
 }
 
 // standby starts caches and a controller without a term.
 func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
-	w.t.Helper()
-	store := caches.New(w.Clientset, caches.Config{Name: "test"})
-	w.registry = prometheus.NewRegistry()
-	c, err := newController(Config{Workers: 4, TrustWindow: window}, controller.Base{
-		Client: w.Clientset, Caches: store, Recorder: func(string) record.EventRecorder { return w }, Clock: clock.RealClock{}, Metrics: w.registry,
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return c, fakeapi.Fill(w.t, store)
+	w.T.Helper()
+	w.Registration = Registration(&window)
+	standby, stop := w.Standby()
+	return standby.(*Controller), stop
 }
 
 // run begins a term. The returned function ends the term.
-func (w *world) run(c *Controller) (end func()) { return fakeapi.Term(w.t, c.Run) }
+func (w *world) run(c *Controller) (end func()) { return fakeapi.Term(w.T, c.Run) }
 
 func (w *world) deletedAt(pod string) (time.Duration, bool) {
 	d, ok := w.deletes()[pod]
@@ -88,7 +74,7 @@ func (w *world) deletedAt(pod string) (time.Duration, bool) {
 
 // update changes a pod.
 func (w *world) update(name string, edit func(*corev1.Pod)) {
-	w.t.Helper()
+	w.T.Helper()
 	pod := w.Pod(name)
 	edit(pod)
 	w.Put(pod)
@@ -96,12 +82,12 @@ func (w *world) update(name string, edit func(*corev1.Pod)) {
 
 // taint replaces the taints of node1.
 func (w *world) taint(taints ...corev1.Taint) {
-	w.t.Helper()
+	w.T.Helper()
 	w.node(func(n *corev1.Node) { n.Spec.Taints = taints })
 }
 
 func (w *world) node(edit func(*corev1.Node)) {
-	w.t.Helper()
+	w.T.Helper()
 	node := w.Node("node1")
 	edit(node)
 	w.Put(node)

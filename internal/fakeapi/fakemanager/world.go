@@ -1,0 +1,52 @@
+// Package fakemanager runs one controller on a [fakeapi.Clientset] in a bubble of fake time.
+package fakemanager
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
+
+	"minikcm/internal/fakeapi"
+	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
+)
+
+// World is a cluster of fakes with one controller.
+type World struct {
+	*fakeapi.Clientset
+	T            *testing.T
+	Registration controller.Registration
+	Recorder     record.EventRecorder
+	GatesOff     bool                 // all feature gates
+	Metrics      *prometheus.Registry // of the latest manager
+}
+
+// Standby starts caches and a controller without a term. stop ends the caches.
+func (w *World) Standby() (c controller.Controller, stop func()) {
+	w.T.Helper()
+	store := caches.New(w.Clientset, caches.Config{Name: "test", Fields: w.Registration.CachedFields})
+	w.Metrics = prometheus.NewRegistry()
+	c, err := w.Registration.New(controller.Base{
+		Client: w.Clientset, Caches: store, Clock: clock.RealClock{}, Metrics: w.Metrics,
+		Recorder: func(string) record.EventRecorder { return w.Recorder },
+		Enabled:  func(featuregate.Feature) bool { return !w.GatesOff },
+	})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return c, fakeapi.Fill(w.T, store)
+}
+
+// Manager starts caches, a controller and a term. stop ends all three.
+func (w *World) Manager() (c controller.Controller, stop func()) {
+	w.T.Helper()
+	c, stopCaches := w.Standby()
+	end := fakeapi.Term(w.T, c.Run)
+	return c, func() {
+		end()
+		stopCaches()
+	}
+}
