@@ -24,8 +24,6 @@ func TestStories(t *testing.T) {
 	}
 }
 
-func onNode(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.NodeName = "nowhere" }
-
 func failure(s appsv1.ReplicaSetStatus) *appsv1.ReplicaSetCondition {
 	for i, c := range s.Conditions {
 		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
