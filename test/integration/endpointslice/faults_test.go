@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/pkg/controllers/endpointslice"
 	"minikcm/test/controlplane"
@@ -79,49 +78,6 @@ func TestKilledAtEachWrite(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The watches of a standby are frozen while the leader writes. The standby takes over in the middle.
-func TestHandOverWithFrozenWatches(t *testing.T) {
-	w := newWorld(t)
-	watches := faults.New(t, managerConfig("manager"), faults.WithName("watches"))
-	next := standby(t, managerConfig("manager"), watches.Config())
-	leader := start(t)
-	w.service("web")
-	w.pods("web", 1, 3)
-	w.gets("web", 1, 3)
-	slices := watches.FreezeWatches(faults.Watches("endpointslices"))
-	services := watches.FreezeWatches(faults.Watches("services"))
-	w.pods("web", 4, 7)
-	_, err := w.client.CoreV1().Services(w.ns).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"ports":[{"name":"web","port":80,"targetPort":443}]}}`), metav1.PatchOptions{})
-	w.must(err)
-	w.gets("web", 1, 7)
-	w.hasPort("web", 443)
-	w.watchTwins("web", 4)
-	leader.Stop()
-	w.pods("web", 8, 8) // the next leader has to write
-	next.BeginTerm()
-	w.gets("web", 1, 8)
-	w.hasPort("web", 443)
-	w.remove("web", 1, 2)
-	time.Sleep(2 * time.Second) // the next leader waits for its own writes meanwhile
-	slices.Thaw()
-	services.Thaw()
-	w.gets("web", 3, 8)
-}
-
-// hasPort waits until all slices of a Service have a port.
-func (w *world) hasPort(service string, want int32) {
-	w.t.Helper()
-	w.eventually(func(ctx context.Context) error {
-		all, err := w.slices(ctx, service)
-		for _, slice := range all {
-			if len(slice.Ports) != 1 || *slice.Ports[0].Port != want {
-				return fmt.Errorf("ports of %s: %v", slice.Name, slice.Ports)
-			}
-		}
-		return err
-	})
 }
 
 // failed waits for an event about the Service with a text.
