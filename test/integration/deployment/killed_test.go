@@ -9,7 +9,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -242,38 +241,4 @@ func TestFrozenWatches(t *testing.T) {
 			}
 		})
 	}
-	t.Run("recreate", func(t *testing.T) { testRecreateWithALatePodWatch(t, m) })
-}
-
-// testRecreateWithALatePodWatch: new pods start when the last old pod is gone, not when the pod is terminating. A cache
-// of pods that lags behind the old ReplicaSet does not start the new ReplicaSet.
-func testRecreateWithALatePodWatch(t *testing.T, m *manager) {
-	n := newNamespace(t)
-	onNode := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "somewhere" } // pods take time to end
-	d := n.apply(1, recreate, onNode)
-	n.complete()
-	n.kubelet.Gone(controlplane.None)
-	o := n.observe(d, 0, 3)
-	freeze := m.proxy.FreezeWatches(faults.Watches("pods"))
-	n.edit(replicas(3))
-	count := func(want int) {
-		n.eventually(func(context.Context) error {
-			if got := len(n.pods()); got != want {
-				return fmt.Errorf("there are %d pods, want %d", got, want)
-			}
-			return nil
-		})
-	}
-	count(3)
-	n.edit(image("v2"))
-	time.Sleep(2 * time.Second)
-	freeze.Thaw()
-	last := n.pods()[0].Name
-	n.kubelet.Gone(func(p *corev1.Pod) bool { return p.Name != last })
-	count(1)
-	if o.seen() != 1 {
-		t.Errorf("with an old pod left, there are %d ReplicaSets", o.seen())
-	}
-	n.kubelet.Gone(controlplane.All)
-	o.complete()
 }
