@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 )
 
@@ -29,32 +29,20 @@ import (
 func (b *bench) work(t *testing.T) (stop func()) {
 	t.Helper()
 	known := caches.New(b.client, caches.Config{Name: t.Name()})
-	namespaces, err := known.Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods, err := known.Pods()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := New(Config{Workers: 10}, Deps{
+	namespaces, err1 := known.Namespaces()
+	pods, err2 := known.Pods()
+	c, err3 := New(Config{Workers: 10}, Deps{
 		Client: b.client, Metadata: b.deps.Metadata, Discovery: b.discovery, Namespaces: namespaces, Pods: pods,
 		Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
 	})
-	if err != nil {
+	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	known.Start(ctx)
-	if err := known.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
-	var run sync.WaitGroup
-	run.Go(func() { _ = c.Run(ctx) })
+	stopCaches := fakeapi.Fill(t, known)
+	end := fakeapi.Term(t, c.Run)
 	return func() {
-		cancel()
-		run.Wait()
-		known.Shutdown()
+		end()
+		stopCaches()
 	}
 }
 
@@ -97,6 +85,10 @@ func TestStuckNamespacesCostFewRequests(t *testing.T) {
 			time.Sleep(tt.during)
 			if each := float64(b.sent()-before) / count; each > 4*float64(tt.syncs)+2 {
 				t.Errorf("%.1f requests for each stuck namespace during %v after %v, want %d syncs of 4 requests", each, tt.during, tt.after, tt.syncs)
+			}
+			synctest.Wait()
+			if n := b.discovery.asked; tt.after == 0 && n > count {
+				t.Errorf("%d discoveries in the first minute, want namespaces to share discoveries", n)
 			}
 		}
 		released.Store(true)

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -42,37 +41,35 @@ func TestEmptyNamespaceCostsFewRequests(t *testing.T) {
 	}
 }
 
-// The case of upstream's test/integration/namespace.TestNamespaceCondition.
+// The case of upstream's test/integration/namespace.TestNamespaceCondition, with custom resources.
 func TestConditionsHaveTheKnownTexts(t *testing.T) {
-	t.Parallel()
 	m := start(t)
 	client := cluster.Client(t)
+	defineWidgets(t)
 	ns := create(t)
 	pod(t, client, ns, "pod")
-	_, err := client.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"custom.io/finalizer"}},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: controlplane.Pod(ns, "x", nil).Spec},
-		},
-	}, metav1.CreateOptions{})
-	check(t, err)
+	makeWidget(t, ns, "w-0", "custom.io/finalizer")
+	makeWidget(t, ns, "w-1", "custom.io/finalizer")
+	makeWidget(t, ns, "w-2")
 	remove(t, ns)
 	shows(t, ns, map[corev1.NamespaceConditionType]string{
 		corev1.NamespaceDeletionGVParsingFailure: "False ParsedGroupVersions All legacy kube types successfully parsed",
 		corev1.NamespaceDeletionDiscoveryFailure: "False ResourcesDiscovered All resources successfully discovered",
 		corev1.NamespaceDeletionContentFailure:   "False ContentDeleted All content successfully deleted, may be waiting on finalization",
-		corev1.NamespaceContentRemaining:         "True SomeResourcesRemain Some resources are remaining: deployments.apps has 1 resource instances",
-		corev1.NamespaceFinalizersRemaining:      "True SomeFinalizersRemain Some content in the namespace has finalizers remaining: custom.io/finalizer in 1 resource instances",
-		"NamespaceDeletionBlocked": "True FinalizersRemain 1 deployments.apps held by finalizer custom.io/finalizer (held). What to do: " +
+		corev1.NamespaceContentRemaining:         "True SomeResourcesRemain Some resources are remaining: widgets.crd.example.com has 2 resource instances",
+		corev1.NamespaceFinalizersRemaining:      "True SomeFinalizersRemain Some content in the namespace has finalizers remaining: custom.io/finalizer in 2 resource instances",
+		"NamespaceDeletionBlocked": "True FinalizersRemain 2 widgets.crd.example.com held by finalizer custom.io/finalizer (w-0, w-1). What to do: " +
 			"start the controller that is to remove the finalizer, or remove it by hand",
 	})
+	wantBlocked(t, m, ns, 1)
 	controlplane.Consistently(t, 2*time.Second, func(ctx context.Context) error { return namespaceKnown(ctx, client, ns) })
 	if lists := m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("list"), controlplane.ByResource("secrets")); len(lists) != 1 {
-		t.Errorf("secrets, found empty, were listed %d times while the deployment was held", len(lists))
+		t.Errorf("secrets, found empty, were listed %d times while widgets were held", len(lists))
 	}
-	release(t, appsv1.SchemeGroupVersion.WithResource("deployments"), ns, "held")
+	release(t, widgets, ns, "w-0")
+	release(t, widgets, ns, "w-1")
 	gone(t, ns, 10*time.Second)
+	wantBlocked(t, m, ns, 0)
 }
 
 func podsFirst(t testing.TB, m *manager, ns string, gate time.Time) {

@@ -3,7 +3,6 @@ package namespace_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -14,12 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/test/controlplane"
 )
@@ -43,8 +42,7 @@ type manager struct {
 
 type setup struct {
 	cfg   namespace.Config
-	rest  *rest.Config // of the controller
-	watch *rest.Config // of the caches and events; nil: the same
+	rest  *rest.Config
 	clock clock.WithTicker
 }
 
@@ -54,28 +52,18 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 	for _, edit := range edits {
 		edit(&s)
 	}
-	if s.watch == nil {
-		s.watch = s.rest
-	}
 	agent := "namespace-test-" + rand.String(8)
-	s.watch = scoped(t, s.watch)
 	cfg := scoped(t, s.rest)
 	cfg.UserAgent = agent
 	cfg.QPS = -1
-	metadata, err := namespace.NewMetadataClient(cfg)
-	check(t, err)
-	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
-	check(t, err)
 	m := &manager{agent: agent, Loop: controlplane.Standby(t, controlplane.LoopOptions{
-		Config: cfg, Watch: withAgent(s.watch, "caches-"+agent), Events: withAgent(s.watch, "events-"+agent), Caches: caches.Config{Name: agent},
+		Config: cfg, Watch: withAgent(cfg, "caches-"+agent), Events: withAgent(cfg, "events-"+agent), Caches: caches.Config{Name: agent},
 	}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
-		namespaces, err1 := b.Caches.Namespaces()
-		pods, err2 := b.Caches.Pods()
-		c, err3 := namespace.New(s.cfg, namespace.Deps{
-			Client: b.Client, Metadata: metadata, Discovery: disco, Namespaces: namespaces, Pods: pods,
-			Clock: s.clock, Metrics: b.Metrics,
-		})
-		return []controlplane.RunFunc{c.Run}, errors.Join(err1, err2, err3)
+		c, err := namespace.Registration(&s.cfg).New(controller.Base{Client: b.Client, REST: cfg, Caches: b.Caches, Clock: s.clock, Metrics: b.Metrics})
+		if err != nil {
+			return nil, err
+		}
+		return []controlplane.RunFunc{c.Run}, nil
 	})}
 	m.BeginTerm()
 	return m
