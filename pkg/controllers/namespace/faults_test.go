@@ -43,8 +43,8 @@ func TestOneDiscoveryServesTheSyncsAfterTheGate(t *testing.T) {
 		b.mustSync(t)
 		b.clock.Step(time.Second)
 	}
-	if b.discovery.asked != 1 {
-		t.Errorf("%d discoveries, want one", b.discovery.asked)
+	if n := b.discovery.asked.Load(); n != 1 {
+		t.Errorf("%d discoveries, want one", n)
 	}
 }
 
@@ -257,8 +257,8 @@ func TestDiscoveredTypeWith404IsNotEmpty(t *testing.T) {
 		t.Errorf("error %v, want that the type is hidden", err)
 	}
 	_, _ = b.sync(t.Context(), "test")
-	if b.discovery.asked != 2 {
-		t.Errorf("%d discoveries, want another one after the 404", b.discovery.asked)
+	if n := b.discovery.asked.Load(); n != 2 {
+		t.Errorf("%d discoveries, want another one after the 404", n)
 	}
 	if b.finalized() {
 		t.Error("finalized")

@@ -3,6 +3,7 @@ package namespace
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,12 +38,12 @@ type fakeDiscovery struct {
 	groups []*metav1.APIGroup
 	lists  []*metav1.APIResourceList
 	err    error
-	asked  int
+	asked  atomic.Int32
 	ask    func() // may be nil
 }
 
 func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	d.asked++
+	d.asked.Add(1)
 	if d.ask != nil {
 		d.ask()
 	}
