@@ -50,7 +50,9 @@ func TestValidate(t *testing.T) {
 		{"--node-eviction-rate=-0.1", []string{"--node-eviction-rate: -0.1 is not a rate"}},
 		{"--secondary-node-eviction-rate=NaN", []string{"--secondary-node-eviction-rate: NaN is not a rate"}},
 		{"--unhealthy-zone-threshold=NaN", []string{"--unhealthy-zone-threshold: NaN is not a number"}},
-		{"--garbage-collector-ignored-resources=foos.example.com,.apps", []string{`--garbage-collector-ignored-resources: ".apps" is not a resource`}},
+		{"--garbage-collector-ignored-resources=foos.example.com,.apps,batch/jobs", []string{
+			`--garbage-collector-ignored-resources: ".apps" is not resource.group`, `--garbage-collector-ignored-resources: "batch/jobs" is not resource.group`,
+		}},
 		{"--show-hidden-metrics-for-version=1.35", []string{`--show-hidden-metrics-for-version: "1.35" is not the previous minor version, 1.36`}},
 		{"--disabled-metrics=9x", []string{"metrics flags: "}},
 		{"--logging-format=xml", []string{`logging flags: format: Invalid value: "xml": Unsupported log format`}},

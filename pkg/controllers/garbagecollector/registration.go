@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -48,8 +49,8 @@ func (c *Config) Validate() []error {
 	var p flagcheck.Problems
 	p.Workers("concurrent-gc-syncs", c.Workers)
 	for _, text := range c.Ignored {
-		if schema.ParseGroupResource(text).Resource == "" {
-			p.Addf("garbage-collector-ignored-resources", "%q is not a resource", text)
+		if schema.ParseGroupResource(text).Resource == "" || strings.Contains(text, "/") {
+			p.Addf("garbage-collector-ignored-resources", "%q is not resource.group, such as jobs.batch", text)
 		}
 	}
 	return p
