@@ -199,7 +199,7 @@ func deleteInForeground(ctx context.Context, s *stage) {
 		var events corev1.EventList
 		must.Succeed(s.client.List(ctx, &events, client.InNamespace(library), client.MatchingFields{"reason": "ForegroundDeletionBlocked"}))
 		if len(events.Items) == 0 {
-			return "no event", false
+			return "none yet", false
 		}
 		return events.Items[0].Message, true
 	})
