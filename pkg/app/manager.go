@@ -317,7 +317,9 @@ func (m *Manager) Started() <-chan struct{} { return m.started }
 func (m *Manager) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { m.stopping.Store(true) })()
 	err := runStages(ctx, m.serveHTTPS, m.sendEvents, m.preflight, m.keepCaches, m.watchOver, m.competeForLease)
-	klog.FromContext(ctx).Info("Stopped", "reason", context.Cause(ctx))
+	if ctx.Err() != nil { // otherwise the caller reports the error
+		klog.FromContext(ctx).Info("Stopped", "reason", context.Cause(ctx))
+	}
 	return err
 }
 

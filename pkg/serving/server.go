@@ -114,7 +114,8 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
 	log.Info("Serving", "address", s.Address())
 	if len(s.auth.missing) > 0 {
-		log.Info("No API server reviews clients: tokens are rejected, or only --authorization-always-allow-paths are served", "missing", s.auth.missing)
+		log.Info("Serving without reviews of clients: without --authentication-kubeconfig tokens are rejected, "+
+			"without --authorization-kubeconfig only --authorization-always-allow-paths are served", "missing", s.auth.missing)
 	}
 	select {
 	case err := <-served:

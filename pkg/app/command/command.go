@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/rest"
@@ -84,7 +85,11 @@ func run(cmd *cobra.Command, o *app.Options) error {
 	if err := setUpProcess(o); err != nil {
 		return err
 	}
-	cliflag.PrintFlags(cmd.Flags())
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden { // hidden flags have no effect here
+			klog.V(1).Infof("FLAG: --%s=%q", f.Name, f.Value)
+		}
+	})
 	cfg, err := o.Complete()
 	if err != nil {
 		return err
