@@ -38,7 +38,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	t, now := c.term.Load(), c.Clock.Now()
 
 	// 1. Read the versions before the objects: a later read could return a version newer than the objects.
-	current, servicesCurrent := t.baseline.ReachedBy(controller.VersionsOf(c.slices, c.pods)), t.services.ReachedBy(controller.VersionsOf(c.services))
+	current := t.baseline.ReachedBy(controller.VersionsOf(c.slices, c.pods))
+	servicesCurrent := t.services.ReachedBy(controller.VersionsOf(c.services))
 
 	// 2. Read the Service. The garbage collector deletes the slices of a Service that is gone.
 	service, ok := c.services.Get(key)
@@ -70,7 +71,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	holdBack, held := overdue || !current || !servicesCurrent || st.uncertain, false
 	var failures []error
 	write := func(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-		if held = held || holdBack; holdBack {
+		if holdBack {
+			held = true
 			return nil, errHeldBack
 		}
 		if verb == "delete" { // the library passes only the name
