@@ -170,7 +170,8 @@ func TestTrimReplicaSet(t *testing.T) {
 	marked := *ordinary.DeepCopy()
 	marked.UID = digestMark + "made up"
 	for _, template := range []corev1.PodTemplateSpec{ordinary, marked} {
-		for said, replicas := range map[string]*int32{"no": nil, "0": new(int32(0)), "1": new(int32(1))} { // none means 1
+		// Without a number the count is 1.
+		for said, replicas := range map[string]*int32{"no": nil, "0": new(int32(0)), "1": new(int32(1))} {
 			for _, digest := range []bool{true, false} {
 				name := fmt.Sprintf("UID %q, %s replicas, digest %t", template.UID, said, digest)
 				rs := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: replicas, Template: *template.DeepCopy()}, Status: appsv1.ReplicaSetStatus{Replicas: 3}}

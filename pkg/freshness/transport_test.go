@@ -141,8 +141,8 @@ func TestFailedWatchesAreRetried(t *testing.T) {
 	}
 }
 
-// A load balancer may be in place of the API server, or another server behind the API server. TestFailedWatchesAreRetried
-// has the errors without an outage.
+// A load balancer may be in place of the API server, or another server behind the API server.
+// TestFailedWatchesAreRetried has the errors without an outage.
 func TestErrorAfterOutageIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines, back := 0, time.Now().Add(time.Minute)
