@@ -107,12 +107,12 @@ func (c *cluster) start(edits ...func(*Config)) {
 		return c.Config(), &http.Client{Transport: c.Config().Transport}, nil
 	}})
 	_, err := store.Nodes()
-	check(c.t, err)
+	fakeapi.NoError(c.t, err)
 	made, err := Registration(cfg).New(controller.Base{
 		REST: c.Config(), Caches: store, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(), Drain: time.Minute,
 		Recorder: func(string) record.EventRecorder { return c.events },
 	})
-	check(c.t, err)
+	fakeapi.NoError(c.t, err)
 	c.Controller = made.(*Controller)
 	c.stop = sync.OnceFunc(fakeapi.Fill(c.t, store))
 	c.end = fakeapi.Term(c.t, c.Run)
@@ -254,12 +254,5 @@ func (c *cluster) holdSlots() (release func()) {
 		for _, w := range held {
 			c.writer.slots.Release(w)
 		}
-	}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

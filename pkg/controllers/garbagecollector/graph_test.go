@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"minikcm/internal/fakeapi"
 )
 
 // Types of tests.
@@ -333,11 +335,11 @@ func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			check(t, w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref)))
-			check(t, w.feed(tt.from).Add(view))
-			check(t, w.feed(tt.from).Delete(view))
+			fakeapi.NoError(t, w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref)))
+			fakeapi.NoError(t, w.feed(tt.from).Add(view))
+			fakeapi.NoError(t, w.feed(tt.from).Delete(view))
 			if tt.withdrawn {
-				check(t, w.feed(widgets).Delete(view))
+				fakeapi.NoError(t, w.feed(widgets).Delete(view))
 			}
 			if against := w.ownersOf(uid(2)); against[0].deletedAt.IsZero() == tt.seen {
 				t.Errorf("observation is %+v, want a deletion event: %v", against, tt.seen)
@@ -348,9 +350,7 @@ func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 
 func TestNumericVersions(t *testing.T) {
 	for version, want := range map[string]uint64{"": 0, "0": 0, "7": 7, "18446744073709551615": 1<<64 - 1, "18446744073709551616": 0, "007": 0, "+7": 0, "-7": 0, "7a": 0} {
-		if got := numberOf(version); got != want {
-			t.Errorf("version %q is number %d, want %d", version, got, want)
-		}
+		fakeapi.Want(t, "number of version "+version, numberOf(version), want)
 	}
 }
 

@@ -51,12 +51,10 @@ func TestResolve(t *testing.T) {
 		{"nothing", "", "Widget", "shop", none, "", unparsable},
 		{"a slash", "/", "Widget", "shop", none, "", unparsable},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, p := discovered.resolve(reference{apiVersion: tt.apiVersion, kind: tt.kind, name: "o"}, tt.namespace)
-			if p != tt.problem || got.GroupVersionResource != tt.want || got.namespace != tt.in || p == fine && got.name != "o" {
-				t.Errorf("owner is %+v, problem %q, want %v in %q, problem %q", got, p, tt.want, tt.in, tt.problem)
-			}
-		})
+		got, p := discovered.resolve(reference{apiVersion: tt.apiVersion, kind: tt.kind, name: "o"}, tt.namespace)
+		if p != tt.problem || got.GroupVersionResource != tt.want || got.namespace != tt.in || p == fine && got.name != "o" {
+			t.Errorf("%s: owner is %+v, problem %q, want %v in %q, problem %q", tt.name, got, p, tt.want, tt.in, tt.problem)
+		}
 	}
 	for _, name := range []string{".", "..", "../secrets/s", "../../other/configmaps/o", "o/log", "a%2fb"} {
 		for _, tt := range []struct {

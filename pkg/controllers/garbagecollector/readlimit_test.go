@@ -46,9 +46,7 @@ func TestReadLimiterBacksOff(t *testing.T) {
 				if !errors.Is(err, r.err) {
 					t.Fatalf("read %d: %v, want %v", n, err, r.err)
 				}
-				if got := l.backoffOf(typ, 0); got != r.pause {
-					t.Errorf("pause after read %d is %v, want %v", n, got, r.pause)
-				}
+				fakeapi.Want(t, fmt.Sprint("pause after read ", n), l.backoffOf(typ, 0), r.pause)
 				if r.pause > 0 && !errors.Is(l.do(t.Context(), typ, func(context.Context) error { return nil }), errPaused) {
 					t.Errorf("a read was sent in the pause after read %d", n)
 				}
@@ -85,7 +83,7 @@ func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
 			for minute := range 10 {
 				for range 6 {
 					time.Sleep(10 * time.Second)
-					check(t, c.Healthy())
+					fakeapi.NoError(t, c.Healthy())
 				}
 				owner := newThing("n1", fmt.Sprint("owner", minute), uid(3000+minute))
 				c.put(configMaps, owner)
@@ -168,7 +166,7 @@ func TestListsInFlightAreBounded(t *testing.T) {
 			c.remove(configMaps, owner.Name, metav1.DeletePropagationBackground)
 			c.gone(configMaps, "d", time.Second)
 			time.Sleep(time.Minute)
-			check(t, c.Healthy())
+			fakeapi.NoError(t, c.Healthy())
 		}
 		lock.Lock()
 		if most["all"] > listsInAll || most["all"] < listsInAll/2 || most["list t0 "] > listsOfType+1 || most["list t1 "] > listsOfType+1 {

@@ -32,14 +32,10 @@ func TestRejectedDeletionBacksOff(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		deletes := c.Requests("delete")
 		for n, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
-			if got := deletes[n+1].At.Sub(deletes[n].At).Round(100 * time.Millisecond); got != want {
-				t.Errorf("delete %d came after %v, want %v", n+1, got, want)
-			}
+			fakeapi.Want(t, fmt.Sprint("pause before delete ", n+1), deletes[n+1].At.Sub(deletes[n].At).Round(100*time.Millisecond), want)
 		}
 		last := deletes[len(deletes)-1].At
-		if got := last.Sub(deletes[len(deletes)-2].At).Round(time.Second); got != maxRejectedBackoff {
-			t.Errorf("in the end deletes are sent every %v, want %v", got, maxRejectedBackoff)
-		}
+		fakeapi.Want(t, "last pause between deletes", last.Sub(deletes[len(deletes)-2].At).Round(time.Second), maxRejectedBackoff)
 		c.on("delete", nil)
 		c.gone(configMaps, "d", maxRejectedBackoff)
 		time.Sleep(pruneEvery)
@@ -93,9 +89,7 @@ func TestNewDependentMakesForegroundDeletion(t *testing.T) {
 		for _, r := range c.Requests("delete configmaps d") {
 			policies = append(policies, string(*r.Delete.PropagationPolicy))
 		}
-		if got := strings.Join(policies, " "); got != "Background Foreground" {
-			t.Errorf("policies are %s", got)
-		}
+		fakeapi.Want(t, "policies", strings.Join(policies, " "), "Background Foreground")
 	})
 }
 
@@ -167,9 +161,7 @@ func TestDryRunSendsNothingAndBacksOff(t *testing.T) {
 		c.start(func(cfg *Config) { cfg.DryRun = true })
 		c.dependent()
 		time.Sleep(time.Minute)
-		if got := testutil.ToFloat64(c.metrics.lasting); got != 0 {
-			t.Errorf("after a minute %v objects are lasting", got)
-		}
+		fakeapi.Want(t, "lasting objects after a minute", testutil.ToFloat64(c.metrics.lasting), 0)
 		time.Sleep(time.Minute)
 		lasting, counted := testutil.ToFloat64(c.metrics.lasting), testutil.ToFloat64(c.metrics.dryRun.WithLabelValues(requestDelete))
 		if lasting != 1 || counted != lastingRejections {
@@ -285,7 +277,7 @@ func TestWritesWithoutSlotAreNotStuck(t *testing.T) {
 		c.dependent()
 		for range 10 {
 			time.Sleep(time.Minute)
-			check(t, c.Healthy())
+			fakeapi.NoError(t, c.Healthy())
 		}
 		release()
 		c.gone(configMaps, "d", slotTimeout)

@@ -138,7 +138,7 @@ func (c *collector) start() {
 	c.feeds, c.read = map[schema.GroupResource]*feed{}, map[schema.GroupResource]int{}
 	c.objects, c.owners = map[id]bool{}, map[id]bool{}
 	client, err := metadata.NewForConfig(c.Config())
-	check(c.t, err)
+	fakeapi.NoError(c.t, err)
 	c.Controller = newTestController(client, c.clock, c.queue)
 	for _, typ := range simulated {
 		c.feeds[typ.GroupResource] = c.graph.feed(typ)
@@ -177,7 +177,7 @@ func (c *collector) relist(typ objectType) {
 	of := typ.GroupResource
 	c.read[of] = len(c.Events(versionFor(typ), typ.Resource))
 	c.types.types[of] = &knownType{typeState: typeState{apiType: simulatedKind(typ), feedState: feedState{current, c.clock.Now()}, feed: c.feeds[of]}}
-	check(c.t, c.feeds[of].Replace(list, "1"))
+	fakeapi.NoError(c.t, c.feeds[of].Replace(list, "1"))
 }
 
 // deliver delivers the next event of a type.
@@ -192,7 +192,7 @@ func (c *collector) deliver(typ objectType) bool {
 	if event.Type == "DELETED" {
 		do = c.feeds[of].Delete
 	}
-	check(c.t, do(event.Object.DeepCopy()))
+	fakeapi.NoError(c.t, do(event.Object.DeepCopy()))
 	return true
 }
 

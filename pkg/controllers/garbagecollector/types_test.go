@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/internal/fakeapi"
 )
 
 // is waits until a type is in a phase.
@@ -114,9 +116,7 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 				c.shows(owned, true)
 				tt.go_(c)
 				c.shows(w, false)
-				if got := c.deletionSeen(owned); got != tt.seen {
-					t.Errorf("the graph has a deletion event of the owner: %v", got)
-				}
+				fakeapi.Want(t, "the graph has a deletion event of the owner", c.deletionSeen(owned), tt.seen)
 				c.is(widgetType.GroupResource, "")
 				c.resolves("example.com/v1", "Widget", unserved)
 				c.remove(replicaSets, "w", metav1.DeletePropagationBackground)
@@ -362,8 +362,6 @@ func TestNextDiscovery(t *testing.T) {
 		{"awaited", 0, long, true, minDiscoveryInterval},
 		{"awaited during retries", 60, long, true, minDiscoveryInterval},
 	} {
-		if got := nextDiscovery(began, tt.retries, tt.event, tt.awaited).Sub(began); got != tt.want {
-			t.Errorf("%s: next discovery after %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, nextDiscovery(began, tt.retries, tt.event, tt.awaited).Sub(began), tt.want)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestPatches(t *testing.T) {
@@ -36,15 +38,11 @@ func TestPatches(t *testing.T) {
 		{"finalizer", finalizerPatch(live, "orphan"), self + `,{"op":"test","path":"/metadata/finalizers/1","value":"orphan"},{"op":"remove","path":"/metadata/finalizers/1"}`},
 		{"finalizer that the object does not have", finalizerPatch(live, "foregroundDeletion"), ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			want := "[" + tt.want + "]"
-			if tt.want == "" {
-				want = "null"
-			}
-			if got, err := json.Marshal(tt.patch); err != nil || string(got) != want {
-				t.Errorf("patch is %s, %v, want %s", got, err, want)
-			}
-		})
+		want := "[" + tt.want + "]"
+		if tt.want == "" {
+			want = "null"
+		}
+		fakeapi.Want(t, tt.name, string(fakeapi.Must(json.Marshal(tt.patch))), want)
 	}
 }
 
@@ -82,8 +80,6 @@ func TestClassifyWrite(t *testing.T) {
 		{"admission webhook away", apierrors.NewInternalError(errors.New("failed calling webhook")), failed},
 		{"no response", context.DeadlineExceeded, failed},
 	} {
-		if got := classifyWrite(tt.err, "c"); got != tt.want {
-			t.Errorf("%s: outcome is %q, want %q", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, classifyWrite(tt.err, "c"), tt.want)
 	}
 }

@@ -34,9 +34,7 @@ func TestAnswersAreReused(t *testing.T) {
 			client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}}
 			now := testclock.NewFakeClock(epoch)
 			c := NewCatalogue(client, now, deletable)
-			if _, err := c.Read(t.Context(), epoch); err != nil {
-				t.Fatal(err)
-			}
+			fakeapi.Must(c.Read(t.Context(), epoch))
 			now.Step(tt.after)
 			if _, err := c.Read(t.Context(), at(tt.notBefore)); err != nil || client.asked != tt.want {
 				t.Errorf("%d discoveries, error %v, want %d", client.asked, err, tt.want)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestSelects(t *testing.T) {
@@ -21,8 +23,6 @@ func TestSelects(t *testing.T) {
 		{"an empty selector matches none", &metav1.LabelSelector{}, app, false},
 		{"an invalid selector matches none", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "?!"}}, app, false},
 	} {
-		if got := selectorMatches(tt.selector, tt.labels); got != tt.want {
-			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, selectorMatches(tt.selector, tt.labels), tt.want)
 	}
 }

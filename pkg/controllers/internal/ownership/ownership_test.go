@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controller"
 )
 
@@ -66,9 +67,7 @@ func TestRelationOf(t *testing.T) {
 		"our UID, another kind":      {newPod("a", web, edited(func(r *metav1.OwnerReference) { r.Kind = "Job" })), Unrelated},
 		"an owner but no controller": {newPod("a", web, edited(func(r *metav1.OwnerReference) { r.Controller = nil })), Adoptable},
 	} {
-		if got := RelationOf(owner(), kind.Kind, labels.SelectorFromSet(web), tt.pod); got != tt.want {
-			t.Errorf("%s: relation %d, want %d", name, got, tt.want)
-		}
+		fakeapi.Want(t, name, RelationOf(owner(), kind.Kind, labels.SelectorFromSet(web), tt.pod), tt.want)
 	}
 }
 
@@ -147,9 +146,7 @@ func TestPatches(t *testing.T) {
 
 func parsed(t *testing.T, text string) (v any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, json.Unmarshal([]byte(text), &v))
 	return v
 }
 

@@ -6,6 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestSelectors(t *testing.T) {
@@ -32,13 +34,8 @@ func TestSelectors(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if got.String() != tt.want {
-				t.Errorf("selects %q, want %q", got, tt.want)
-			}
-			checked, err := metav1.LabelSelectorAsSelector(tt.selector)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fakeapi.Want(t, "selector", got.String(), tt.want)
+			checked := fakeapi.Must(metav1.LabelSelectorAsSelector(tt.selector))
 			for _, l := range []labels.Set{{}, {"a": "1"}, {"a": ""}, {"a": "1", "b": "2"}, {"a": "1", "tier": "b"}, {"tier": "a"}} {
 				if got.Matches(l) != checked.Matches(l) {
 					t.Errorf("labels %v: %t, want %t as apimachinery", l, got.Matches(l), checked.Matches(l))
