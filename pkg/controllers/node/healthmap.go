@@ -21,7 +21,7 @@ type nodeHealth struct {
 	heartbeat heartbeat
 	ready     corev1.ConditionStatus // as last observed, empty if never posted
 	checkedAt time.Time              // first check of the deadline, or the last check after the deadline
-	written   string                 // resource version of our last write, empty without a write
+	newest    string                 // resource version of our last write or conflict, empty without one
 }
 
 // maxExtraPeriods bounds the extra time of a node, in grace periods. Without a bound an unreliable API server

@@ -29,14 +29,14 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	now := begun
 	defer func() { c.metrics.updateSeconds.Observe(c.clock.Since(begun).Seconds()) }()
 
-	// 1. Read the node, live if the cache does not show the last write.
+	// 1. Read the node, live if the cache does not show the last write or conflict.
 	cached, ok := c.nodes.Get(cache.ObjectName{Name: name})
 	if !ok {
 		c.forget(name, now)
 		return controller.Result{}, nil
 	}
 	node, health := cached, c.healthOf(cached)
-	if health.written != "" && rv.Newer(health.written, cached.ResourceVersion) {
+	if health.newest != "" && rv.Newer(health.newest, cached.ResourceVersion) {
 		live, err := c.readNode(ctx, cached)
 		if err != nil || live == nil {
 			return controller.Result{}, err
@@ -203,7 +203,9 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 				return 0, readErr
 			}
 			if readiness(live) != readiness(node) {
-				// The event of the change queues the node. The recheck is for events that a relist hides.
+				// The event of the change queues the node. The recheck is for events that a relist hides or that are
+				// late: until the cache shows the change, each sync reads live.
+				c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.newest = live.ResourceVersion })
 				return c.cfg.MonitorGracePeriod, nil
 			}
 			node = live

@@ -35,7 +35,7 @@ func (c *Controller) updateStatus(ctx context.Context, live *corev1.Node) (*core
 	if err != nil {
 		return nil, fmt.Errorf("set node status: %w", err)
 	}
-	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.written = node.ResourceVersion })
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.newest = node.ResourceVersion })
 	return node, nil
 }
 
@@ -52,6 +52,6 @@ func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []
 		return fmt.Errorf("patch node: %w", err)
 	}
 	c.api.observeWrite(nil)
-	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.written = patched.ResourceVersion })
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.newest = patched.ResourceVersion })
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 )
 
 // The process is killed right after the nth write, and another process starts.
@@ -122,27 +124,41 @@ func TestConflictsNeedNoCache(t *testing.T) {
 // The kubelet reports the node Ready between the status write and the patch of the taints. The conflict is retried:
 // a relist of nodes may hide the change of the status from the handlers.
 func TestReadyBeforeTaintsIsRetried(t *testing.T) {
-	objects, live, _ := cluster(1, 1)
-	inBubble(t, defaults(), objects, func(b *bench) {
-		var returned atomic.Bool
-		b.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if !returned.CompareAndSwap(false, true) {
-				return false, nil, nil
-			}
-			b.Freeze("nodes", true)
-			node := b.Node("dying0")
-			setReady(node, corev1.ConditionTrue, time.Now())
-			node.Spec.Unschedulable = true
-			if _, _, err := b.React(clienttesting.NewUpdateAction(corev1.SchemeGroupVersion.WithResource("nodes"), "", node)); err != nil {
-				return true, nil, err
-			}
-			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "dying0", errors.New("changed"))
+	for _, shown := range []bool{false, true} {
+		t.Run(fmt.Sprint("status write in the cache: ", shown), func(t *testing.T) {
+			objects, live, _ := cluster(1, 1)
+			inBubble(t, defaults(), objects, func(b *bench) {
+				var returned atomic.Bool
+				inCache := func() string {
+					node, _ := b.controller.nodes.Get(cache.ObjectName{Name: "dying0"})
+					return node.ResourceVersion
+				}
+				b.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if !returned.CompareAndSwap(false, true) {
+						return false, nil, nil
+					}
+					node := b.Node("dying0")
+					for shown && inCache() != node.ResourceVersion {
+						goruntime.Gosched()
+					}
+					b.Freeze("nodes", true)
+					setReady(node, corev1.ConditionTrue, time.Now())
+					node.Spec.Unschedulable = true
+					if _, _, err := b.React(clienttesting.NewUpdateAction(corev1.SchemeGroupVersion.WithResource("nodes"), "", node)); err != nil {
+						return true, nil, err
+					}
+					return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "dying0", errors.New("changed"))
+				})
+				b.term()
+				b.renewFor(49*time.Second, live...)
+				b.Freeze("nodes", !shown)
+				b.renewFor(11*time.Second, live...)
+				b.renewFor(time.Minute, append(live, "dying0")...)
+				b.wantTaints("dying0", "unschedulable:NoSchedule") // although the watch is frozen
+				b.Freeze("nodes", false)
+			})
 		})
-		b.term()
-		b.renewFor(2*time.Minute, live...)
-		b.wantTaints("dying0", "unschedulable:NoSchedule") // although the watch is frozen
-		b.Freeze("nodes", false)
-	})
+	}
 }
 
 // The API server carries out the first status write and the first patch, and the responses are lost.
