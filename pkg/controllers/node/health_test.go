@@ -57,6 +57,17 @@ func TestUnknownConditions(t *testing.T) {
 	}
 }
 
+func TestFirstDeadlineIsAMonitorPeriodAway(t *testing.T) {
+	cfg := Config{MonitorGracePeriod: time.Millisecond, MonitorPeriod: time.Second}
+	h := nodeHealth{ready: corev1.ConditionFalse}
+	h.heartbeat.seen = day
+	for after, silent := range map[time.Duration]bool{10 * time.Millisecond: false, 1001 * time.Millisecond: true} {
+		if got := h.checkDeadline(cfg, day.Add(after)).silent; got != silent {
+			t.Errorf("silent = %v %v after the first heartbeat, want %v", got, after, silent)
+		}
+	}
+}
+
 func TestRestart(t *testing.T) {
 	at := func(s int) time.Time { return day.Add(time.Duration(s) * time.Second) }
 	type state struct{ seen, extra int } // in seconds

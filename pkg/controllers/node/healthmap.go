@@ -31,7 +31,7 @@ const maxExtraPeriods = 3
 // due returns the last instant at which the node counts as alive. Two judgements of a node are at least a
 // monitor period apart.
 func (h nodeHealth) due(cfg Config) time.Time {
-	grace := cfg.MonitorGracePeriod
+	grace := max(cfg.MonitorGracePeriod, cfg.MonitorPeriod) // the first judgement may be late
 	if h.ready == "" {
 		grace = cfg.StartupGracePeriod
 	}
