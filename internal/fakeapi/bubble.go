@@ -21,8 +21,8 @@ import (
 // Quiet discards the log of errors that a test provokes.
 func Quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }
 
-// Fill starts caches in a bubble of fake time and waits until the caches are filled. The result stops the caches.
-func Fill(t testing.TB, caches interface {
+// FillCaches starts caches in a bubble of fake time and waits until the caches are filled. The result stops the caches.
+func FillCaches(t testing.TB, caches interface {
 	Start(context.Context)
 	WaitForSync(context.Context) error
 	Shutdown()
@@ -56,8 +56,8 @@ func Term(t testing.TB, run func(context.Context) error) (end func()) {
 	}
 }
 
-// Busy returns a client whose requests get status 429 with a Retry-After of 30 s.
-func Busy(t testing.TB) kubernetes.Interface {
+// BusyClient returns a client whose requests get status 429 with a Retry-After of 30 s.
+func BusyClient(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	client := Must(kubernetes.NewForConfig(&rest.Config{Host: "http://busy", QPS: -1, Transport: busy{}}))
 	return client

@@ -50,7 +50,7 @@ func TestOnlyRequestedTypesAreWatched(t *testing.T) {
 		if unsynced := c.Unsynced(); !slices.Equal(got, want) || !slices.Equal(unsynced, want) {
 			t.Errorf("watched types = %v, unsynced before the start = %v, want %v", got, unsynced, want)
 		}
-		defer fakeapi.Fill(t, c)()
+		defer fakeapi.FillCaches(t, c)()
 		if got := c.Unsynced(); len(got) > 0 {
 			t.Errorf("unsynced after the sync = %v", got)
 		}
@@ -89,7 +89,7 @@ func TestHandlersReceiveChanges(t *testing.T) {
 				Delete: func(pod *Pod) { record("delete", pod) },
 			}))
 		}
-		defer fakeapi.Fill(t, c)()
+		defer fakeapi.FillCaches(t, c)()
 		if pods.Handle(Handler[*Pod]{}) == nil {
 			t.Error("a handler was added after the start, without the first list")
 		}
@@ -154,7 +154,7 @@ func TestObserversSeeCachedObjects(t *testing.T) {
 			return Handler[metav1.Object]{Add: record("add"), Delete: record("delete"), Missed: record("missed"),
 				Update: func(_, o metav1.Object) { record("update")(o) }}
 		})
-		stop := fakeapi.Fill(t, c)
+		stop := fakeapi.FillCaches(t, c)
 		fakeapi.NoError(t, client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
 		synctest.Wait()
 		stop()
@@ -175,7 +175,7 @@ func TestPodIndexes(t *testing.T) {
 		orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orphan", Namespace: "shop"}}
 		c := New(fake.NewClientset(fullPod(), orphan), Config{})
 		pods := fakeapi.Must(c.Pods())
-		defer fakeapi.Fill(t, c)()
+		defer fakeapi.FillCaches(t, c)()
 		if nodes := pods.BoundNodes(); !slices.Equal(nodes, []string{"n1"}) {
 			t.Errorf("pods are bound to %v, want n1", nodes)
 		}

@@ -142,7 +142,7 @@ func TestReplicaSetsKeepADigestIfDeploymentsAreWatched(t *testing.T) {
 			if watched { // later than the ReplicaSets, as the order of controllers may be
 				fakeapi.Must(c.Deployments())
 			}
-			defer fakeapi.Fill(t, c)()
+			defer fakeapi.FillCaches(t, c)()
 			owned := sets.ControlledBy("web")
 			if len(owned) != 2 || len(sets.Claimable("shop", "web")) != 3 || len(sets.Claimable("other", "none")) != 0 {
 				t.Errorf("%d owned and %d claimable, want 2 and 3", len(owned), len(sets.Claimable("shop", "web")))

@@ -69,7 +69,7 @@ func TestTypeRequestedTwiceIsTrimmed(t *testing.T) {
 		}))
 		sets := fakeapi.Must(c.ReplicaSets())
 		again := fakeapi.Must(c.ReplicaSets())
-		defer fakeapi.Fill(t, c)()
+		defer fakeapi.FillCaches(t, c)()
 		if len(sets.ControlledBy("owner")) != 1 || len(again.ControlledBy("owner")) != 1 || len(plain.List()) != 1 {
 			t.Errorf("found %d, %d and %d ReplicaSets, want 1", len(sets.ControlledBy("owner")), len(again.ControlledBy("owner")), len(plain.List()))
 		}

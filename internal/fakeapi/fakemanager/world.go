@@ -37,7 +37,7 @@ func (w *World) Standby() (c controller.Controller, stop func()) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	return c, fakeapi.Fill(w.T, store)
+	return c, fakeapi.FillCaches(w.T, store)
 }
 
 // Manager starts caches, a controller and a term. stop ends all three.

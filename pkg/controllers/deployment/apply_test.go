@@ -435,7 +435,7 @@ func TestNoStatusForAnOutdatedSpec(t *testing.T) {
 		if b.deployments, err = store.Deployments(); err != nil {
 			t.Fatal(err)
 		}
-		defer fakeapi.Fill(t, store)()
+		defer fakeapi.FillCaches(t, store)()
 		b.mustRun(t)
 		b.Wants(t)
 	})

@@ -74,7 +74,7 @@ func TestWakeUps(t *testing.T) {
 				queued = append(queued, key.Name)
 				return controller.Result{}, nil
 			})
-		defer fakeapi.Fill(t, store)()
+		defer fakeapi.FillCaches(t, store)()
 		defer fakeapi.Term(t, c.Run)()
 		if got := taken(); !slices.Equal(got, []string{"gone", "twin", "web"}) {
 			t.Errorf("at the beginning of a term %v are woken", got)

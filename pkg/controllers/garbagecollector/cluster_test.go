@@ -114,7 +114,7 @@ func (c *cluster) start(edits ...func(*Config)) {
 	})
 	fakeapi.NoError(c.t, err)
 	c.Controller = made.(*Controller)
-	c.stop = sync.OnceFunc(fakeapi.Fill(c.t, store))
+	c.stop = sync.OnceFunc(fakeapi.FillCaches(c.t, store))
 	c.end = fakeapi.Term(c.t, c.Run)
 	c.t.Cleanup(func() {
 		c.end()

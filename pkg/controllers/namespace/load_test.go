@@ -38,7 +38,7 @@ func (b *bench) work(t *testing.T) (stop func()) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	stopCaches := fakeapi.Fill(t, known)
+	stopCaches := fakeapi.FillCaches(t, known)
 	end := fakeapi.Term(t, c.Run)
 	return func() {
 		end()

@@ -35,7 +35,7 @@ package node
 //	pkg/util/taints: TestAddOrUpdateTaint, TestRemoveTaint,  6  pkg TestDesiredTaints
 //	  TestDeleteTaint, TestDeleteTaintByKey, TestTaintExists,
 //	  TestTaintSetDiff and the filters
-//	test/integration/node: TestEvictionForNoExecuteTaint…  3  int TestEvictedPodHasDisruptionTarget, pkg TestNoExecuteFollowsReady
+//	test/integration/node: TestEvictionForNoExecuteTaint…  3  TestEvictedPodHasDisruptionTarget
 //	test/integration/node: TestTaintBasedEvictions  8  int, same name: 2, and [tainteviction TestUpstreamCases]
 //	test/integration/scheduler/taint: TestTaintNodeByCondition 13 pkg TestDesiredTaints
 

@@ -71,7 +71,7 @@ func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *be
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.stopCaches = fakeapi.Fill(t, b.caches)
+		b.stopCaches = fakeapi.FillCaches(t, b.caches)
 		run(b)
 		b.endTerm()
 		b.stopCaches()

@@ -15,7 +15,7 @@ func TestDeletePutOffIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, stop := newWorld(t).manager(0)
 		defer stop()
-		c.Client = fakeapi.Busy(t)
+		c.Client = fakeapi.BusyClient(t)
 		begun := time.Now()
 		err := c.markAndDelete(fakeapi.Quiet(t.Context()), c.pods.Trim(aPod("p", "gone", failed)), orphaned)
 		if took := time.Since(begun); err == nil || took > outcome.MaxCompletionDelay {

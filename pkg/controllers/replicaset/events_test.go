@@ -53,7 +53,7 @@ func woken(t *testing.T, sets []runtime.Object, event func(*Controller)) (names,
 			queued = append(queued, key.Name)
 			return controller.Result{}, nil
 		})
-	defer fakeapi.Fill(t, store)()
+	defer fakeapi.FillCaches(t, store)()
 	defer fakeapi.Term(t, c.Run)()
 	taken() // all, at the beginning of the term
 	event(c)

@@ -234,7 +234,7 @@ func TestTerminatingNamespaceIsNoMismatch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer fakeapi.Fill(t, store)()
+			defer fakeapi.FillCaches(t, store)()
 			b := newBench(t, newSet(1, statusOfSize(0)))
 			b.namespaces = namespaces
 			b.mustRun(t)

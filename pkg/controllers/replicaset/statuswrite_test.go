@@ -259,7 +259,7 @@ func noStatusForAnEarlierSize(t *testing.T) {
 	if b.replicaSets, err = store.ReplicaSets(); err != nil {
 		t.Fatal(err)
 	}
-	defer fakeapi.Fill(t, store)()
+	defer fakeapi.FillCaches(t, store)()
 	b.mustRun(t)
 	b.Wants(t)
 

@@ -71,7 +71,7 @@ func TestDeletePutOffIsGivenUp(t *testing.T) {
 		defer stop()
 		pod := aPod("p")
 		pod.Status.Phase = corev1.PodSucceeded // not marked
-		c.Client = fakeapi.Busy(t)
+		c.Client = fakeapi.BusyClient(t)
 		begun := time.Now()
 		err := c.markAndDelete(fakeapi.Quiet(t.Context()), podkey.Key{UID: pod.UID}, pod, begun)
 		if took := time.Since(begun); err == nil || took > outcome.MaxCompletionDelay {

@@ -152,7 +152,8 @@ func aNode(taints ...string) *corev1.Node {
 	return node
 }
 
-// nowTaint returns a taint that is added at this moment, agoTaint a taint that was added before the start of the bubble.
+// nowTaint returns a taint that is added at this moment. agoTaint returns a taint that was added before the start of
+// the bubble.
 func nowTaint(key string) corev1.Taint { return agoTaint(key, -time.Since(epoch)) }
 
 func agoTaint(key string, ago time.Duration) corev1.Taint {

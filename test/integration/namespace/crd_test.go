@@ -22,7 +22,8 @@ func defineWidgets(t *testing.T) {
 	client, err := crds.NewForConfig(cluster.Config())
 	check(t, err)
 	definitions, widget := client.ApiextensionsV1().CustomResourceDefinitions(), controlplane.CustomType(widgets.Group, widgets.Resource, "Widget")
-	controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error { // an earlier definition may not be gone yet
+	// An earlier definition may not be gone yet.
+	controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error {
 		_, err := definitions.Create(ctx, widget, metav1.CreateOptions{})
 		return err
 	})
