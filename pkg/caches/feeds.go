@@ -40,9 +40,6 @@ const (
 	maxFeedPause = time.Minute
 	// stableAfter is the age of a watch whose end counts as the first failure.
 	stableAfter = 2 * time.Minute
-	// relistAfter is the time of rejected watches after which a list shows whether objects can be read. An API server
-	// that cannot convert an object rejects every watch of the type with 429.
-	relistAfter = 2 * time.Minute
 	// manyObjects is the number of listed objects after which memory is returned to the operating system. During
 	// a list each object needs 1 to 2 KiB more.
 	manyObjects = 10_000
@@ -100,8 +97,6 @@ type Feed struct {
 	listedAt time.Time // zero before the list
 	freeSlot func()
 	rejected error // response to the request for a streaming list
-
-	watchRejected time.Time // first 429 since the last accepted watch, or zero
 }
 
 // Discovery returns a discovery client.
@@ -284,17 +279,9 @@ func (f *Feed) listWatch() *cache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := objects.Watch(ctx, o)
-			switch {
-			case !apierrors.IsTooManyRequests(err):
-				f.watchRejected = time.Time{}
-			case o.SendInitialEvents != nil:
+			if apierrors.IsTooManyRequests(err) && o.SendInitialEvents != nil {
 				f.rejected = fmt.Errorf("streaming list was rejected: %s", err.Error()) // %w would make client-go sleep
 				return nil, f.rejected
-			case f.watchRejected.IsZero():
-				f.watchRejected = time.Now()
-			case time.Since(f.watchRejected) > relistAfter:
-				f.watchRejected = time.Time{}
-				return nil, fmt.Errorf("watches were rejected for %v: %s", relistAfter, err.Error())
 			}
 			return w, err
 		},

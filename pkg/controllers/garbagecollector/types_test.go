@@ -218,21 +218,6 @@ func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 	})
 }
 
-// An API server that cannot convert an object rejects every watch of the type with 429.
-func TestRejectedWatchesShowAsFailing(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.define()
-		c.start()
-		c.BreakType("example.com/v1", "widgets", http.StatusTooManyRequests)
-		time.Sleep(4 * time.Minute)
-		if n := testutil.CollectAndCount(gauges{c.Controller}, "garbagecollector_type_failing"); n == 0 {
-			c.t.Error("no type is shown as failing")
-		}
-		c.BreakType("example.com/v1", "widgets", 0)
-		c.is(widgetType.GroupResource, current)
-	})
-}
-
 func TestAnotherVersionKeepsTheObjects(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.define()
