@@ -31,15 +31,6 @@ type podCounts struct {
 // size returns spec.replicas.
 func (s replicaSet) size() int { return replicasOrOne(s.rs.Spec.Replicas) }
 
-// occupied returns the number of pods that count against the limit of a rollout at a size. The ReplicaSet controller
-// deletes no pods of a ReplicaSet in deletion, which a finalizer may keep.
-func (s replicaSet) occupied(size int) int {
-	if s.rs.DeletionTimestamp == nil {
-		return size
-	}
-	return max(size, int(s.rs.Status.Replicas))
-}
-
 func (s replicaSet) isActive() bool { return s.size() > 0 }
 
 // isEmpty reports whether the status shows that the ReplicaSet has no pods, apart from terminating ones, and will

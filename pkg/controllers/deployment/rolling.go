@@ -12,13 +12,9 @@ import (
 func (p pass) rollingTargets() sizing {
 	var s sizing
 	limit := p.bounds.maxTotal() - p.facts.pendingOld
-	left := 0
-	for _, old := range p.old {
-		left += old.occupied(old.size())
-	}
 	next := p.next
 	if !p.found {
-		s.create = newReplicaSet(p.d, p.old, max(0, min(p.bounds.replicas, limit-left)))
+		s.create = newReplicaSet(p.d, p.old, max(0, min(p.bounds.replicas, limit-totalSize(p.old))))
 		next = replicaSet{rs: s.create, current: true}
 	}
 
@@ -35,13 +31,13 @@ func (p pass) rollingTargets() sizing {
 
 	// 2. Old ReplicaSets give up the pods that can be spared, unless their controller has yet to act on the
 	//    last size.
-	includeUnready := sumOf(p.all, replicaSet.availableInEither) < least
+	includeUnready, left := sumOf(p.all, replicaSet.availableInEither) < least, totalSize(p.old)
 	for _, t := range shrinkTargets(p.old, available, least, includeUnready) {
 		if wait := t.replicaSet.shrinkWait(p.statusInterval(), p.now); wait > 0 {
 			s.deferred, s.requeueAfter = append(s.deferred, deferShrinking), controller.MinPositive(s.requeueAfter, wait)
 			continue
 		}
-		left -= t.replicaSet.occupied(t.replicaSet.size()) - t.replicaSet.occupied(t.to)
+		left -= t.replicaSet.size() - t.to
 		s.targets = append(s.targets, t)
 	}
 	for _, old := range p.old {

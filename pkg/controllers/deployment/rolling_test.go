@@ -23,7 +23,6 @@ func TestDeadlineShortensTheWaitBetweenSteps(t *testing.T) {
 func TestRollingUpdate(t *testing.T) {
 	justNow := func(s *replicaSet) { s.resizedAt = now }
 	longAgo := func(s *replicaSet) { s.resizedAt = now.Add(-2 * time.Second) }
-	deleted := func(s *replicaSet) { s.rs.DeletionTimestamp = new(ago(0)) }
 	slow := func(s *replicaSet) { s.rs.Spec.MinReadySeconds = 10 }
 	tooMany := withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 2 })
 	undeletable := withStatus(func(s *appsv1.ReplicaSetStatus) {
@@ -71,10 +70,6 @@ func TestRollingUpdate(t *testing.T) {
 		{"so nothing is lost with it where others are enough", 3, 0, 1, []replicaSet{newNext("new", 2, slow), newOld("old", 2, 1, slow, unseen)}, []string{"old 2→0", "new 2→3"}, nil},
 		{"then it does", 3, 0, 1, []replicaSet{newNext("new", 1, slow), newOld("old", 2, 1, slow)}, []string{"old 2→1", "new 1→2"}, nil},
 		{"and a new one that is cut down does not count at all", 2, 0, 1, []replicaSet{newNext("new", 5, slow), newOld("old", 2, 1, slow)}, []string{"new 5→2", "old 2→1"}, nil},
-		{"one in deletion keeps its pods", 4, 1, 1, []replicaSet{newNext("new", 1), newOld("old", 4, 1, deleted)}, []string{"old 4→2"}, nil},
-		{"and the room of its pods", 4, 1, 1, []replicaSet{newNext("new", 1), newOld("old", 0, 1, deleted, withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 4 }))}, nil, nil},
-		{"until they are deleted", 4, 1, 1, []replicaSet{newNext("new", 1), newOld("old", 4, 1, deleted, having(0), withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 0 }))},
-			[]string{"old 4→2", "new 1→3"}, nil},
 		{"scaled to nothing", 0, 1, 0, []replicaSet{newNext("new", 0), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
 
 		// Steps wait for the ReplicaSet controller.
