@@ -346,8 +346,10 @@ func (c *Clientset) LoseResponse(verb, resource string) (lost *atomic.Bool) {
 		if lost.Swap(true) {
 			return false, nil, nil
 		}
-		_, _, err := c.React(action)
-		return true, nil, cmp.Or(err, errors.New("connection reset"))
+		if _, _, err := c.React(action); err != nil {
+			c.t.Errorf("%s %s was not executed: %v", verb, resource, err)
+		}
+		return true, nil, errors.New("connection reset")
 	})
 	return lost
 }

@@ -51,7 +51,7 @@ func TestValidate(t *testing.T) {
 		{"--secondary-node-eviction-rate=NaN", []string{"--secondary-node-eviction-rate: NaN is not a rate"}},
 		{"--unhealthy-zone-threshold=NaN", []string{"--unhealthy-zone-threshold: NaN is not a number"}},
 		{"--garbage-collector-ignored-resources=foos.example.com,.apps,batch/jobs", []string{
-			`--garbage-collector-ignored-resources: ".apps" is not resource.group`, `--garbage-collector-ignored-resources: "batch/jobs" is not resource.group`,
+			`--garbage-collector-ignored-resources: ".apps" is not a resource`, `--garbage-collector-ignored-resources: "batch/jobs" is not a resource`,
 		}},
 		{"--show-hidden-metrics-for-version=1.35", []string{`--show-hidden-metrics-for-version: "1.35" is not the previous minor version, 1.36`}},
 		{"--disabled-metrics=9x", []string{"metrics flags: "}},

@@ -21,14 +21,6 @@ import (
 // The fake clientset covers wiring: informers and handlers.
 // Behaviour on a real API server is in test/integration.
 
-func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		fakeapi.NoError(t, err)
-		return v
-	}
-}
-
 func bubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })

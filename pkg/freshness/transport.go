@@ -75,7 +75,7 @@ var errExpired = errors.New("the list expired while its pages were read")
 type Transport struct {
 	clock       clock.WithTicker
 	retries     *rate.Limiter
-	unreachable atomic.Bool // As the log shows.
+	unreachable atomic.Bool // The log shows the API server as unreachable.
 
 	lock       sync.Mutex
 	activities map[watchTarget]activity

@@ -329,15 +329,17 @@ func (o observation) withResponse(lease *coordinationv1.Lease, now time.Time) ob
 	return o
 }
 
-// withoutLease adds a deletion or a GET that found no Lease. No holder writes a duration longer than
-// maxDuration: a longer duration was written by hand, and the deletion removes it.
+// withoutLease adds a deletion or a GET that found no Lease. A duration that the holder has not renewed may have been
+// written by hand. It counts for at most maxDuration: the deletion removes it.
 func (o observation) withoutLease(now time.Time, maxDuration time.Duration) observation {
 	if !o.known {
 		o.since = now
 	}
 	o.known, o.exists = true, false
-	o.record.LeaseDurationSeconds = min(o.record.LeaseDurationSeconds, int(maxDuration/time.Second))
-	o.lastDuration = min(o.lastDuration, maxDuration)
+	if !o.renewedByHolder {
+		o.record.LeaseDurationSeconds = min(o.record.LeaseDurationSeconds, int(maxDuration/time.Second))
+		o.lastDuration = min(o.lastDuration, maxDuration)
+	}
 	return o
 }
 

@@ -65,6 +65,7 @@ func TestFreeAt(t *testing.T) {
 		{"released", []sight{{1, held("x", "10", ahead), false}, {3, given("11", ahead), false}}, 3, CauseReleased},
 		{"holder removed by hand, may still work", []sight{{1, held("x", "10", ahead), false}, {3, held("", "11", ahead), false}}, 18, CauseExpired},
 		{"holder removed by hand from an extended lease", []sight{{1, lasting(45, "x", "10", ahead), false}, {3, held("", "11", ahead), false}}, 48, CauseExpired},
+		{"long lease of other flags, renewed and deleted", []sight{{1, lasting(120, "x", "10", ahead), false}, {3, lasting(120, "x", "11", ahead.Add(time.Second)), false}, {at: 5}}, 123, CauseExpired},
 		{"holder and duration removed before the first observation", []sight{{3, lasting(0, "", "11", ahead), false}}, 13, CauseExpired},
 		{"spec removed by hand", []sight{{1, held("x", "10", ahead), false}, {3, bare("11"), false}}, 18, CauseExpired},
 		{"only created", []sight{{3, bare("10"), false}}, 3, CauseInitial},

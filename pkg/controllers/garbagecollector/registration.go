@@ -50,7 +50,7 @@ func (c *Config) Validate() []error {
 	p.Workers("concurrent-gc-syncs", c.Workers)
 	for _, text := range c.Ignored {
 		if schema.ParseGroupResource(text).Resource == "" || strings.Contains(text, "/") {
-			p.Addf("garbage-collector-ignored-resources", "%q is not resource.group, such as jobs.batch", text)
+			p.Addf("garbage-collector-ignored-resources", "%q is not a resource, such as pods or jobs.batch", text)
 		}
 	}
 	return p

@@ -27,8 +27,8 @@ const (
 //
 // The API server becomes unreachable when a probe fails, or when the status write of a silent node fails and
 // no Lease was renewed within a quarter of the grace period. A Lease event, a write or, unless a write failed,
-// a read ends this state, and every node with extra time gets a new grace period. A standby sends no
-// requests: for a standby a long time without Lease events counts as an outage.
+// a read ends this state, and every node that has not spent its extra time gets a new grace period. A standby
+// sends no requests: for a standby a long time without Lease events counts as an outage.
 type apiHealth struct {
 	cfg     Config
 	client  kubernetes.Interface // not rate limited

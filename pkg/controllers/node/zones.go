@@ -167,7 +167,7 @@ func (z *zones) isStopped() bool {
 
 // acquire takes the token for a NoExecute taint of a node. Without a token the node waits in line and must
 // call acquire again after wait. If wait is 0, enqueue announces the turn. While the zones are frozen, only a
-// node without extra time gets a token. A failed write costs the token, as in kube-controller-manager.
+// node that has spent its extra time gets a token. A failed write costs the token, as in kube-controller-manager.
 func (z *zones) acquire(name string, extraSpent bool, now time.Time) (granted bool, wait time.Duration) {
 	z.lock.Lock()
 	defer z.lock.Unlock()

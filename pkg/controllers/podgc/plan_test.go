@@ -11,6 +11,13 @@ import (
 	"minikcm/pkg/caches"
 )
 
+func TestNoCauseInQuarantine(t *testing.T) {
+	pod := &caches.Pod{Phase: corev1.PodRunning, NodeName: "n"}
+	if got := causeFor(pod, nodeState{}, true, false); got != none {
+		t.Errorf("a pod of a node in quarantine is collected as %s", got)
+	}
+}
+
 func TestSurplusPodMustBeFinished(t *testing.T) {
 	pod := &caches.Pod{Phase: corev1.PodRunning}
 	if got := causeFor(pod, nodeState{exists: true}, false, true); got != none {

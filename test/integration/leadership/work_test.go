@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"minikcm/pkg/caches"
 	"minikcm/test/controlplane"
@@ -34,7 +35,8 @@ func work(t *testing.T, pause time.Duration) *workload {
 	w.observe(t)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { w.deletePods(ctx, t, pause) })
+	pods := here(t).Client(t).CoreV1().Pods(w.namespace)
+	running.Go(func() { w.deletePods(ctx, pods, pause) })
 	w.stop = func() { cancel(); running.Wait() }
 	t.Cleanup(w.stop)
 	return w
@@ -47,8 +49,7 @@ func (w *workload) observe(t *testing.T) {
 }
 
 // deletePods deletes an active pod after each pause.
-func (w *workload) deletePods(ctx context.Context, t *testing.T, pause time.Duration) {
-	pods := here(t).Client(t).CoreV1().Pods(w.namespace)
+func (w *workload) deletePods(ctx context.Context, pods corev1client.PodInterface, pause time.Duration) {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {

@@ -37,17 +37,9 @@ func (w *world) threeNodes(middle []corev1.NodeCondition) (name string) {
 // Upstream has two more cases of tolerations that admission adds. The rows of package tainteviction have tolerations.
 func TestTaintBasedEvictions(t *testing.T) {
 	t.Parallel()
-	tolerating := func(p *corev1.Pod) {
-		p.Spec.Tolerations = []corev1.Toleration{{
-			Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(0)),
-		}}
-	}
-	for _, tt := range []struct {
-		name, ready, taint string
-		evicted            bool
-	}{
-		{"not ready, 0 s tolerated", "False", corev1.TaintNodeNotReady, true},
-		{"unreachable", "Unknown", corev1.TaintNodeUnreachable, false}, // admission adds a toleration of 300 s
+	for _, tt := range []struct{ name, ready, taint string }{
+		{"not ready", "False", corev1.TaintNodeNotReady},
+		{"unreachable", "Unknown", corev1.TaintNodeUnreachable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -55,11 +47,13 @@ func TestTaintBasedEvictions(t *testing.T) {
 			cfg.MonitorGracePeriod = time.Hour // upstream: 1 ms
 			w.start(cfg, node.Name, tainteviction.Name)
 			name := w.threeNodes(conditions("Ready", tt.ready))
-			w.pod("pod", name, tolerating)
+			w.pod("pod", name, func(p *corev1.Pod) {
+				p.Spec.Tolerations = []corev1.Toleration{{
+					Key: tt.taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(0)),
+				}}
+			})
 			w.taints(name, corev1.Taint{Key: tt.taint, Effect: corev1.TaintEffectNoExecute})
-			if tt.evicted {
-				w.eventually(w.ns, "pod", isLeaving)
-			}
+			w.eventually(w.ns, "pod", isLeaving)
 		})
 	}
 }
