@@ -127,7 +127,7 @@ func TestPreflightRights(t *testing.T) {
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || err.Error() != tt.want) {
 			t.Errorf("%s: preflight = %v, want %q", tt.name, err, tt.want)
 		}
-		fakeapi.Want(t, "questions", [2]int{api.Count("self"), api.Count("access")}, tt.asked)
+		fakeapi.Want(t, tt.name+": questions", [2]int{api.Count("self"), api.Count("access")}, tt.asked)
 	}
 }
 

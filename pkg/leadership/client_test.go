@@ -54,10 +54,10 @@ func TestLeaseClientRedialsAfterRejection(t *testing.T) {
 		}
 		for _, client := range []coordinationv1client.LeasesGetter{first, first, second} {
 			_, err := client.Leases("a").Get(t.Context(), "x", metav1.GetOptions{})
-			fakeapi.Want(t, "error on a later connection", err, nil)
+			fakeapi.Want(t, fmt.Sprint(status, ": error on a later connection"), err, nil)
 		}
 		// The second connection is kept for its client.
-		fakeapi.Want(t, "requests by protocol and connection", strings.Join(requests, ", "), "HTTP/1.1 1, HTTP/1.1 2, HTTP/1.1 2, HTTP/1.1 3")
+		fakeapi.Want(t, fmt.Sprint(status, ": requests by protocol and connection"), strings.Join(requests, ", "), "HTTP/1.1 1, HTTP/1.1 2, HTTP/1.1 2, HTTP/1.1 3")
 	}
 }
 

@@ -84,8 +84,11 @@ func TestNextTermWaitsForOwnWrites(t *testing.T) {
 			tt.lose(s, a)
 			sleep(20 * time.Second)
 			wantLeading(t, a, true)
-			fakeapi.Want(t, "terms", len(a.spans()), 2)
-			if led := a.spans()[len(a.spans())-1].begun; len(server.landed) != 1 || !server.landed[0].Before(led) {
+			spans := a.spans()
+			if len(spans) != 2 {
+				t.Fatalf("%d terms, want 2", len(spans))
+			}
+			if led := spans[1].begun; len(server.landed) != 1 || !server.landed[0].Before(led) {
 				t.Errorf("the write of term 1 was done at %v, term 2 began at %v", server.landed, led)
 			}
 		})

@@ -74,10 +74,11 @@ func TestMarkedBeforeTheTerm(t *testing.T) {
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", running))
-		w.LoseResponse("delete", "pods")
+		lost := w.LoseResponse("delete", "pods")
 		c, stop := w.manager(0)
 		defer stop()
 		w.Until(time.Hour)
+		fakeapi.Want(t, "a response was lost", lost.Load(), true)
 		if d := w.deletes(); len(d) != 1 || w.Count("delete pods") > 2 {
 			t.Errorf("deleted %v with %d requests, want one pod and at most one repeated request", d, w.Count("delete pods"))
 		}

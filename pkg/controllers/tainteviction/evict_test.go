@@ -33,9 +33,10 @@ func (w *world) mustLive(pod string) {
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aNode("t1"), aPod("p"))
-		w.LoseResponse("delete", "pods")
+		lost := w.LoseResponse("delete", "pods")
 		defer w.manager(0)()
 		w.Until(time.Minute)
+		fakeapi.Want(t, "a response was lost", lost.Load(), true)
 		w.mustBeDeletedAt("p", 0)
 		if diff := cmp.Diff([]string{marking("p")}, w.told()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
