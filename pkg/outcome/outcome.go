@@ -3,9 +3,14 @@
 package outcome
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -90,4 +95,21 @@ func IsNotFound(err error, name string) bool {
 	}
 	status := response.Status()
 	return status.Code == http.StatusNotFound && status.Reason == metav1.StatusReasonNotFound && status.Details != nil && status.Details.Name == name
+}
+
+// localAddress matches the source of a connection in errors of package net.
+var localAddress = regexp.MustCompile(`[\w.:%\[\]]+:\d+->`)
+
+// EventMessage returns the text of an error for events and conditions. Ports and streams of connections are
+// left out: they would give the same failure another text each time. The log contains them.
+func EventMessage(err error) string {
+	var late interface{ WriteTimeout() time.Duration } // an error of package leadership
+	var transport *url.Error
+	switch {
+	case errors.As(err, &late):
+		return fmt.Sprintf("API server did not respond within the write timeout of %v, admission may be slow", late.WriteTimeout())
+	case errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded):
+		return "API server did not respond"
+	}
+	return localAddress.ReplaceAllString(err.Error(), "")
 }
