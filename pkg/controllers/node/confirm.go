@@ -19,7 +19,7 @@ const maxConfirmPause = 30 * time.Second
 func (c *Controller) confirmNodes(ctx context.Context) {
 	for pause := time.Second; ; {
 		limited, cancel := context.WithTimeout(ctx, readTimeout)
-		err := c.nodes.Confirm(limited, c.deps.Metadata, c.clock)
+		err := c.nodes.Confirm(limited, c.metadata, c.Clock)
 		cancel()
 		if err == nil {
 			c.confirmed.Store(true)
@@ -32,7 +32,7 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			c.api.observeRead(err)
 		}
 		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
-		if !timing.Sleep(ctx, c.clock, pause) {
+		if !timing.Sleep(ctx, c.Clock, pause) {
 			return
 		}
 	}

@@ -3,14 +3,12 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -18,7 +16,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -36,27 +33,17 @@ const (
 // maxBackoff is short compared with a grace period.
 const maxBackoff = 5 * time.Second
 
-// Deps are the dependencies of the controller. Client must be fenced and may be rate limited. Leases must keep
-// the times of namespace kube-node-lease.
-type Deps struct {
-	Client   kubernetes.Interface
-	Reads    kubernetes.Interface // for live reads and probes; must not be rate limited
-	Metadata metadata.Interface   // for lists of all nodes; must not be rate limited
-	Nodes    *caches.Nodes
-	Pods     *caches.Pods
-	Leases   *caches.Leases
-	Recorder record.EventRecorder // of component node-controller
-	Clock    clock.WithTicker
-	Metrics  prometheus.Registerer
-}
-
 // Controller is the node lifecycle controller.
 type Controller struct {
+	controller.Base
 	cfg      Config
-	deps     Deps
-	clock    clock.WithTicker
-	metrics  *metrics
+	reads    kubernetes.Interface // for live reads and probes
+	metadata metadata.Interface   // for lists of all nodes
 	nodes    *caches.Nodes
+	pods     *caches.Pods
+	leases   *caches.Leases
+	recorder record.EventRecorder
+	metrics  *metrics
 	nodeLoop *controller.Loop[string]
 	podLoop  *controller.Loop[podKey] // apart, so nodes do not wait for pods
 
@@ -70,29 +57,37 @@ type Controller struct {
 	downtimes sync.Map    // node name → second in which the node became Unknown and its pods were queued
 }
 
-// New returns a controller and registers its handlers. The caches must not have been started.
-func New(cfg Config, deps Deps) (*Controller, error) {
+// newController returns a controller. The requests of reads and metadata must not wait for a rate limiter.
+func newController(cfg Config, b controller.Base, reads kubernetes.Interface, metadata metadata.Interface) (*Controller, error) {
 	c := &Controller{
-		cfg: cfg, deps: deps, clock: deps.Clock, metrics: newMetrics(deps.Metrics), nodes: deps.Nodes,
+		Base: b, cfg: cfg, reads: reads, metadata: metadata, recorder: b.Recorder(Agent), metrics: newMetrics(b.Metrics),
 		health: &healthMap{nodes: map[string]nodeHealth{}},
 	}
-	c.api = &apiHealth{cfg: cfg, client: deps.Reads, clock: deps.Clock, metrics: c.metrics, health: c.health, event: deps.Clock.Now()}
+	c.api = &apiHealth{cfg: cfg, client: reads, clock: b.Clock, metrics: c.metrics, health: c.health, event: b.Clock.Now()}
 	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.reconcile)
+		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: b.Drain, Clock: b.Clock,
+	}, b.Metrics, c.reconcile)
 	c.podLoop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: podQueue, Workers: cfg.PodWorkers, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.reconcilePod).GroupBy(func(key podKey) string { return key.Namespace })
-	if err := c.addHandlers(deps); err != nil {
-		return nil, fmt.Errorf("build %s: %w", Name, err)
+		Controller: Name, Queue: podQueue, Workers: cfg.PodWorkers, Drain: b.Drain, Clock: b.Clock,
+	}, b.Metrics, c.reconcilePod).GroupBy(func(key podKey) string { return key.Namespace })
+	if err := c.openCaches(); err != nil {
+		return nil, err
 	}
-	return c, nil
+	return c, c.addHandlers()
+}
+
+func (c *Controller) openCaches() error {
+	var errs [3]error
+	c.nodes, errs[0] = c.Caches.Nodes()
+	c.pods, errs[1] = c.Caches.Pods()
+	c.leases, errs[2] = c.Caches.Leases()
+	return errors.Join(errs[:]...)
 }
 
 // addHandlers registers handlers, which take constant time and never wait: a late sign of life may come too late.
-func (c *Controller) addHandlers(deps Deps) error {
+func (c *Controller) addHandlers() error {
 	return errors.Join(
-		deps.Nodes.Handle(caches.Handler[*corev1.Node]{
+		c.nodes.Handle(caches.Handler[*corev1.Node]{
 			Add: func(node *corev1.Node) {
 				c.observeNode(node)
 				c.nodeLoop.Add(node.Name)
@@ -108,11 +103,11 @@ func (c *Controller) addHandlers(deps Deps) error {
 				c.nodeLoop.Add(node.Name)
 			},
 		}),
-		deps.Leases.Handle(caches.Handler[*coordinationv1.Lease]{
+		c.leases.Handle(caches.Handler[*coordinationv1.Lease]{
 			Add:    c.api.observeLease,
 			Update: func(_, lease *coordinationv1.Lease) { c.api.observeLease(lease) },
 		}),
-		deps.Pods.Handle(caches.Handler[*caches.Pod]{
+		c.pods.Handle(caches.Handler[*caches.Pod]{
 			Add:    func(pod *caches.Pod) { c.enqueueBound(nil, pod) },
 			Update: c.enqueueBound,
 		}),
@@ -136,7 +131,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		klog.FromContext(ctx).Info("Node monitor period is longer than the grace period",
 			"nodeMonitorPeriod", c.cfg.MonitorPeriod, "nodeMonitorGracePeriod", c.cfg.MonitorGracePeriod)
 	}
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	c.api.begin(now)
 	defer c.metrics.reset()
 	defer c.api.end()
@@ -159,7 +154,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // taintingToggled gives Ready nodes a new start when tainting resumes in all zones, and queues all nodes.
 func (c *Controller) taintingToggled(stopped bool) {
 	if !stopped {
-		now := c.clock.Now()
+		now := c.Clock.Now()
 		c.health.changeAll(func(h *nodeHealth) {
 			if h.ready == corev1.ConditionTrue {
 				h.heartbeat = h.heartbeat.alive(now)

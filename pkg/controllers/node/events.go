@@ -30,5 +30,5 @@ func (c *Controller) reportRemoved(name string, uid types.UID) {
 
 func (c *Controller) sendEvent(name string, uid types.UID, reason, format string, args ...any) {
 	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
-	c.deps.Recorder.Eventf(node, corev1.EventTypeNormal, reason, format, args...)
+	c.recorder.Eventf(node, corev1.EventTypeNormal, reason, format, args...)
 }

@@ -18,7 +18,7 @@ const readTimeout = 30 * time.Second
 
 // cachedRenewTime returns the renewTime of the cached Lease of a node, zero without a Lease.
 func (c *Controller) cachedRenewTime(name string) time.Time {
-	lease, ok := c.deps.Leases.Get(cache.ObjectName{Namespace: corev1.NamespaceNodeLease, Name: name})
+	lease, ok := c.leases.Get(cache.ObjectName{Namespace: corev1.NamespaceNodeLease, Name: name})
 	if !ok {
 		return time.Time{}
 	}
@@ -36,7 +36,7 @@ func renewTimeOf(lease *coordinationv1.Lease) time.Time {
 func (c *Controller) readLease(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	lease, err := c.deps.Reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+	lease, err := c.reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, name) {
 		c.api.observeRead(nil)
 		return nil
@@ -45,6 +45,6 @@ func (c *Controller) readLease(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read lease: %w", err)
 	}
-	c.health.recordLease(name, renewTimeOf(lease), c.clock.Now())
+	c.health.recordLease(name, renewTimeOf(lease), c.Clock.Now())
 	return nil
 }

@@ -39,7 +39,7 @@ func (c *Controller) enqueuePodsOf(node *corev1.Node) {
 	if before, _ := c.downtimes.Swap(node.Name, since); before == since {
 		return
 	}
-	for _, pod := range c.deps.Pods.OnNode(node.Name) {
+	for _, pod := range c.pods.OnNode(node.Name) {
 		c.podLoop.Add(podKey{ObjectName: cache.MetaObjectToName(pod)})
 	}
 }
@@ -51,19 +51,19 @@ func isSilent(ready *corev1.NodeCondition) bool {
 
 // reconcilePod sets a pod of a silent node to not Ready.
 func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.Result, error) {
-	pod, ok := c.deps.Pods.Get(key.ObjectName)
+	pod, ok := c.pods.Get(key.ObjectName)
 	if !ok || !needsMark(pod) {
 		return controller.Result{}, nil
 	}
 	node, ok := c.nodes.Get(cache.ObjectName{Name: pod.NodeName})
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	if !ok || !mustMark(pod, readyCondition(node), key.newOnNode, now) {
 		return controller.Result{}, nil
 	}
 	err := podstatus.Change{
 		UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		Condition: &corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now)},
-	}.Send(ctx, c.deps.Client, pod.Namespace, pod.Name)
+	}.Send(ctx, c.Client, pod.Namespace, pod.Name)
 	switch {
 	case outcome.IsNotFound(err, pod.Name):
 		return controller.Result{}, nil
@@ -72,7 +72,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	}
 	c.api.observeWrite(nil)
 	klog.FromContext(ctx).V(2).Info("Set pod of silent node to not ready", "node", pod.NodeName)
-	c.deps.Recorder.Event(pod.Reference(), corev1.EventTypeWarning, eventNotReady, "Node is not ready")
+	c.recorder.Event(pod.Reference(), corev1.EventTypeWarning, eventNotReady, "Node is not ready")
 	return controller.Result{}, nil
 }
 

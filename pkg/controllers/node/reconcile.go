@@ -25,9 +25,9 @@ const maxPatchTries = 2
 // reconcile updates the conditions, taints and labels of one node. After an error in one step the other steps
 // are done all the same.
 func (c *Controller) reconcile(ctx context.Context, name string) (controller.Result, error) {
-	begun := c.clock.Now()
+	begun := c.Clock.Now()
 	now := begun
-	defer func() { c.metrics.updateSeconds.Observe(c.clock.Since(begun).Seconds()) }()
+	defer func() { c.metrics.updateSeconds.Observe(c.Clock.Since(begun).Seconds()) }()
 
 	// 1. Read the node, live if the cache does not show the last write or conflict.
 	cached, ok := c.nodes.Get(cache.ObjectName{Name: name})
@@ -60,7 +60,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	}
 
 	// 5. Count the node in its zone.
-	now = c.clock.Now() // a write may take long
+	now = c.Clock.Now() // a write may take long
 	c.zones.setNode(name, zoneOf(node), memberOf(node), now)
 
 	// 6. Queue the pods of a silent node. A node that was Unknown when the term began may have recovered, so the
@@ -97,7 +97,7 @@ func (c *Controller) healthOf(node *corev1.Node) nodeHealth {
 // observeNode records the state of a node. Each state must be recorded once: an older state would look like a
 // new heartbeat.
 func (c *Controller) observeNode(node *corev1.Node) nodeHealth {
-	return c.health.observe(node, c.cachedRenewTime(node.Name), c.clock.Now())
+	return c.health.observe(node, c.cachedRenewTime(node.Name), c.Clock.Now())
 }
 
 // checkDeadline checks the deadline of a node. Only the kubelet can end the state Unknown.
@@ -125,7 +125,7 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 	}
 	// The state of the API server comes before the health: an outage that ended during the read has restarted
 	// the node by then.
-	now = c.clock.Now()
+	now = c.Clock.Now()
 	suspended := c.api.isSuspended(extraSpent, now)
 	h, ok := c.health.get(node.Name, node.UID)
 	switch {
@@ -163,7 +163,7 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	if err != nil || live == nil {
 		return node, 0, err
 	}
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	h := c.health.observe(live, time.Time{}, now)
 	if !h.checkDeadline(c.cfg, now).silent {
 		return live, c.recordAlive(live, now), nil

@@ -29,9 +29,8 @@ type Config struct {
 	LargeClusterSizeThreshold int     `json:"LargeClusterSizeThreshold"` // number of nodes above which a zone is large
 	UnhealthyZoneThreshold    float32 `json:"UnhealthyZoneThreshold"`    // share of not Ready nodes in a disrupted zone
 
-	Workers    int           `json:"-"` // nodes that are processed at the same time
-	PodWorkers int           `json:"-"` // pods that are processed at the same time
-	Drain      time.Duration `json:"-"` // see controller.LoopConfig
+	Workers    int `json:"-"` // nodes that are processed at the same time
+	PodWorkers int `json:"-"` // pods that are processed at the same time
 }
 
 // DefaultConfig is that of kube-controller-manager v1.37.
@@ -98,28 +97,17 @@ func Registration(cfg *Config) controller.Registration {
 			{Group: "coordination.k8s.io", Resource: "leases", Namespace: corev1.NamespaceNodeLease, Verbs: []string{"get", "list"}, Impact: "cannot find a silent node"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
-			c := *cfg
-			c.Drain = b.Drain
-			deps := Deps{Client: b.Client, Recorder: b.Recorder(Agent), Clock: b.Clock, Metrics: b.Metrics}
-			var err error
 			unlimited := rest.CopyConfig(b.REST) // live reads must not wait for the rate limiter
 			unlimited.QPS, unlimited.RateLimiter = -1, nil
-			if deps.Reads, err = kubernetes.NewForConfig(unlimited); err != nil {
+			reads, err := kubernetes.NewForConfig(unlimited)
+			if err != nil {
 				return nil, fmt.Errorf("build the client of live reads: %w", err)
 			}
-			if deps.Metadata, err = metadata.NewForConfig(unlimited); err != nil {
+			metadata, err := metadata.NewForConfig(unlimited)
+			if err != nil {
 				return nil, fmt.Errorf("build the client of nodes' metadata: %w", err)
 			}
-			if deps.Nodes, err = b.Caches.Nodes(); err != nil {
-				return nil, err
-			}
-			if deps.Pods, err = b.Caches.Pods(); err != nil {
-				return nil, err
-			}
-			if deps.Leases, err = b.Caches.Leases(); err != nil {
-				return nil, err
-			}
-			return New(c, deps)
+			return newController(*cfg, b, reads, metadata)
 		},
 	}
 }

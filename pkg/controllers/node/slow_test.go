@@ -66,7 +66,7 @@ func (s slowNodes) UpdateStatus(ctx context.Context, node *corev1.Node, opts met
 func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
 	objects, live, dying := cluster(5, 300)
 	inBubble(t, defaults(), objects, func(b *bench) {
-		b.controller.deps.Client = slowClient{b.Clientset}
+		b.controller.Client = slowClient{b.Clientset}
 		b.term()
 		b.renewFor(70*time.Second, live...)
 		b.edit("live0", func(node *corev1.Node) { node.Spec.Unschedulable = true })

@@ -26,6 +26,7 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
 // bench is a controller on a fake API in a bubble of fake time.
@@ -57,17 +58,11 @@ func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *be
 			b.create(obj)
 		}
 		b.caches = caches.New(b.Clientset, caches.Config{LeaseNamespaces: []string{corev1.NamespaceNodeLease}})
-		nodes, err1 := b.caches.Nodes()
-		pods, err2 := b.caches.Pods()
-		leases, err3 := b.caches.Leases()
-		if err := errors.Join(err1, err2, err3); err != nil {
-			t.Fatal(err)
-		}
 		var err error
-		b.controller, err = New(cfg, Deps{
-			Client: b.Clientset, Reads: b.Clientset, Metadata: metadataOf(b.Clientset), Nodes: nodes, Pods: pods, Leases: leases, Recorder: b.events,
-			Clock: clock.RealClock{}, Metrics: b.registry,
-		})
+		b.controller, err = newController(cfg, controller.Base{
+			Client: b.Clientset, Caches: b.caches, Clock: clock.RealClock{}, Metrics: b.registry,
+			Recorder: func(string) record.EventRecorder { return b.events },
+		}, b.Clientset, metadataOf(b.Clientset))
 		if err != nil {
 			t.Fatal(err)
 		}

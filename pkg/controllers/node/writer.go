@@ -16,7 +16,7 @@ import (
 func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	live, err := c.deps.Reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	live, err := c.reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, node.Name) || err == nil && live.UID != node.UID {
 		c.api.observeRead(nil)
 		return nil, nil
@@ -30,7 +30,7 @@ func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.N
 
 // updateStatus writes the status of a node that was read live.
 func (c *Controller) updateStatus(ctx context.Context, live *corev1.Node) (*corev1.Node, error) {
-	node, err := c.deps.Client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
+	node, err := c.Client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
 	c.api.observeWrite(err)
 	if err != nil {
 		return nil, fmt.Errorf("set node status: %w", err)
@@ -47,7 +47,7 @@ func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	patched, err := c.deps.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	patched, err := c.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("patch node: %w", err)
 	}
