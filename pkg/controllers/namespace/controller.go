@@ -2,21 +2,18 @@ package namespace
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -36,25 +33,18 @@ const (
 	slowAfter = 10 * time.Second
 )
 
-// Deps are the dependencies of the controller.
-type Deps struct {
-	Client     kubernetes.Interface // fenced
-	Metadata   metadata.Interface   // fenced; preferably from NewMetadataClient
-	Discovery  discovery.Client     // uncached, of the fenced config
-	Namespaces *caches.Namespaces
-	Pods       *caches.Pods // only triggers syncs: no decision is based on cached pods
-	Clock      clock.WithTicker
-	Metrics    prometheus.Registerer
-}
-
 // Controller deletes the content of terminating namespaces and finalizes them.
 type Controller struct {
-	cfg       Config
-	deps      Deps
-	loop      *controller.Loop[string]
-	metrics   *metrics
-	slots     *semaphore.Weighted
-	deletions sync.Map // time of the first sight of each deletion, by UID
+	controller.Base
+	cfg        Config
+	metadata   metadata.Interface
+	discovery  discovery.Client
+	namespaces *caches.Namespaces
+	pods       *caches.Pods // only triggers syncs: no decision is based on cached pods
+	loop       *controller.Loop[string]
+	metrics    *metrics
+	slots      *semaphore.Weighted
+	deletions  sync.Map // time of the first sight of each deletion, by UID
 
 	// Of the current term; set by beginTerm before any sync.
 	catalogue    *discovery.Catalogue
@@ -62,28 +52,41 @@ type Controller struct {
 	states       *controller.KeyStates[string, state]
 }
 
-// New returns a controller and registers its handlers. It sends no request.
-func New(cfg Config, deps Deps) (*Controller, error) {
-	c := &Controller{cfg: cfg, deps: deps, metrics: newMetrics(deps.Metrics), slots: semaphore.NewWeighted(requestsAtOnce)}
+// newController returns a controller. Both clients are fenced, and discovery is not cached.
+func newController(cfg Config, b controller.Base, metadata metadata.Interface, discovery discovery.Client) (*Controller, error) {
+	c := &Controller{
+		Base: b, cfg: cfg, metadata: metadata, discovery: discovery, metrics: newMetrics(b.Metrics), slots: semaphore.NewWeighted(requestsAtOnce),
+	}
 	c.loop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, SlowAfter: slowAfter, Drain: cfg.Drain, Clock: deps.Clock,
-	}, deps.Metrics, c.reconcile)
-	if err := deps.Namespaces.Handle(caches.Handler[*corev1.Namespace]{
-		Add:    c.onAdd,
-		Update: c.onUpdate,
-		Delete: func(gone *corev1.Namespace) { c.deletions.Delete(gone.UID) },
-	}); err != nil {
-		return nil, fmt.Errorf("namespaces: %w", err)
+		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
+	}, b.Metrics, c.reconcile)
+	if err := c.openCaches(); err != nil {
+		return nil, err
 	}
-	if err := deps.Pods.Handle(caches.Handler[*caches.Pod]{Delete: c.onPodDelete}); err != nil {
-		return nil, fmt.Errorf("pods: %w", err)
-	}
-	return c, nil
+	return c, c.addHandlers()
+}
+
+func (c *Controller) openCaches() error {
+	var errs [2]error
+	c.namespaces, errs[0] = c.Caches.Namespaces()
+	c.pods, errs[1] = c.Caches.Pods()
+	return errors.Join(errs[:]...)
+}
+
+func (c *Controller) addHandlers() error {
+	return errors.Join(
+		c.namespaces.Handle(caches.Handler[*corev1.Namespace]{
+			Add:    c.onAdd,
+			Update: c.onUpdate,
+			Delete: func(gone *corev1.Namespace) { c.deletions.Delete(gone.UID) },
+		}),
+		c.pods.Handle(caches.Handler[*caches.Pod]{Delete: c.onPodDelete}),
+	)
 }
 
 func (c *Controller) onAdd(ns *corev1.Namespace) {
 	if ns.DeletionTimestamp != nil {
-		c.firstSeen(ns.UID, c.deps.Clock.Now())
+		c.firstSeen(ns.UID, c.Clock.Now())
 		c.loop.Add(ns.Name)
 	}
 }
@@ -96,7 +99,7 @@ func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 	if ns.DeletionTimestamp == nil {
 		return
 	}
-	c.firstSeen(ns.UID, c.deps.Clock.Now())
+	c.firstSeen(ns.UID, c.Clock.Now())
 	if before.UID != ns.UID || before.DeletionTimestamp == nil || !slices.Equal(before.Spec.Finalizers, ns.Spec.Finalizers) {
 		c.loop.Add(ns.Name)
 	}
@@ -104,8 +107,8 @@ func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 
 // onPodDelete queues a terminating namespace when its last pod is gone. It takes constant time.
 func (c *Controller) onPodDelete(pod *caches.Pod) {
-	ns, ok := c.deps.Namespaces.Get(cache.NewObjectName("", pod.Namespace))
-	if ok && ns.DeletionTimestamp != nil && c.deps.Pods.CountInNamespace(pod.Namespace) == 0 {
+	ns, ok := c.namespaces.Get(cache.NewObjectName("", pod.Namespace))
+	if ok && ns.DeletionTimestamp != nil && c.pods.CountInNamespace(pod.Namespace) == 0 {
 		c.loop.Add(pod.Namespace)
 	}
 }
@@ -113,7 +116,7 @@ func (c *Controller) onPodDelete(pod *caches.Pod) {
 // terminating returns the names of the terminating namespaces in the cache.
 func (c *Controller) terminating() []string {
 	var names []string
-	for _, ns := range c.deps.Namespaces.List() {
+	for _, ns := range c.namespaces.List() {
 		if ns.DeletionTimestamp != nil {
 			names = append(names, ns.Name)
 		}
@@ -131,8 +134,8 @@ func (c *Controller) Run(ctx context.Context) error {
 
 func (c *Controller) beginTerm() {
 	deletable := func(api metav1.APIResource) bool { return api.Namespaced && slices.Contains(api.Verbs, "delete") }
-	c.catalogue = discovery.NewCatalogue(c.deps.Discovery, c.deps.Clock, deletable)
-	c.unresponsive = &unresponsive{clock: c.deps.Clock, pauses: map[schema.GroupVersion]apiPause{}}
+	c.catalogue = discovery.NewCatalogue(c.discovery, c.Clock, deletable)
+	c.unresponsive = &unresponsive{clock: c.Clock, pauses: map[schema.GroupVersion]apiPause{}}
 	c.states = controller.NewKeyStates[string](func() *state { return &state{timeouts: map[schema.GroupResource]int{}} })
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
 // work runs the controller, with its caches and its loop, on the fakes of a bench in a synctest bubble. Call
@@ -29,13 +30,9 @@ import (
 func (b *bench) work(t *testing.T) (stop func()) {
 	t.Helper()
 	known := caches.New(b.client, caches.Config{Name: t.Name()})
-	namespaces, err1 := known.Namespaces()
-	pods, err2 := known.Pods()
-	c, err3 := New(Config{Workers: 10}, Deps{
-		Client: b.client, Metadata: b.deps.Metadata, Discovery: b.discovery, Namespaces: namespaces, Pods: pods,
-		Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
-	})
-	if err := errors.Join(err1, err2, err3); err != nil {
+	base := controller.Base{Client: b.client, Caches: known, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
+	c, err := newController(Config{Workers: 10}, base, b.Controller.metadata, b.discovery)
+	if err != nil {
 		t.Fatal(err)
 	}
 	stopCaches := fakeapi.FillCaches(t, known)
@@ -134,7 +131,7 @@ func TestSilentAPIBlocksNoOtherNamespace(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		b.deps.Metadata = hanging{b.metadata, "a.io"}
+		b.Controller.metadata = hanging{b.metadata, "a.io"}
 		stop := b.work(t)
 		defer stop()
 		time.Sleep(11 * time.Second)
@@ -159,7 +156,7 @@ func TestSilentAPIBlocksNoOtherNamespace(t *testing.T) {
 func TestSyncWithoutASlotEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, terminating())
-		b.deps.Clock = clock.RealClock{}
+		b.Clock = clock.RealClock{}
 		b.beginTerm()
 		for i := range 50 {
 			b.serve("a.io/v1", typ(fmt.Sprint("type", i), "delete", "list"))

@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewMetadataClient returns a metadata client that discards response bodies of deletes. A response to
+// newMetadataClient returns a metadata client that discards response bodies of deletes. A response to
 // deletecollection has every deleted object: 500 large custom resources are hundreds of megabytes. If a type
 // can be listed, the client requests metadata instead.
-func NewMetadataClient(cfg *rest.Config) (metadata.Interface, error) {
+func newMetadataClient(cfg *rest.Config) (metadata.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.WarningHandlerWithContext = rest.NoWarnings{} // of deprecated types
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return discardBodies{next} })

@@ -269,7 +269,7 @@ func (p *purger) recordFailure(out *typeResult, err error, token string) {
 // without a Status only means that the path is unknown.
 func (p *purger) lacksStorage(r discovery.Type, err error) bool {
 	return r.Group != "" && apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
-		p.deps.Clock.Since(p.namespace.DeletionTimestamp.Time) > storageTimeout
+		p.Clock.Since(p.namespace.DeletionTimestamp.Time) > storageTimeout
 }
 
 func isNotDeleted(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp == nil }
@@ -319,5 +319,5 @@ func (p *purger) list(ctx context.Context, r discovery.Type, options metav1.List
 }
 
 func (p *purger) resource(r discovery.Type) metadata.ResourceInterface {
-	return p.deps.Metadata.Resource(r.GroupVersionResource).Namespace(p.namespace.Name)
+	return p.metadata.Resource(r.GroupVersionResource).Namespace(p.namespace.Name)
 }

@@ -57,7 +57,7 @@ func newPurger(t *testing.T, client pagedClient) *purger {
 	if client.one == nil {
 		client.one = succeed
 	}
-	b.deps.Metadata = client
+	b.Controller.metadata = client
 	return &purger{Controller: b.Controller, namespace: terminating(), timeouts: map[schema.GroupResource]int{}}
 }
 

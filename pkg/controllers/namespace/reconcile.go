@@ -27,7 +27,7 @@ type state struct {
 
 // reconcile returns an error if requests failed. Remaining objects are not an error.
 func (c *Controller) reconcile(ctx context.Context, name string) (controller.Result, error) {
-	cached, ok := c.deps.Namespaces.Get(cache.NewObjectName("", name))
+	cached, ok := c.namespaces.Get(cache.NewObjectName("", name))
 	if !ok || cached.DeletionTimestamp == nil {
 		c.forgetState(name)
 		return controller.Result{}, nil
@@ -50,7 +50,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	if s.finished {
 		return c.finish(ctx, ns, report{})
 	}
-	now := c.deps.Clock.Now() // before the first list
+	now := c.Clock.Now() // before the first list
 	seen := c.firstSeen(ns.UID, now)
 	gate := seen.Add(max(c.cfg.Grace, minGrace))
 
@@ -60,7 +60,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	s.recordTimeouts(pods)
 	if pods.err == nil && pods.remaining == 0 && now.Before(gate) {
 		c.metrics.showCauses(name, causeGrace)
-		return controller.Result{RequeueAfter: max(gate.Sub(c.deps.Clock.Now()), controller.Immediately)}, nil
+		return controller.Result{RequeueAfter: max(gate.Sub(c.Clock.Now()), controller.Immediately)}, nil
 	}
 
 	// 3. Discover the types, after the grace period if that is over.
@@ -90,7 +90,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	p.known = known
 	whole := s.empty == nil
 	r.results = append(r.results, p.purgeAll(ctx, s.typesOfPass(known))...)
-	s.record(r.results[1:], c.deps.Clock.Now())
+	s.record(r.results[1:], c.Clock.Now())
 
 	// 6. Finalize after a pass over all types that left no objects.
 	switch {
@@ -130,12 +130,12 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		ns, unwritten = c.writeConditions(ctx, ns, r)
 	}
 	if ourFinalizer(ns) {
-		seen := c.firstSeen(ns.UID, c.deps.Clock.Now()) // before the event of the deletion removes the time
+		seen := c.firstSeen(ns.UID, c.Clock.Now()) // before the event of the deletion removes the time
 		done, err := c.finalize(ctx, ns)
 		if err != nil {
 			return controller.Result{}, err
 		}
-		if took := c.deps.Clock.Since(seen); done {
+		if took := c.Clock.Since(seen); done {
 			c.metrics.duration.Observe(took.Seconds())
 			klog.FromContext(ctx).V(2).Info("Finalized namespace", "namespace", ns.Name, "duration", took)
 		}

@@ -14,15 +14,12 @@ import (
 // Config of the controller.
 type Config struct {
 	Workers int `json:"ConcurrentNamespaceSyncs"` // at least 1
-	// SyncPeriod is the time between syncs of every terminating namespace. Validate requires a positive value;
-	// New also takes 0, which switches these syncs off.
+	// SyncPeriod is the time between syncs of every terminating namespace. Positive. Zero, in tests, means never.
 	SyncPeriod time.Duration `json:"NamespaceSyncPeriod"`
 	// Grace is the time from the first sight of a deletion to the deletion of types other than pods. Less than
 	// 5 s is for exactly one API server, and zero means 100 ms. A create that takes longer outlives its
 	// namespace.
 	Grace time.Duration `json:"NamespaceDeletionGracePeriod"` // ours
-	// Drain bounds running syncs after the end of Run's context. Zero means no bound.
-	Drain time.Duration `json:"-"`
 }
 
 // DefaultConfig returns the values of kube-controller-manager v1.37, where the grace period is a constant.
@@ -67,23 +64,15 @@ func Registration(cfg *Config) controller.Registration {
 			{NonResource: "/readyz", Verbs: []string{"get"}, Impact: "may miss custom resources while the API server starts", Optional: true},
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
-			c := *cfg
-			c.Drain = b.Drain
-			deps := Deps{Client: b.Client, Clock: b.Clock, Metrics: b.Metrics}
-			var err error
-			if deps.Metadata, err = NewMetadataClient(b.REST); err != nil {
+			metadata, err := newMetadataClient(b.REST)
+			if err != nil {
 				return nil, err
 			}
-			if deps.Discovery, err = discovery.NewDiscoveryClientForConfig(b.REST); err != nil {
+			discovery, err := discovery.NewDiscoveryClientForConfig(b.REST)
+			if err != nil {
 				return nil, fmt.Errorf("build the discovery client: %w", err)
 			}
-			if deps.Namespaces, err = b.Caches.Namespaces(); err != nil {
-				return nil, err
-			}
-			if deps.Pods, err = b.Caches.Pods(); err != nil {
-				return nil, err
-			}
-			return New(c, deps)
+			return newController(*cfg, b, metadata, discovery)
 		},
 	}
 }

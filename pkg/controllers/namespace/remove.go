@@ -108,12 +108,12 @@ func (p *purger) send(ctx context.Context, timeout time.Duration, request func(c
 	defer p.slots.Release(1)
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	begin := p.deps.Clock.Now()
+	begin := p.Clock.Now()
 	err = request(bounded)
 	if err == nil || ctx.Err() != nil || errors.Is(err, context.Canceled) || isRejected(err) {
 		return err
 	}
-	if errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || p.deps.Clock.Since(begin) >= minTimeout {
+	if errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || p.Clock.Since(begin) >= minTimeout {
 		return fmt.Errorf("%w: %w", errTooLong, err)
 	}
 	return err

@@ -98,7 +98,7 @@ func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
 	})
 	c := &Controller{
 		cfg: Config{Workers: 1}, metrics: newMetrics(prometheus.NewRegistry()), slots: semaphore.NewWeighted(requestsAtOnce),
-		deps: Deps{Client: b.client, Metadata: b.metadata, Discovery: b.discovery, Clock: b.clock},
+		Base: controller.Base{Client: b.client, Clock: b.clock}, metadata: b.metadata, discovery: b.discovery,
 	}
 	c.beginTerm()
 	for _, o := range namespaces {

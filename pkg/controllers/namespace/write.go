@@ -22,7 +22,7 @@ const (
 func (c *Controller) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	ns, err := c.deps.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	ns, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, name) {
 		return nil, nil
 	}
@@ -39,7 +39,7 @@ func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done b
 	for try := 1; ; try++ {
 		next := &corev1.Namespace{ObjectMeta: *ns.ObjectMeta.DeepCopy(), Spec: corev1.NamespaceSpec{Finalizers: otherFinalizers(ns)}}
 		attempt, cancel := context.WithTimeout(ctx, writeTimeout)
-		_, err := c.deps.Client.CoreV1().Namespaces().Finalize(attempt, next, metav1.UpdateOptions{})
+		_, err := c.Client.CoreV1().Namespaces().Finalize(attempt, next, metav1.UpdateOptions{})
 		cancel()
 		switch {
 		case err == nil:
@@ -59,7 +59,7 @@ func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done b
 
 // writeConditions updates the conditions if the report changes them, and returns the latest known state.
 func (c *Controller) writeConditions(ctx context.Context, ns *corev1.Namespace, r report) (*corev1.Namespace, error) {
-	conditions, changed := withConditions(ns.Status.Conditions, r, metav1.NewTime(c.deps.Clock.Now()))
+	conditions, changed := withConditions(ns.Status.Conditions, r, metav1.NewTime(c.Clock.Now()))
 	if !changed {
 		return ns, nil
 	}
@@ -67,7 +67,7 @@ func (c *Controller) writeConditions(ctx context.Context, ns *corev1.Namespace, 
 	next.Status.Conditions = conditions
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	written, err := c.deps.Client.CoreV1().Namespaces().UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	written, err := c.Client.CoreV1().Namespaces().UpdateStatus(ctx, next, metav1.UpdateOptions{})
 	switch {
 	case err == nil:
 		return written, nil
