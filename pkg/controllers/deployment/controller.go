@@ -3,7 +3,6 @@ package deployment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +52,7 @@ type Controller struct {
 func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c := &Controller{Base: b, cfg: cfg, recorder: b.Recorder(Name), states: controller.NewKeyStates[cache.ObjectName](newState)}
 	if err := c.openCaches(); err != nil {
-		return nil, fmt.Errorf("deployment: %w", err)
+		return nil, err
 	}
 	c.enqueuer = c.newEnqueuer()
 	c.metrics = newMetrics(b.Metrics, c.states, b.Clock)
@@ -66,10 +65,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
-	if err := c.registerHandlers(); err != nil {
-		return nil, fmt.Errorf("deployment: %w", err)
-	}
-	return c, nil
+	return c, c.registerHandlers()
 }
 
 func (c *Controller) openCaches() error {

@@ -3,7 +3,6 @@ package podgc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,17 +57,17 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c.podLoop = controller.NewLoop(loop, b.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
 	loop.Queue, loop.Workers = "pod_gc_finished_pods", 1
 	c.countLoop = controller.NewLoop(loop, b.Metrics, c.reconcileCount)
+	if err := c.openCaches(); err != nil {
+		return nil, err
+	}
+	return c, c.addHandlers()
+}
+
+func (c *Controller) openCaches() error {
 	var errs [2]error
-	c.pods, errs[0] = b.Caches.Pods()
-	c.nodes, errs[1] = b.Caches.Nodes()
-	err := errors.Join(errs[:]...)
-	if err == nil {
-		err = c.addHandlers()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Name, err)
-	}
-	return c, nil
+	c.pods, errs[0] = c.Caches.Pods()
+	c.nodes, errs[1] = c.Caches.Nodes()
+	return errors.Join(errs[:]...)
 }
 
 func (c *Controller) addHandlers() error {

@@ -3,7 +3,6 @@ package tainteviction
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -49,17 +48,17 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNode)
 	loop.Queue = "noexec_taint_pod" // both as in kube-controller-manager
 	c.podLoop = controller.NewLoop(loop, b.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
+	if err := c.openCaches(); err != nil {
+		return nil, err
+	}
+	return c, errors.Join(c.handleNodes(), c.handlePods())
+}
+
+func (c *Controller) openCaches() error {
 	var errs [2]error
-	c.pods, errs[0] = b.Caches.Pods()
-	c.nodes, errs[1] = b.Caches.Nodes()
-	err := errors.Join(errs[:]...)
-	if err == nil {
-		err = errors.Join(c.handleNodes(), c.handlePods())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Name, err)
-	}
-	return c, nil
+	c.pods, errs[0] = c.Caches.Pods()
+	c.nodes, errs[1] = c.Caches.Nodes()
+	return errors.Join(errs[:]...)
 }
 
 func (c *Controller) handleNodes() error {
