@@ -35,13 +35,12 @@ func (sliceStore) Latest(ctx context.Context, client kubernetes.Interface) (stri
 
 // trimService keeps the annotations that the library reads.
 func trimService(obj any) (any, error) {
-	if service, ok := obj.(*corev1.Service); ok {
-		service.ManagedFields, service.Status = nil, corev1.ServiceStatus{}
-		maps.DeleteFunc(service.Annotations, func(key, _ string) bool {
-			return key != corev1.AnnotationTopologyMode && key != corev1.DeprecatedAnnotationTopologyAwareHints
-		})
-	}
-	return obj, nil
+	service := obj.(*corev1.Service)
+	service.ManagedFields, service.Status = nil, corev1.ServiceStatus{}
+	maps.DeleteFunc(service.Annotations, func(key, _ string) bool {
+		return key != corev1.AnnotationTopologyMode && key != corev1.DeprecatedAnnotationTopologyAwareHints
+	})
+	return service, nil
 }
 
 // EndpointSlice is a cached slice. The content is encoded, which takes a third of the memory, because only syncs of

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -64,14 +63,10 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c.loop = controller.NewLoop(loop, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	loop.Queue, loop.Workers = queueName+"_nodes", 1
 	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNodes)
-	err := c.openCaches()
-	if err == nil {
-		err = c.handleEvents()
+	if err := c.openCaches(); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Name, err)
-	}
-	return c, nil
+	return c, c.addHandlers()
 }
 
 func (c *Controller) openCaches() error {
@@ -93,7 +88,7 @@ func (c *Controller) openCaches() error {
 	return errors.Join(errs[:]...)
 }
 
-func (c *Controller) handleEvents() error {
+func (c *Controller) addHandlers() error {
 	return errors.Join(
 		c.services.Handle(caches.Handler[*corev1.Service]{
 			Add:    func(service *corev1.Service) { c.serviceChanged(nil, service) },
@@ -186,14 +181,12 @@ func (c *Controller) nodeUpdated(old, node *corev1.Node) {
 	switch {
 	case old.Labels[corev1.LabelTopologyZone] != node.Labels[corev1.LabelTopologyZone]:
 		c.nodeChanged(node)
-	case isReady(old) != isReady(node):
+	case nodestatus.ReadyStatus(old) != nodestatus.ReadyStatus(node):
 		c.enqueueTopology(node)
 	}
 }
 
 func (c *Controller) enqueueTopology(*corev1.Node) { c.nodeLoop.AddAfter(allNodes, nodeDelay) }
-
-func isReady(node *corev1.Node) bool { return nodestatus.ReadyStatus(node) == corev1.ConditionTrue }
 
 // Run works for one term. The caches must have synced.
 func (c *Controller) Run(ctx context.Context) error {

@@ -111,7 +111,7 @@ func (l *libraryClient) Delete(_ context.Context, name string, _ metav1.DeleteOp
 }
 
 // libraryPods returns the selected pods with the fields that the library reads. Labels, addresses and ports are
-// shared with the cache.
+// shared with the cache. A pod without the condition Ready gets an empty condition, which the library reads as none.
 func libraryPods(service *corev1.Service, pods []*caches.Pod) []*corev1.Pod {
 	selector := labels.ValidatedSetSelector(service.Spec.Selector)
 	var selected []*corev1.Pod
@@ -119,13 +119,16 @@ func libraryPods(service *corev1.Service, pods []*caches.Pod) []*corev1.Pod {
 		if !selector.Matches(labels.Set(pod.Labels)) {
 			continue
 		}
-		out := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Status: corev1.PodStatus{Phase: pod.Phase, PodIPs: pod.Endpoint.IPs}, Spec: corev1.PodSpec{
-			NodeName: pod.NodeName, Hostname: pod.Endpoint.Hostname, Subdomain: pod.Endpoint.Subdomain, Containers: pod.Endpoint.Containers,
-		}}
-		if pod.Ready.Status != "" {
-			out.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: pod.Ready.Status, LastTransitionTime: pod.Ready.Since}}
-		}
-		selected = append(selected, out)
+		selected = append(selected, &corev1.Pod{
+			ObjectMeta: pod.ObjectMeta,
+			Spec: corev1.PodSpec{
+				NodeName: pod.NodeName, Hostname: pod.Endpoint.Hostname, Subdomain: pod.Endpoint.Subdomain, Containers: pod.Endpoint.Containers,
+			},
+			Status: corev1.PodStatus{
+				Phase: pod.Phase, PodIPs: pod.Endpoint.IPs,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: pod.Ready.Status, LastTransitionTime: pod.Ready.Since}},
+			},
+		})
 	}
 	return selected
 }

@@ -26,34 +26,27 @@ type Config struct {
 // DefaultConfig returns the defaults of kube-controller-manager v1.37.
 func DefaultConfig() *Config { return &Config{Workers: 5, MaxEndpoints: 100} }
 
-const (
-	workersFlag      = "concurrent-service-endpoint-syncs"
-	maxEndpointsFlag = "max-endpoints-per-slice"
-	batchPeriodFlag  = "endpointslice-updates-batch-period"
-)
-
 // AddFlags implements controller.Config.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
-	fs.Int32Var(&c.Workers, workersFlag, c.Workers,
+	fs.Int32Var(&c.Workers, "concurrent-service-endpoint-syncs", c.Workers,
 		"Services whose EndpointSlices are computed at the same time, 1 to 50. Those that wait for the API server for more than 1 s do not count.")
-	fs.Int32Var(&c.MaxEndpoints, maxEndpointsFlag, c.MaxEndpoints,
+	fs.Int32Var(&c.MaxEndpoints, "max-endpoints-per-slice", c.MaxEndpoints,
 		"Endpoints in one EndpointSlice, 1 to 1000. Larger slices are fewer, but each change sends a whole slice.")
-	fs.DurationVar(&c.BatchPeriod, batchPeriodFlag, c.BatchPeriod,
+	fs.DurationVar(&c.BatchPeriod, "endpointslice-updates-batch-period", c.BatchPeriod,
 		"Delay between a change of a pod and that of its EndpointSlices, up to 1m. Changes within the delay are written together.")
 }
 
 // Validate implements controller.Config.
 func (c *Config) Validate() []error {
 	var p flagcheck.Problems
-	inRange := func(flag string, n, most int32) {
-		if n < 1 || n > most {
-			p.Addf(flag, "%d is not in the range 1 to %d", n, most)
-		}
+	if c.Workers < 1 || c.Workers > 50 {
+		p.Addf("concurrent-service-endpoint-syncs", "%d is not in the range 1 to 50", c.Workers)
 	}
-	inRange(workersFlag, c.Workers, 50)
-	inRange(maxEndpointsFlag, c.MaxEndpoints, 1000)
+	if c.MaxEndpoints < 1 || c.MaxEndpoints > 1000 {
+		p.Addf("max-endpoints-per-slice", "%d is not in the range 1 to 1000", c.MaxEndpoints)
+	}
 	if c.BatchPeriod < 0 || c.BatchPeriod > time.Minute {
-		p.Addf(batchPeriodFlag, "%v is not in the range 0s to 1m0s", c.BatchPeriod)
+		p.Addf("endpointslice-updates-batch-period", "%v is not in the range 0s to 1m0s", c.BatchPeriod)
 	}
 	return p
 }
