@@ -263,8 +263,10 @@ func (o *Options) PrintVersion(w io.Writer) (given bool, err error) {
 	return true, err
 }
 
-// Warn logs valid options that are probably mistakes. cfg is the result of [Options.Complete].
-func (o *Options) Warn(log klog.Logger, cfg Config) {
+// LogStart logs the version, the controllers, and valid options that are probably mistakes. cfg is the result of
+// [Options.Complete].
+func (o *Options) LogStart(log klog.Logger, cfg Config) {
+	log.Info("Starting", "version", baseversion.Get().GitVersion, "controllers", controllerNames(cfg.Controllers))
 	if len(o.gates.ignored) > 0 {
 		log.Info("Ignoring feature gates that this program does not have", "gates", o.gates.ignored)
 	}

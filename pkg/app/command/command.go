@@ -23,7 +23,6 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 	_ "k8s.io/component-base/metrics/prometheus/version" // kubernetes_build_info
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/app"
@@ -97,14 +96,9 @@ func run(cmd *cobra.Command, o *app.Options) error {
 	cfg.OwnProcess = true
 	ctx := cmd.Context()
 	log := klog.FromContext(ctx)
-	var names []string
-	for _, c := range cfg.Controllers {
-		names = append(names, c.Name)
-	}
-	log.Info("Starting", "version", version.Get().GitVersion, "controllers", names)
+	o.LogStart(log, cfg)
 	log.Info("Go settings", "GOGC", os.Getenv("GOGC"), "GOMEMLIMIT", os.Getenv("GOMEMLIMIT"),
 		"GOMAXPROCS", os.Getenv("GOMAXPROCS"), "GOTRACEBACK", os.Getenv("GOTRACEBACK"))
-	o.Warn(log, cfg)
 	return app.Run(ctx, cfg)
 }
 
