@@ -201,18 +201,24 @@ func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
 	before := t.phase
 	t.phase = before.next(ev)
 	t.stopping = t.stopping || ev == stopped
-	t.leaseLost = t.leaseLost || ev == lost && before != joining // abortRequests has stopped the renewals
+	t.leaseLost = t.leaseLost || ev == lost && before != joining // joining has stopped the renewals
 	if t.phase == before && (ev != stopped || before != joining) {
 		return // a shutdown in the joining phase starts a timer
 	}
 	if t.phase == joining && before != joining || t.phase == broken && before == waitingForWrites {
-		t.abortRequests(ctx, reason)
+		// This process cannot use the lease any more.
+		t.stopRenewing()
+		n := t.e.fence.abortTerm(reason)
+		klog.FromContext(ctx).V(2).Info("Cancelled the requests of the term", "term", t.term.Number, "reason", reason, "requests", n)
 	}
 	if before == serving {
 		t.stopControllers(ctx, ev, reason)
 	}
 	if ev == timedOut {
-		t.onTimeout(before)
+		t.stuck = before == joining
+		if t.stuck || t.stopping && (before == draining || t.e.fence.inFlight() > 0) {
+			t.err = errors.Join(t.err, ErrShutdownTimeout) // controllers still run or wait for responses
+		}
 	}
 	t.startPhase()
 }
@@ -226,15 +232,6 @@ func (t *termRunner) stopControllers(ctx context.Context, ev event, reason strin
 	t.e.fence.startDrain()
 	t.cancel() // before the log, which may block
 	klog.FromContext(ctx).Info("Term ends", "term", t.term.Number, "end", t.end, "reason", reason)
-}
-
-// onTimeout records an error if controllers still ran or waited for responses at the end of a phase.
-// The process then stops.
-func (t *termRunner) onTimeout(ended phase) {
-	t.stuck = ended == joining
-	if t.stuck || t.stopping && (ended == draining || t.e.fence.inFlight() > 0) {
-		t.err = errors.Join(t.err, ErrShutdownTimeout)
-	}
 }
 
 func (t *termRunner) startPhase() {
@@ -263,13 +260,6 @@ func (t *termRunner) checkWrites(ctx context.Context) {
 	}
 	klog.FromContext(ctx).Info("Waiting for writes with unknown outcome", "term", t.term.Number, "duration", wait.Round(time.Millisecond))
 	t.timer = t.e.clock.NewTimer(wait)
-}
-
-// abortRequests ends the renewals and cancels all requests: this process cannot use the lease any more.
-func (t *termRunner) abortRequests(ctx context.Context, reason string) {
-	t.stopRenewing()
-	n := t.e.fence.abortTerm(reason)
-	klog.FromContext(ctx).V(2).Info("Cancelled the requests of the term", "term", t.term.Number, "reason", reason, "requests", n)
 }
 
 func (t *termRunner) onLeadReturned(ctx context.Context, err error) {
