@@ -7,12 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
-	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
 
@@ -27,18 +25,11 @@ const (
 	pruneEvery = 10 * time.Second
 )
 
-// Deps are the dependencies of the controller.
-type Deps struct {
-	Metadata metadata.Interface // fenced
-	Caches   *caches.Caches     // feeds start and end with them
-	Recorder record.EventRecorder
-	Clock    clock.WithTicker
-	Metrics  prometheus.Registerer
-}
-
 // Controller is the garbage collector.
 type Controller struct {
-	deps       Deps
+	controller.Base
+	client     metadata.Interface // fenced
+	recorder   record.EventRecorder
 	graph      *graph
 	types      *knownTypes
 	objectLoop *controller.Loop[id]
@@ -50,31 +41,29 @@ type Controller struct {
 	metrics    *metrics
 }
 
-// New returns a controller whose graph is fed by the caches. The caches must not have been started.
-func New(cfg Config, deps Deps) (*Controller, error) {
-	if cfg.Workers < 1 {
-		return nil, fmt.Errorf("%d concurrent garbage collector syncs: at least 1 is needed", cfg.Workers)
-	}
-	c := &Controller{deps: deps, state: newTermState(), metrics: newMetrics(deps.Metrics)}
-	c.graph = newGraph(deps.Clock, c.enqueue)
-	c.writer = newWriter(deps.Metadata, deps.Clock, cfg.DryRun, c.metrics)
-	if cfg.DryRun {
-		c.deps.Recorder = &record.FakeRecorder{} // discards events
-	}
-	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: cfg.Workers, Drain: cfg.Drain, Clock: deps.Clock}
-	c.objectLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileObject).GroupBy(c.graph.groupOf)
-	loop.Queue = queueOwners
-	c.ownerLoop = controller.NewLoop(loop, deps.Metrics, c.reconcileOwner).GroupBy(c.graph.groupOf)
-	var err error
-	c.types, err = newTypes(typesDeps{
-		Graph: c.graph, Caches: deps.Caches, Ignored: cfg.ignored(), Clock: deps.Clock, Changed: c.resync, SyncError: c.metrics.syncErrors.Inc,
-	})
+func newController(cfg Config, b controller.Base) (*Controller, error) {
+	api := rest.CopyConfig(b.REST)
+	api.WarningHandlerWithContext = rest.NoWarnings{} // the collector also handles deprecated types
+	client, err := metadata.NewForConfig(api)
 	if err != nil {
-		return nil, fmt.Errorf("garbage collector: %w", err)
+		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
-	c.owners = newOwnerReader(deps.Metadata, deps.Clock, c.graph, c.types)
-	c.sweeper = newSweeper(deps.Metadata, deps.Clock, c.graph, c.types, c.state.finishing)
-	deps.Metrics.MustRegister(gauges{c})
+	c := &Controller{Base: b, client: client, recorder: b.Recorder(Name), state: newTermState(), metrics: newMetrics(b.Metrics)}
+	c.graph = newGraph(b.Clock, c.enqueue)
+	c.writer = newWriter(client, b.Clock, cfg.DryRun, c.metrics)
+	if cfg.DryRun {
+		c.recorder = &record.FakeRecorder{} // discards events
+	}
+	loop := controller.LoopConfig{Controller: Name, Queue: queueObjects, Workers: cfg.Workers, Drain: b.Drain, Clock: b.Clock}
+	c.objectLoop = controller.NewLoop(loop, b.Metrics, c.reconcileObject).GroupBy(c.graph.groupOf)
+	loop.Queue = queueOwners
+	c.ownerLoop = controller.NewLoop(loop, b.Metrics, c.reconcileOwner).GroupBy(c.graph.groupOf)
+	if c.types, err = newTypes(b, c.graph, cfg.ignored(), c.resync, c.metrics.syncErrors); err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	c.owners = newOwnerReader(client, b.Clock, c.graph, c.types)
+	c.sweeper = newSweeper(client, b.Clock, c.graph, c.types, c.state.finishing)
+	b.Metrics.MustRegister(gauges{c})
 	return c, nil
 }
 
@@ -100,14 +89,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.ownerLoop.Start(ctx, &loops, nil)
 	c.objectLoop.Start(ctx, &loops, nil)
 	c.resync() // after the queues exist
-	prune := c.deps.Clock.NewTicker(pruneEvery)
+	prune := c.Clock.NewTicker(pruneEvery)
 	defer prune.Stop()
 	for {
 		select {
 		case <-prune.C():
 			c.owners.prune()
 			c.sweeper.prune()
-			c.state.prune(c.graph.mayBeGarbage, c.deps.Clock.Now())
+			c.state.prune(c.graph.mayBeGarbage, c.Clock.Now())
 		case <-ctx.Done():
 			loops.Wait()
 			return nil

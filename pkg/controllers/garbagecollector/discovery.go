@@ -75,9 +75,9 @@ func nextDiscovery(sent time.Time, retries int, event time.Time, awaited bool) t
 func (t *knownTypes) sendDiscoveries(ctx context.Context) {
 	var sent time.Time
 	retries := 0
-	next := t.deps.Clock.Now()
+	next := t.Clock.Now()
 	for {
-		timer := t.deps.Clock.NewTimer(next.Sub(t.deps.Clock.Now()))
+		timer := t.Clock.NewTimer(next.Sub(t.Clock.Now()))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -86,7 +86,7 @@ func (t *knownTypes) sendDiscoveries(ctx context.Context) {
 			timer.Stop()
 			next = timing.Earlier(next, t.dueAfter(sent, retries)) // a series of events must not postpone the discovery
 		case <-timer.C():
-			sent = t.deps.Clock.Now()
+			sent = t.Clock.Now()
 			if retries++; t.refreshTypes(ctx) {
 				retries = 0
 			}
@@ -105,7 +105,7 @@ func (t *knownTypes) dueAfter(sent time.Time, retries int) time.Time {
 // definitionChanged is called after each event of a CustomResourceDefinition or APIService.
 func (t *knownTypes) definitionChanged() {
 	t.lock.Lock()
-	t.event = t.deps.Clock.Now()
+	t.event = t.Clock.Now()
 	t.lock.Unlock()
 	t.wakeDiscovery()
 }

@@ -27,14 +27,14 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 	}
 	// The back-off of a rejected delete saves the reads of owners while the object is unchanged. A rejected patch does
 	// not end the sync here: after the last solid owner has gone, the object is deleted instead.
-	record, now := c.state.object(key), c.deps.Clock.Now()
+	record, now := c.state.object(key), c.Clock.Now()
 	if record.rejected == remove && record.version == o.version && record.retryAt.After(now) {
 		return controller.Result{RequeueAfter: record.retryAt.Sub(now)}, nil
 	}
 	t := c.types.state(o.resource)
 	for range tries {
 		if o.read.IsZero() {
-			o.read = c.deps.Clock.Now()
+			o.read = c.Clock.Now()
 		}
 		// 1. Find the states of the owners. Those of a terminating object decide nothing.
 		var v ownerView
@@ -58,7 +58,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
 		if n >= 0 && !record.invalidNamespaces {
 			r := o.refs[n]
-			c.deps.Recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+			c.recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 				r.apiVersion, r.kind, o.namespace, r.name, r.uid, o.namespace)
 		}
 		record.invalidNamespaces = n >= 0
@@ -82,7 +82,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 
 // act sends the request of a decision. If the decision no longer holds, it returns the current object.
 func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, d decision) (changed *object, after time.Duration, err error) {
-	if record, now := c.state.object(o.key()), c.deps.Clock.Now(); record.rejected == d.action && record.retryAt.After(now) {
+	if record, now := c.state.object(o.key()), c.Clock.Now(); record.rejected == d.action && record.retryAt.After(now) {
 		return nil, record.retryAt.Sub(now), nil
 	}
 	if d.action == remove && !o.live && (!t.local || o.version == "") { // the API may ignore preconditions
@@ -96,8 +96,8 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 	// A patch tests the object itself.
 	stillValid := func() bool {
 		switch {
-		case !t.local && d.action == remove && c.deps.Clock.Since(o.read) > time.Second,
-			slices.Contains(v.states, waitingForDependents) && c.deps.Clock.Since(v.at) > readValidFor:
+		case !t.local && d.action == remove && c.Clock.Since(o.read) > time.Second,
+			slices.Contains(v.states, waitingForDependents) && c.Clock.Since(v.at) > readValidFor:
 			return false
 		}
 		now := c.owners.view(o, v.syncBegun)
@@ -137,7 +137,7 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 			ownerDeleted = timing.Later(ownerDeleted, e.deletedAt)
 		}
 		if !ownerDeleted.IsZero() {
-			c.metrics.latency.Observe(c.deps.Clock.Since(ownerDeleted).Seconds())
+			c.metrics.latency.Observe(c.Clock.Since(ownerDeleted).Seconds())
 		}
 	}
 	return nil, 0, nil
@@ -152,7 +152,7 @@ func (c *Controller) readAgain(ctx context.Context, t apiType, was object) (*obj
 		err = c.owners.limit.do(ctx, t.GroupVersionResource, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
-			m, getErr = c.deps.Metadata.Resource(t.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
+			m, getErr = c.client.Resource(t.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
 			if getErr != nil && classifyRead(nil, getErr, was.name) != unavailable {
 				return nil // slow, but a response
 			}
@@ -165,7 +165,7 @@ func (c *Controller) readAgain(ctx context.Context, t apiType, was object) (*obj
 		err = errors.New("object has no UID")
 	case err == nil && m.UID == was.uid:
 		now := objectOf(t.GroupResource(), m)
-		now.read = c.deps.Clock.Now()
+		now.read = c.Clock.Now()
 		return &now, nil
 	case err == nil, classifyRead(nil, err, was.name) == missing:
 		c.graph.removeNotFound(was.key())
@@ -189,7 +189,7 @@ func (c *Controller) recordFailure(key id, err error) {
 
 // recordRejection returns the back-off after a rejected request. The first rejection of each object is logged.
 func (c *Controller) recordRejection(ctx context.Context, o object, d decision, err error) time.Duration {
-	now := c.deps.Clock.Now()
+	now := c.Clock.Now()
 	record := c.state.object(o.key()).rejection(d.action, o.version, err.Error(), c.state.rejections, now)
 	c.state.setObject(o.key(), record)
 	if d.action == remove && record.rejections == lastingRejections && errors.Is(err, errDryRun) {

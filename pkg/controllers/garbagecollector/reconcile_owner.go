@@ -66,13 +66,13 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 		c.state.forgetOwner(key)
 		return controller.Result{}, nil
 	}
-	m := c.state.owner(key, d.owner.marks.has(orphaning), c.deps.Clock.Now())
+	m := c.state.owner(key, d.owner.marks.has(orphaning), c.Clock.Now())
 	b, err := c.finishOwner(ctx, key, d, m)
 	return c.recordBlockage(ctx, key, d.owner, m, b, err)
 }
 
 func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ownerRecord) (blockage, error) {
-	now := c.deps.Clock.Now()
+	now := c.Clock.Now()
 	waited := now.Sub(m.since)
 
 	// 1. A foreground deletion waits for the blocking dependents in the graph.
@@ -157,7 +157,7 @@ func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, 
 // orphanDependents removes the references to an owner from all dependents. A zero blockage means that a sweep of all
 // types since the deletion and since the last patch has found no dependent.
 func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, owner object, m ownerRecord) (blockage, error) {
-	waited := c.deps.Clock.Since(m.since)
+	waited := c.Clock.Since(m.since)
 	b := blockage{after: min(max(waited/8, cycleDelay), minRecheck)}
 	since, orphaned := m.since, map[types.UID]bool{}
 	for range 2 {
@@ -169,7 +169,7 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 				b.cause, b.count = causeReferences, len(shown)
 				return b, err
 			}
-			since = c.deps.Clock.Now()
+			since = c.Clock.Now()
 		}
 		found, unlisted, err := c.sweepTypes(ctx, all, unserved, m.unlisted, owner, since)
 		switch b.types = unlisted; {
@@ -180,7 +180,7 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 				b.cause, b.count = causeReferences, len(found)
 				return b, err
 			}
-			since = c.deps.Clock.Now()
+			since = c.Clock.Now()
 		case len(unlisted) > 0:
 			b.cause, b.after = causeUnlistedType, min(max(waited/2, unlistedRecheck), minRecheck)
 			return b, nil

@@ -1,15 +1,11 @@
 package garbagecollector
 
 import (
-	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/flagcheck"
@@ -24,8 +20,6 @@ type Config struct {
 	// Ignored are types whose objects are neither deleted nor released, as resource.group. Events are ignored in any
 	// case.
 	Ignored []string `json:"IgnoredResources"` // upstream has this field without a flag
-
-	Drain time.Duration `json:"-"` // time for running syncs after the term; 0: no limit
 }
 
 // DefaultConfig returns the defaults of kube-controller-manager v1.37.
@@ -78,16 +72,6 @@ func Registration(cfg *Config) controller.Registration {
 			{Group: "*", Resource: "*", Verbs: []string{"patch"}, Impact: "cannot remove finalizers and owner references"},
 			{Group: "*", Resource: "*", Verbs: []string{"delete"}, Impact: "cannot delete dependents"},
 		},
-		New: func(b controller.Base) (controller.Controller, error) {
-			c := *cfg
-			c.Drain = b.Drain
-			cfg := rest.CopyConfig(b.REST)
-			cfg.WarningHandlerWithContext = rest.NoWarnings{} // the collector also handles deprecated types
-			client, err := metadata.NewForConfig(cfg)
-			if err != nil {
-				return nil, fmt.Errorf("metadata client: %w", err)
-			}
-			return New(c, Deps{Metadata: client, Caches: b.Caches, Recorder: b.Recorder(Name), Clock: b.Clock, Metrics: b.Metrics})
-		},
+		New: func(b controller.Base) (controller.Controller, error) { return newController(*cfg, b) },
 	}
 }

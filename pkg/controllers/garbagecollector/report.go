@@ -51,7 +51,7 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, m
 		c.state.forgetOwner(key)
 		return controller.Result{}, nil
 	}
-	now := c.deps.Clock.Now()
+	now := c.Clock.Now()
 	m, report := m.next(b, now)
 	c.state.setOwner(key, m)
 	if report {
@@ -118,7 +118,7 @@ func (c *Controller) reportBlockage(ctx context.Context, owner object, orphans b
 	if orphans {
 		reason = eventOrphan
 	}
-	c.deps.Recorder.Event(c.referenceTo(owner), corev1.EventTypeWarning, reason, strings.Join(text, " "))
+	c.recorder.Event(c.referenceTo(owner), corev1.EventTypeWarning, reason, strings.Join(text, " "))
 }
 
 // describeBlocker returns the reason why a dependent still exists. It reads a terminating dependent, because the graph

@@ -150,10 +150,10 @@ func (c *collector) start() {
 // newTestController returns a controller without types, whose loops drop all keys.
 func newTestController(client metadata.Interface, clk clock.WithTicker, enqueue func(queueKeys)) *Controller {
 	g, state, m := newGraph(clk, enqueue), newTermState(), newMetrics(prometheus.NewRegistry())
-	known := &knownTypes{deps: typesDeps{Graph: g, Clock: clk}, defined: map[string]time.Time{}, types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
+	known := &knownTypes{Base: controller.Base{Clock: clk}, graph: g, defined: map[string]time.Time{}, types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
 	loop := controller.NewLoop[id](controller.LoopConfig{Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
 	return &Controller{
-		deps: Deps{Metadata: client, Clock: clk, Recorder: &record.FakeRecorder{}}, graph: g, types: known, objectLoop: loop, ownerLoop: loop,
+		Base: controller.Base{Clock: clk}, client: client, recorder: &record.FakeRecorder{}, graph: g, types: known, objectLoop: loop, ownerLoop: loop,
 		owners: newOwnerReader(client, clk, g, known), sweeper: newSweeper(client, clk, g, known, state.finishing), state: state,
 		writer: newWriter(client, clk, false, m), metrics: m,
 	}

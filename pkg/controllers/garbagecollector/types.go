@@ -10,15 +10,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
@@ -32,7 +33,7 @@ const (
 	// definitionLag is the longest lag of discovery behind a CustomResourceDefinition. A definition without
 	// accepted names, or without served versions, is never discovered.
 	definitionLag = time.Minute
-	// notifyDelay collects changes into one call of typesDeps.Changed.
+	// notifyDelay collects changes into one call of changed.
 	notifyDelay = 250 * time.Millisecond
 	// informerTimeout is the longest wait for the informers of other controllers, and headStart the time that those
 	// controllers have for their first requests. Discovery and the first lists of all types would delay these
@@ -91,29 +92,21 @@ type knownType struct {
 	logged bool         // err has been logged
 }
 
-// typesDeps are the dependencies of knownTypes.
-type typesDeps struct {
-	Graph   *graph
-	Caches  *caches.Caches
-	Ignored map[schema.GroupResource]bool
-	Clock   clock.WithTicker
-	// Changed is called, without locks, after the table of types has changed, a type has been listed, or
-	// a periodic discovery.
-	Changed func()
-	// SyncError is called for each discovery and each feed that fails.
-	SyncError func()
-}
-
 // knownTypes is the table of types. Every discovery updates the table and the feeds of its types. One goroutine,
 // runDiscovery, sends discoveries and starts and stops feeds.
 type knownTypes struct {
-	deps      typesDeps
+	controller.Base
+	graph      *graph
+	ignored    map[schema.GroupResource]bool
+	changed    func() // called without locks after a type has changed or was listed, and after periodic discoveries
+	syncErrors prometheus.Counter
+
 	checked   bool      // ignored types have been compared with a discovery
-	notified  time.Time // of the last signal of changes
+	notified  time.Time // of the last call of changed
 	feeds     *caches.Feeds
 	discovery discovery.Client
 	wake      chan struct{}     // holds an element if the next discovery may be due earlier
-	notifying atomic.Bool       // Changed is about to be called
+	notifying atomic.Bool       // changed is about to be called
 	informers []<-chan struct{} // closed after the first list
 
 	lock    sync.Mutex
@@ -125,18 +118,17 @@ type knownTypes struct {
 }
 
 // newTypes returns an empty table. The table is filled after the start of the caches.
-func newTypes(d typesDeps) (*knownTypes, error) {
+func newTypes(b controller.Base, g *graph, ignored map[schema.GroupResource]bool, changed func(), syncErrors prometheus.Counter) (*knownTypes, error) {
 	t := &knownTypes{
-		deps: d, feeds: d.Caches.Feeds(),
-		wake:  make(chan struct{}, 1),
+		Base: b, graph: g, ignored: ignored, changed: changed, syncErrors: syncErrors, feeds: b.Caches.Feeds(), wake: make(chan struct{}, 1),
 		types: map[schema.GroupResource]*knownType{}, defined: map[string]time.Time{}, latest: newCatalogue(time.Time{}, nil),
 	}
 	var err error
 	if t.discovery, err = t.feeds.Discovery(); err != nil {
 		return nil, err
 	}
-	d.Caches.Observe(t.observeInformer)
-	d.Caches.Alongside(t.runDiscovery)
+	b.Caches.Observe(t.observeInformer)
+	b.Caches.Alongside(t.runDiscovery)
 	return t, nil
 }
 
@@ -150,7 +142,7 @@ func (t *knownTypes) runDiscovery(ctx context.Context) {
 }
 
 func (t *knownTypes) awaitInformers(ctx context.Context) {
-	timeout := t.deps.Clock.After(informerTimeout)
+	timeout := t.Clock.After(informerTimeout)
 	for _, synced := range t.informers {
 		select {
 		case <-synced:
@@ -160,15 +152,15 @@ func (t *knownTypes) awaitInformers(ctx context.Context) {
 			return
 		}
 	}
-	timing.Sleep(ctx, t.deps.Clock, headStart)
+	timing.Sleep(ctx, t.Clock, headStart)
 }
 
-// notifyLater calls Changed once for all changes within notifyDelay.
+// notifyLater calls changed once for all changes within notifyDelay.
 func (t *knownTypes) notifyLater() {
 	if t.notifying.CompareAndSwap(false, true) {
 		time.AfterFunc(notifyDelay, func() {
 			t.notifying.Store(false)
-			t.deps.Changed()
+			t.changed()
 		})
 	}
 }
@@ -219,7 +211,7 @@ func (t *knownTypes) unknownGroups() []string {
 	}
 	for name, since := range t.defined { // another API server may serve the type already
 		r := schema.ParseGroupResource(name)
-		if t.types[r] == nil && !t.deps.Ignored[r] && t.deps.Clock.Since(since) < definitionLag {
+		if t.types[r] == nil && !t.ignored[r] && t.Clock.Since(since) < definitionLag {
 			groups[r.Group] = true
 		}
 	}
@@ -239,18 +231,18 @@ func isWanted(api metav1.APIResource) bool {
 
 // refreshTypes sends a discovery and updates the table. It reports whether nothing is left to do.
 func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
-	result := discovery.FetchTypes(ctx, t.discovery, t.deps.Clock, isWanted)
+	result := discovery.FetchTypes(ctx, t.discovery, t.Clock, isWanted)
 	if ctx.Err() != nil {
 		return false
 	}
 	if result.Err != nil {
-		t.deps.SyncError()
+		t.syncErrors.Inc()
 		klog.FromContext(ctx).V(2).Info("Discovery is incomplete", "controller", Name, "reason", result.Err)
 		if len(result.Failing) == 0 {
 			return false // any type may be missing
 		}
 	}
-	for r := range t.deps.Ignored {
+	for r := range t.ignored {
 		if result.Complete() && !t.checked && !result.Has(r) && !defaultIgnored[r] {
 			klog.FromContext(ctx).Info("Ignored type is not served and may be misspelt", "controller", Name, "resource", r.String())
 		}
@@ -262,7 +254,7 @@ func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
 // updateTypes makes the table and the feeds follow a discovery. Types of failing groups stay as before. It reports
 // whether no type is about to be dropped and every feed runs.
 func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (settled bool) {
-	now, failing := t.deps.Clock.Now(), map[string]bool{}
+	now, failing := t.Clock.Now(), map[string]bool{}
 	for _, f := range result.Failing {
 		failing[f.Group] = true
 	}
@@ -288,13 +280,13 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 			continue
 		}
 		k.GroupVersionResource = a.GroupVersionResource
-		k.watched = a.List && a.Watch && a.Delete && !t.deps.Ignored[r]
+		k.watched = a.List && a.Watch && a.Delete && !t.ignored[r]
 		switch {
 		case !k.watched && k.feed != nil:
 			drop = append(drop, k)
 			t.types[r] = &knownType{typeState: typeState{apiType: k.apiType}}
 		case k.watched:
-			k.feed = t.deps.Graph.feed(k.objectType())
+			k.feed = t.graph.feed(k.objectType())
 			if k.source == nil || moved || k.phase == away {
 				start = append(start, k)
 				if k.phase != listing { // before buildCatalogue, which leaves out types that are away
@@ -329,7 +321,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 	t.lock.Unlock()
 	for _, k := range drop {
 		k.stopFeed()
-		t.deps.Graph.dropFeed(k.feed)
+		t.graph.dropFeed(k.feed)
 	}
 	for _, k := range start {
 		settled = t.startFeed(ctx, k) && settled
@@ -343,7 +335,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 
 // updateDefined records the CustomResourceDefinitions in the graph. The lock is held.
 func (t *knownTypes) updateDefined(now time.Time) {
-	names := t.deps.Graph.namesOf(crds)
+	names := t.graph.namesOf(crds)
 	maps.DeleteFunc(t.defined, func(name string, _ time.Time) bool { return !names[name] })
 	for name := range names {
 		if _, ok := t.defined[name]; !ok {
@@ -379,7 +371,7 @@ func (t *knownTypes) startFeed(ctx context.Context, k *knownType) bool {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	if k.phase != listing {
-		k.feedState = feedState{listing, t.deps.Clock.Now()}
+		k.feedState = feedState{listing, t.Clock.Now()}
 	}
 	if r := k.GroupResource(); r == crds || r == apiServices {
 		k.feed.changed = t.definitionChanged
@@ -390,7 +382,7 @@ func (t *knownTypes) startFeed(ctx context.Context, k *knownType) bool {
 	})
 	if err != nil {
 		k.err = err
-		t.deps.SyncError()
+		t.syncErrors.Inc()
 		klog.FromContext(ctx).V(2).Info("Cannot start feed", "controller", Name, "resource", k.GroupVersionResource, "reason", err)
 		return false
 	}
@@ -407,7 +399,7 @@ func (k *knownType) stopFeed() {
 
 // setPhase records a list or the loss of a watch. A type that is away stays away.
 func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err error) {
-	now := t.deps.Clock.Now()
+	now := t.Clock.Now()
 	t.lock.Lock()
 	was := k.phase
 	log := err != nil && !k.logged && was == listing && now.Sub(k.since) >= ownerListTimeout
@@ -424,7 +416,7 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 	resource := k.GroupResource().String()
 	t.lock.Unlock()
 	if err != nil {
-		t.deps.SyncError()
+		t.syncErrors.Inc()
 	}
 	if log {
 		klog.FromContext(ctx).Info("Cannot list type", "controller", Name, "resource", resource, "reason", err)
@@ -438,20 +430,20 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 // observeInformer connects the graph to the informer of a type.
 func (t *knownTypes) observeInformer(of caches.Cached) caches.Handler[metav1.Object] {
 	r := of.Resource.GroupResource()
-	if t.deps.Ignored[r] {
+	if t.ignored[r] {
 		return caches.Handler[metav1.Object]{}
 	}
 	k := &knownType{cached: true, typeState: typeState{
 		apiType:   apiType{GroupVersionResource: of.Resource, kind: of.Kind, watched: true, local: true},
-		feedState: feedState{listing, t.deps.Clock.Now()},
+		feedState: feedState{listing, t.Clock.Now()},
 	}}
-	f := t.deps.Graph.feed(k.objectType())
+	f := t.graph.feed(k.objectType())
 	k.feed = f
 	t.lock.Lock()
 	t.types[r] = k
 	t.informers = append(t.informers, of.Synced)
 	t.lock.Unlock()
-	t.deps.Caches.Alongside(func(ctx context.Context) {
+	t.Caches.Alongside(func(ctx context.Context) {
 		select {
 		case <-of.Synced:
 			t.setPhase(ctx, k, current, nil)
