@@ -102,7 +102,7 @@ func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 	n := g.nodeOf(m.GetUID(), m.GetName())
 	was := n.marks
 	added := n.feed != f
-	if added && was.has(observed) {
+	if added && n.feed != nil {
 		// OpenShift serves each namespace as a project, too. The local type wins.
 		if n.feed.typ.local || !f.typ.local {
 			return
@@ -117,13 +117,13 @@ func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 	}
 	n.name = m.GetName() // also if equal, to share the text with an informer's cache
 	n.version = numberOf(m.GetResourceVersion())
-	n.marks = was&nonUUID | observed | marksOf(m)
+	n.marks = marksOf(m)
 	changed := !slices.Equal(g.refsOfNode(n), refsOf(m))
 	if changed {
 		g.enqueueOwners(n, w) // the earlier owners
 		g.replaceRefs(n, m.GetOwnerReferences())
 	}
-	if added || changed || was&facts != n.marks&facts {
+	if added || changed || was != n.marks {
 		g.enqueueOwners(n, w)
 		g.enqueueCandidate(n, w)
 	}
@@ -141,8 +141,7 @@ func (g *graph) removeObject(n *node, w *queueKeys) {
 	g.enqueueDependents(n, w)
 	g.replaceRefs(n, nil)
 	n.feed.count--
-	n.feed, n.namespace, n.version = nil, clusterScope, 0
-	n.marks &= nonUUID
+	n.feed, n.namespace, n.version, n.marks = nil, clusterScope, 0, 0
 	g.dropUnreferenced(n)
 }
 
@@ -151,7 +150,7 @@ func (g *graph) removeObject(n *node, w *queueKeys) {
 func (g *graph) removeNotFound(key id) {
 	g.changeAndEnqueue(func(w *queueKeys) {
 		n := g.nodes[key]
-		if n == nil || !n.marks.has(observed) || !n.feed.typ.local { // an aggregated API server may read from a cache
+		if n == nil || n.feed == nil || !n.feed.typ.local { // an aggregated API server may read from a cache
 			return
 		}
 		g.notFoundAt[n] = g.clock.Now()
@@ -167,7 +166,6 @@ func (g *graph) nodeOf(uid types.UID, name string) *node {
 		n = &node{uid: key, name: name, namespace: clusterScope}
 		g.nodes[key] = n
 		if !exact {
-			n.marks = nonUUID
 			g.texts[key] = uid
 		}
 	}
@@ -176,7 +174,7 @@ func (g *graph) nodeOf(uid types.UID, name string) *node {
 
 // dropUnreferenced drops a virtual node without dependents.
 func (g *graph) dropUnreferenced(n *node) {
-	if n.marks.has(observed) || n.dependents != nil {
+	if n.feed != nil || n.dependents != nil {
 		return
 	}
 	delete(g.nodes, n.uid)
@@ -249,8 +247,8 @@ func (g *graph) unlinkRef(e *edge) {
 }
 
 func (g *graph) uidOf(n *node) types.UID {
-	if n.marks.has(nonUUID) {
-		return g.texts[n.uid]
+	if text, ok := g.texts[n.uid]; ok {
+		return text
 	}
 	return types.UID(n.uid.String())
 }
@@ -258,7 +256,7 @@ func (g *graph) uidOf(n *node) types.UID {
 func (g *graph) objectOfNode(n *node) object {
 	o := object{
 		resource: n.feed.typ.GroupResource, namespace: n.namespace.Value(), name: n.name, refs: g.refsOfNode(n),
-		uid: g.uidOf(n), marks: n.marks & (observed | facts),
+		uid: g.uidOf(n), marks: n.marks,
 	}
 	if n.version > 0 {
 		o.version = strconv.FormatUint(n.version, 10)
@@ -294,7 +292,7 @@ const (
 // statusOf returns the status of a reference from a namespace. The owner is nil if the graph has no node.
 func (g *graph) statusOf(owner *node, namespace string, kind writtenKind, name string) refStatus {
 	switch {
-	case owner == nil || !owner.marks.has(observed):
+	case owner == nil || owner.feed == nil:
 		return refVirtual
 	case owner.namespace != clusterScope && owner.namespace.Value() != namespace:
 		return refOtherNamespace
@@ -315,7 +313,7 @@ func (g *graph) mayBeGarbage(key id) bool {
 }
 
 func (g *graph) isCandidate(n *node) bool {
-	if !n.marks.has(observed) || n.marks.has(terminating) {
+	if n.feed == nil || n.marks.has(terminating) {
 		return false
 	}
 	for e := n.refs; e != nil; e = e.next {
@@ -336,7 +334,7 @@ type ownerObservation struct {
 
 // observedNode returns the node of an object, or nil if there is none or the node is virtual.
 func (g *graph) observedNode(key id) *node {
-	if n := g.nodes[key]; n != nil && n.marks.has(observed) {
+	if n := g.nodes[key]; n != nil && n.feed != nil {
 		return n
 	}
 	return nil

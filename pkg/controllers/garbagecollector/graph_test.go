@@ -251,7 +251,7 @@ func (g *graph) size() (objects, absent, refs int) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	for _, n := range g.nodes {
-		if n.marks.has(observed) {
+		if n.feed != nil {
 			objects++
 		} else {
 			absent++

@@ -64,19 +64,14 @@ type reference struct {
 }
 
 // marks are the properties of an object, besides references, that decisions depend on.
-type marks uint16
+type marks uint8
 
 const (
-	observed       marks = 1 << iota // not virtual
-	terminating                      // has a deletionTimestamp
+	terminating    marks = 1 << iota // has a deletionTimestamp
 	foreground                       // has the finalizer foregroundDeletion
 	orphaning                        // has the finalizer orphan
 	otherFinalizer                   // has other finalizers
-	nonUUID                          // has a UID that is no UUID
 )
-
-// facts are the marks from the metadata of an object.
-const facts = terminating | foreground | orphaning | otherFinalizer
 
 func (m marks) has(all marks) bool { return m&all == all }
 
@@ -109,7 +104,7 @@ func marksOf(m metav1.Object) marks {
 func objectOf(resource schema.GroupResource, m metav1.Object) object {
 	return object{
 		resource: resource, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUID(), version: m.GetResourceVersion(),
-		marks: observed | marksOf(m), refs: refsOf(m), live: true, finalizers: m.GetFinalizers(),
+		marks: marksOf(m), refs: refsOf(m), live: true, finalizers: m.GetFinalizers(),
 	}
 }
 
@@ -126,13 +121,13 @@ func blocking(ref metav1.OwnerReference) bool {
 
 // sameMetadata reports whether a decision about an object is valid for a later state of the object.
 func (o object) sameMetadata(other object) bool {
-	return o.uid == other.uid && o.marks&facts == other.marks&facts && slices.Equal(o.refs, other.refs)
+	return o.uid == other.uid && o.marks == other.marks && slices.Equal(o.refs, other.refs)
 }
 
 // numberOf returns a resource version as a number. It returns 0 for other texts, which aggregated API servers may use.
 func numberOf(version string) uint64 {
 	n, err := strconv.ParseUint(version, 10, 64)
-	if err != nil || version[0] == '0' || version[0] == '+' {
+	if err != nil || version[0] == '0' {
 		return 0
 	}
 	return n
