@@ -18,7 +18,7 @@ const (
 	// confirmAfter is the minimum time between two confirming reads. A watch without the owner confirms a read
 	// after the same time.
 	confirmAfter = 2 * time.Second
-	// ownerListTimeout is the time for which dependents wait for the first list of the owner's type.
+	// ownerListTimeout is the time for which a type without a list delays the dependents of its objects.
 	ownerListTimeout = 10 * time.Second
 	// Back-off after failed reads of an owner or of a type.
 	minBackoff = time.Second
@@ -111,7 +111,7 @@ type evidence struct {
 	uid              types.UID // in the reference
 	problem          problem   // the reason why the owner cannot be read
 	discovered       time.Time // time of the latest discovery
-	// syncing is the time for which the owner's type waits for its first list, or 0 after that.
+	// syncing is the time for which the owner's type waits for a list, or 0 after that.
 	syncing time.Duration
 	// watched is the age of a current watch of the owner's type, or 0 for aggregated API servers: their reads and
 	// lists may come from the same stale cache.

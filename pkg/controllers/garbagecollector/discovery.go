@@ -114,12 +114,10 @@ func (t *knownTypes) definitionChanged() {
 // type that an earlier discovery lacks may have objects by now. See unknownGroups for groups that failed.
 func (t *knownTypes) discoveredSince(moment time.Time) bool {
 	t.lock.Lock()
+	defer t.lock.Unlock()
 	known := t.latest.sent.After(moment)
 	if !known {
 		t.awaited = timing.Later(t.awaited, moment)
-	}
-	t.lock.Unlock()
-	if !known {
 		t.wakeDiscovery()
 	}
 	return known

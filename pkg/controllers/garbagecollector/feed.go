@@ -10,10 +10,10 @@ import (
 // feed stores the objects of one type in the graph. It is the store of a reflector or the handler of an informer, and
 // is called by one goroutine at a time.
 type feed struct {
-	graph   *graph
-	typ     objectType
-	count   int    // objects in the graph
-	changed func() // called after each event and list; may be nil
+	graph  *graph
+	typ    objectType
+	count  int    // objects in the graph
+	notify func() // called after each event and list
 }
 
 var _ cache.TransformingStore = (*feed)(nil)
@@ -24,7 +24,7 @@ func (g *graph) feed(typ objectType) *feed {
 	defer g.lock.Unlock()
 	f := g.feeds[typ.GroupResource]
 	if f == nil {
-		f = &feed{graph: g}
+		f = &feed{graph: g, notify: func() {}}
 		g.feeds[typ.GroupResource] = f
 	}
 	f.typ = typ
@@ -72,7 +72,7 @@ func (f *feed) Add(obj any) error {
 		return err
 	}
 	f.graph.changeAndEnqueue(func(w *queueKeys) { f.graph.storeObject(f, m, w) })
-	f.notifyChanged()
+	f.notify()
 	return nil
 }
 
@@ -102,14 +102,8 @@ func (f *feed) Delete(obj any) error {
 		return err
 	}
 	f.graph.changeAndEnqueue(func(w *queueKeys) { f.removeDeleted(m, event, w) })
-	f.notifyChanged()
+	f.notify()
 	return nil
-}
-
-func (f *feed) notifyChanged() {
-	if f.changed != nil {
-		f.changed()
-	}
 }
 
 func (f *feed) removeDeleted(m metav1.Object, event bool, w *queueKeys) {
@@ -125,7 +119,7 @@ func (f *feed) removeDeleted(m metav1.Object, event bool, w *queueKeys) {
 	case event: // of an object that was created and deleted between two lists
 		g.enqueueDependents(n, w)
 	}
-	if event && (f.typ.local || !g.deletions[n].typ.local) {
+	if event && (f.typ.local || !g.deletions[n].typ.local) { // only events of local types are proof
 		g.deletions[n] = deletionEvent{g.clock.Now(), f.typ}
 		g.dropUnreferenced(n)
 	}
@@ -154,7 +148,7 @@ func (f *feed) Replace(list []any, _ string) error {
 			g.removeObjects(f, w, func(n *node) bool { return !listed[n.uid] })
 		}
 	})
-	f.notifyChanged()
+	f.notify()
 	return nil
 }
 

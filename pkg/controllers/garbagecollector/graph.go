@@ -149,8 +149,8 @@ func (g *graph) removeObject(n *node, w *queueKeys) {
 // so that the same response does not count twice.
 func (g *graph) removeNotFound(key id) {
 	g.changeAndEnqueue(func(w *queueKeys) {
-		n := g.nodes[key]
-		if n == nil || n.feed == nil || !n.feed.typ.local { // an aggregated API server may read from a cache
+		n := g.observedNode(key)
+		if n == nil || !n.feed.typ.local { // an aggregated API server may read from a cache
 			return
 		}
 		g.notFoundAt[n] = g.clock.Now()
@@ -356,7 +356,7 @@ func (g *graph) observe(key id) (o object, ok bool) {
 func (g *graph) observeOwners(o object) (owners []ownerObservation, owns bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	since := o.read
+	since := o.readAt
 	if since.IsZero() {
 		since = g.clock.Now()
 	}

@@ -304,10 +304,10 @@ func TestFirstSightOfReferences(t *testing.T) {
 		began := w.clock.Now()
 		w.do(func() error { return w.feed(configMaps).Add(newThing("a", "d", uid(9)).owned(one)) })
 		live := objectOf(configMaps.GroupResource, newThing("a", "d", uid(9)).owned(one, two))
-		live.read = began.Add(time.Second)
+		live.readAt = began.Add(time.Second)
 		w.clock.SetTime(began.Add(time.Minute))
-		if got, _ := w.graph.observeOwners(live); got[0].refSeen != live.read || got[1].refSeen != live.read {
-			t.Errorf("references are seen since %v and %v, want %v, when they were read", got[0].refSeen, got[1].refSeen, live.read)
+		if got, _ := w.graph.observeOwners(live); got[0].refSeen != live.readAt || got[1].refSeen != live.readAt {
+			t.Errorf("references are seen since %v and %v, want %v, when they were read", got[0].refSeen, got[1].refSeen, live.readAt)
 		}
 		live.refs = live.refs[:1]
 		if got, _ := w.graph.observeOwners(live); got[0].refSeen != began {

@@ -52,7 +52,7 @@ type object struct {
 	refs            []reference // in written order
 
 	live       bool      // from a live read
-	read       time.Time // time of the live read; zero means now
+	readAt     time.Time // of the live read; zero means now
 	finalizers []string  // of a live read
 }
 

@@ -51,7 +51,6 @@ const (
 type target struct {
 	schema.GroupVersionResource
 	namespace, name string
-	local           bool
 }
 
 // resolve returns the place of the owner of a reference. The namespace is that of the dependent.
@@ -72,7 +71,7 @@ func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 		return target{}, ambiguous
 	}
 	t := found[0]
-	at := target{GroupVersionResource: t.GroupVersionResource, name: r.name, local: t.local}
+	at := target{GroupVersionResource: t.GroupVersionResource, name: r.name}
 	if !t.local { // versions may have different objects
 		if !slices.Contains(t.versions, gv.Version) {
 			return target{}, otherVersion
@@ -175,7 +174,7 @@ func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
 			switch s := r.types.state(e.at.GroupResource()); {
 			case s.phase == listing:
 				e.syncing = max(now.Sub(s.since), 1)
-			case s.phase == current && e.at.local:
+			case s.phase == current && s.local:
 				e.watched = now.Sub(s.since)
 			}
 		}
@@ -218,13 +217,9 @@ func (r *ownerReader) readOwner(ctx context.Context, at target, previous liveRea
 			if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 				return cmp.Or(err, ctx.Err())
 			}
-			result := classifyRead(owner, err, at.name)
 			r.lock.Lock()
 			defer r.lock.Unlock()
-			r.reads[at] = r.reads[at].next(result, owner, sent, r.clock.Now())
-			if result != unavailable {
-				return nil // the API responded
-			}
+			r.reads[at] = r.reads[at].next(classifyRead(owner, err, at.name), owner, sent, r.clock.Now())
 			return err
 		})
 	})

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// slowRead is the duration from which a failed read counts against its type.
+	// slowRead is the duration from which a read without proof counts against its type.
 	slowRead = 2 * time.Second
 	// slotTimeout is the maximum wait for a slot to send a request. A sync that sends nothing for longer would
 	// count as stuck, so it ends with errBusy.
@@ -86,7 +86,8 @@ func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, rea
 	case ctx.Err() != nil && err != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, context.Canceled):
-	case errors.Is(err, context.DeadlineExceeded), conversion.IsWebhookFailure(err), err != nil && l.clock.Since(begun) >= slowRead:
+	case errors.Is(err, context.DeadlineExceeded), conversion.IsWebhookFailure(err),
+		err != nil && l.clock.Since(begun) >= slowRead && classifyRead(nil, err, "") == unavailable:
 		if !l.backoff.IsInBackOffSinceUpdate(t.String(), l.clock.Now()) { // concurrent reads count once
 			l.backoff.Next(t.String(), l.clock.Now())
 		}

@@ -1,7 +1,6 @@
 package garbagecollector
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +32,8 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 	}
 	t := c.types.state(o.resource)
 	for range tries {
-		if o.read.IsZero() {
-			o.read = c.Clock.Now()
+		if o.readAt.IsZero() {
+			o.readAt = c.Clock.Now()
 		}
 		// 1. Find the states of the owners. Those of a terminating object decide nothing.
 		var v ownerView
@@ -95,9 +94,8 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 	// Reads grow old and events come while a request waits. The user may turn a foreground deletion into orphaning.
 	// A patch tests the object itself.
 	stillValid := func() bool {
-		switch {
-		case !t.local && d.action == remove && c.Clock.Since(o.read) > time.Second,
-			slices.Contains(v.states, waitingForDependents) && c.Clock.Since(v.at) > readValidFor:
+		if !t.local && d.action == remove && c.Clock.Since(o.readAt) > time.Second ||
+			slices.Contains(v.states, waitingForDependents) && c.Clock.Since(v.at) > readValidFor {
 			return false
 		}
 		now := c.owners.view(o, v.syncBegun)
@@ -111,7 +109,7 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 	}
 	switch result {
 	case outdated:
-		o.live, o.read = false, time.Time{}
+		o.live, o.readAt = false, time.Time{}
 		return &o, 0, nil
 	case conflict, invalid:
 		now, readErr := c.readAgain(ctx, t, o)
@@ -145,27 +143,22 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 
 // readAgain reads an object. It returns nil, and removes the object from the graph, if the object is gone.
 func (c *Controller) readAgain(ctx context.Context, t apiType, was object) (*object, error) {
-	getErr := errName
 	var m *metav1.PartialObjectMetadata
-	var err error
+	err := errName
 	if len(content.IsPathSegmentName(was.name)) == 0 {
-		err = c.owners.limit.do(ctx, t.GroupVersionResource, func(ctx context.Context) error {
+		err = c.owners.limit.do(ctx, t.GroupVersionResource, func(ctx context.Context) (err error) {
 			ctx, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
-			m, getErr = c.client.Resource(t.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
-			if getErr != nil && classifyRead(nil, getErr, was.name) != unavailable {
-				return nil // slow, but a response
-			}
-			return getErr
+			m, err = c.client.Resource(t.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
+			return err
 		})
 	}
-	err = cmp.Or(err, getErr)
 	switch {
 	case err == nil && m.UID == "":
 		err = errors.New("object has no UID")
 	case err == nil && m.UID == was.uid:
 		now := objectOf(t.GroupResource(), m)
-		now.read = c.Clock.Now()
+		now.readAt = c.Clock.Now()
 		return &now, nil
 	case err == nil, classifyRead(nil, err, was.name) == missing:
 		c.graph.removeNotFound(was.key())

@@ -19,8 +19,8 @@ import (
 const (
 	// cycleDelay is the time without progress after which an owner looks for a cycle.
 	cycleDelay = time.Second
-	// dependentListTimeout is the time for which a foreground deletion waits for the first list of a type. A missed
-	// dependent is deleted later.
+	// dependentListTimeout is the time for which a type without a list blocks foreground deletions. A missed dependent
+	// is deleted later.
 	dependentListTimeout = 30 * time.Second
 	// A blocked owner is rechecked after as long as it has waited, within these bounds, in case of a lost event.
 	minRecheck = 30 * time.Second
@@ -66,26 +66,26 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 		c.state.forgetOwner(key)
 		return controller.Result{}, nil
 	}
-	m := c.state.owner(key, d.owner.marks.has(orphaning), c.Clock.Now())
-	b, err := c.finishOwner(ctx, key, d, m)
-	return c.recordBlockage(ctx, key, d.owner, m, b, err)
+	record := c.state.owner(key, d.owner.marks.has(orphaning), c.Clock.Now())
+	b, err := c.finishOwner(ctx, key, d, record)
+	return c.recordBlockage(ctx, key, d.owner, record, b, err)
 }
 
-func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ownerRecord) (blockage, error) {
+func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, record ownerRecord) (blockage, error) {
 	now := c.Clock.Now()
-	waited := now.Sub(m.since)
+	waited := now.Sub(record.since)
 
 	// 1. A foreground deletion waits for the blocking dependents in the graph.
-	if !m.orphaning && d.blocking > 0 {
-		return c.awaitDependents(ctx, key, d, m, now)
+	if !record.orphaning && d.blocking > 0 {
+		return c.awaitDependents(ctx, key, d, record, now)
 	}
 
 	// 2. The types have to be known: for orphans, by a discovery that was sent after the deletion.
 	at := c.types.state(d.owner.resource)
 	var since time.Time
 	var unsynced []unlistedType
-	if m.orphaning {
-		since = m.since
+	if record.orphaning {
+		since = record.since
 	} else {
 		for _, t := range c.types.allStates() {
 			if t.watched && t.phase == listing && t.mayDependOn(at.apiType) && now.Sub(t.since) < dependentListTimeout {
@@ -108,21 +108,21 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 	switch {
 	case err != nil || live == nil || !live.marks.finishing():
 		return blockage{}, err
-	case live.marks.has(orphaning) != m.orphaning:
+	case live.marks.has(orphaning) != record.orphaning:
 		return blockage{after: minBackoff}, nil // the event is late
 	}
 
 	// 4. Orphans lose their references.
 	finalizer := metav1.FinalizerDeleteDependents
-	if m.orphaning {
+	if record.orphaning {
 		finalizer = metav1.FinalizerOrphanDependents
-		if b, err := c.orphanDependents(ctx, key, at.apiType, *live, m); err != nil || b.cause != "" {
+		if b, err := c.orphanDependents(ctx, key, at.apiType, *live, record); err != nil || b.cause != "" {
 			return b, err
 		}
 	}
 
 	// 5. The owner goes, unless blocking dependents have appeared during the read.
-	if d, ok := c.graph.dependentsOf(key, 0); ok && !m.orphaning && d.blocking > 0 {
+	if d, ok := c.graph.dependentsOf(key, 0); ok && !record.orphaning && d.blocking > 0 {
 		return blockage{after: minDiscovery}, nil
 	}
 	return blockage{}, c.rewrite(ctx, *live, live.uid, requestFinalize, func(o object) []operation { return finalizerPatch(o, finalizer) })
@@ -130,8 +130,8 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, m ow
 
 // awaitDependents returns the blockage of an owner with blocking dependents, and breaks a cycle of owners that wait for
 // each other.
-func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, m ownerRecord, now time.Time) (blockage, error) {
-	waited, still := now.Sub(m.since), now.Sub(timing.Later(m.since, m.blockersChanged))
+func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, record ownerRecord, now time.Time) (blockage, error) {
+	waited, still := now.Sub(record.since), now.Sub(timing.Later(record.since, record.blockersChanged))
 	b := blockage{cause: causeDependents, count: d.blocking, some: d.some, after: recheck(waited)}
 	switch {
 	case d.idle > 0:
@@ -156,13 +156,13 @@ func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, 
 
 // orphanDependents removes the references to an owner from all dependents. A zero blockage means that a sweep of all
 // types since the deletion and since the last patch has found no dependent.
-func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, owner object, m ownerRecord) (blockage, error) {
-	waited := c.Clock.Since(m.since)
+func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, owner object, record ownerRecord) (blockage, error) {
+	waited := c.Clock.Since(record.since)
 	b := blockage{after: min(max(waited/8, cycleDelay), minRecheck)}
-	since, orphaned := m.since, map[types.UID]bool{}
+	since, orphaned := record.since, map[types.UID]bool{}
 	for range 2 {
 		// The dependents in the graph come first: while their patches are rejected, no type is listed.
-		all, shown, unserved := c.sweeper.candidates(key, at)
+		all, shown, unserved := c.sweeper.typesToSweep(key, at)
 		shown = slices.DeleteFunc(shown, func(o object) bool { return orphaned[o.uid] }) // events may be late
 		if len(shown) > 0 {
 			if err := c.orphan(ctx, shown, owner, orphaned); err != nil {
@@ -171,7 +171,7 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 			}
 			since = c.Clock.Now()
 		}
-		found, unlisted, err := c.sweepTypes(ctx, all, unserved, m.unlisted, owner, since)
+		found, unlisted, err := c.sweepTypes(ctx, all, unserved, record.unlisted, owner, since)
 		switch b.types = unlisted; {
 		case err != nil:
 			return b, err

@@ -37,7 +37,7 @@ const (
 
 // recordBlockage records what blocks an owner and sends an event if the owner has been blocked for long. It returns the
 // result of the sync that ended with the given blockage and error.
-func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, m ownerRecord, b blockage, err error) (controller.Result, error) {
+func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, record ownerRecord, b blockage, err error) (controller.Result, error) {
 	switch {
 	case errors.Is(err, errRejected):
 		b.cause, b.failure, err = causeRejected, err.Error(), nil
@@ -52,12 +52,12 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, m
 		return controller.Result{}, nil
 	}
 	now := c.Clock.Now()
-	m, report := m.next(b, now)
-	c.state.setOwner(key, m)
+	record, report := record.next(b, now)
+	c.state.setOwner(key, record)
 	if report {
-		c.reportBlockage(ctx, owner, m.orphaning, b)
+		c.reportBlockage(ctx, owner, record.orphaning, b)
 	}
-	waited := now.Sub(m.since)
+	waited := now.Sub(record.since)
 	if b.cause == causeRejected {
 		b.after = recheck(waited)
 	}
@@ -68,25 +68,25 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, m
 }
 
 // next returns the record after a sync with a blockage, and whether an event is due.
-func (m ownerRecord) next(b blockage, now time.Time) (_ ownerRecord, report bool) {
-	m.cause = b.cause
+func (r ownerRecord) next(b blockage, now time.Time) (_ ownerRecord, report bool) {
+	r.cause = b.cause
 	if b.cause == "" || b.cause == causeBusy {
-		return m, false
+		return r, false
 	}
-	m.unlisted = b.types
+	r.unlisted = b.types
 	blockers := b.count + len(b.types)
-	if m.blockersChanged.IsZero() || m.blockers != blockers && (b.failure == "" || blockers > 0) {
-		m.blockers, m.blockersChanged = blockers, now
+	if r.blockersChanged.IsZero() || r.blockers != blockers && (b.failure == "" || blockers > 0) {
+		r.blockers, r.blockersChanged = blockers, now
 	}
 	summary, pause := fmt.Sprintf("%s %d %s", b.cause, blockers, b.failure), reportAgain
-	if m.reported != summary {
+	if r.reported != summary {
 		pause = reportAfter
 	}
-	if now.Sub(m.since) < reportAfter || now.Sub(m.reportedAt) < pause {
-		return m, false
+	if now.Sub(r.since) < reportAfter || now.Sub(r.reportedAt) < pause {
+		return r, false
 	}
-	m.reported, m.reportedAt = summary, now
-	return m, true
+	r.reported, r.reportedAt = summary, now
+	return r, true
 }
 
 // reportBlockage sends the event about a blocked owner.

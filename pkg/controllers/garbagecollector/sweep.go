@@ -66,9 +66,9 @@ func newSweeper(client metadata.Interface, clk clock.Clock, g *graph, known *kno
 // unlistedType is a type whose objects are not known, and the reason.
 type unlistedType struct{ resource, reason string }
 
-// candidates returns the types that may have dependents of an owner, the dependents in the graph, and the types that
+// typesToSweep returns the types that may have dependents of an owner, the dependents in the graph, and the types that
 // cannot be listed.
-func (s *sweeper) candidates(key id, owner apiType) (types []apiType, dependents []object, unlisted []unlistedType) {
+func (s *sweeper) typesToSweep(key id, owner apiType) (types []apiType, dependents []object, unlisted []unlistedType) {
 	unserved := map[schema.GroupResource]bool{}
 	for _, d := range s.graph.referring(key) {
 		if s.types.state(d.resource).isServed() {
@@ -167,12 +167,12 @@ func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at listScope, 
 }
 
 // read lists a place from storage, not from a watch cache, and keeps the dependents of all owners.
-func (s *sweeper) read(ctx context.Context, at listScope, owner id, pageTimeout time.Duration) (dependentList, error) {
+func (s *sweeper) read(ctx context.Context, at listScope, owner id, timeout time.Duration) (dependentList, error) {
 	list := dependentList{sent: s.clock.Now(), owners: s.owners(), dependents: map[id][]object{}}
 	list.owners[owner] = true
 	options := metav1.ListOptions{Limit: pageSize}
 	for first := true; first || options.Continue != ""; first = false {
-		limited, cancel := context.WithTimeout(ctx, pageTimeout)
+		limited, cancel := context.WithTimeout(ctx, timeout)
 		page, err := s.client.Resource(at.GroupVersionResource).Namespace(at.namespace).List(limited, options)
 		cancel()
 		if err != nil {

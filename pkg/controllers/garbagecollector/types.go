@@ -374,7 +374,7 @@ func (t *knownTypes) startFeed(ctx context.Context, k *knownType) bool {
 		k.feedState = feedState{listing, t.Clock.Now()}
 	}
 	if r := k.GroupResource(); r == crds || r == apiServices {
-		k.feed.changed = t.definitionChanged
+		k.feed.notify = t.definitionChanged
 	}
 	source, err := t.feeds.Start(ctx, k.GroupVersionResource, k.feed, caches.FeedEvents{
 		Listed: func() { t.setPhase(ctx, k, current, nil) },
