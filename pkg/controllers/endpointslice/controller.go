@@ -191,14 +191,16 @@ func (c *Controller) enqueueTopology(*corev1.Node) { c.nodeLoop.AddAfter(allNode
 // Run works for one term. The caches must have synced.
 func (c *Controller) Run(ctx context.Context) error {
 	t := newTerm(c)
-	t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // without nodes the first sync would remove all hints
 	c.term.Store(t)
 	defer c.endTerm()
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { t.baseline.Read(ctx, c.Client, c.slices, c.pods) })
 	running.Go(func() { t.services.Read(ctx, c.Client, c.services) })
-	c.nodeLoop.Start(ctx, &running, func() []string { return []string{allNodes} }) // a node may have changed since
+	c.nodeLoop.Start(ctx, &running, func() []string {
+		t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // without nodes the first sync would remove all hints
+		return nil
+	})
 	c.loop.Run(ctx, c.services.Names)
 	return nil
 }
