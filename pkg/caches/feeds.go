@@ -52,6 +52,9 @@ type FeedStore = cache.TransformingStore
 type FeedEvents struct {
 	// Listed is called after the store has received a list.
 	Listed func()
+	// Watched is called after each request to resume the watch. The error is nil, or a 429 that client-go repeats
+	// for ever. An API server that cannot convert an object rejects all watches of the type so.
+	Watched func(error)
 	// Lost is called when the store is out of date until the next list. The error is nil if the watch has ended
 	// without an error.
 	Lost func(error)
@@ -279,9 +282,12 @@ func (f *Feed) listWatch() *cache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := objects.Watch(ctx, o)
-			if apierrors.IsTooManyRequests(err) && o.SendInitialEvents != nil {
+			switch rejected := apierrors.IsTooManyRequests(err); {
+			case rejected && o.SendInitialEvents != nil:
 				f.rejected = fmt.Errorf("streaming list was rejected: %s", err.Error()) // %w would make client-go sleep
 				return nil, f.rejected
+			case o.SendInitialEvents == nil && (rejected || err == nil):
+				f.events.Watched(err)
 			}
 			return w, err
 		},

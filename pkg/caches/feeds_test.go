@@ -69,6 +69,7 @@ func (k *kept) events() FeedEvents {
 			defer k.lock.Unlock()
 			k.listed++
 		},
+		Watched: func(error) {},
 		Lost: func(err error) {
 			k.lock.Lock()
 			defer k.lock.Unlock()

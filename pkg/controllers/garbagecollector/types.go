@@ -73,7 +73,7 @@ type feedState struct {
 type typeState struct {
 	apiType
 	feedState       // zero if the type is not watched
-	err       error // latest error of the feed since the latest list
+	err       error // latest error of the feed since the latest list or accepted watch
 	feed      *feed // nil if the type is not watched
 }
 
@@ -377,8 +377,9 @@ func (t *knownTypes) startFeed(ctx context.Context, k *knownType) bool {
 		k.feed.notify = t.definitionChanged
 	}
 	source, err := t.feeds.Start(ctx, k.GroupVersionResource, k.feed, caches.FeedEvents{
-		Listed: func() { t.setPhase(ctx, k, current, nil) },
-		Lost:   func(err error) { t.setPhase(ctx, k, listing, err) },
+		Listed:  func() { t.setPhase(ctx, k, current, nil) },
+		Watched: func(err error) { t.setPhase(ctx, k, current, err) },
+		Lost:    func(err error) { t.setPhase(ctx, k, listing, err) },
 	})
 	if err != nil {
 		k.err = err
@@ -397,7 +398,7 @@ func (k *knownType) stopFeed() {
 	}
 }
 
-// setPhase records a list or the loss of a watch. A type that is away stays away.
+// setPhase records a list, a request for a watch, or the loss of a watch. A type that is away stays away.
 func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err error) {
 	now := t.Clock.Now()
 	t.lock.Lock()
@@ -406,13 +407,10 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 	if was != away && was != p {
 		k.feedState = feedState{p, now}
 	}
-	switch {
-	case p == current:
-		k.err, k.logged = nil, false
-	case err != nil && was != away: // a watch that ends without an error repairs nothing
+	if was != away && (p == current || err != nil) { // a watch that ends without an error repairs nothing
 		k.err = err
 	}
-	k.logged = k.logged || log
+	k.logged = log || k.logged && p == listing
 	resource := k.GroupResource().String()
 	t.lock.Unlock()
 	if err != nil {

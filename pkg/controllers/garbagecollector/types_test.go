@@ -218,6 +218,27 @@ func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 	})
 }
 
+// An API server that cannot convert an object rejects every watch of the type with 429. A list would change nothing.
+func TestRejectedWatchesShowAsFailing(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.define()
+		c.start()
+		failing := func() bool {
+			return testutil.CollectAndCount(gauges{c.Controller}, "garbagecollector_type_failing") == 1
+		}
+		before := c.types.state(widgetType.GroupResource).feedState
+		c.BreakType("example.com/v1", "widgets", http.StatusTooManyRequests)
+		for range 10 {
+			time.Sleep(time.Minute)
+			fakeapi.Want(t, "shown as failing", failing(), true)
+		}
+		c.BreakType("example.com/v1", "widgets", 0)
+		time.Sleep(time.Minute)
+		fakeapi.Want(t, "shown as failing after the repair", failing(), false)
+		fakeapi.Want(t, "state", c.types.state(widgetType.GroupResource).feedState, before)
+	})
+}
+
 func TestAnotherVersionKeepsTheObjects(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.define()
