@@ -160,27 +160,39 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 	waited := c.Clock.Since(record.since)
 	b := blockage{after: min(max(waited/8, cycleDelay), minRecheck)}
 	since, orphaned := record.since, map[types.UID]bool{}
+	patch := func(dependents []object) error {
+		for _, o := range dependents {
+			orphaned[o.uid] = true
+		}
+		err := forEach(ctx, dependents, func(ctx context.Context, dependent object) error {
+			return c.rewrite(ctx, dependent, owner.uid, requestOrphan, func(o object) []operation {
+				return refPatch(o, refsTo(o, owner.uid, false), removed)
+			})
+		})
+		switch {
+		case err != nil:
+			b.cause, b.count = causeReferences, len(dependents)
+		case len(dependents) > 0:
+			since = c.Clock.Now()
+		}
+		return err
+	}
 	for range 2 {
 		// The dependents in the graph come first: while their patches are rejected, no type is listed.
 		all, shown, unserved := c.sweeper.typesToSweep(key, at)
 		shown = slices.DeleteFunc(shown, func(o object) bool { return orphaned[o.uid] }) // events may be late
-		if len(shown) > 0 {
-			if err := c.orphan(ctx, shown, owner, orphaned); err != nil {
-				b.cause, b.count = causeReferences, len(shown)
-				return b, err
-			}
-			since = c.Clock.Now()
+		if err := patch(shown); err != nil {
+			return b, err
 		}
 		found, unlisted, err := c.sweepTypes(ctx, all, unserved, record.unlisted, owner, since)
-		switch b.types = unlisted; {
+		b.types = unlisted
+		if err == nil {
+			err = patch(found)
+		}
+		switch {
 		case err != nil:
 			return b, err
-		case len(found) > 0:
-			if err := c.orphan(ctx, found, owner, orphaned); err != nil {
-				b.cause, b.count = causeReferences, len(found)
-				return b, err
-			}
-			since = c.Clock.Now()
+		case len(found) > 0: // the next round proves that no dependent is left
 		case len(unlisted) > 0:
 			b.cause, b.after = causeUnlistedType, min(max(waited/2, unlistedRecheck), minRecheck)
 			return b, nil
@@ -206,18 +218,6 @@ func (c *Controller) sweepTypes(ctx context.Context, all []apiType, unserved, la
 	}
 	found, unlisted, err := c.sweeper.sweep(ctx, all, owner, since)
 	return found, append(unserved, unlisted...), err
-}
-
-// orphan removes the references to an owner from dependents.
-func (c *Controller) orphan(ctx context.Context, dependents []object, owner object, orphaned map[types.UID]bool) error {
-	for _, o := range dependents {
-		orphaned[o.uid] = true
-	}
-	return forEach(ctx, dependents, func(ctx context.Context, dependent object) error {
-		return c.rewrite(ctx, dependent, owner.uid, requestOrphan, func(o object) []operation {
-			return refPatch(o, refsTo(o, owner.uid, false), removed)
-		})
-	})
 }
 
 // refsTo returns the positions of the references to an owner, or of those with blockOwnerDeletion.
