@@ -3,7 +3,6 @@ package garbagecollector
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -28,7 +27,7 @@ const (
 // Controller is the garbage collector.
 type Controller struct {
 	controller.Base
-	client     metadata.Interface // fenced
+	metadata   metadata.Interface // fenced
 	recorder   record.EventRecorder
 	graph      *graph
 	types      *knownTypes
@@ -46,9 +45,9 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	api.WarningHandlerWithContext = rest.NoWarnings{} // the collector also handles deprecated types
 	client, err := metadata.NewForConfig(api)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Name, err)
+		return nil, err
 	}
-	c := &Controller{Base: b, client: client, recorder: b.Recorder(Name), state: newTermState(), metrics: newMetrics(b.Metrics)}
+	c := &Controller{Base: b, metadata: client, recorder: b.Recorder(Name), state: newTermState(), metrics: newMetrics(b.Metrics)}
 	c.graph = newGraph(b.Clock, c.enqueue)
 	c.writer = newWriter(client, b.Clock, cfg.DryRun, c.metrics)
 	if cfg.DryRun {
@@ -59,7 +58,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	loop.Queue = queueOwners
 	c.ownerLoop = controller.NewLoop(loop, b.Metrics, c.reconcileOwner).GroupBy(c.graph.groupOf)
 	if c.types, err = newTypes(b, c.graph, cfg.ignored(), c.resync, c.metrics.syncErrors); err != nil {
-		return nil, fmt.Errorf("%s: %w", Name, err)
+		return nil, err
 	}
 	c.owners = newOwnerReader(client, b.Clock, c.graph, c.types)
 	c.sweeper = newSweeper(client, b.Clock, c.graph, c.types, c.state.finishing)
@@ -84,7 +83,6 @@ func (c *Controller) resync() { c.enqueue(c.graph.all()) }
 // Run works for one term. It returns nil when ctx has ended and every sync has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	c.state.reset()
-	c.owners.reset()
 	var loops sync.WaitGroup
 	c.ownerLoop.Start(ctx, &loops, nil)
 	c.objectLoop.Start(ctx, &loops, nil)

@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -217,10 +218,9 @@ type decision struct {
 // decide returns the decision about an object by the states of its owners. One solid owner keeps the object. One
 // unknown owner keeps the object from being deleted. owns: other objects refer to the object.
 func decide(m marks, owners []ownerState, owns bool) decision {
-	count := map[ownerState]int{}
+	has := func(state ownerState) bool { return slices.Contains(owners, state) }
 	var dangling []int
 	for n, state := range owners {
-		count[state]++
 		if state == absent || state == waitingForDependents {
 			dangling = append(dangling, n)
 		}
@@ -228,13 +228,13 @@ func decide(m marks, owners []ownerState, owns bool) decision {
 	switch {
 	case m.has(terminating), len(owners) == 0:
 		return decision{action: keep}
-	case count[solid] > 0 && len(dangling) > 0:
+	case has(solid) && len(dangling) > 0:
 		return decision{action: release, refs: dangling}
-	case count[solid] > 0:
+	case has(solid):
 		return decision{action: keep}
-	case count[unknown] > 0:
+	case has(unknown):
 		return decision{action: await}
-	case count[waitingForDependents] > 0 && owns: // the owner goes after all levels of dependents
+	case has(waitingForDependents) && owns: // the owner goes after all levels of dependents
 		return decision{action: remove, policy: metav1.DeletePropagationForeground}
 	case m.has(orphaning):
 		return decision{action: remove, policy: metav1.DeletePropagationOrphan}

@@ -99,7 +99,7 @@ func (t *knownTypes) dueAfter(sent time.Time, retries int) time.Time {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	failed := t.latest.sent.Before(sent)
-	return nextDiscovery(sent, retries, t.event, !failed && !t.awaited.IsZero() && !t.latest.sent.After(t.awaited))
+	return nextDiscovery(sent, retries, t.event, !failed && !t.latest.sent.After(t.awaited))
 }
 
 // definitionChanged is called after each event of a CustomResourceDefinition or APIService.

@@ -119,9 +119,9 @@ func (f *feed) removeDeleted(m metav1.Object, event bool, w *queueKeys) {
 	case event: // of an object that was created and deleted between two lists
 		g.enqueueDependents(n, w)
 	}
-	if event && (f.typ.local || !g.deletions[n].typ.local) { // only events of local types are proof
+	// Only events of local types are proof.
+	if event && n.dependents != nil && (f.typ.local || !g.deletions[n].typ.local) {
 		g.deletions[n] = deletionEvent{g.clock.Now(), f.typ}
-		g.dropUnreferenced(n)
 	}
 }
 

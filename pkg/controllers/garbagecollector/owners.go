@@ -110,13 +110,6 @@ func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known 
 	return &ownerReader{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil), reads: map[target]liveRead{}}
 }
 
-// reset forgets the reads and failures of an earlier term.
-func (r *ownerReader) reset() {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	clear(r.reads)
-}
-
 // ownerView is the state of the owners of one object at one moment.
 type ownerView struct {
 	syncBegun time.Time

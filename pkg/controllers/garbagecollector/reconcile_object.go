@@ -149,7 +149,7 @@ func (c *Controller) readAgain(ctx context.Context, t apiType, was object) (*obj
 		err = c.owners.limit.do(ctx, t.GroupVersionResource, func(ctx context.Context) (err error) {
 			ctx, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
-			m, err = c.client.Resource(t.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
+			m, err = c.metadata.Resource(t.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
 			return err
 		})
 	}

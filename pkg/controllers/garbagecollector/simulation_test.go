@@ -153,7 +153,7 @@ func newTestController(client metadata.Interface, clk clock.WithTicker, enqueue 
 	known := &knownTypes{Base: controller.Base{Clock: clk}, graph: g, defined: map[string]time.Time{}, types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
 	loop := controller.NewLoop[id](controller.LoopConfig{Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
 	return &Controller{
-		Base: controller.Base{Clock: clk}, client: client, recorder: &record.FakeRecorder{}, graph: g, types: known, objectLoop: loop, ownerLoop: loop,
+		Base: controller.Base{Clock: clk}, metadata: client, recorder: &record.FakeRecorder{}, graph: g, types: known, objectLoop: loop, ownerLoop: loop,
 		owners: newOwnerReader(client, clk, g, known), sweeper: newSweeper(client, clk, g, known, state.finishing), state: state,
 		writer: newWriter(client, clk, false, m), metrics: m,
 	}
