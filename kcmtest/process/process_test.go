@@ -31,9 +31,9 @@ for a in "$@"; do case $a in --kubeconfig=*) cat "${a#--kubeconfig=}" >&2;; esac
 echo 'I1122 15:00:00.000000 1 term.go:80] "Term begins" term=1' >&2
 while :; do sleep 0.05; done`
 	var log strings.Builder
-	f := &fakeT{}
+	f, binary := &fakeT{}, program(t, script)
 	f.run(func() {
-		Start(f, []byte("the kubeconfig\n"), Binary(program(t, script)), Controllers("a", "b"), NamespaceGrace(time.Second), Log(&log), patient)
+		Start(f, []byte("the kubeconfig\n"), Binary(binary), Controllers("a", "b"), NamespaceGrace(time.Second), Log(&log), patient)
 	})
 	if f.fatal != "" || len(f.errors) > 0 {
 		t.Errorf("told %q and %q", f.fatal, f.errors)
@@ -95,9 +95,9 @@ func TestATestFailsWhoseProgramEnds(t *testing.T) {
 		"echo 'Error: a reason' >&2\nexit 3": "the program ended by itself: a reason: exit status 3",
 		"echo Stopped >&2":                   "the program ended by itself: Stopped: exit status 0", // stopped by a signal
 	} {
-		f := &fakeT{}
+		f, binary := &fakeT{}, program(t, "echo '\"Term begins\"' >&2\n"+script)
 		f.run(func() {
-			p := Start(f, nil, Binary(program(t, "echo '\"Term begins\"' >&2\n"+script)))
+			p := Start(f, nil, Binary(binary))
 			<-p.done
 		})
 		if f.fatal != "" || len(f.errors) != 1 || !strings.Contains(f.errors[0], want) {
@@ -107,15 +107,14 @@ func TestATestFailsWhoseProgramEnds(t *testing.T) {
 }
 
 func TestALongLineHoldsUpNothing(t *testing.T) {
-	f := &fakeT{}
-	var log strings.Builder
-	f.run(func() {
-		Start(f, nil, Log(&log), patient, Binary(program(t, `trap 'exit 0' TERM
+	binary := program(t, `trap 'exit 0' TERM
 head -c 3000000 /dev/zero | tr '\0' x >&2
 echo >&2
 echo '"Term begins"' >&2
-while :; do sleep 0.05; done`)))
-	})
+while :; do sleep 0.05; done`)
+	f := &fakeT{}
+	var log strings.Builder
+	f.run(func() { Start(f, nil, Log(&log), patient, Binary(binary)) })
 	if f.fatal != "" || len(f.errors) > 0 || log.Len() < 3_000_000 {
 		t.Errorf("told %q and %q, read %d bytes", f.fatal, f.errors, log.Len())
 	}

@@ -27,16 +27,15 @@ func TestAProgramBehindAScriptIsStopped(t *testing.T) {
 				t.Fatal(err)
 			}
 			var said *os.File
-			f := &fakeT{}
+			f, binary := &fakeT{}, program(t, "sh -c 'exec 3>"+pipe+"; "+tt.program+"'\n: # so that the shell stays")
 			f.run(func() {
-				script := "sh -c 'exec 3>" + pipe + "; " + tt.program + "'\n: # so that the shell stays"
 				opened := make(chan error, 1)
 				go func() {
 					var err error
 					said, err = os.Open(pipe)
 					opened <- err
 				}()
-				Start(f, nil, Binary(program(t, script)), func(s *settings) { s.patience = tt.patience })
+				Start(f, nil, Binary(binary), func(s *settings) { s.patience = tt.patience })
 				if err := <-opened; err != nil {
 					t.Error(err)
 				}

@@ -55,10 +55,8 @@ func TestTheProgramSaysWhyItCannotWork(t *testing.T) {
 		{"without an API server", kubeconfig(t, &rest.Config{Host: "https://" + freeAddress(t)}), "namespace", "connection refused", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := &faket.T{}
-			f.Run(func() {
-				program.Start(f, tt.kubeconfig, program.Binary(controlplane.ManagerBinary(t)), program.Controllers(tt.controller))
-			})
+			f, binary := &faket.T{}, controlplane.ManagerBinary(t)
+			f.Run(func() { program.Start(f, tt.kubeconfig, program.Binary(binary), program.Controllers(tt.controller)) })
 			if !strings.Contains(f.Fatal, tt.want) || !strings.HasSuffix(f.Fatal, tt.ends) || strings.Contains(f.Fatal, "\n") || ofKlog.MatchString(f.Fatal) || len(f.Errors) > 0 {
 				t.Errorf("told %q and %q, want one line with %q and nothing of a log's", f.Fatal, f.Errors, tt.want)
 			}
