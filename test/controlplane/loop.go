@@ -13,43 +13,33 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
 // LoopOptions say how the controllers of a [Loop] reach the API server.
 type LoopOptions struct {
-	Config *rest.Config  // for their requests
-	Watch  *rest.Config  // for their caches; nil: Config
-	Events *rest.Config  // for their events; nil: Config
-	Caches caches.Config // an empty Name is that of the test
+	Config *rest.Config     // for their requests
+	Watch  *rest.Config     // for their caches; nil: Config
+	Events *rest.Config     // for their events; nil: Config
+	Caches caches.Config    // an empty Name is that of the test
+	Clock  clock.WithTicker // nil: the real clock
 }
-
-// LoopBase holds the dependencies of the controllers of a [Loop].
-type LoopBase struct {
-	Client   kubernetes.Interface
-	Caches   *caches.Caches
-	Recorder func(component string) record.EventRecorder
-	Metrics  *prometheus.Registry
-}
-
-// RunFunc works for one term, as controller.Controller.Run does.
-type RunFunc = func(context.Context) error
 
 // Loop runs controllers with separate caches in this process, without a lease. [StartManager] and [StartProcess] run
 // the whole program.
 type Loop struct {
-	Metrics *prometheus.Registry
+	Controllers []controller.Controller
 
-	t       testing.TB
-	runs    []RunFunc
-	term    func()
-	release func()
+	metrics *prometheus.Registry
+	stop    func()
 }
 
-// Standby builds controllers with filled caches and no term. build returns the Run functions. The end of the test
-// stops the controllers.
-func Standby(t testing.TB, o LoopOptions, build func(LoopBase) ([]RunFunc, error)) *Loop {
+// StartLoop fills caches and runs controllers until the test ends or [Loop.Stop] is called.
+func StartLoop(t testing.TB, o LoopOptions, registrations ...controller.Registration) *Loop {
 	t.Helper()
 	at := func(cfg *rest.Config) kubernetes.Interface {
 		if cfg == nil {
@@ -60,44 +50,33 @@ func Standby(t testing.TB, o LoopOptions, build func(LoopBase) ([]RunFunc, error
 	if o.Caches.Name == "" {
 		o.Caches.Name = t.Name()
 	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	for _, r := range registrations {
+		o.Caches.Fields |= r.CachedFields
+	}
 	events := record.NewBroadcaster()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: at(o.Events).CoreV1().Events("")})
-	l := &Loop{t: t, Metrics: prometheus.NewRegistry()}
-	store := caches.New(at(o.Watch), o.Caches)
-	var err error
-	l.runs, err = build(LoopBase{Client: at(nil), Caches: store, Metrics: l.Metrics, Recorder: func(component string) record.EventRecorder {
-		return events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
-	}})
-	if err != nil {
-		t.Fatal(err)
+	l, store := &Loop{metrics: prometheus.NewRegistry()}, caches.New(at(o.Watch), o.Caches)
+	base := controller.Base{
+		Client: at(nil), REST: o.Config, Caches: store, Clock: o.Clock, Metrics: l.metrics, Drain: 5 * time.Second,
+		Enabled: func(featuregate.Feature) bool { return true },
+		Recorder: func(component string) record.EventRecorder {
+			return events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
+		},
+	}
+	for _, r := range registrations {
+		c, err := r.New(base)
+		Must(t, err)
+		l.Controllers = append(l.Controllers, c)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	term, endTerm := context.WithCancel(ctx)
 	store.Start(ctx)
-	l.release = sync.OnceFunc(func() {
-		cancel()
-		store.Shutdown()
-		events.Shutdown()
-	})
-	t.Cleanup(l.Stop)
-	if err := store.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// BeginTerm lets the controllers work.
-func (l *Loop) BeginTerm() *Loop {
-	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	for _, run := range l.runs {
-		running.Go(func() {
-			if err := run(ctx); err != nil {
-				l.t.Errorf("Run: %v", err)
-			}
-		})
-	}
-	l.term = func() {
-		cancel()
+	l.stop = sync.OnceFunc(func() {
+		endTerm()
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -106,32 +85,32 @@ func (l *Loop) BeginTerm() *Loop {
 		select {
 		case <-ended:
 		case <-time.After(logTimeout):
-			l.t.Errorf("controllers have not returned within %v of the end of their term", logTimeout)
+			t.Errorf("controllers have not returned within %v of the end of their term", logTimeout)
 		}
+		cancel()
+		store.Shutdown()
+		events.Shutdown()
+	})
+	t.Cleanup(l.stop)
+	Must(t, store.WaitForSync(ctx))
+	for _, c := range l.Controllers {
+		running.Go(func() {
+			if err := c.Run(term); err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		})
 	}
 	return l
 }
 
-// EndTerm ends the term and waits for the controllers. The caches keep running.
-func (l *Loop) EndTerm() {
-	if l.term != nil {
-		l.term()
-		l.term = nil
-	}
-}
-
-func (l *Loop) Stop() {
-	l.EndTerm()
-	l.release()
-}
+// Stop ends the term, waits for the controllers, and stops the caches.
+func (l *Loop) Stop() { l.stop() }
 
 // Metric returns the sum of a counter or gauge over all series, or over the series with a label value.
 func (l *Loop) Metric(t testing.TB, name string, label ...string) float64 {
 	t.Helper()
-	families, err := l.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families, err := l.metrics.Gather()
+	Must(t, err)
 	sum := 0.0
 	for _, f := range families {
 		if f.GetName() != name {

@@ -99,17 +99,6 @@ func MarkPodReady(t testing.TB, client kubernetes.Interface, namespace, name str
 	})
 }
 
-// SetPodPhase plays the kubelet of a pod that has come to phase. A pod that is not Running is not Ready.
-func SetPodPhase(t testing.TB, client kubernetes.Interface, namespace, name string, phase corev1.PodPhase) {
-	t.Helper()
-	SetPodStatus(t, client, namespace, name, func(s *corev1.PodStatus) {
-		s.Phase = phase
-		if phase != corev1.PodRunning {
-			s.Conditions = nil
-		}
-	})
-}
-
 // SetPodStatus edits the status of a pod and retries after conflicts.
 func SetPodStatus(t testing.TB, client kubernetes.Interface, namespace, name string, edit func(*corev1.PodStatus)) {
 	t.Helper()

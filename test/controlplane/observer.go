@@ -59,14 +59,28 @@ func observe(o *Observer) *Observer {
 	o.marks = map[types.UID]bool{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	follow := func(since string, open func(context.Context, metav1.ListOptions) (watch.Interface, error)) {
-		w, err := toolswatch.NewRetryWatcherWithContext(ctx, since, &cache.ListWatch{WatchFuncWithContext: open})
-		if err != nil {
-			o.t.Fatal(err)
-		}
+	// follow lists and watches until the test ends. If the watch ends before, follow lists and watches again.
+	follow := func(list func() (since string, err error), open func(context.Context, metav1.ListOptions) (watch.Interface, error)) {
+		since, err := list()
+		Must(o.t, err)
 		running.Go(func() {
-			for event := range w.ResultChan() {
-				o.record(event.Type, event.Object)
+			for ctx.Err() == nil {
+				w, err := toolswatch.NewRetryWatcherWithContext(ctx, since, &cache.ListWatch{WatchFuncWithContext: open})
+				if err != nil {
+					o.t.Errorf("namespace %s: %v", o.namespace, err)
+					return
+				}
+				for event := range w.ResultChan() {
+					o.record(event.Type, event.Object)
+				}
+				_ = pollUntil(ctx, func(context.Context) (err error) {
+					o.lock.Lock()
+					defer o.lock.Unlock()
+					if since, err = list(); err == nil {
+						o.judgeNow("another list")
+					}
+					return err
+				})
 			}
 		})
 	}
@@ -77,23 +91,29 @@ func observe(o *Observer) *Observer {
 	})
 	o.lock.Lock() // until both lists are complete
 	defer o.lock.Unlock()
-	pods, err := o.client.CoreV1().Pods(o.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	for i := range pods.Items {
-		o.now.Pods[pods.Items[i].UID] = &pods.Items[i]
-	}
-	follow(pods.ResourceVersion, o.client.CoreV1().Pods(o.namespace).Watch)
-	if o.replicaSets {
-		sets, err := o.client.AppsV1().ReplicaSets(o.namespace).List(ctx, metav1.ListOptions{})
+	follow(func() (string, error) {
+		pods, err := o.client.CoreV1().Pods(o.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			o.t.Fatal(err)
+			return "", err
 		}
-		for i := range sets.Items {
-			o.now.ReplicaSets[sets.Items[i].UID] = &sets.Items[i]
+		clear(o.now.Pods)
+		for i := range pods.Items {
+			o.apply(watch.Added, &pods.Items[i])
 		}
-		follow(sets.ResourceVersion, o.client.AppsV1().ReplicaSets(o.namespace).Watch)
+		return pods.ResourceVersion, nil
+	}, o.client.CoreV1().Pods(o.namespace).Watch)
+	if o.replicaSets {
+		follow(func() (string, error) {
+			sets, err := o.client.AppsV1().ReplicaSets(o.namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return "", err
+			}
+			clear(o.now.ReplicaSets)
+			for i := range sets.Items {
+				o.apply(watch.Added, &sets.Items[i])
+			}
+			return sets.ResourceVersion, nil
+		}, o.client.AppsV1().ReplicaSets(o.namespace).Watch)
 	}
 	o.judgeNow("the first list")
 	return o
@@ -102,12 +122,15 @@ func observe(o *Observer) *Observer {
 func (o *Observer) record(kind watch.EventType, object any) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	about, ok := object.(metav1.Object)
-	if !ok { // the end of the watch
-		return
+	if about, ok := object.(metav1.Object); ok { // the last event of a watch has a status
+		o.apply(kind, about)
+		o.judgeNow(fmt.Sprintf("%s of %s at %s", kind, about.GetName(), about.GetResourceVersion()))
 	}
-	if about.GetLabels()[markerLabel] != "" {
-		o.marks[about.GetUID()] = true
+}
+
+func (o *Observer) apply(kind watch.EventType, object metav1.Object) {
+	if object.GetLabels()[markerLabel] != "" {
+		o.marks[object.GetUID()] = true
 		return
 	}
 	switch object := object.(type) {
@@ -122,7 +145,6 @@ func (o *Observer) record(kind watch.EventType, object any) {
 			delete(o.now.Pods, object.UID)
 		}
 	}
-	o.judgeNow(fmt.Sprintf("%s of %s at %s", kind, about.GetName(), about.GetResourceVersion()))
 }
 
 func (o *Observer) judgeNow(cause string) {
@@ -166,15 +188,12 @@ func (o *Observer) CatchUp() {
 	ctx := o.t.Context()
 	mark := map[string]string{markerLabel: "yes"}
 	pod, err := o.client.CoreV1().Pods(o.namespace).Create(ctx, Pod(o.namespace, "", mark, func(p *corev1.Pod) { p.GenerateName = "marker-" }), metav1.CreateOptions{})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	Must(o.t, err)
 	markers := []types.UID{pod.UID}
 	if o.replicaSets {
 		set := ReplicaSet(o.namespace, markerLabel, 0, func(rs *appsv1.ReplicaSet) { rs.Name, rs.GenerateName, rs.Labels = "", "marker-", mark })
-		if set, err = o.client.AppsV1().ReplicaSets(o.namespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
-			o.t.Fatal(err)
-		}
+		set, err = o.client.AppsV1().ReplicaSets(o.namespace).Create(ctx, set, metav1.CreateOptions{})
+		Must(o.t, err)
 		markers = append(markers, set.UID)
 		defer func() { _ = o.client.AppsV1().ReplicaSets(o.namespace).Delete(ctx, set.Name, metav1.DeleteOptions{}) }()
 	}

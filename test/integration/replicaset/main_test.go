@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/featuregate"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -38,18 +36,9 @@ func controllerConfig() *rest.Config {
 }
 
 // start runs the controller in this process. Writes and live reads use requests, the caches use watches.
-func start(t testing.TB, requests, watches *rest.Config) (c controller.Controller) {
+func start(t testing.TB, requests, watches *rest.Config) controller.Controller {
 	t.Helper()
-	controlplane.Standby(t, controlplane.LoopOptions{Config: requests, Watch: watches}, func(b controlplane.LoopBase) (_ []controlplane.RunFunc, err error) {
-		c, err = replicaset.Registration(replicaset.DefaultConfig()).New(controller.Base{
-			Client: b.Client, Caches: b.Caches, Recorder: b.Recorder, Clock: clock.RealClock{}, Metrics: b.Metrics, Enabled: func(featuregate.Feature) bool { return true },
-		})
-		if err != nil {
-			return nil, err
-		}
-		return []controlplane.RunFunc{c.Run}, nil
-	}).BeginTerm()
-	return c
+	return controlplane.StartLoop(t, controlplane.LoopOptions{Config: requests, Watch: watches}, replicaset.Registration(replicaset.DefaultConfig())).Controllers[0]
 }
 
 type namespace struct {
