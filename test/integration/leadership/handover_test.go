@@ -67,7 +67,6 @@ func TestTwoAPIServerOutagesAreNotACrash(t *testing.T) {
 		})
 		controlplane.Must(t, here(t).StartAPIServer())
 		back := time.Now()
-		load.observe(t)
 		who, took := createdByOne(t, back, 30*time.Second, both...)
 		t.Logf("%s creates a pod %v after the API server was usable again", who.user, took)
 	}

@@ -32,7 +32,7 @@ func work(t *testing.T, pause time.Duration) *workload {
 	t.Helper()
 	w := &workload{namespace: here(t).Namespace(t)}
 	here(t).Create(t, controlplane.ReplicaSet(w.namespace, "web", replicas))
-	w.observe(t)
+	controlplane.ObservePods(t, here(t).Client(t), w.namespace, w.countActive)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	pods := here(t).Client(t).CoreV1().Pods(w.namespace)
@@ -40,12 +40,6 @@ func work(t *testing.T, pause time.Duration) *workload {
 	w.stop = func() { cancel(); running.Wait() }
 	t.Cleanup(w.stop)
 	return w
-}
-
-// observe counts the active pods of each state. A restart of the API server ends the watch.
-func (w *workload) observe(t *testing.T) {
-	t.Helper()
-	controlplane.ObservePods(t, here(t).Client(t), w.namespace, w.countActive)
 }
 
 // deletePods deletes an active pod after each pause.
