@@ -35,8 +35,8 @@ package node
 //	pkg/util/taints: TestAddOrUpdateTaint, TestRemoveTaint,  6  pkg TestDesiredTaints
 //	  TestDeleteTaint, TestDeleteTaintByKey, TestTaintExists,
 //	  TestTaintSetDiff and the filters
-//	test/integration/node: TestEvictionForNoExecuteTaint…  3  TestEvictedPodHasDisruptionTarget
-//	test/integration/node: TestTaintBasedEvictions  8  int, same name: 2, and [tainteviction TestUpstreamCases]
+//	test/integration/node: TestEvictionForNoExecuteTaint…  3  [tainteviction TestMark, TestEvents]
+//	test/integration/node: TestTaintBasedEvictions  8  pkg TestNoExecuteFollowsReady, [tainteviction TestUpstreamCases]
 //	test/integration/scheduler/taint: TestTaintNodeByCondition 13 pkg TestDesiredTaints
 
 // Defects of upstream, and the tests that show their absence. Rows of other packages are in brackets.

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,40 +17,10 @@ import (
 
 var evictTaint = corev1.Taint{Key: "kubernetes.io/e2e-evict-taint-key", Value: "evictTaintVal", Effect: corev1.TaintEffectNoExecute}
 
-// Upstream's end-to-end test "pods evicted from tainted nodes have pod disruption condition", and the event.
-func TestEvictedPodHasDisruptionTarget(t *testing.T) {
-	w := newWorld(t)
-	name := w.node("tainted")
-	pod := w.pod("p", name, finalized)
-	w.start(defaults(), tainteviction.Name)
-	w.setTaints(name, evictTaint)
-	found := w.eventually(w.ns, "p", isTerminating(corev1.PodPending))
-	checkDisruption(t, found, &corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: 1,
-		Reason: "DeletionByTaintManager", Message: "Taint manager: deleting due to NoExecute taint",
-	})
-	if grace := found.DeletionGracePeriodSeconds; grace == nil || *grace != 30 {
-		t.Errorf("grace period %v, want the pod's own, 30", grace)
-	}
-	controlplane.Eventually(t, patience, func(ctx context.Context) error {
-		list, err := w.client.CoreV1().Events(w.ns).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
-			return e.Message == "Marking for deletion Pod "+w.ns+"/p" && e.Reason == "TaintManagerEviction" && e.Type == corev1.EventTypeNormal &&
-				e.InvolvedObject.UID == pod.UID && e.Source.Component == "taint-eviction-controller"
-		}) {
-			return fmt.Errorf("no event about the eviction among %+v", list.Items)
-		}
-		return nil
-	})
-}
-
 // TestUIDPreconditions: both controllers rely on the API server to reject writes with the UID of another pod.
 func TestUIDPreconditions(t *testing.T) {
 	w := newWorld(t)
-	w.pod("p", "")
+	w.pod(w.ns, "p", "")
 	pods := w.client.CoreV1().Pods(w.ns)
 	patch := []byte(`{"metadata":{"uid":"another"},"status":{"phase":"Failed"}}`)
 	if _, err := pods.Patch(t.Context(), "p", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); !apierrors.IsInvalid(err) {
@@ -73,15 +42,15 @@ func TestSlowDeletesDoNotBlockOtherNamespaces(t *testing.T) {
 			other := cluster.Namespace(t)
 			first, second := w.node("first"), w.node("second")
 			for n := range slow {
-				w.pod(fmt.Sprint("slow-", n), first)
+				w.pod(w.ns, fmt.Sprint("slow-", n), first)
 			}
-			w.podIn(other, "quick", second)
+			w.pod(other, "quick", second)
 			hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"DELETE"}, Resource: "pods", Namespace: w.ns, TimeoutSeconds: 30})
 			hook.Hang()
-			w.start(defaults(), controller)
+			w.start(defaults(), w.config(controller), w.config(controller), controller)
 			lose := func(name string) {
 				if controller == podgc.Name {
-					must(t, w.client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
+					controlplane.Must(t, w.client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
 				} else {
 					w.setTaints(name, evictTaint)
 				}

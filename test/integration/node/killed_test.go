@@ -61,7 +61,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 			podgc.Name, []faults.Match{faults.On("patch", "pods/status"), faults.On("delete", "pods")},
 			func(w *world, _ *fleet, v victim) {
 				w.setTaints(v.node, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
-				must(w.t, w.client.CoreV1().Pods(w.ns).Delete(w.t.Context(), v.pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(300))}))
+				controlplane.Must(w.t, w.client.CoreV1().Pods(w.ns).Delete(w.t.Context(), v.pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(300))}))
 			},
 			isGone,
 		},
@@ -81,7 +81,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 				} else {
 					v.node = w.node(fmt.Sprint("node-", n))
 				}
-				w.pod(v.pod, v.node)
+				w.pod(w.ns, v.pod, v.node)
 				controlplane.MarkPodReady(t, w.client, w.ns, v.pod)
 				victims = append(victims, v)
 			}
@@ -108,7 +108,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 			for _, gate := range gates {
 				held = append(held, gate.Next(t))
 			}
-			must(t, first.Kill())
+			controlplane.Must(t, first.Kill())
 			for _, h := range held {
 				h.Cut()
 			}

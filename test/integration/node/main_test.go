@@ -1,12 +1,10 @@
 // Package node tests the controllers of nodes and of pods on lost nodes (node lifecycle, taint eviction, pod garbage
-// collector) on a real API server: upstream's integration cases, and outages, slow admission and the death of the
-// process.
+// collector) on a real API server: outages, slow admission and the death of the process.
 //
 // All tests run in parallel. The controllers of a test see only objects of the test, see [controlplane.Scope].
 package node
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -14,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -52,38 +49,20 @@ func scaled() node.Config {
 
 const renewEvery = 500 * time.Millisecond
 
-func (w *world) config(controllers ...string) *rest.Config {
-	return controlplane.Scope(cluster.ManagerConfig("node-"+w.scope, controllers...), w.scope, "nodes", "pods", "leases")
+func (w *world) config(controller string) *rest.Config {
+	return controlplane.Scope(cluster.ManagerConfig("node-"+w.scope, controller), w.scope, "nodes", "pods", "leases")
 }
 
-func (w *world) standby(config node.Config, cfg, watch *rest.Config, controllers ...string) *controlplane.Loop {
+func (w *world) start(config node.Config, cfg, watch *rest.Config, name string) {
 	w.t.Helper()
 	grace := min(config.MonitorGracePeriod, 5*time.Second)
 	all := []controller.Registration{
 		node.Registration(&config), tainteviction.Registration(&grace),
 		podgc.Registration(&podgc.Config{Quarantine: time.Second, Period: 500 * time.Millisecond, Workers: 2}),
 	}
-	return controlplane.Standby(w.t, controlplane.LoopOptions{
+	controlplane.StartLoop(w.t, controlplane.LoopOptions{
 		Config: cfg, Watch: watch,
 		Events: cluster.Config(), // around the proxies: losing events is allowed
 		Caches: caches.Config{LeaseNamespaces: []string{corev1.NamespaceNodeLease}},
-	}, func(b controlplane.LoopBase) (runs []controlplane.RunFunc, err error) {
-		base := controller.Base{Client: b.Client, REST: cfg, Caches: b.Caches, Recorder: b.Recorder, Clock: clock.RealClock{}, Metrics: b.Metrics, Drain: 5 * time.Second}
-		for _, r := range all {
-			if slices.Contains(controllers, r.Name) {
-				c, failed := r.New(base)
-				if err = errors.Join(err, failed); err == nil {
-					runs = append(runs, c.Run)
-				}
-			}
-		}
-		return runs, err
-	})
-}
-
-// start runs controllers without a proxy.
-func (w *world) start(config node.Config, controllers ...string) *controlplane.Loop {
-	w.t.Helper()
-	cfg := w.config(controllers...)
-	return w.standby(config, cfg, cfg, controllers...).BeginTerm()
+	}, slices.DeleteFunc(all, func(r controller.Registration) bool { return r.Name != name })...)
 }

@@ -23,13 +23,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 type world struct {
 	t      testing.TB
 	client kubernetes.Interface
@@ -54,7 +47,7 @@ func (w *world) create(n *corev1.Node) {
 	w.t.Helper()
 	w.label(n)
 	_, err := w.client.CoreV1().Nodes().Create(w.t.Context(), n, metav1.CreateOptions{})
-	must(w.t, err)
+	controlplane.Must(w.t, err)
 	w.t.Cleanup(func() {
 		err := w.client.CoreV1().Nodes().Delete(context.Background(), n.Name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -70,37 +63,27 @@ func (w *world) node(name string) string {
 	return name
 }
 
-// pod makes a pod of the test's own namespace on a node.
-func (w *world) pod(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
+func (w *world) pod(namespace, name, node string) {
 	w.t.Helper()
-	return w.podIn(w.ns, name, node, edits...)
-}
-
-func (w *world) podIn(namespace, name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
-	w.t.Helper()
-	pod := controlplane.Pod(namespace, name, nil, append([]func(*corev1.Pod){func(p *corev1.Pod) {
-		p.Spec.NodeName, p.Spec.SchedulerName = node, "none"
-	}}, edits...)...)
+	pod := controlplane.Pod(namespace, name, nil, func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.SchedulerName = node, "none" })
 	w.label(pod)
-	pod, err := w.client.CoreV1().Pods(namespace).Create(w.t.Context(), pod, metav1.CreateOptions{})
-	must(w.t, err)
-	return pod
+	cluster.Create(w.t, pod)
 }
 
 // setTaints replaces the taints of a node.
 func (w *world) setTaints(node string, taints ...corev1.Taint) {
 	w.t.Helper()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"taints": taints}})
-	must(w.t, err)
+	controlplane.Must(w.t, err)
 	_, err = w.client.CoreV1().Nodes().Patch(w.t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
-	must(w.t, err)
+	controlplane.Must(w.t, err)
 }
 
 // eventually polls a pod until check returns nil. check gets nil if no pod has the name.
-func (w *world) eventually(namespace, name string, check func(*corev1.Pod) error) (pod *corev1.Pod) {
+func (w *world) eventually(namespace, name string, check func(*corev1.Pod) error) {
 	w.t.Helper()
-	controlplane.Eventually(w.t, patience, func(ctx context.Context) (err error) {
-		pod, err = w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
+		pod, err := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			pod, err = nil, nil
 		}
@@ -112,7 +95,6 @@ func (w *world) eventually(namespace, name string, check func(*corev1.Pod) error
 		}
 		return err
 	})
-	return pod
 }
 
 // isGone is a check that a pod does not exist.
@@ -129,25 +111,6 @@ func isLeaving(pod *corev1.Pod) error {
 		return errors.New("not being deleted")
 	}
 	return nil
-}
-
-// isTerminating is a check that a pod with this phase is being deleted.
-func isTerminating(phase corev1.PodPhase) func(*corev1.Pod) error {
-	return func(pod *corev1.Pod) error {
-		if pod == nil || pod.DeletionTimestamp == nil || pod.Status.Phase != phase {
-			return fmt.Errorf("%+v, want phase %s and a deletion", pod, phase)
-		}
-		return nil
-	}
-}
-
-// conditions makes node conditions from pairs of type and status.
-func conditions(pairs ...string) []corev1.NodeCondition {
-	var out []corev1.NodeCondition
-	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, corev1.NodeCondition{Type: corev1.NodeConditionType(pairs[i]), Status: corev1.ConditionStatus(pairs[i+1])})
-	}
-	return out
 }
 
 // fleet has nodes with kubelets that renew Leases.
@@ -171,7 +134,7 @@ func (w *world) newFleet(zone string, n int) *fleet {
 		f.names = append(f.names, name)
 		w.create(controlplane.Node(name, func(n *corev1.Node) {
 			n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelTopologyRegion] = zone, "region"
-			n.Status.Conditions = conditions("Ready", "True")
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		}))
 		lease := &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
@@ -180,7 +143,7 @@ func (w *world) newFleet(zone string, n int) *fleet {
 		w.label(lease)
 		leases := w.client.CoordinationV1().Leases(lease.Namespace)
 		lease, err := leases.Create(ctx, lease, metav1.CreateOptions{})
-		must(w.t, err)
+		controlplane.Must(w.t, err)
 		w.t.Cleanup(func() { _ = leases.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 		kubelets.Go(func() {
 			wait.UntilWithContext(ctx, func(ctx context.Context) {
