@@ -17,12 +17,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-func cleanupContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // TestBrokenAPIService deletes a namespace while an aggregated API has no server. The namespace stays until the API is
 // gone.
 func TestBrokenAPIService(t *testing.T) {
@@ -31,7 +25,7 @@ func TestBrokenAPIService(t *testing.T) {
 	configMap(t, client, ns, "content")
 	const group = "broken.example.com"
 	apis, err := aggregator.NewForConfig(cluster.Config())
-	check(t, err)
+	controlplane.Must(t, err)
 	broken := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: "v1." + group},
 		Spec: apiregistrationv1.APIServiceSpec{
@@ -40,13 +34,13 @@ func TestBrokenAPIService(t *testing.T) {
 		},
 	}
 	_, err = apis.ApiregistrationV1().APIServices().Create(t.Context(), broken, metav1.CreateOptions{})
-	check(t, err)
+	controlplane.Must(t, err)
 	repair := sync.OnceFunc(func() {
-		check(t, apis.ApiregistrationV1().APIServices().Delete(cleanupContext(t), broken.Name, metav1.DeleteOptions{}))
+		controlplane.Must(t, apis.ApiregistrationV1().APIServices().Delete(context.Background(), broken.Name, metav1.DeleteOptions{}))
 	})
 	t.Cleanup(repair)
 	disco, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
-	check(t, err)
+	controlplane.Must(t, err)
 	controlplane.Eventually(t, time.Minute, func(ctx context.Context) error {
 		if _, _, err := disco.ServerGroupsAndResourcesWithContext(ctx); err == nil {
 			return errors.New("discovery is complete")

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
 
@@ -27,7 +28,7 @@ func TestFinalizedWithoutAnAnswer(t *testing.T) {
 	answer := gate.Next(t)
 	gone(t, ns, 5*time.Second)
 	_, err := client.CoreV1().Namespaces().Create(t.Context(), named(t, ns), metav1.CreateOptions{})
-	check(t, err)
+	controlplane.Must(t, err)
 	configMap(t, client, ns, "of-the-new-one")
 	seen := len(proxy.Requests())
 	answer.Cut()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -127,7 +128,7 @@ func (k *killer) kill(t *testing.T, match func(ns string) faults.Match, first, l
 	if hits == 0 {
 		return 0
 	}
-	check(t, k.manager.Kill())
+	controlplane.Must(t, k.manager.Kill())
 	for i, h := range held {
 		if h != nil {
 			way(first + i).end(h)
@@ -198,7 +199,7 @@ func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
 				}
 				return err
 			})
-			check(t, leader.Signal(end))
+			controlplane.Must(t, leader.Signal(end))
 			kill(t, client, ns, "pod")
 			gone(t, ns, 30*time.Second)
 			if took := time.Since(begin); took < wait {
@@ -207,23 +208,21 @@ func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
 			if left := contentOf(t, ns); len(left) > 0 {
 				t.Errorf("left over %v", left)
 			}
-			check(t, leader.Kill())
-			check(t, standby.Kill())
-			check(t, client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}))
+			controlplane.Must(t, leader.Kill())
+			controlplane.Must(t, standby.Kill())
+			controlplane.Must(t, client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "controller-manager", metav1.DeleteOptions{}))
 		})
 	}
 }
 
 func eventful(t *testing.T) string {
 	t.Helper()
-	client := cluster.Client(t)
 	ns := create(t)
-	pod(t, client, ns, "pod")
-	fill(t, client, ns, 6)
-	_, err := client.AppsV1().ReplicaSets(ns).Create(t.Context(), controlplane.ReplicaSet(ns, "held", 0, func(rs *appsv1.ReplicaSet) {
-		rs.Finalizers = []string{"example.com/hold"}
-	}), metav1.CreateOptions{})
-	check(t, err)
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
+	cluster.Create(t, controlplane.Pod(ns, "pod", nil), &corev1.ConfigMap{ObjectMeta: meta("a")}, &corev1.ConfigMap{ObjectMeta: meta("b")},
+		&corev1.Secret{ObjectMeta: meta("a")}, &corev1.Secret{ObjectMeta: meta("b")}, &corev1.ServiceAccount{ObjectMeta: meta("a")},
+		&corev1.Service{ObjectMeta: meta("a"), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}},
+		controlplane.ReplicaSet(ns, "held", 0, func(rs *appsv1.ReplicaSet) { rs.Finalizers = []string{"example.com/hold"} }))
 	return ns
 }
 

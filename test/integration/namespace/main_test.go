@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/namespace"
 	"minikcm/test/controlplane"
 )
@@ -48,7 +47,7 @@ type setup struct {
 
 func start(t testing.TB, edits ...func(*setup)) *manager {
 	t.Helper()
-	s := setup{cfg: namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute}, rest: cluster.ManagerConfig("namespace-controller", namespace.Name), clock: clock.RealClock{}}
+	s := setup{cfg: namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute}, rest: cluster.ManagerConfig("namespace-controller", namespace.Name)}
 	for _, edit := range edits {
 		edit(&s)
 	}
@@ -56,17 +55,9 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 	cfg := scoped(t, s.rest)
 	cfg.UserAgent = agent
 	cfg.QPS = -1
-	m := &manager{agent: agent, Loop: controlplane.Standby(t, controlplane.LoopOptions{
-		Config: cfg, Watch: withAgent(cfg, "caches-"+agent), Events: withAgent(cfg, "events-"+agent), Caches: caches.Config{Name: agent},
-	}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
-		c, err := namespace.Registration(&s.cfg).New(controller.Base{Client: b.Client, REST: cfg, Caches: b.Caches, Clock: s.clock, Metrics: b.Metrics})
-		if err != nil {
-			return nil, err
-		}
-		return []controlplane.RunFunc{c.Run}, nil
-	})}
-	m.BeginTerm()
-	return m
+	return &manager{agent: agent, Loop: controlplane.StartLoop(t, controlplane.LoopOptions{
+		Config: cfg, Watch: withAgent(cfg, "caches-"+agent), Events: withAgent(cfg, "events-"+agent), Caches: caches.Config{Name: agent}, Clock: s.clock,
+	}, namespace.Registration(&s.cfg))}
 }
 
 func grace(d time.Duration) func(*setup) { return func(s *setup) { s.cfg.Grace = d } }
@@ -75,13 +66,6 @@ func withAgent(cfg *rest.Config, agent string) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = agent
 	return cfg
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // scopeOf is the scope of controllers and namespaces that a test makes, see [controlplane.Scope].
@@ -98,7 +82,7 @@ func scoped(t testing.TB, cfg *rest.Config) *rest.Config {
 func create(t testing.TB) string {
 	t.Helper()
 	ns, err := cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), named(t, "test-"+rand.String(8)), metav1.CreateOptions{})
-	check(t, err)
+	controlplane.Must(t, err)
 	return ns.Name
 }
 
@@ -109,7 +93,7 @@ func named(t testing.TB, name string) *corev1.Namespace {
 
 func remove(t testing.TB, name string) {
 	t.Helper()
-	check(t, cluster.Client(t).CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}))
+	controlplane.Must(t, cluster.Client(t).CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // gone waits until the namespace is gone and returns how long that took.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,44 +23,39 @@ import (
 func configMap(t testing.TB, client kubernetes.Interface, ns, name string) {
 	t.Helper()
 	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	check(t, err)
+	controlplane.Must(t, err)
 }
 
 func pod(t testing.TB, client kubernetes.Interface, ns, name string, edits ...func(*corev1.Pod)) {
 	t.Helper()
 	_, err := client.CoreV1().Pods(ns).Create(t.Context(), controlplane.Pod(ns, name, nil, edits...), metav1.CreateOptions{})
-	check(t, err)
+	controlplane.Must(t, err)
 }
-
-func withFinalizer(p *corev1.Pod) { p.Finalizers = []string{"e2e.example.com/finalizer"} }
 
 func onNode(p *corev1.Pod) { p.Spec.NodeName = "no-such-node" }
 
 // kill plays the kubelet of a pod that has ended.
 func kill(t testing.TB, client kubernetes.Interface, ns, name string) {
 	t.Helper()
-	check(t, client.CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	controlplane.Must(t, client.CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 }
 
-func fill(t testing.TB, client kubernetes.Interface, ns string, objects int) {
-	t.Helper()
-	for i := range objects {
-		name := fmt.Sprintf("object-%d", i)
-		var err error
-		switch i % 4 {
-		case 0:
-			configMap(t, client, ns, name)
-		case 1:
-			_, err = client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		case 2:
-			_, err = client.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		case 3:
-			_, err = client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
-			}, metav1.CreateOptions{})
-		}
-		check(t, err)
+func atOnce(n, limit int, f func(i int)) {
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, limit)
+	for i := range n {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			f(i)
+		})
 	}
+	wait.Wait()
+}
+
+func namespaceKnown(ctx context.Context, client kubernetes.Interface, name string) error {
+	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	return err
 }
 
 // release removes the finalizers of an object.
@@ -67,7 +63,7 @@ func release(t testing.TB, resource schema.GroupVersionResource, ns, name string
 	t.Helper()
 	_, err := controlplane.MetadataFor(t, cluster.Config()).Resource(resource).Namespace(ns).
 		Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	check(t, err)
+	controlplane.Must(t, err)
 }
 
 // condition returns the namespace's condition as status, reason and message.
@@ -108,7 +104,7 @@ func contentOf(t testing.TB, ns string) (content []string) {
 		corev1.SchemeGroupVersion.WithResource("pods"), appsv1.SchemeGroupVersion.WithResource("replicasets"),
 	} {
 		list, err := client.Resource(resource).Namespace(ns).List(t.Context(), metav1.ListOptions{})
-		check(t, err)
+		controlplane.Must(t, err)
 		for _, o := range list.Items {
 			content = append(content, fmt.Sprintf("%s %s %s %v", resource.Resource, o.Name, o.UID, o.DeletionTimestamp))
 		}
