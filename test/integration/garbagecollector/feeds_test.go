@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,22 +29,13 @@ func newType() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "gc-" + rand.String(6) + ".example.com", Version: "v1", Resource: "widgets"}
 }
 
-func defineType(t testing.TB, typ schema.GroupVersionResource, edits ...edit) {
+func defineType(t testing.TB, typ schema.GroupVersionResource, edits ...func(*apiextensionsv1.CustomResourceDefinition)) {
 	t.Helper()
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": typ.GroupResource().String()},
-		"spec": map[string]any{
-			"group": typ.Group, "scope": "Namespaced", "names": map[string]any{"plural": typ.Resource, "kind": "Widget"},
-			"versions": []any{map[string]any{"name": typ.Version, "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
-		},
-	}}
+	crd := controlplane.CustomType(typ.Group, typ.Resource, "Widget")
 	for _, e := range edits {
 		e(crd)
 	}
-	_, err := objects(t, definitions, "").Create(t.Context(), crd, metav1.CreateOptions{})
-	check(t, err)
+	cluster.Create(t, crd)
 	t.Cleanup(func() { undefineType(t, typ) })
 }
 
@@ -169,19 +160,17 @@ func testATypeIsCollectedAsSoonAsItIsDefined(t *testing.T, ns string) {
 func TestBrokenConversionDelaysNoOtherType(t *testing.T) {
 	ns := cluster.Namespace(t)
 	typ := newType()
-	defineType(t, typ, func(crd *unstructured.Unstructured) {
-		spec := crd.Object["spec"].(map[string]any)
-		preferred := spec["versions"].([]any)[0].(map[string]any)
-		stored := maps.Clone(preferred)
-		stored["name"], preferred["storage"] = "v1beta1", false
-		spec["versions"] = []any{preferred, stored}
+	defineType(t, typ, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		versions := crd.Spec.Versions
+		crd.Spec.Versions = append(versions, versions[0])
+		crd.Spec.Versions[0].Storage, crd.Spec.Versions[1].Name = false, "v1beta1"
 	})
 	waiting, leaving := create(t, configMaps, ns, "waiting"), create(t, configMaps, ns, "leaving")
 	held := newWidget(t, typ, ns, "of-waiting", blockedBy(waiting))
 	orphan := newWidget(t, typ, ns, "of-leaving", ownedBy(leaving))
 	conversion := fmt.Sprintf(`{"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"url":"https://%s/convert"},"conversionReviewVersions":["v1"]}}}}`, closedPort(t))
 	_, err := objects(t, definitions, "").Patch(t.Context(), typ.GroupResource().String(), types.MergePatchType, []byte(conversion), metav1.PatchOptions{})
-	check(t, err)
+	controlplane.Must(t, err)
 	_, cfg := account()
 	start(t, cfg)
 	owner := create(t, rcs, ns, "owner")
@@ -200,7 +189,7 @@ func TestBrokenConversionDelaysNoOtherType(t *testing.T) {
 	})
 	repaired := []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`)
 	_, err = objects(t, definitions, "").Patch(t.Context(), typ.GroupResource().String(), types.MergePatchType, repaired, metav1.PatchOptions{})
-	check(t, err)
+	controlplane.Must(t, err)
 	gone(t, 2*soon, waiting, leaving, held)
 	owners(t, soon, orphan)
 	undefineType(t, typ)

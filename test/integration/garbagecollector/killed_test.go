@@ -145,7 +145,7 @@ func TestKilledAtEachRequest(t *testing.T) {
 			}
 		}
 		if len(left) > 0 {
-			check(t, next.Kill())
+			controlplane.Must(t, next.Kill())
 			for _, r := range runs {
 				if r.held != nil {
 					r.held.Cut()
@@ -196,11 +196,11 @@ func TestHandOverInTheMiddleOfACascade(t *testing.T) {
 		}
 		return nil
 	})
-	check(t, first.Signal(syscall.SIGTERM))
+	controlplane.Must(t, first.Signal(syscall.SIGTERM))
 	first.WaitForLog(t, "Term ends")
 	gate.Open()
 	_, err := first.Wait(time.Minute)
-	check(t, err)
+	controlplane.Must(t, err)
 	gone(t, 2*soon, leave...)
 	var last, begun time.Time
 	deleted := map[string]int{}

@@ -85,13 +85,6 @@ func startAll(t testing.TB, controllers string) {
 		"--leader-elect=false", "--controllers="+controllers)
 }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Types that tests use.
 var (
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -117,7 +110,7 @@ type thing struct {
 func objects(t testing.TB, typ schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(cluster.Config())
-	check(t, err)
+	controlplane.Must(t, err)
 	return client.Resource(typ).Namespace(namespace)
 }
 
@@ -208,7 +201,7 @@ func (o thing) delete(t testing.TB, policy metav1.DeletionPropagation) {
 	t.Helper()
 	err := objects(t, o.typ, o.GetNamespace()).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, GracePeriodSeconds: new(int64(0))})
 	if !apierrors.IsNotFound(err) { // the collector may be faster
-		check(t, err)
+		controlplane.Must(t, err)
 	}
 }
 
@@ -216,9 +209,9 @@ func (o thing) delete(t testing.TB, policy metav1.DeletionPropagation) {
 func (o thing) patch(t testing.TB, metadata map[string]any) {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
-	check(t, err)
-	_, err = objects(t, o.typ, o.GetNamespace()).Patch(cleanupContext(t), o.GetName(), types.MergePatchType, body, metav1.PatchOptions{})
-	check(t, err)
+	controlplane.Must(t, err)
+	_, err = objects(t, o.typ, o.GetNamespace()).Patch(context.Background(), o.GetName(), types.MergePatchType, body, metav1.PatchOptions{})
+	controlplane.Must(t, err)
 }
 
 // letGo takes all finalizers away.
@@ -245,7 +238,7 @@ func alive(t testing.TB, all ...thing) {
 	t.Helper()
 	for _, o := range all {
 		now, err := o.now(t, t.Context())
-		check(t, err)
+		controlplane.Must(t, err)
 		if now == nil {
 			t.Errorf("%v is gone", o)
 		} else if now.GetDeletionTimestamp() != nil {
@@ -306,17 +299,10 @@ func reported(t testing.TB, o thing, reason, message string) {
 	})
 }
 
-// cleanupContext is a context that outlives the test's own, for cleanups.
-func cleanupContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func closedPort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	controlplane.Must(t, err)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }

@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
+
+	"minikcm/test/controlplane"
 )
 
 // TestAnAPIServerThatLearnsOfTypesLate: a second API server lags behind a new definition and responds 404 for its
@@ -17,7 +19,7 @@ func TestAnAPIServerThatLearnsOfTypesLate(t *testing.T) {
 	start(t, cluster.AtSecond(cfg))
 	settled(t, ns)
 	second, err := dynamic.NewForConfig(cluster.AtSecond(cluster.Config()))
-	check(t, err)
+	controlplane.Must(t, err)
 	cluster.FreezeSecond("customresourcedefinitions")
 	t.Cleanup(cluster.ThawSecond)
 	typ := newType()

@@ -37,7 +37,7 @@ func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {
 	_, cfg := account()
 	start(t, cfg)
 	upstream, err := controlplane.Binary("kube-controller-manager")
-	check(t, err)
+	controlplane.Must(t, err)
 	const theirs = "system:kube-controller-manager"
 	controlplane.StartProgram(t, upstream, "--kubeconfig="+cluster.Kubeconfig(t, theirs, "system:masters"), "--controllers=garbage-collector-controller",
 		"--leader-elect=false", "--secure-port=0")

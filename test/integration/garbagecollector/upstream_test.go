@@ -68,7 +68,7 @@ func TestSharedCollector(t *testing.T) {
 		"owners in no namespace": func(t *testing.T, ns string) {
 			volume := create(t, volumes, "", "volume-"+ns)
 			t.Cleanup(func() {
-				_ = objects(t, volumes, "").Delete(cleanupContext(t), volume.GetName(), metav1.DeleteOptions{})
+				_ = objects(t, volumes, "").Delete(context.Background(), volume.GetName(), metav1.DeleteOptions{})
 			})
 			valid := create(t, configMaps, ns, "valid", ownedBy(volume))
 			invalid := create(t, configMaps, ns, "invalid", refers(metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "invalid", UID: "invalid"}))
@@ -124,7 +124,7 @@ func testManyOwnersAreDeletedAtOnce(t *testing.T, ns string) {
 				leave = append(leave, pod)
 			}
 		}
-		check(t, objects(t, rcs, ns).Delete(t.Context(), owner.GetName(), policy.options))
+		controlplane.Must(t, objects(t, rcs, ns).Delete(t.Context(), owner.GetName(), policy.options))
 	}
 	gone(t, 2*soon, leave...)
 	orphaned(t, ns, stay...)

@@ -34,7 +34,7 @@ func made(t *testing.T, typ schema.GroupVersionResource, ns string, n int) (all 
 func testDeployment(policy metav1.DeletionPropagation) func(*testing.T, string) {
 	return func(t *testing.T, ns string) {
 		deployment := create(t, deployments, ns, "web", func(o *unstructured.Unstructured) {
-			check(t, unstructured.SetNestedField(o.Object, int64(3), "spec", "replicas"))
+			controlplane.Must(t, unstructured.SetNestedField(o.Object, int64(3), "spec", "replicas"))
 		})
 		below, pods := made(t, replicaSets, ns, 1), made(t, pods, ns, 3)
 		deployment.delete(t, policy)
