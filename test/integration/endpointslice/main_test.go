@@ -1,5 +1,5 @@
-// Package endpointslice tests the EndpointSlice controller on a real API server: what users see, and the promises
-// that must hold when responses are lost, watches freeze and processes die.
+// Package endpointslice tests the EndpointSlice controller on a real API server. Lost responses, frozen watches and
+// killed processes are tested in fake time in package minikcm/pkg/controllers/endpointslice.
 package endpointslice
 
 import (
@@ -14,13 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/component-base/featuregate"
-	"k8s.io/utils/clock"
 
-	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/endpointslice"
 	"minikcm/test/controlplane"
 )
@@ -34,39 +28,16 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// managerConfig has the rights of deploy/rbac for this controller alone.
-func managerConfig(name string) *rest.Config { return cluster.ManagerConfig(name, endpointslice.Name) }
-
-// standby builds a controller whose caches have synced and which has no term yet. Its requests go through cfg,
-// its watches through watch.
-func standby(t testing.TB, cfg, watch *rest.Config) *controlplane.Loop {
+// start runs the controller with the rights of deploy/rbac for this controller alone.
+func start(t testing.TB, account string) *controlplane.Loop {
 	t.Helper()
 	config := endpointslice.DefaultConfig()
 	config.MaxEndpoints = maxEndpoints
-	registration := endpointslice.Registration(config)
-	return controlplane.Standby(t, controlplane.LoopOptions{
-		Config: cfg, Watch: watch, Caches: caches.Config{Fields: registration.CachedFields},
-	}, func(b controlplane.LoopBase) ([]controlplane.RunFunc, error) {
-		c, err := registration.New(controller.Base{
-			Client: b.Client, Caches: b.Caches, Clock: clock.RealClock{}, Metrics: b.Metrics,
-			Recorder: func(component string) record.EventRecorder { return b.Recorder(component) },
-			Enabled:  func(featuregate.Feature) bool { return true },
-		})
-		if err != nil {
-			return nil, err
-		}
-		return []controlplane.RunFunc{c.Run}, nil
-	})
+	return controlplane.StartLoop(t, controlplane.LoopOptions{Config: cluster.ManagerConfig(account, endpointslice.Name)}, endpointslice.Registration(config))
 }
 
 // maxEndpoints is small, so that few pods need several slices.
 const maxEndpoints = 3
-
-// start runs the controller with nothing between it and the API server.
-func start(t testing.TB) *controlplane.Loop {
-	t.Helper()
-	return standby(t, managerConfig("manager"), nil).BeginTerm()
-}
 
 // world is one test's view of its namespace and its node.
 type world struct {
@@ -79,16 +50,9 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, ns: cluster.Namespace(t), client: cluster.Client(t)}
 	_, err := w.client.CoreV1().Nodes().Create(t.Context(), controlplane.Node(w.ns), metav1.CreateOptions{})
-	w.must(err)
+	controlplane.Must(w.t, err)
 	t.Cleanup(func() { _ = w.client.CoreV1().Nodes().Delete(context.Background(), w.ns, metav1.DeleteOptions{}) })
 	return w
-}
-
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // service creates a headless Service that selects app=NAME.
@@ -105,7 +69,7 @@ func (w *world) service(name string, edits ...func(*corev1.Service)) *corev1.Ser
 		edit(service)
 	}
 	created, err := w.client.CoreV1().Services(w.ns).Create(w.t.Context(), service, metav1.CreateOptions{})
-	w.must(err)
+	controlplane.Must(w.t, err)
 	return created
 }
 
@@ -119,7 +83,7 @@ func (w *world) pods(app string, from, to int) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
 		})
 		_, err := w.client.CoreV1().Pods(w.ns).Create(w.t.Context(), pod, metav1.CreateOptions{})
-		w.must(err)
+		controlplane.Must(w.t, err)
 		w.setReady(name, corev1.ConditionTrue, fmt.Sprintf("10.0.0.%d", i))
 	}
 }
@@ -139,7 +103,7 @@ func (w *world) setReady(pod string, status corev1.ConditionStatus, ips ...strin
 func (w *world) remove(app string, from, to int) {
 	w.t.Helper()
 	for i := from; i <= to; i++ {
-		w.must(w.client.CoreV1().Pods(w.ns).Delete(w.t.Context(), fmt.Sprintf("%s-%d", app, i), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+		controlplane.Must(w.t, w.client.CoreV1().Pods(w.ns).Delete(w.t.Context(), fmt.Sprintf("%s-%d", app, i), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	}
 }
 
@@ -186,39 +150,4 @@ func (w *world) eventually(check func(context.Context) error) {
 func (w *world) gets(service string, from, to int) {
 	w.t.Helper()
 	w.eventually(func(ctx context.Context) error { return w.has(ctx, service, from, to) })
-}
-
-// watchTwins fails the test if ever a pod is in two slices of a Service, or the Service has more slices than most.
-func (w *world) watchTwins(service string, most int) {
-	w.t.Helper()
-	stream, err := w.client.DiscoveryV1().EndpointSlices(w.ns).Watch(context.Background(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
-	w.must(err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		now := map[string]*discoveryv1.EndpointSlice{}
-		for event := range stream.ResultChan() {
-			slice, ok := event.Object.(*discoveryv1.EndpointSlice)
-			if !ok {
-				continue
-			}
-			now[slice.Name] = slice
-			if event.Type == "DELETED" {
-				delete(now, slice.Name)
-			}
-			seen := map[string]string{}
-			for _, s := range now {
-				for _, e := range s.Endpoints {
-					if other := seen[e.TargetRef.Name]; other != "" {
-						w.t.Errorf("pod %s is in slices %s and %s", e.TargetRef.Name, other, s.Name)
-					}
-					seen[e.TargetRef.Name] = s.Name
-				}
-			}
-			if len(now) > most {
-				w.t.Errorf("service %s has %d slices, want at most %d", service, len(now), most)
-			}
-		}
-	}()
-	w.t.Cleanup(func() { stream.Stop(); <-done })
 }

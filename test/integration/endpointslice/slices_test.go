@@ -14,13 +14,13 @@ import (
 
 // A Service over its life, with slices that are changed by hand. The next leader finds the slices as it computes them.
 func TestLife(t *testing.T) {
-	first := start(t)
+	first := start(t, "manager")
 	w := newWorld(t)
 	service := w.service("web")
 	w.pods("web", 1, 7)
 	w.gets("web", 1, 7)
 	all, err := w.slices(t.Context(), "web")
-	w.must(err)
+	controlplane.Must(t, err)
 	for _, slice := range all {
 		if owner := metav1.GetControllerOf(&slice); owner == nil || owner.UID != service.UID || !*owner.BlockOwnerDeletion {
 			t.Errorf("owner of %s is %+v", slice.Name, owner)
@@ -32,10 +32,10 @@ func TestLife(t *testing.T) {
 	w.remove("web", 1, 1)
 	w.gets("web", 2, 7)
 	all, err = w.slices(t.Context(), "web") // the slice of the removed pod may be gone
-	w.must(err)
-	w.must(w.client.DiscoveryV1().EndpointSlices(w.ns).Delete(t.Context(), all[0].Name, metav1.DeleteOptions{}))
+	controlplane.Must(t, err)
+	controlplane.Must(t, w.client.DiscoveryV1().EndpointSlices(w.ns).Delete(t.Context(), all[0].Name, metav1.DeleteOptions{}))
 	w.gets("web", 2, 7)
-	w.must(w.client.DiscoveryV1().EndpointSlices(w.ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	controlplane.Must(t, w.client.DiscoveryV1().EndpointSlices(w.ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	w.eventually(func(ctx context.Context) error {
 		now, err := w.slices(ctx, "web")
 		for _, slice := range now {
@@ -50,7 +50,7 @@ func TestLife(t *testing.T) {
 	w.gets("web", 2, 7)
 	first.Stop()
 	begin := time.Now()
-	standby(t, managerConfig("second"), nil).BeginTerm()
+	start(t, "second")
 	controlplane.Consistently(t, 3*time.Second, func(context.Context) error { // longer than the delay of any sync
 		sent := cluster.AuditLogSince(t, begin, controlplane.ByUser(controlplane.ServiceAccount("second")),
 			controlplane.ByNamespace(w.ns), controlplane.ByResource("endpointslices"), controlplane.Writes)
