@@ -54,8 +54,7 @@ func TestRollouts(t *testing.T) {
 	m := start(t, "shared")
 	for name, run := range map[string]func(*testing.T, *manager){
 		"Conflicts": testUndisturbedWorkMeetsNoConflict, "TurnedRound": testTurnedRoundRolloutKeepsItsPromise, "LostAnswers": testLostAnswers,
-		"RefusedWrites": testRefusedWrites, "SlowAdmission": testSlowAdmissionHoldsUpNoOtherDeployment,
-		"Kubectl": testKubectlRollout,
+		"SlowAdmission": testSlowAdmissionHoldsUpNoOtherDeployment, "Kubectl": testKubectlRollout,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
