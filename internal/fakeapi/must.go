@@ -1,6 +1,10 @@
 package fakeapi
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 // Must returns value. It panics if err is not nil.
 func Must[T any](value T, err error) T {
@@ -23,5 +27,13 @@ func Want[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s = %v, want %v", what, got, want)
+	}
+}
+
+// WantEqual fails the test if a value differs from the wanted value, and shows the difference.
+func WantEqual[T any](t testing.TB, what string, got, want T, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
