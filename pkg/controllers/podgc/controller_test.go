@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,12 +47,8 @@ func (w *world) check(c *Controller, why cause, want podOutcome) {
 	if want.Deleted == nil {
 		want.Deleted = map[string]time.Duration{}
 	}
-	if diff := cmp.Diff(want, w.outcome()); diff != "" {
-		w.T.Errorf("pods (-want +got):\n%s", diff)
-	}
-	if got := testutil.ToFloat64(c.metrics.deletes.WithLabelValues("default", string(why))); got != float64(len(want.Deleted)) {
-		w.T.Errorf("%v deletes counted for %s, want %d", got, why, len(want.Deleted))
-	}
+	fakeapi.WantEqual(w.T, "pods", w.outcome(), want)
+	fakeapi.Want(w.T, "deletes in the metric for "+string(why), testutil.ToFloat64(c.metrics.deletes.WithLabelValues("default", string(why))), float64(len(want.Deleted)))
 }
 
 type (
@@ -226,12 +221,8 @@ func TestMark(t *testing.T) {
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: 2, Reason: "DeletionByPodGC",
 			Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(w.Begin.Add(quarantine)),
 		}, ready}}
-		if diff := cmp.Diff(want, pod.Status); diff != "" {
-			t.Errorf("status (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(twice, pod.Spec.Containers[0].Env); diff != "" {
-			t.Errorf("the patch changed the spec (-want +got):\n%s", diff)
-		}
+		fakeapi.WantEqual(t, "status", pod.Status, want)
+		fakeapi.WantEqual(t, "the patch changed the spec", pod.Spec.Containers[0].Env, twice)
 	})
 }
 
@@ -264,9 +255,7 @@ func TestSameName(t *testing.T) {
 		defer stop()
 		w.Until(time.Hour)
 		w.check(c, orphaned, podOutcome{Marked: []string{"p"}})
-		if n := w.Count("delete pods"); n != 1 {
-			t.Errorf("%d deletes sent, want the one that the UID refused", n)
-		}
+		fakeapi.Want(t, "deletes, which the UID rejects", w.Count("delete pods"), 1)
 	})
 }
 
@@ -280,11 +269,7 @@ func TestOneReadForAllPodsOfANode(t *testing.T) {
 		_, stop := w.manager(0)
 		defer stop()
 		w.Until(time.Hour)
-		if n := len(w.deletes()); n != 100 {
-			t.Errorf("%d pods deleted, want 100", n)
-		}
-		if n := w.Count("get nodes"); n != 1 {
-			t.Errorf("%d reads of the node, want 1", n)
-		}
+		fakeapi.Want(t, "deleted pods", len(w.deletes()), 100)
+		fakeapi.Want(t, "reads of the node", w.Count("get nodes"), 1)
 	})
 }

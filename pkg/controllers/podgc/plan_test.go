@@ -8,21 +8,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 )
 
 func TestNoCauseInQuarantine(t *testing.T) {
 	pod := &caches.Pod{Phase: corev1.PodRunning, NodeName: "n"}
-	if got := causeFor(pod, nodeState{}, true, false); got != none {
-		t.Errorf("a pod of a node in quarantine is collected as %s", got)
-	}
+	fakeapi.Want(t, "cause in quarantine", causeFor(pod, nodeState{}, true, false), none)
 }
 
 func TestSurplusPodMustBeFinished(t *testing.T) {
 	pod := &caches.Pod{Phase: corev1.PodRunning}
-	if got := causeFor(pod, nodeState{exists: true}, false, true); got != none {
-		t.Errorf("a running pod is collected as %s", got)
-	}
+	fakeapi.Want(t, "cause for a running pod", causeFor(pod, nodeState{exists: true}, false, true), none)
 }
 
 // Upstream's TestGCTerminated. Pods are in order of creation, an hour apart; "x!" is a pod that a
@@ -111,8 +108,6 @@ func TestOutOfServiceNode(t *testing.T) {
 		{"not ready, no taint", ready(corev1.ConditionFalse), nil, false},
 	} {
 		node := &corev1.Node{Spec: corev1.NodeSpec{Taints: tt.taints}, Status: corev1.NodeStatus{Conditions: tt.conditions}}
-		if got := isOutOfService(node); got != tt.want {
-			t.Errorf("%s: isOutOfService = %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, isOutOfService(node), tt.want)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/internal/fakeapi/fakemanager"
+	"minikcm/internal/faket"
 )
 
 // epoch is the start time of every bubble.
@@ -95,3 +96,5 @@ func terminating(pod *corev1.Pod) {
 }
 
 func finalized(pod *corev1.Pod) { pod.Finalizers = []string{"test.example.org/hold"} }
+
+func TestMain(m *testing.M) { faket.Main(m) }
