@@ -8,12 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/pkg/controllers/internal/podkey"
+	"minikcm/pkg/outcome"
 )
 
 // TestUpstreamCases replays the unit tests of upstream's taint manager (k8s.io/kubernetes v1.37.1,
@@ -146,9 +148,7 @@ func (s scenario) run(t *testing.T, window time.Duration) {
 		if !maps.Equal(w.deletes(), s.want) {
 			t.Errorf("deleted at %v, want %v", w.deletes(), s.want)
 		}
-		if marks := w.Count("patch pods"); marks != len(s.want) {
-			t.Errorf("%d pods marked, want %d", marks, len(s.want))
-		}
+		fakeapi.Want(t, "marked pods", w.Count("patch pods"), len(s.want))
 	})
 }
 
@@ -168,8 +168,143 @@ func TestMark(t *testing.T) {
 		}
 		got := w.Pod("p").Status.Conditions
 		slices.SortFunc(got, func(a, b corev1.PodCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
-		if diff := cmp.Diff([]corev1.PodCondition{want, ready}, got); diff != "" {
-			t.Errorf("conditions (-want +got):\n%s", diff)
+		fakeapi.WantEqual(t, "conditions", got, []corev1.PodCondition{want, ready})
+	})
+}
+
+// Upstream's TestPodDeletionEvent; and the events have the pod's UID.
+func TestEvents(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		do   func(*world) // after a second
+		at   time.Duration
+		want []string
+	}{
+		{"an eviction", func(*world) {}, 10 * time.Second, []string{marking("p")}},
+		{"taint removed", func(w *world) { w.taint() }, time.Second, []string{cancelling("p")}},
+		{"tolerated for ever", func(w *world) {
+			w.update("p", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = nil })
+		}, time.Second, []string{cancelling("p")}},
+		{"pod deleted by another", func(w *world) { w.Remove("pods", "default", "p") }, time.Second, []string{cancelling("p")}},
+		{"moved to a later time", func(w *world) {
+			w.update("p", func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = 20 })
+		}, 20 * time.Second, []string{marking("p")}},
+		{"moved to now", func(w *world) {
+			w.update("p", func(p *corev1.Pod) { p.Spec.Tolerations = nil })
+		}, time.Second, []string{marking("p")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10)))
+				defer w.manager(0)()
+				w.Until(time.Second)
+				tt.do(w)
+				w.Until(tt.at - 1)
+				if tt.at > time.Second && len(w.told()) > 0 {
+					t.Errorf("too early: %v", w.told())
+				}
+				w.Until(tt.at)
+				fakeapi.WantEqual(t, "events", w.told(), tt.want)
+			})
+		})
+	}
+}
+
+// The durations are seconds: upstream's are not (pull requests 141311 and 141742).
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionUnknown, agoTaint(corev1.TaintNodeUnreachable, 21*time.Second)),
+			aPod("p"), aPod("q", tolerates(corev1.TaintNodeUnreachable, 300)), aPod("r", tolerates(corev1.TaintNodeUnreachable)))
+		c, stop := w.standby(50 * time.Second)
+		defer stop()
+		defer w.run(c)()
+		fakeapi.Want(t, "pending evictions", testutil.ToFloat64(c.metrics.pending), 2)
+		w.Until(60 * time.Second) // the taint is taken for 20 s old, the window is 50 s
+		fakeapi.Want(t, "pending evictions", testutil.ToFloat64(c.metrics.pending), 1)
+		families, err := w.Metrics.Gather()
+		fakeapi.NoError(t, err)
+		got := map[string]float64{}
+		for _, f := range families {
+			for _, m := range f.Metric {
+				if h := m.GetHistogram(); h != nil {
+					got[f.GetName()] = h.GetSampleSum()
+				} else if m.GetCounter() != nil {
+					got[f.GetName()] = m.GetCounter().GetValue()
+				}
+			}
+		}
+		for name, want := range map[string]float64{
+			"taint_eviction_controller_pod_deletions_total":           1,
+			"taint_eviction_controller_pod_deletion_duration_seconds": 70,
+			"taint_eviction_controller_eviction_lateness_seconds":     70,
+		} {
+			if got[name] != want {
+				t.Errorf("%s is %v, want %v", name, got[name], want)
+			}
+		}
+	})
+}
+
+func (w *world) mustBeDeletedAt(pod string, want time.Duration) {
+	w.T.Helper()
+	if got, ok := w.deletedAt(pod); !ok || got != want {
+		w.T.Errorf("%s deleted: %v at %v, want at %v", pod, ok, got, want)
+	}
+}
+
+func (w *world) mustLive(pod string) {
+	w.T.Helper()
+	if got, ok := w.deletedAt(pod); ok {
+		w.T.Errorf("%s was deleted at %v, want it left alone", pod, got)
+	}
+}
+
+// A delete without a response is not taken for a cancelled eviction.
+func TestLostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aNode("t1"), aPod("p"))
+		lost := w.LoseResponse("delete", "pods")
+		defer w.manager(0)()
+		w.Until(time.Minute)
+		fakeapi.Want(t, "a response was lost", lost.Load(), true)
+		w.mustBeDeletedAt("p", 0)
+		fakeapi.WantEqual(t, "events", w.told(), []string{marking("p")})
+	})
+}
+
+// Terminating pods are skipped. Finished pods are deleted without a mark.
+func TestTerminatingAndFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leaving, succeeded, failed := aPod("leaving"), aPod("succeeded"), aPod("failed")
+		deleted := metav1.Now()
+		leaving.DeletionTimestamp = &deleted
+		succeeded.Status.Phase, failed.Status.Phase = corev1.PodSucceeded, corev1.PodFailed
+		w := newWorld(t, aNode("t1"), leaving, succeeded, failed)
+		defer w.manager(0)()
+		w.Until(time.Second)
+		w.taint(nowTaint("t2")) // a second change of the node
+		w.Until(time.Minute)
+		w.mustLive("leaving")
+		w.mustBeDeletedAt("succeeded", 0)
+		w.mustBeDeletedAt("failed", 0)
+		if got, want := []int{w.Count("patch pods"), w.Count("delete pods")}, []int{0, 2}; !slices.Equal(got, want) {
+			t.Errorf("%v patches and deletes, want %v", got, want)
+		}
+	})
+}
+
+// A delete is bounded in time, because the taint may be removed meanwhile.
+func TestDeletePutOffIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, stop := newWorld(t).standby(0)
+		defer stop()
+		pod := aPod("p")
+		pod.Status.Phase = corev1.PodSucceeded // not marked
+		c.Client = fakeapi.BusyClient(t)
+		begun := time.Now()
+		err := c.markAndDelete(fakeapi.Quiet(t.Context()), podkey.Key{UID: pod.UID}, pod, begun)
+		if took := time.Since(begun); err == nil || took > outcome.MaxCompletionDelay {
+			t.Errorf("delete ended after %v with %v, want an error after at most %v", took, err, outcome.MaxCompletionDelay)
 		}
 	})
 }

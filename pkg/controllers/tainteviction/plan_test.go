@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/fakeapi"
 )
 
 // begin is a whole second, as the API server stores times.
@@ -124,8 +126,6 @@ func TestLimitsOf(t *testing.T) {
 		{"both taints of health are", []taint{aged(unreachable, 10), aged(notReady, 0)}, []corev1.Toleration{tolerates(unreachable, 300), tolerates(notReady, 300)}, -100,
 			limits{health: at(300)}},
 	} {
-		if got := limitsOf(tt.taints, tt.tolerations, at(tt.bound)); got != tt.want {
-			t.Errorf("%s: limitsOf = %+v, want %+v", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, limitsOf(tt.taints, tt.tolerations, at(tt.bound)), tt.want)
 	}
 }

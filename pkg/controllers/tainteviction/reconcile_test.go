@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -35,9 +37,7 @@ func TestSameName(t *testing.T) {
 		w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
 		defer w.manager(0)()
 		w.Until(time.Minute)
-		if n := w.Count("patch pods") + w.Count("delete pods"); n != 0 {
-			t.Errorf("%d writes, want none", n)
-		}
+		fakeapi.Want(t, "writes", w.Count("patch pods")+w.Count("delete pods"), 0)
 	})
 	inBubble(t, "one that comes between the last look and the delete is safe", func(t *testing.T) {
 		w := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10)))
@@ -70,9 +70,7 @@ func TestLiveCheck(t *testing.T) {
 		defer w.manager(0)()
 		w.Until(time.Minute)
 		w.mustLive("p")
-		if n := w.Count("get pods"); n != 0 {
-			t.Errorf("%d reads of the pod, want none: its node keeps every pod", n)
-		}
+		fakeapi.Want(t, "reads of the pod", w.Count("get pods"), 0)
 		if reads > 3 {
 			t.Errorf("%d reads of the node in a minute, want one each 30 s", reads)
 		}
@@ -115,12 +113,8 @@ func TestLiveCheck(t *testing.T) {
 		w := newWorld(t, world...)
 		defer w.manager(0)()
 		w.Until(500 * time.Millisecond)
-		if n := len(w.deletes()); n != 100 {
-			t.Errorf("%d pods deleted, want 100", n)
-		}
-		if n := w.Count("get nodes"); n != 1 {
-			t.Errorf("%d reads of the node, want 1", n)
-		}
+		fakeapi.Want(t, "deleted pods", len(w.deletes()), 100)
+		fakeapi.Want(t, "reads of the node", w.Count("get nodes"), 1)
 	})
 }
 
@@ -134,8 +128,176 @@ func TestPodsOfUntaintedNodesAreNotSynced(t *testing.T) {
 			w.Put(aPod(fmt.Sprint("q", i)))
 		}
 		w.Until(time.Second)
-		if n := fakeapi.Syncs(t, w.Metrics, "noexec_taint_pod") - before; n != 0 {
-			t.Errorf("%d syncs for ten new pods, want none", n)
+		fakeapi.Want(t, "syncs for ten new pods", fakeapi.Syncs(t, w.Metrics, "noexec_taint_pod")-before, 0)
+	})
+}
+
+// A restart keeps the times that the API server knows. A standby keeps the times of its own observations.
+func TestRestart(t *testing.T) {
+	const window = 50 * time.Second
+	tolerant := func() *corev1.Pod {
+		return aPod("p", tolerates("t1", 3000), tolerates(corev1.TaintNodeUnreachable, 300))
+	}
+	inBubble(t, "the time before the restart counts", func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
+		w.manager(window)()
+		w.Until(1000 * time.Second)
+		defer w.manager(window)()
+		w.Until(4000 * time.Second)
+		w.mustBeDeletedAt("p", 3000*time.Second)
+	})
+	inBubble(t, "a pod bound long after the taint has its full time", func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", 2*time.Hour)), tolerant())
+		w.update("p", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.Begin.Add(-1001 * time.Second)),
+			}}
+		})
+		defer w.manager(window)()
+		w.Until(4000 * time.Second)
+		w.mustBeDeletedAt("p", 2000*time.Second)
+	})
+	inBubble(t, "a taint without time dates from when the standby saw it", func(t *testing.T) {
+		taint := noExecuteTaint("t1")
+		w := newWorld(t, node1(corev1.ConditionTrue, taint), tolerant())
+		c, stop := w.standby(window)
+		defer stop()
+		w.Until(1000 * time.Second)
+		defer w.run(c)()
+		w.Until(4000 * time.Second)
+		w.mustBeDeletedAt("p", 3000*time.Second)
+	})
+	inBubble(t, "an hour away while the node dies, is tainted and recovers", func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionTrue), tolerant(), aPod("q"))
+		stop := w.manager(window)
+		w.Until(time.Minute)
+		w.node(func(n *corev1.Node) {
+			n.Status.Conditions[0].Status = corev1.ConditionUnknown
+			n.Spec.Taints = []corev1.Taint{nowTaint(corev1.TaintNodeUnreachable)}
+		})
+		synctest.Wait()
+		stop()
+		w.mustBeDeletedAt("q", time.Minute) // the pod has no toleration
+		w.Until(time.Hour)
+		w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
+		defer w.manager(window)()
+		w.Until(2 * time.Hour)
+		w.mustLive("p")
+	})
+	inBubble(t, "a second term of the same process knows nothing of the first", func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
+		c, stop := w.standby(window)
+		defer stop()
+		w.run(c)()
+		fakeapi.Want(t, "pending evictions outside a term", testutil.ToFloat64(c.metrics.pending), 0)
+		w.Until(3001 * time.Second)
+		w.mustLive("p")
+		defer w.run(c)()
+		w.mustBeDeletedAt("p", 3001*time.Second)
+	})
+}
+
+// Taints of node health are not trusted before a term has looked around.
+func TestTrustWindow(t *testing.T) {
+	const window = 50 * time.Second
+	unreachable := corev1.TaintNodeUnreachable
+	sec := time.Second
+	type deletes = map[string]time.Duration
+	cluster := func(ready corev1.ConditionStatus, taints ...corev1.Taint) objects {
+		return objects{node1(ready, taints...), aPod("p", tolerates(unreachable, 300))}
+	}
+	old := agoTaint(unreachable, time.Hour)
+	becomes := func(ready corev1.ConditionStatus) func(*world) {
+		return func(w *world) { w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = ready }) }
+	}
+	tainted := func(w *world) {
+		w.Put(aPod("intolerant"))
+		w.taint(nowTaint(unreachable))
+	}
+	for _, s := range []scenario{
+		{"pods of a dead node leave at the end of the window", cluster("Unknown", old), nil, deletes{"p": window}},
+		{"a later deadline stays", cluster("Unknown", agoTaint(unreachable, sec)), nil, deletes{"p": 300 * sec}},
+		{"pods of a node that is Ready stay", cluster("True", old), nil, deletes{}},
+		{"pods of a node that becomes Ready within the window stay", cluster("Unknown", old), map[time.Duration]func(*world){49 * sec: becomes("True")}, deletes{}},
+		{"a later taint waits for the end of the window", cluster("Unknown"), map[time.Duration]func(*world){20 * sec: tainted}, deletes{"intolerant": window, "p": 320 * sec}},
+		{"a taint after the window does not wait", cluster("Unknown"), map[time.Duration]func(*world){70 * sec: tainted}, deletes{"intolerant": 70 * sec, "p": 370 * sec}},
+		{"a node with an old taint becomes Unknown after the window", cluster("True", old), map[time.Duration]func(*world){60 * sec: becomes("Unknown")}, deletes{"p": 60 * sec}},
+		{"a taint of a user does not wait", cluster("Unknown", old, agoTaint("user", time.Hour)), nil, deletes{"p": 0}},
+	} {
+		s.run(t, window)
+	}
+}
+
+// An interrupted watch may replace a node by a node of the same name and taints in one event.
+func TestNodeReplacedInOneEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, node1(corev1.ConditionTrue, noExecuteTaint("t1")), aPod("p", tolerates("t1", 100)))
+		defer w.manager(0)()
+		w.Until(50 * time.Second)
+		w.node(func(n *corev1.Node) { n.UID = "another" })
+		w.Until(300 * time.Second)
+		w.mustBeDeletedAt("p", 150*time.Second) // a taint without a time dates from the first sight of the node
+	})
+}
+
+// A refusal that looks like the conflict of a UID is still a refusal.
+func TestRefusalsOfAllKinds(t *testing.T) {
+	for name, refusal := range fakeapi.NewRefusals("Pod", "pods", "p") {
+		for _, refused := range []string{"get nodes", "get pods", "patch pods/status", "delete pods"} {
+			t.Run(name+" of "+refused, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, aNode("t1"), aPod("p"))
+					w.Break(refusal, refused)
+					defer w.manager(0)()
+					w.Until(10 * time.Minute)
+					if n := w.Count(refused); n < 5 || n > 40 {
+						t.Errorf("%d tries in ten minutes, want a few", n)
+					}
+					w.Break(nil, refused)
+					w.Until(12 * time.Minute)
+					if _, ok := w.deletedAt("p"); !ok {
+						t.Error("never deleted")
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestPodOnNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stray := aPod("stray")
+		stray.Spec.NodeName = "never-was"
+		w := newWorld(t, aNode("t1"))
+		defer w.manager(0)()
+		w.Put(stray)
+		w.Until(time.Hour)
+		w.mustLive("stray")
+		fakeapi.Want(t, "reads for a pod of a missing node", w.Count("get pods")+w.Count("get nodes"), 0)
+	})
+}
+
+// The leader dies amid evictions: some pods are marked and not deleted. The standby restarts no deadline.
+func TestStandbyTakesOverAmidEvictions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		taint := nowTaint("t1")
+		w := newWorld(t, node1(corev1.ConditionTrue), aPod("now"), aPod("soon", tolerates("t1", 30)), aPod("later", tolerates("t1", 100)))
+		c, stopStandby := w.standby(0)
+		defer stopStandby()
+		stopLeader := w.manager(0)
+		w.Break(errors.New("the leader died here"), "delete pods")
+		w.taint(taint)
+		w.Until(40 * time.Second)
+		stopLeader()
+		w.Break(nil, "delete pods", "get nodes")
+		w.Until(50 * time.Second)
+		defer w.run(c)()
+		w.Until(200 * time.Second)
+		w.mustBeDeletedAt("now", 50*time.Second)
+		w.mustBeDeletedAt("soon", 50*time.Second)
+		w.mustBeDeletedAt("later", 100*time.Second)
+		if n := w.Count("delete pods"); n < 3 {
+			t.Errorf("%d deletes", n)
 		}
 	})
 }

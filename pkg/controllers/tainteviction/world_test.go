@@ -14,6 +14,7 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/internal/fakeapi/fakemanager"
+	"minikcm/internal/faket"
 )
 
 // epoch is the start time of every bubble.
@@ -160,3 +161,5 @@ func agoTaint(key string, ago time.Duration) corev1.Taint {
 	added := metav1.NewTime(epoch.Add(-ago))
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}
 }
+
+func TestMain(m *testing.M) { faket.Main(m) }
