@@ -5,21 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controller"
 )
 
@@ -122,9 +127,7 @@ func TestPodFor(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "set", Controller: new(true), BlockOwnerDeletion: new(true)}}},
 		Spec: corev1.PodSpec{NodeName: "n"},
 	}
-	if diff := cmp.Diff(want, podFor(rs)); diff != "" {
-		t.Errorf("pod (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "pod", podFor(rs), want)
 }
 
 // TestQuotaHidesLostCreate: the quota rejects the repetition of a create that was committed, before the
@@ -205,5 +208,62 @@ func TestTerminatingNamespace(t *testing.T) {
 		if !strings.Contains(told, "SuccessfulCreate") {
 			t.Errorf("event: %s", told)
 		}
+	}
+}
+
+// TestWritesLeaveTheCachedReplicaSetAlone: protobuf marshalling notes the text of a quantity in the quantity,
+// so a marshalled pod must not share memory with the cache or with concurrent creates
+// (race detector).
+func TestWritesLeaveTheCachedReplicaSetAlone(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	defer server.Close()
+	cfg := &rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf}}
+	client, err := kubernetes.NewForConfig(cfg)
+	fakeapi.NoError(t, err)
+	withVolume := func(rs *appsv1.ReplicaSet) {
+		size := resource.MustParse("512Mi") // without text, as from the API server
+		rs.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}}
+	}
+	for _, tt := range []struct {
+		name string
+		rs   *appsv1.ReplicaSet
+	}{
+		{"creates and the status", newSet(8, withVolume)},
+		{"the status alone", newSet(0, withVolume)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tt.rs)
+			b.Client = client
+			b.backoffs.batchSize = 8
+			before := tt.rs.DeepCopy()
+			if _, err := b.run(t.Context()); err == nil {
+				t.Error("no error, so nothing was sent")
+			}
+			if !reflect.DeepEqual(before, tt.rs) {
+				t.Errorf("the cached ReplicaSet was written to: volumes are %#v, were %#v",
+					tt.rs.Spec.Template.Spec.Volumes[0].EmptyDir.SizeLimit, before.Spec.Template.Spec.Volumes[0].EmptyDir.SizeLimit)
+			}
+		})
+	}
+}
+
+func TestLiveReadUsesPages(t *testing.T) {
+	b := newBench(t, newSet(1))
+	var asked []string
+	b.On("list pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+		opts := a.(clienttesting.ListActionImpl).ListOptions
+		asked = append(asked, opts.Continue)
+		if opts.Limit == 0 {
+			t.Error("a list without a limit")
+		}
+		page := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "50"}, Items: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "pod"}}}}
+		if call < 3 {
+			page.Continue = "more"
+		}
+		return page, nil
+	})
+	pods, version, err := b.Controller.pods.Read(t.Context(), b.Script, "default", metav1.ListOptions{Continue: "nonsense"})
+	if err != nil || len(pods) != 3 || version != "50" || len(asked) != 3 || asked[0] != "" || asked[1] != "more" {
+		t.Errorf("%d pods of version %q, asked with tokens %q, error %v; want 3 pods of version 50 in three pages", len(pods), version, asked, err)
 	}
 }

@@ -5,14 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"minikcm/internal/fakeapi"
@@ -163,5 +169,269 @@ func TestScaleDownTakenBack(t *testing.T) {
 				t.Errorf("%d creates, want %d; still unanswered: %v", creates, tt.count, b.expectations.unconfirmed)
 			}
 		})
+	}
+}
+
+// TestCachedReadMissesNoPod reads the cache while the pods of creates with unknown outcome arrive: each pod is in
+// the result, or its name stays taken.
+func TestCachedReadMissesNoPod(t *testing.T) {
+	rs := newSet(1)
+	client := fake.NewClientset()
+	store := caches.New(client, caches.Config{Name: t.Name()})
+	pods, err := store.Pods()
+	fakeapi.NoError(t, err)
+	b := newBench(t, rs)
+	b.Controller.pods = pods
+	ctx, cancel := context.WithCancel(t.Context())
+	store.Start(ctx)
+	defer store.Shutdown()
+	defer cancel()
+	fakeapi.NoError(t, store.WaitForSync(ctx))
+	for i := range 300 {
+		name := fmt.Sprint("p", i)
+		b.expectations.creates.Start(name)
+		go client.CoreV1().Pods(rs.Namespace).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: rs.Namespace, UID: types.UID(name), Labels: rs.Spec.Selector.MatchLabels,
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: rs.Name, UID: rs.UID, Controller: new(true)}},
+		}}, metav1.CreateOptions{})
+		for len(b.expectations.creates) > 0 {
+			read := b.readCached(b.syncState).pods
+			counted := slices.ContainsFunc(read, func(pod *caches.Pod) bool { return pod.Name == name })
+			if !counted && len(b.expectations.creates) == 0 {
+				t.Fatalf("pod %s is not counted, and its name is free", name)
+			}
+		}
+	}
+}
+
+func TestExpectationsAreResolved(t *testing.T) {
+	l := newExpectations()
+	l.deleted = map[types.UID]bool{"deleted-shown": false, "deleted-terminating": true, "deleted-gone": true}
+	soon, late := unconfirmedDelete{"5", now.Add(time.Second)}, unconfirmedDelete{"5", now.Add(time.Minute)}
+	l.unconfirmed = map[types.UID]unconfirmedDelete{
+		"perhaps-shown": late, "perhaps-soon": soon, "perhaps-terminating": soon, "perhaps-gone": late, "perhaps-changed": late, "perhaps-older": {"9", late.until},
+	}
+	pods := []*caches.Pod{
+		newPod("made"), newPod("deleted-shown"), newPod("deleted-terminating", deleting), newPod("perhaps-shown"), newPod("perhaps-terminating", deleting),
+		newPod("perhaps-soon"), newPod("perhaps-changed", version("6")), newPod("perhaps-older"),
+	}
+	l.update(pods, time.Time{})
+	if got := l.confirmableAt(); !got.Equal(soon.until) {
+		t.Errorf("the next is known at %v, want %v", got, soon.until)
+	}
+	if unanswered := keys(l.unconfirmed); !slices.Equal(unanswered, []types.UID{"perhaps-older", "perhaps-shown", "perhaps-soon"}) {
+		t.Errorf("unanswered are deletes of %v: a pod that has changed cannot be deleted by an old request", unanswered)
+	}
+	for live, want := range map[time.Time]int{soon.until.Add(-1): 3, soon.until: 2} {
+		copied := expectations{unconfirmed: maps.Clone(l.unconfirmed)}
+		if copied.update(pods, live); len(copied.unconfirmed) != want {
+			t.Errorf("after a read at %v %d unanswered deletes are left, want %d", live, len(copied.unconfirmed), want)
+		}
+	}
+	l.update(pods, soon.until)
+	for name, left := range map[string][]types.UID{"deleted": keys(l.deleted), "unanswered": keys(l.unconfirmed)} {
+		want := map[string][]types.UID{"deleted": {"deleted-shown"}, "unanswered": {"perhaps-older", "perhaps-shown"}}[name]
+		if !slices.Equal(left, want) {
+			t.Errorf("%s left: %v, want %v", name, left, want)
+		}
+	}
+}
+
+func keys[V any](m map[types.UID]V) []types.UID {
+	var out []types.UID
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+const month = 30 * 24 * time.Hour
+
+// standing describes a pod for the order of deletion.
+func standing(name, node string, p corev1.PodPhase, edits ...func(*caches.Pod)) *caches.Pod {
+	base := []func(*caches.Pod){onNode(node), phase(p), createdAt(metav1.Time{}), func(pod *caches.Pod) { pod.UID = "" }}
+	return newPod(name, append(base, edits...)...)
+}
+
+func restarted(regular, sidecar int32) func(*caches.Pod) {
+	return func(pod *caches.Pod) { pod.Restarts, pod.SidecarRestarts = regular, sidecar }
+}
+
+var (
+	unscheduled         = standing("unscheduled", "", corev1.PodPending)
+	pending             = standing("pending", "node", corev1.PodPending)
+	unknownPhase        = standing("unknown phase", "node", corev1.PodUnknown)
+	notReady            = standing("not ready", "node", corev1.PodRunning)
+	readySinceNobody    = standing("ready since nobody knows", "node", corev1.PodRunning, readySince(metav1.Time{}))
+	readyNow            = standing("ready now", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(0)))
+	readyMonth          = standing("ready for a month", "node", corev1.PodRunning, readySince(ago(month)), createdAt(ago(month)))
+	readyNowOld         = standing("old, ready now", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(month)))
+	readyNowRestarts    = standing("many restarts", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(0)), restarted(9001, 0))
+	readyNowSidecars    = standing("many sidecar restarts", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(0)), restarted(9001, 9001))
+	cheap               = standing("cheap", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(month)), cost("10"))
+	dear                = standing("dear", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(month)), cost("100"))
+	unscheduled5h       = standing("unscheduled for 5 h", "", corev1.PodPending, createdAt(ago(5*time.Hour)))
+	unscheduled8h       = standing("unscheduled for 8 h", "", corev1.PodPending, createdAt(ago(8*time.Hour)))
+	ready2h             = standing("ready for 2 h", "", corev1.PodRunning, readySince(ago(2*time.Hour)), createdAt(ago(month)))
+	ready5h             = standing("ready for 5 h", "", corev1.PodRunning, readySince(ago(5*time.Hour)), createdAt(ago(month)))
+	ready8h             = standing("ready for 8 h", "", corev1.PodRunning, readySince(ago(8*time.Hour)), createdAt(ago(month)))
+	readyMonthCrashing  = standing("ready for a month, restarts", "node", corev1.PodRunning, readySince(ago(month)), createdAt(ago(month)), restarted(1, 0))
+	readyMonthCrashing2 = standing("ready for a month, sidecar restarts", "node", corev1.PodRunning, readySince(ago(month)), createdAt(ago(month)), restarted(1, 1))
+)
+
+// rankOf computes the rank of a pod that has a number of neighbours.
+func rankOf(pod *caches.Pod, neighbours int, useCost bool) rank {
+	related := make([]*caches.Pod, neighbours)
+	for i := range related {
+		related[i] = standing(fmt.Sprint("neighbour ", i), pod.NodeName, corev1.PodRunning)
+	}
+	return rankPods([]*caches.Pod{pod}, related, useCost, now)[0]
+}
+
+func TestOrderOfDeletion(t *testing.T) {
+	for _, tt := range []struct {
+		first      *caches.Pod
+		firstNear  int // neighbours
+		second     *caches.Pod
+		secondNear int
+		noCost     bool
+		rule       string
+	}{
+		{unscheduled, 1, pending, 2, false, "not assigned to a node"},
+		{unscheduled, 2, pending, 1, false, "not assigned to a node"},
+		{pending, 1, unknownPhase, 2, false, "earlier phase"},
+		{unknownPhase, 1, notReady, 2, false, "earlier phase"},
+		{notReady, 1, readySinceNobody, 1, false, "not ready"},
+		{readySinceNobody, 1, readyNow, 1, false, "ready for a shorter time"},
+		{readyNow, 2, readySinceNobody, 1, false, "more related pods on its node"},
+		{readyNow, 1, readyMonth, 1, false, "ready for a shorter time"},
+		{readyNow, 2, readyMonth, 1, false, "more related pods on its node"},
+		{readyNowRestarts, 1, readyNow, 1, false, "more restarts"},
+		{readyNowSidecars, 1, readyNowRestarts, 1, false, "more sidecar restarts"},
+		{readyNow, 2, readyNowRestarts, 1, false, "more related pods on its node"},
+		{readyNow, 1, readyNowOld, 1, false, "younger"},
+		{readyNowOld, 2, readyNow, 1, false, "more related pods on its node"},
+		{cheap, 2, dear, 1, false, "lower deletion cost"},
+		{dear, 2, cheap, 1, true, "more related pods on its node"},
+		{ready2h, 1, ready5h, 1, false, "ready for a shorter time"},
+		{cheap, 1, dear, 9, false, "lower deletion cost"},
+		{readyMonthCrashing, 1, readyMonth, 1, false, "more restarts"},
+		{readyMonthCrashing2, 1, readyMonthCrashing, 1, false, "more sidecar restarts"},
+	} {
+		t.Run(tt.first.Name+" before "+tt.second.Name, func(t *testing.T) {
+			a, b := rankOf(tt.first, tt.firstNear, !tt.noCost), rankOf(tt.second, tt.secondNear, !tt.noCost)
+			if order, back := compareRanks(a, b), compareRanks(b, a); order >= 0 || back <= 0 {
+				t.Errorf("order %d, reversed %d; want -1, 1: %s", order, back, tt.rule)
+			}
+		})
+	}
+	for _, pair := range [][2]*caches.Pod{{unscheduled5h, unscheduled8h}, {ready5h, ready8h}} {
+		if compareRanks(rankOf(pair[0], 1, true), rankOf(pair[1], 1, true)) != 0 {
+			t.Errorf("%s and %s differ, but their ages are in the same bucket", pair[0].Name, pair[1].Name)
+		}
+	}
+}
+
+func TestChooseVictims(t *testing.T) {
+	node := func(name string, edits ...func(*caches.Pod)) *caches.Pod {
+		return standing(name, name, corev1.PodRunning, edits...)
+	}
+	one, two := node("node-1", readySince(metav1.Time{})), node("node-2", readySince(metav1.Time{}))
+	broken, waiting, homeless := notReady, pending, unscheduled
+	for _, tt := range []struct {
+		name    string
+		pods    []*caches.Pod
+		related []*caches.Pod // nil: pods
+		n       int
+		want    []*caches.Pod
+	}{
+		{"none of none", nil, nil, 0, nil},
+		{"all of two", []*caches.Pod{broken, one}, nil, 2, []*caches.Pod{one, broken}},
+		{"all of five, by name", []*caches.Pod{homeless, one, two, broken, waiting}, nil, 5, []*caches.Pod{one, two, broken, waiting, homeless}},
+		{"all of five, with nothing related", []*caches.Pod{homeless, one, two, broken, waiting}, []*caches.Pod{}, 5,
+			[]*caches.Pod{one, two, broken, waiting, homeless}},
+		{"both that are not ready", []*caches.Pod{one, broken, broken}, nil, 2, []*caches.Pod{broken, broken}},
+		{"the one with company on its node", []*caches.Pod{one, two}, []*caches.Pod{one, two, two}, 1, []*caches.Pod{two}},
+		{"three of five", []*caches.Pod{one, two, broken, waiting, homeless}, nil, 3, []*caches.Pod{homeless, waiting, broken}},
+	} {
+		related := tt.related
+		if related == nil {
+			related = tt.pods
+		}
+		if got := chooseVictims(tt.pods, related, tt.n, true, now); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: victims %v, want %v", tt.name, podNames(got), podNames(tt.want))
+		}
+	}
+}
+
+// TestOrderIsTotal: the choice does not depend on the order in which pods are listed, and the comparison is
+// transitive. The ages and restarts are drawn so that upstream's order has cycles.
+func TestOrderIsTotal(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	pick := func(values ...time.Duration) metav1.Time { return ago(values[random.IntN(len(values))]) }
+	for range 300 {
+		pods := make([]*caches.Pod, 3+random.IntN(12))
+		for i := range pods {
+			pods[i] = newPod(fmt.Sprint("pod-", i), onNode(fmt.Sprint("node-", random.IntN(3))),
+				readySince(pick(time.Hour, time.Hour, 70*time.Minute, 5*time.Hour, 6*time.Hour)),
+				createdAt(pick(10*time.Hour, 12*time.Hour, 30*time.Hour)), restarted(int32(random.IntN(3)), int32(random.IntN(2))))
+			pods[i].UID = types.UID(fmt.Sprint(random.IntN(1000), "-", i))
+			if random.IntN(3) == 0 {
+				pods[i].Ready = caches.Condition{}
+			}
+		}
+		n := 1 + random.IntN(len(pods))
+		want := chooseVictims(pods, pods, n, true, now)
+		for range 5 {
+			random.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+			if got := chooseVictims(pods, pods, n, true, now); !slices.Equal(got, want) {
+				t.Fatalf("victims depend on the order of the pods: %v and %v", got, want)
+			}
+		}
+		ranks := rankPods(pods, pods, true, now)
+		for a := range ranks {
+			for b := range ranks {
+				for c := range ranks {
+					if compareRanks(ranks[a], ranks[b]) < 0 && compareRanks(ranks[b], ranks[c]) < 0 && compareRanks(ranks[a], ranks[c]) >= 0 {
+						t.Fatalf("%s < %s < %s, but not %[1]s < %[3]s", ranks[a].pod.Name, ranks[b].pod.Name, ranks[c].pod.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestDeletionCost(t *testing.T) {
+	for value, want := range map[string]int32{
+		"": 0, "0": 0, "10": 10, "-10": -10, "2147483647": 2147483647, "-2147483648": -2147483648, "-05": -5,
+		"+10": 0, "008": 0, " 5": 0, "5 ": 0, "1.5": 0, "2147483648": 0, "-2147483649": 0, "many": 0, "00": 0, "1_0": 0,
+	} {
+		fakeapi.Want(t, "cost by "+value, deletionCost(map[string]string{corev1.PodDeletionCost: value}), want)
+	}
+	fakeapi.Want(t, "cost without the annotation", deletionCost(nil), 0)
+}
+
+func TestAgeRatios(t *testing.T) {
+	aged := func(d time.Duration, ready bool) *caches.Pod {
+		pod := newPod("a", createdAt(ago(d)))
+		if ready {
+			readySince(ago(0))(pod)
+		}
+		return pod
+	}
+	young, old, unready := aged(time.Hour, true), aged(90*time.Minute, true), aged(time.Minute, false)
+	for _, tt := range []struct {
+		name            string
+		active, victims []*caches.Pod
+		want            []float64
+	}{
+		{"multiples of the youngest ready pod's age", []*caches.Pod{young, old, unready}, []*caches.Pod{young, old, unready}, []float64{1, 1.5}},
+		{"nothing ready", []*caches.Pod{unready}, []*caches.Pod{unready}, nil},
+		{"created this instant", []*caches.Pod{aged(0, true), old}, []*caches.Pod{old}, nil},
+	} {
+		if got := ageRatios(tt.active, tt.victims, now); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }

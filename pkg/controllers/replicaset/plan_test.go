@@ -6,13 +6,18 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controller"
 )
 
 func TestClaim(t *testing.T) {
@@ -56,9 +61,7 @@ func TestClaim(t *testing.T) {
 	} {
 		c := claimPods(tt.set, mustSelect(tt.set), tt.pods, tt.gone)
 		got := sorted{podNames(c.owned), podNames(c.adopt), podNames(c.release), podNames(c.failed), c.terminating}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s: claim (-want +got):\n%s", tt.name, diff)
-		}
+		fakeapi.WantEqual(t, tt.name+": claim", got, tt.want)
 	}
 }
 
@@ -142,5 +145,147 @@ func TestSlowStart(t *testing.T) {
 				t.Errorf("batches %v with error %v, want %v with %v", batches, err, tt.batches, tt.err)
 			}
 		})
+	}
+}
+
+func TestLongestMismatch(t *testing.T) {
+	all := controller.NewKeyStates[cache.ObjectName](newState)
+	key := cache.NewObjectName("default", "web")
+	all.For(key, "one")
+	all.For(cache.NewObjectName("default", "db"), "two")
+	for _, step := range []struct {
+		matches bool
+		want    time.Duration
+	}{{false, 10 * time.Second}, {false, 10 * time.Second}, {true, 0}, {false, 7 * time.Second}} {
+		now := now.Add(10*time.Second - step.want)
+		all.Update(key, func(s *state) { s.recordMatch(step.matches, now) })
+	}
+	fakeapi.Want(t, "longest mismatch", longestMismatch(all, now.Add(10*time.Second)), 7*time.Second)
+}
+
+func TestFailedBackoff(t *testing.T) {
+	failed := func(ages ...time.Duration) []*caches.Pod {
+		var pods []*caches.Pod
+		for i, age := range ages {
+			pods = append(pods, newPod(fmt.Sprint(i), createdAt(ago(age))))
+		}
+		return pods
+	}
+	repeat := func(n int, age time.Duration) []*caches.Pod {
+		ages := make([]time.Duration, n)
+		for i := range ages {
+			ages[i] = age
+		}
+		return failed(ages...)
+	}
+	evicted := func(pods []*caches.Pod) []*caches.Pod {
+		for _, pod := range pods {
+			pod.Disruption.Status = corev1.ConditionTrue
+		}
+		return pods
+	}
+	for _, tt := range []struct {
+		name   string
+		failed []*caches.Pod
+		want   int
+		held   int
+		delay  time.Duration
+	}{
+		{name: "none"},
+		{name: "three are tolerated", failed: repeat(3, 0)},
+		{name: "four wait ten seconds", failed: repeat(4, 0), held: 4, delay: 10 * time.Second},
+		{name: "counted from the newest", failed: failed(0, 9*time.Second, 8*time.Second, 4*time.Second), held: 4, delay: 10 * time.Second},
+		{name: "part of it has passed", failed: repeat(4, 4*time.Second), held: 4, delay: 6 * time.Second},
+		{name: "all of it has passed", failed: repeat(4, 10*time.Second)},
+		{name: "five wait twice as long", failed: repeat(5, 0), held: 5, delay: 20 * time.Second},
+		{name: "never longer than five minutes", failed: repeat(500, 0), held: 500, delay: 5 * time.Minute},
+		{name: "of many replicas a tenth is tolerated", failed: repeat(100, 0), want: 1000},
+		{name: "and no more", failed: repeat(101, 0), want: 1000, held: 101, delay: 10 * time.Second},
+		{name: "a third of that doubles the delay", failed: repeat(134, 0), want: 1000, held: 134, delay: 20 * time.Second},
+		{name: "old ones do not count", failed: append(repeat(9, 10*time.Minute), repeat(3, 0)...)},
+		{name: "evicted pods do not count", failed: append(evicted(repeat(9, 0)), repeat(3, 0)...)},
+		{name: "created in the future, by another clock", failed: repeat(4, -time.Hour), held: 4, delay: 10 * time.Second},
+	} {
+		if held, delay := failedBackoff(tt.failed, tt.want, now); held != tt.held || delay != tt.delay {
+			t.Errorf("%s: %d creates wait for %v, want %d for %v", tt.name, held, delay, tt.held, tt.delay)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	full := map[string]string{"app": "web", "tier": "front"}
+	wantsFull := func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels = full }
+	anHour := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 }
+	ready := readySince(ago(0))
+	for _, tt := range []struct {
+		name        string
+		set         *appsv1.ReplicaSet
+		pods        []*caches.Pod
+		terminating int // -1: the gate is off
+		want        counts
+	}{
+		{"one with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready)}, -1,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
+		{"one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready)}, -1, counts{replicas: 1, ready: 1, available: 1}},
+		{"two with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready), newPod("b", labelled(full), ready)}, -1,
+			counts{replicas: 2, fullyLabeled: 2, ready: 2, available: 2}},
+		{"two, none terminating", newSet(2), []*caches.Pod{newPod("a", ready), newPod("b", ready)}, 0,
+			counts{replicas: 2, fullyLabeled: 2, ready: 2, available: 2, terminating: new(int32(0))}},
+		{"two without all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", ready)}, -1,
+			counts{replicas: 2, ready: 2, available: 2}},
+		{"one with, one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", labelled(full), ready)}, -1,
+			counts{replicas: 2, fullyLabeled: 1, ready: 2, available: 2}},
+		{"more labels than the template has", newSet(1), []*caches.Pod{newPod("a", labelled(full))}, -1, counts{replicas: 1, fullyLabeled: 1}},
+		{"not ready", newSet(1), []*caches.Pod{newPod("a", phase(corev1.PodPending))}, -1, counts{replicas: 1, fullyLabeled: 1}},
+		{"ready, not yet available", newSet(1, anHour), []*caches.Pod{newPod("a", ready)}, -1, counts{replicas: 1, fullyLabeled: 1, ready: 1}},
+		{"available from this moment", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour)))}, -1,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
+		{"available in a nanosecond", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour-1)))}, -1,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1}},
+		{"available for long", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(2*time.Hour)))}, -1,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
+		{"ready since nobody knows", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, -1,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1}},
+		{"two terminating", newSet(1), []*caches.Pod{newPod("a", ready)}, 2,
+			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1, terminating: new(int32(2))}},
+	} {
+		got := countPods(tt.set, tt.pods, tt.terminating, now)
+		fakeapi.WantEqual(t, tt.name+": counts", got, tt.want, cmp.AllowUnexported(counts{}))
+	}
+}
+
+func TestConditions(t *testing.T) {
+	earlier := ago(time.Hour)
+	condition := func(status corev1.ConditionStatus, reason, message string, since metav1.Time) appsv1.ReplicaSetCondition {
+		return appsv1.ReplicaSetCondition{Type: appsv1.ReplicaSetReplicaFailure, Status: status, Reason: reason, Message: message, LastTransitionTime: since}
+	}
+	foreign := appsv1.ReplicaSetCondition{Type: "Foreign", Status: corev1.ConditionTrue, Reason: "Test", LastTransitionTime: earlier}
+	denied := errors.New("denied")
+	type list = []appsv1.ReplicaSetCondition
+	for _, tt := range []struct {
+		name string
+		old  list
+		a    applyResult
+		want list
+	}{
+		{"none, nothing failed", nil, applyResult{}, nil},
+		{"creating failed", nil, applyResult{err: denied, creating: true}, list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
+		{"deleting failed", nil, applyResult{err: denied}, list{condition(corev1.ConditionTrue, "FailedDelete", "denied", ago(0))}},
+		{"nothing failed any more", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{}, nil},
+		{"nothing was tried: nobody knows", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{deferred: true},
+			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
+		{"failed again for another reason", list{condition(corev1.ConditionTrue, "FailedDelete", "gone", earlier)}, applyResult{err: denied, creating: true},
+			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
+		{"a false one turns true now", list{condition(corev1.ConditionFalse, "", "", earlier)}, applyResult{err: denied, creating: true},
+			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
+		{"conditions of others stay when it is set", list{foreign}, applyResult{err: denied, creating: true},
+			list{foreign, condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
+		{"and when it is removed", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier), foreign}, applyResult{}, list{foreign}},
+		{"and otherwise", list{foreign}, applyResult{}, list{foreign}},
+	} {
+		before := append(list(nil), tt.old...)
+		got := newConditions(tt.old, tt.a, now)
+		fakeapi.WantEqual(t, tt.name+": conditions", got, tt.want)
+		fakeapi.WantEqual(t, tt.name+": the old conditions were changed", append(list(nil), tt.old...), before)
 	}
 }
