@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientdiscovery "k8s.io/client-go/discovery"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
@@ -160,5 +163,49 @@ func TestBlockerTextIsBounded(t *testing.T) {
 	}
 	if b := blockerOf(r); len(b.text) > 1000 || !strings.HasSuffix(b.text, "; and 980 more") {
 		t.Errorf("%d bytes: %s", len(b.text), b.text)
+	}
+}
+
+func TestMetricsShowOnlyWhatIsTerminating(t *testing.T) {
+	m := newMetrics(prometheus.NewRegistry())
+	m.showCauses("a", causeFinalizers, causeDiscovery)
+	m.showCauses("a", causeFinalizers)
+	fakeapi.Want(t, "causes in the metric", testutil.CollectAndCount(m.blocked), 1)
+	m.showCauses("a")
+	fakeapi.Want(t, "series", testutil.CollectAndCount(m.blocked), 0)
+}
+
+// A namespace shows more causes now and fewer then. Which of those find room is left to chance, the bound is not.
+func TestMetricsOfManyCausesAreBounded(t *testing.T) {
+	m := newMetrics(prometheus.NewRegistry())
+	for i := range maxSeries - 2 {
+		m.showCauses(fmt.Sprint("other-", i), causePods)
+	}
+	few, many := []string{causePods, causeError}, []string{causePods, causeError, causeContent, causeDiscovery}
+	for range 50 {
+		m.showCauses("x", few...)
+		m.showCauses("x", many...)
+		if n := testutil.CollectAndCount(m.blocked); n > 100 {
+			t.Fatalf("%d series, want at most 100", n)
+		}
+	}
+}
+
+func TestNextSync(t *testing.T) {
+	for _, tt := range []struct {
+		waited     time.Duration
+		unfinished int
+		want       time.Duration
+	}{
+		{-5 * time.Second, 1, 300 * time.Millisecond},
+		{0, 40, 300 * time.Millisecond},
+		{4 * time.Second, 1, time.Second},
+		{4 * time.Second, 90, 2 * time.Second},
+		{32 * time.Second, 90, 8 * time.Second},
+		{10 * time.Minute, 1, 8 * time.Second},
+		{10*time.Minute + 1, 1, 30 * time.Second},
+		{0, 10000, 30 * time.Second},
+	} {
+		fakeapi.Want(t, fmt.Sprintf("next sync after %v with %d namespaces", tt.waited, tt.unfinished), nextSync(tt.waited, tt.unfinished), tt.want)
 	}
 }

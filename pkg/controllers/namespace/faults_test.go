@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
@@ -43,9 +45,7 @@ func TestOneDiscoveryServesTheSyncsAfterTheGate(t *testing.T) {
 		b.mustSync(t)
 		b.clock.Step(time.Second)
 	}
-	if n := b.discovery.asked.Load(); n != 1 {
-		t.Errorf("%d discoveries, want one", n)
-	}
+	fakeapi.Want(t, "discoveries", b.discovery.asked.Load(), 1)
 }
 
 // An API server that has just started shows its own types before those of CustomResourceDefinitions. Objects of
@@ -56,9 +56,7 @@ func TestNamespaceWaitsForAReadyAPIServer(t *testing.T) {
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions(), b.client.Actions()), "list pods", "list configmaps", "get namespaces", "get namespaces", statusWrite)
 	const reason = "discovery fails: API server is not ready: Internal error occurred: failing checks: poststarthook/start-apiextensions-controllers"
-	if got := b.blocker(); got != reason {
-		t.Errorf("condition %q, want %q", got, reason)
-	}
+	fakeapi.Want(t, "condition", b.blocker(), reason)
 
 	b.discovery.Status = 0
 	b.serve("a.io/v1", typ("widgets", "delete", "list"))
@@ -106,9 +104,7 @@ func TestSilentAPIBlocksNoOtherType(t *testing.T) {
 			t.Errorf("pass %d: %d types were tried after the first timeout", pass, inThisPass)
 		}
 	}
-	if n := len(slices.DeleteFunc(requests(b.metadata.Actions()), func(r string) bool { return r != "list answered" })); n != 1 {
-		t.Errorf("the type that responds was listed %d times, want once", n)
-	}
+	fakeapi.Want(t, "lists of the type that responds", len(slices.DeleteFunc(requests(b.metadata.Actions()), func(r string) bool { return r != "list answered" })), 1)
 }
 
 // A namespace is finalized without conditions. Later syncs write the conditions, which show the finalizers of the
@@ -173,9 +169,7 @@ func TestFailingTypeBlocksNoOther(t *testing.T) {
 	b.mustSync(t)
 	expect(t, requests(b.metadata.Actions()), "list pods", "list type-00")
 	b.mustFinalize(t)
-	if n := len(b.metadata.Actions()); n != 2+2+count {
-		t.Errorf("%d lists, want all types once more before the end", n)
-	}
+	fakeapi.Want(t, "lists, with all types before the end", len(b.metadata.Actions()), 2+2+count)
 }
 
 // A CRD with an object goes while the namespace waits, and a CRD with another object comes.
@@ -257,9 +251,7 @@ func TestDiscoveredTypeWith404IsNotEmpty(t *testing.T) {
 		t.Errorf("error %v, want that the type is hidden", err)
 	}
 	_, _ = b.sync(t.Context(), "test")
-	if n := b.discovery.asked.Load(); n != 2 {
-		t.Errorf("%d discoveries, want another one after the 404", n)
-	}
+	fakeapi.Want(t, "discoveries, with another after the 404", b.discovery.asked.Load(), 2)
 	if b.finalized() {
 		t.Error("finalized")
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
@@ -206,9 +209,7 @@ func TestPagesShrinkAfterTimeouts(t *testing.T) {
 	for _, fault = range []error{context.DeadlineExceeded, apierrors.NewTimeoutError("slow", 1), context.DeadlineExceeded, context.DeadlineExceeded, nil, nil} {
 		s.record([]typeResult{p.purge(t.Context(), configMaps)}, epoch)
 	}
-	if diff := gocmp.Diff([]int64{500, 62, 7, 1, 1, 500}, limits); diff != "" {
-		t.Error(diff)
-	}
+	fakeapi.WantEqual(t, "limits of pages", limits, []int64{500, 62, 7, 1, 1, 500})
 }
 
 func TestUnresponsiveAPIGetsOneRequestPerPause(t *testing.T) {
@@ -292,4 +293,29 @@ func everything(n int, err error) map[string]error {
 		each[name] = err
 	}
 	return each
+}
+
+// The response to a deletecollection has every deleted object.
+func TestAnswersToDeletesAreNotHeldInMemory(t *testing.T) {
+	for _, tt := range []struct {
+		name, method, query, want string
+		asIs                      bool // in the requested form
+	}{
+		{"page of a type that can be listed", http.MethodDelete, "?limit=500", "", false},
+		{"type that cannot be listed", http.MethodDelete, "", "", true},
+		{"list", http.MethodGet, "?limit=500", "objects", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			req := httptest.NewRequest(tt.method, "https://server/apis/a.io/v1/namespaces/test/things"+tt.query, nil)
+			req.Header.Set("Accept", "application/json")
+			resp, err := discardBodies{fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
+				fakeapi.Want(t, "the requested form is kept", req.Header.Get("Accept") == "application/json", tt.asIs)
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("objects"))}, nil
+			})}.RoundTrip(req)
+			fakeapi.NoError(t, err)
+			if body, err := io.ReadAll(resp.Body); err != nil || string(body) != tt.want {
+				t.Errorf("body %q, %v, want %q", body, err, tt.want)
+			}
+		})
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientdiscovery "k8s.io/client-go/discovery"
 	clienttesting "k8s.io/client-go/testing"
+
+	"minikcm/internal/fakeapi"
 )
 
 const (
@@ -161,9 +162,7 @@ func TestFinalizersOfOthersStay(t *testing.T) {
 		return
 	}
 	sent := actions[3].(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
-	if diff := cmp.Diff([]corev1.FinalizerName{"a/b", "other/x"}, sent.Spec.Finalizers); diff != "" {
-		t.Error(diff)
-	}
+	fakeapi.WantEqual(t, "finalizers", sent.Spec.Finalizers, []corev1.FinalizerName{"a/b", "other/x"})
 }
 
 func TestReplacedNamespaceKeepsItsContent(t *testing.T) {
@@ -186,9 +185,7 @@ func TestReplacedNamespaceKeepsItsContent(t *testing.T) {
 			expect(t, requests(b.metadata.Actions()), "list pods")
 			states := 0
 			b.states.ForEach(func(*state) { states++ })
-			if kept := states == 1; kept != (failure != nil) {
-				t.Errorf("state kept: %v", kept)
-			}
+			fakeapi.Want(t, "state kept", states == 1, failure != nil)
 		})
 	}
 }
@@ -287,7 +284,5 @@ func TestFirstSightOfADeletion(t *testing.T) {
 		t.Errorf("kept %v at %v", uid, seen)
 		return true
 	})
-	if sum := sumOf(t, b.metrics.duration); sum != 1.1 {
-		t.Errorf("the deletion took %v s by the metric, want 1.1", sum)
-	}
+	fakeapi.Want(t, "duration of the deletion in the metric", sumOf(t, b.metrics.duration), 1.1)
 }
