@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"minikcm/internal/fakeapi"
 )
 
 // epoch is the start time of every bubble.
@@ -68,9 +70,7 @@ func TestSilentNodeGoesTheWholeWay(t *testing.T) {
 		}
 		b.post(dying[0], corev1.ConditionTrue)
 		b.wantTaints("dying0")
-		if got := b.Count("patch nodes"); got != 2 {
-			t.Errorf("%d patches, want one more for both taints", got)
-		}
+		fakeapi.Want(t, "patches", b.Count("patch nodes"), 2)
 	})
 }
 
@@ -83,9 +83,7 @@ func TestHealthyClusterIsNotWritten(t *testing.T) {
 		if got := b.Writes() - before - b.Count("update leases"); got != 0 {
 			t.Errorf("%d writes, want none\n%v", got, b.Requests(""))
 		}
-		if got := b.Count("get nodes"); got != 0 {
-			t.Errorf("%d live reads of nodes, want none", got)
-		}
+		fakeapi.Want(t, "live reads of nodes", b.Count("get nodes"), 0)
 	})
 }
 
@@ -170,9 +168,7 @@ func TestLeaseCases(t *testing.T) {
 				if tt.want == "Unknown" {
 					writes = 1
 				}
-				if got := b.Count("update nodes/status"); got != writes {
-					t.Errorf("%d status writes, want %d", got, writes)
-				}
+				fakeapi.Want(t, "status writes", b.Count("update nodes/status"), writes)
 			})
 		})
 	}
@@ -199,9 +195,7 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 		b.wantTaints("live0")
 		b.wantTaints("silent")
 		b.wantTaints("tainted", "user:NoExecute")
-		if got := testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")); got != 2 {
-			t.Errorf("evictions_total = %v, want 2", got)
-		}
+		fakeapi.Want(t, "evictions_total", testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")), 2)
 
 		// Removed by hand while the node is bad: put back, at the rate of its zone.
 		b.edit("unready", func(n *corev1.Node) { n.Spec.Taints = nil })
@@ -215,9 +209,7 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 		if got := b.taintedAt("unknown", corev1.TaintNodeNotReady); !got.Equal(since) || since.IsZero() {
 			t.Errorf("TimeAdded after the swap = %v, want that of the old taint, %v", got, since)
 		}
-		if got := testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")); got != 3 {
-			t.Errorf("evictions_total = %v, want 3: swaps do not count", got)
-		}
+		fakeapi.Want(t, "evictions_total, which does not count swaps", testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")), 3)
 	})
 }
 
@@ -241,9 +233,7 @@ func TestNodeEvents(t *testing.T) {
 		if got := b.drainEvents(); len(got) > 0 {
 			t.Errorf("events of another term: %q", got)
 		}
-		if err := b.CoreV1().Nodes().Delete(b.t.Context(), "node", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, b.CoreV1().Nodes().Delete(b.t.Context(), "node", metav1.DeleteOptions{}))
 		b.pass(time.Second)
 		if got, want := b.drainEvents(), []string{"Normal RemovingNode Node node event: Removing Node node from Controller" + object}; !slices.Equal(got, want) {
 			t.Errorf("events = %q, want %q", got, want)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/fakeapi"
 )
 
 var day = time.Date(2015, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -51,9 +54,7 @@ func TestUnknownConditions(t *testing.T) {
 		if diff := cmp.Diff(parse(tt.want), got); diff != "" || changed != (tt.want != tt.have) {
 			t.Errorf("%s: changed = %v; conditions (-want +got):\n%s", tt.name, changed, diff)
 		}
-		if diff := cmp.Diff(before, node); diff != "" {
-			t.Errorf("%s: the node itself was changed:\n%s", tt.name, diff)
-		}
+		fakeapi.WantEqual(t, tt.name+": the node itself was changed", node, before)
 	}
 }
 
@@ -62,9 +63,7 @@ func TestFirstDeadlineIsAMonitorPeriodAway(t *testing.T) {
 	h := nodeHealth{ready: corev1.ConditionFalse}
 	h.heartbeat.seen = day
 	for after, silent := range map[time.Duration]bool{10 * time.Millisecond: false, 1001 * time.Millisecond: true} {
-		if got := h.checkDeadline(cfg, day.Add(after)).silent; got != silent {
-			t.Errorf("silent = %v %v after the first heartbeat, want %v", got, after, silent)
-		}
+		fakeapi.Want(t, fmt.Sprint("silent after ", after), h.checkDeadline(cfg, day.Add(after)).silent, silent)
 	}
 }
 
@@ -87,12 +86,88 @@ func TestRestart(t *testing.T) {
 	} {
 		h := nodeHealth{ready: corev1.ConditionTrue, heartbeat: heartbeat{seen: at(tt.before.seen), extra: time.Duration(tt.before.extra) * time.Second}}
 		h.restart(at(tt.since), at(tt.now), defaults())
-		if got := (state{int(h.heartbeat.seen.Sub(day).Seconds()), int(h.heartbeat.extra.Seconds())}); got != tt.want {
-			t.Errorf("%s: seen, extra = %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, (state{int(h.heartbeat.seen.Sub(day).Seconds()), int(h.heartbeat.extra.Seconds())}), tt.want)
 	}
 	h := heartbeat{seen: at(0), extra: 150 * time.Second}.afterLease(at(5), at(5))
 	if want := (heartbeat{seen: at(5), renewed: at(5)}); h != want {
 		t.Errorf("heartbeat after a sign of life = %+v, want %+v", h, want)
+	}
+}
+
+func TestLeasesOfOtherTimes(t *testing.T) {
+	ahead := &metav1.MicroTime{Time: epoch.Add(24 * time.Hour)}
+	for _, tt := range []struct {
+		name  string
+		first *metav1.MicroTime // renewTime at the beginning
+		then  func(time.Time) *metav1.MicroTime
+		want  corev1.ConditionStatus // after two minutes with a renewal every 10 s
+	}{
+		{"a clock that is far ahead", ahead, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(24 * time.Hour)} }, "True"},
+		{"a clock that is far behind", &metav1.MicroTime{Time: epoch.Add(-1e6 * time.Second)}, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(-1e6 * time.Second)} }, "True"},
+		{"a clock that was ahead and is set", ahead, func(now time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: now} }, "True"},
+		{"never any time", nil, func(time.Time) *metav1.MicroTime { return nil }, "Unknown"},
+		{"the same time over and over", ahead, func(time.Time) *metav1.MicroTime { return ahead }, "Unknown"},
+		{"the time was taken away", ahead, func(time.Time) *metav1.MicroTime { return nil }, "Unknown"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects, live, _ := cluster(3, 1)
+			inBubble(t, defaults(), objects, func(b *bench) {
+				b.renewAs("dying0", tt.first)
+				b.term()
+				for range 12 {
+					b.renew(live...)
+					b.renewAs("dying0", tt.then(time.Now()))
+					b.pass(10 * time.Second)
+					if tt.want == "True" && readiness(b.Node("dying0")) != "True" {
+						b.t.Fatalf("Unknown after %v", time.Since(epoch))
+					}
+				}
+				b.wantReady(tt.want, "dying0")
+			})
+		})
+	}
+}
+
+// The watch of Leases ends and cannot be opened again, or delivers no events, while all other requests succeed: an API
+// server that rejects watches, or a proxy that cuts or holds watches. Even if lists fail too, the controller reads the
+// Lease before each status write.
+func TestBrokenLeaseWatch(t *testing.T) {
+	for _, tt := range []struct {
+		name                 string
+		cut, frozen, noLists bool
+	}{{"frozen", false, true, false}, {"cut", true, false, false}, {"cut, and lists fail", true, false, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects, live, dying := cluster(6, 1)
+			inBubble(t, defaults(), objects, func(b *bench) {
+				b.term()
+				b.renewFor(10*time.Second, append(live, dying...)...)
+				b.Freeze("leases", tt.frozen)
+				if tt.cut {
+					b.CutWatches("leases")
+				}
+				if tt.noLists {
+					b.Break(errOutage, "list leases")
+				}
+				for range 24 {
+					b.renewFor(10*time.Second, live...)
+					b.wantReady("True", live...)
+				}
+				if !tt.noLists {
+					b.wantReady("Unknown", dying...)
+				}
+				if got := b.Count("get leases") + b.Count("list leases"); got > 6*2*26+200 { // kubelets read, too
+					b.t.Errorf("%d reads of Leases", got)
+				}
+				b.Freeze("leases", false)
+				b.RestoreWatches("leases")
+				b.Break(nil, "list leases")
+				b.renewFor(2*time.Minute, live...)
+				b.wantReady("True", live...)
+				b.wantReady("Unknown", dying...)
+				if b.controller.api.isSuspended(false, time.Now()) {
+					t.Error("suspended after the watch came back")
+				}
+			})
+		})
 	}
 }

@@ -1,18 +1,24 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"minikcm/internal/fakeapi"
 )
 
 // The variable everything lists the requests that fail during an outage.
@@ -218,5 +224,227 @@ func TestListsOfNodesBackOff(t *testing.T) {
 			t.Errorf("%d lists of nodes in two minutes, want at most 20", got)
 		}
 		b.Freeze("nodes", false)
+	})
+}
+
+// Nodes that cannot be written, because a webhook or a broken object is in the way, are found dead late or
+// never. Other nodes are not affected.
+func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
+	for _, bad := range []int{0, 3} {
+		t.Run(fmt.Sprint(bad, " of them"), func(t *testing.T) {
+			objects, live, dying := cluster(20, 5)
+			cfg := defaults()
+			cfg.EvictionRate = 1
+			inBubble(t, cfg, objects, func(b *bench) {
+				for i := range bad {
+					b.Break(errOutage, "patch nodes "+dying[i])
+				}
+				b.term()
+				b.renewFor(2*time.Minute, append(live, "dying4")...)
+				b.wantReady("Unknown", dying[:4]...)
+				suppressed := testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedOutage))
+				for range 11 {
+					b.renew(live...)
+					b.pass(5 * time.Second)
+				}
+				b.wantReady("Unknown", "dying4")
+				b.renewFor(10*time.Second, live...)
+				fakeapi.Want(t, "tainted nodes of those that can be written", b.tainted(unreachableNoExecute, []string{"dying3", "dying4"}), 2)
+				fakeapi.Want(t, "suppressed decisions", testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedOutage)), suppressed)
+			})
+		})
+	}
+}
+
+// slowClient is a client whose status writes of nodes take 10 s.
+type slowClient struct{ kubernetes.Interface }
+
+func (s slowClient) CoreV1() typedcorev1.CoreV1Interface { return slowCore{s.Interface.CoreV1()} }
+
+type slowCore struct{ typedcorev1.CoreV1Interface }
+
+func (s slowCore) Nodes() typedcorev1.NodeInterface { return slowNodes{s.CoreV1Interface.Nodes()} }
+
+type slowNodes struct{ typedcorev1.NodeInterface }
+
+func (s slowNodes) UpdateStatus(ctx context.Context, node *corev1.Node, opts metav1.UpdateOptions) (*corev1.Node, error) {
+	time.Sleep(10 * time.Second)
+	return s.NodeInterface.UpdateStatus(ctx, node, opts)
+}
+
+// A zone dies while a webhook delays each status write. Some nodes are processed each second.
+func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
+	objects, live, dying := cluster(5, 300)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.controller.Client = slowClient{b.Clientset}
+		b.term()
+		b.renewFor(70*time.Second, live...)
+		b.edit("live0", func(node *corev1.Node) { node.Spec.Unschedulable = true })
+		b.renewFor(time.Minute, live...)
+		b.wantTaints("live0", "unschedulable:NoSchedule")
+		b.renewFor(time.Minute, live...)
+		b.wantReady("Unknown", dying...)
+	})
+}
+
+// An API server that fails now and then cannot keep a dead node alive. After all extra time is used up,
+// only a live read of the Lease shows that the node is alive.
+func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
+	objects, live, _ := cluster(5, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		for found := 0; found < 300; found += 5 {
+			b.renew(live...)
+			b.outage() // until the next renewal: almost always
+			b.pass(5 * time.Second)
+			if readiness(b.Node("dying0")) == "Unknown" {
+				if found < 190 {
+					t.Errorf("found after %d s, want no sooner than after a grace and three on top", found)
+				}
+				return
+			}
+		}
+		t.Error("the dead node was not found in 300 s")
+	})
+}
+
+func TestNewTermMarksNoPodOfANodeThatCameBack(t *testing.T) {
+	objects := []runtime.Object{aNode("node", "zone", "Unknown"), aNode("live", "zone", "True"), aLease("live", epoch), aPod("pod", "node")}
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.Freeze("nodes", true)
+		b.post("node", "True") // the cache does not show the change
+		b.term()
+		b.pass(10 * time.Second)
+		b.wantPods("True", "pod")
+		b.Freeze("nodes", false)
+		b.pass(5 * time.Second)
+		b.wantPods("True", "pod")
+	})
+}
+
+// A stale node cache is no outage of the API server.
+func TestStaleNodeCacheIsNotBlindness(t *testing.T) {
+	objects, live, dying := cluster(2, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.renewFor(30*time.Second, live...) // as a standby
+		b.Freeze("nodes", true)
+		b.edit("live0", func(n *corev1.Node) { n.Labels["new"] = "label" })
+		b.term()
+		b.renewFor(30*time.Second, live...)
+		b.wantReady("Unknown", dying...)
+		b.Freeze("nodes", false)
+	})
+}
+
+func TestNodeMadeAnewWithinASecond(t *testing.T) {
+	objects, live, _ := cluster(3, 2)
+	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
+		b.term()
+		b.renewFor(55*time.Second, live...)
+		b.wantReady("Unknown", "dying0", "dying1")
+		b.drainEvents()
+		fakeapi.NoError(t, b.CoreV1().Nodes().Delete(b.t.Context(), "dying0", metav1.DeleteOptions{}))
+		b.create(aNode("dying0", "zone", "True", func(n *corev1.Node) { n.UID = "another" }))
+		b.pass(time.Millisecond) // the streams of nodes and pods are not ordered
+		b.create(aPod("new", "dying0"))
+		b.renewFor(45*time.Second, live...)
+		b.wantReady("True", "dying0")
+		b.wantTaints("dying0")
+		b.wantPods("True", "new")
+		b.renewFor(10*time.Second, live...)
+		b.wantReady("Unknown", "dying0")
+		const registered = "Normal RegisteredNode Node dying0 event: Registered Node dying0 in Controller"
+		fakeapi.Want(t, "registrations", len(slices.DeleteFunc(b.drainEvents(), func(e string) bool { return e != registered })), 1)
+	})
+}
+
+// The API server rejects every patch of nodes for a while. The controller retries at a limited rate.
+func TestNodePatchesRefused(t *testing.T) {
+	for name, refusal := range fakeapi.NewRefusals("Node", "nodes", "dying0") {
+		t.Run(name, func(t *testing.T) {
+			objects, live, _ := cluster(3, 1)
+			inBubble(t, defaults(), objects, func(b *bench) {
+				b.Break(refusal, "patch nodes")
+				b.term()
+				b.renewFor(51*time.Second, live...)
+				before := b.Count("patch nodes")
+				b.renewFor(time.Minute, live...)
+				if got := b.Count("patch nodes") - before; got == 0 || got > 60 {
+					t.Errorf("%d patches in a minute, want 1 to 60", got)
+				}
+				b.Break(nil, "patch nodes")
+				b.renewFor(20*time.Second, live...)
+				b.wantTaints("dying0", silentTaints...)
+				b.wantReady("True", live...)
+			})
+		})
+	}
+}
+
+func TestRestartBesideDeadNodesRepeatsNothing(t *testing.T) {
+	objects, live, dying := cluster(5, 2)
+	inBubble(t, defaults(), append(objects, aPod("a", "dying0"), aPod("b", "dying1")), func(b *bench) {
+		b.term()
+		b.renewFor(80*time.Second, live...)
+		if got := b.tainted(unreachableNoExecute, dying); got != 2 {
+			t.Fatalf("%d nodes tainted, want 2", got)
+		}
+		ours := func() int { return b.Count("patch") + b.Count("update nodes/status") }
+		writes := ours()
+		b.endTerm()
+		b.term()
+		b.renewFor(2*time.Minute, live...)
+		fakeapi.Want(t, "writes after a restart beside nodes without change", ours()-writes, 0)
+	})
+}
+
+func TestGaugesRestWithTheTerm(t *testing.T) {
+	objects, live, _ := cluster(3, 1)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(55*time.Second, live...)
+		m := b.controller.metrics
+		zone := "region:\x00:zone"
+		for name, is := range map[string]struct {
+			gauge *prometheus.GaugeVec
+			want  float64
+		}{"health": {m.zoneHealth, 75}, "size": {m.zoneSize, 4}, "unhealthy": {m.zoneUnhealthy, 1}} {
+			fakeapi.Want(t, name, testutil.ToFloat64(is.gauge.WithLabelValues(zone)), is.want)
+		}
+		fakeapi.Want(t, "state gauge of Normal", testutil.ToFloat64(m.zoneState.WithLabelValues(zone, "Normal")), 1)
+		m.suspended.Set(1)
+		b.endTerm()
+		for _, gauge := range []*prometheus.GaugeVec{m.zoneHealth, m.zoneSize, m.zoneUnhealthy, m.zoneState, m.pending} {
+			fakeapi.Want(t, "series outside a term", testutil.CollectAndCount(gauge), 0)
+		}
+		if got := testutil.ToFloat64(m.suspended); got != 0 {
+			t.Error("suspended outside a term")
+		}
+		fakeapi.Want(t, "evictions_total, which a term does not reset", testutil.ToFloat64(m.evictions.WithLabelValues("region:\x00:zone")), 1)
+	})
+}
+
+func TestStandbyTakesOverAmidTheLine(t *testing.T) {
+	objects, live, dying := cluster(20, 4)
+	inBubble(t, defaults(), objects, func(b *bench) {
+		b.term()
+		b.renewFor(62*time.Second, live...)
+		if got := b.tainted(unreachableNoExecute, dying); got != 2 {
+			t.Fatalf("%d nodes tainted, want 2", got)
+		}
+		times := map[string]time.Time{}
+		for _, name := range dying {
+			times[name] = b.taintedAt(name, corev1.TaintNodeUnreachable)
+		}
+		b.endTerm()
+		b.pass(3 * time.Second)
+		b.term()
+		b.renewFor(30*time.Second, live...)
+		fakeapi.Want(t, "tainted nodes 30 s into the new term", b.tainted(unreachableNoExecute, dying), 4)
+		for name, at := range times {
+			if got := b.taintedAt(name, corev1.TaintNodeUnreachable); !at.IsZero() && !got.Equal(at) {
+				t.Errorf("%s: TimeAdded moved from %v to %v", name, at, got)
+			}
+		}
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/internal/faket"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
@@ -63,9 +64,7 @@ func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *be
 			Client: b.Clientset, Caches: b.caches, Clock: clock.RealClock{}, Metrics: b.registry,
 			Recorder: func(string) record.EventRecorder { return b.events },
 		}, b.Clientset, metadataOf(b.Clientset))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, err)
 		b.stopCaches = fakeapi.FillCaches(t, b.caches)
 		run(b)
 		b.endTerm()
@@ -117,9 +116,7 @@ func (b *bench) pass(d time.Duration) {
 func (b *bench) create(obj runtime.Object) {
 	b.t.Helper()
 	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	fakeapi.NoError(b.t, err)
 	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
 	if _, _, err := b.React(clienttesting.NewCreateAction(resource, obj.(metav1.Object).GetNamespace(), obj)); err != nil {
 		b.t.Fatal(err)
@@ -139,9 +136,7 @@ func (b *bench) renewAs(name string, at *metav1.MicroTime) {
 	b.t.Helper()
 	leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	fakeapi.NoError(b.t, err)
 	lease.Spec.RenewTime = at
 	if _, err := leases.Update(b.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
 		b.t.Fatal(err)
@@ -293,3 +288,5 @@ func (b *bench) wantPods(want corev1.ConditionStatus, names ...string) {
 		}
 	}
 }
+
+func TestMain(m *testing.M) { faket.Main(m) }

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"minikcm/internal/fakeapi"
 )
 
 // TestTaintsOfZones checks the seconds of the NoExecute taints in each zone. Column nodes lists the nodes of each
@@ -98,9 +100,7 @@ func TestTaintsOfZones(t *testing.T) {
 				}
 				b.pass(time.Until(epoch.Add(39 * time.Second))) // less than a grace period
 				nodes, err := b.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				fakeapi.NoError(t, err)
 				var got []string
 				for _, node := range nodes.Items {
 					for _, taint := range node.Spec.Taints {
@@ -110,9 +110,7 @@ func TestTaintsOfZones(t *testing.T) {
 					}
 				}
 				slices.Sort(got)
-				if got := strings.Join(got, " "); got != tt.want {
-					t.Errorf("taints at %q, want %q", got, tt.want)
-				}
+				fakeapi.Want(t, "times of taints", strings.Join(got, " "), tt.want)
 			})
 		})
 	}
@@ -131,9 +129,7 @@ func TestZoneOf(t *testing.T) {
 			zone: "z", "failure-domain.beta.kubernetes.io/zone": "bz", region: "r", "failure-domain.beta.kubernetes.io/region": "br",
 		}, "br:\x00:bz"},
 	} {
-		if got := zoneOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels}}); got != tt.want {
-			t.Errorf("zoneOf(%v) = %q, want %q", tt.labels, got, tt.want)
-		}
+		fakeapi.Want(t, fmt.Sprint("zone of ", tt.labels), zoneOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels}}), tt.want)
 	}
 }
 
@@ -165,18 +161,14 @@ func TestFreeze(t *testing.T) {
 	if z.isStopped() || toggles > 0 {
 		t.Errorf("stopped %v, %d toggles after one zone has failed and the other has recovered", z.isStopped(), toggles)
 	}
-	if diff := cmp.Diff(map[string]time.Duration{"a4": 10 * time.Second}, roundTurns(turns)); diff != "" {
-		t.Errorf("turns after the outage (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "turns after the outage", roundTurns(turns), map[string]time.Duration{"a4": 10 * time.Second})
 	z.freeze(true, now)
 	now = now.Add(10 * time.Second)
 	if granted, _ := z.acquire("a4", true, now); !granted {
 		t.Error("frozen: a node without extra time got no token")
 	}
 	z.freeze(false, now)
-	if diff := cmp.Diff(map[string]time.Duration{"a4": 10 * time.Second, "a5": 10 * time.Second}, roundTurns(turns)); diff != "" {
-		t.Errorf("turns after the second outage (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "turns after the second outage", roundTurns(turns), map[string]time.Duration{"a4": 10 * time.Second, "a5": 10 * time.Second})
 }
 
 func roundTurns(turns map[string]time.Duration) map[string]time.Duration {
@@ -192,9 +184,7 @@ func TestNoTaintStaysWhileEverythingIsDown(t *testing.T) {
 	inBubble(t, defaults(), objects, func(b *bench) {
 		tainted := func(want int, when string) {
 			t.Helper()
-			if got := b.tainted(unreachableNoExecute, all); got != want {
-				t.Errorf("%d nodes tainted %s, want %d", got, when, want)
-			}
+			fakeapi.Want(t, "tainted nodes "+when, b.tainted(unreachableNoExecute, all), want)
 		}
 		b.term()
 		b.renewFor(55*time.Second, live...)
@@ -258,4 +248,89 @@ func TestZoneThatDiesAtOnce(t *testing.T) {
 			t.Errorf("%d nodes tainted 46 s after the first node became Unknown, want one each 10 s", got)
 		}
 	})
+}
+
+const (
+	noSchedule = corev1.TaintEffectNoSchedule
+	noExec     = corev1.TaintEffectNoExecute
+)
+
+// parseTaints returns taints written as KEY:EFFECT, KEY:EFFECT@now or KEY:EFFECT@old, the key without the common
+// prefix.
+func parseTaints(text string) (taints []corev1.Taint) {
+	effects := map[string]corev1.TaintEffect{"NS": noSchedule, "NE": noExec, "PNS": corev1.TaintEffectPreferNoSchedule}
+	for _, word := range strings.Fields(text) {
+		rest, added, _ := strings.Cut(word, "@")
+		key, effect, _ := strings.Cut(rest, ":")
+		taint := corev1.Taint{Key: "node.kubernetes.io/" + key, Effect: effects[effect]}
+		switch added {
+		case "now":
+			taint.TimeAdded = &metav1.Time{Time: day}
+		case "old":
+			taint.TimeAdded = &metav1.Time{Time: day.Add(-time.Hour)}
+		}
+		taints = append(taints, taint)
+	}
+	return taints
+}
+
+func TestDesiredTaints(t *testing.T) {
+	keep, none, unreachable := noExecute{keep: true}, noExecute{}, noExecute{key: corev1.TaintNodeUnreachable}
+	for _, tt := range []struct {
+		name, conditions, have, taints string
+		want                           noExecute
+	}{
+		{"Ready", "Ready=True", "", "", none},
+		{"not Ready", "Ready=False", "", "not-ready:NS@now", keep},
+		{"Unknown", "Ready=Unknown", "", "unreachable:NS@now", keep},
+		{"all pressures", "Ready=True NetworkUnavailable=True DiskPressure=True MemoryPressure=True PIDPressure=True", "",
+			"memory-pressure:NS@now disk-pressure:NS@now pid-pressure:NS@now network-unavailable:NS@now", none},
+		{"an Unknown pressure is no pressure", "Ready=Unknown DiskPressure=Unknown", "disk-pressure:NS@old", "unreachable:NS@now", keep},
+		{"cordoned", "Ready=True unschedulable=True", "", "unschedulable:NS@now", none},
+		{"a correct taint keeps its time and place", "Ready=False DiskPressure=True", "disk-pressure:NS@old user:NS",
+			"disk-pressure:NS@old user:NS not-ready:NS@now", keep},
+		{"the same key with another effect", "Ready=True", "not-ready:PNS", "not-ready:PNS", none},
+		{"a key of ours that a user added", "Ready=True", "memory-pressure:NS user:NS", "user:NS", none},
+		{"no condition: only NoExecute stays", "", "not-ready:NS@old not-ready:NE@old", "not-ready:NE@old", keep},
+		{"NoExecute is added", "Ready=Unknown", "", "unreachable:NS@now unreachable:NE@now", unreachable},
+		{"a swap keeps the time", "Ready=Unknown", "not-ready:NS@old not-ready:NE@old", "unreachable:NS@now unreachable:NE@old", unreachable},
+		{"a swap of a taint without a time", "Ready=Unknown", "unreachable:NS@old not-ready:NE", "unreachable:NS@old unreachable:NE@now", unreachable},
+		{"both NoExecute taints: one goes", "Ready=Unknown", "unreachable:NS@old unreachable:NE@old not-ready:NE@now",
+			"unreachable:NS@old unreachable:NE@old", unreachable},
+		{"recovered", "Ready=True", "unreachable:NS@old user:NS unreachable:NE@old out-of-service:NE@old", "user:NS out-of-service:NE@old", none},
+		{"stopped: NoSchedule stays", "Ready=Unknown", "unreachable:NS@old unreachable:NE@old", "unreachable:NS@old", none},
+	} {
+		node := &corev1.Node{Spec: corev1.NodeSpec{Taints: parseTaints(tt.have)}}
+		for _, condition := range strings.Fields(tt.conditions) {
+			kind, status, _ := strings.Cut(condition, "=")
+			if node.Spec.Unschedulable = kind == "unschedulable"; !node.Spec.Unschedulable {
+				node.Status.Conditions = append(node.Status.Conditions,
+					corev1.NodeCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
+			}
+		}
+		got, changed := desiredTaints(node, tt.want, metav1.NewTime(day))
+		if diff := cmp.Diff(parseTaints(tt.taints), got); diff != "" || changed != (tt.taints != tt.have) {
+			t.Errorf("%s: changed = %v; taints (-want +got):\n%s", tt.name, changed, diff)
+		}
+		node.Spec.Taints = got
+		if _, again := desiredTaints(node, tt.want, metav1.NewTime(day.Add(time.Hour))); again {
+			t.Errorf("%s: the desired taints are changed again", tt.name)
+		}
+	}
+}
+
+func TestMissingLabels(t *testing.T) {
+	const os, arch, betaOS, betaArch = "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"
+	type labels = map[string]string
+	for _, tt := range []struct {
+		name       string
+		have, want labels
+	}{
+		{"no stable labels", labels{"topology.kubernetes.io/region": "r", betaOS: "windows"}, labels{}},
+		{"beta labels missing", labels{os: "linux", arch: "amd64"}, labels{betaOS: "linux", betaArch: "amd64"}},
+		{"beta labels different", labels{os: "linux", arch: "amd64", betaOS: "windows", betaArch: "arm"}, labels{betaOS: "linux", betaArch: "amd64"}},
+		{"one of two equal", labels{os: "linux", arch: "amd64", betaOS: "linux"}, labels{betaArch: "amd64"}},
+	} {
+		fakeapi.WantEqual(t, tt.name+": missing labels", missingLabels(tt.have), tt.want)
+	}
 }
