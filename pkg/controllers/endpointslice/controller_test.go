@@ -33,9 +33,7 @@ func TestFlags(t *testing.T) {
 		cfg := DefaultConfig()
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		cfg.AddFlags(flags)
-		if err := flags.Parse(strings.Fields(tt.args)); err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, flags.Parse(strings.Fields(tt.args)))
 		got := ""
 		for _, err := range cfg.Validate() {
 			got += err.Error()
@@ -100,9 +98,7 @@ func TestPodEventsThatMatter(t *testing.T) {
 			before := w.syncs()
 			w.change(aPod("a", 1), tt.edit)
 			w.Until(10*time.Second + sliceDelay/2) // the event of a write may arrive before its response
-			if got := w.syncs() - before; got != tt.want {
-				t.Errorf("%d syncs, want %d", got, tt.want)
-			}
+			fakeapi.Want(t, "syncs", w.syncs()-before, tt.want)
 		})
 	}
 }
@@ -135,9 +131,7 @@ func TestBatchPeriod(t *testing.T) {
 					time.Sleep(3 * time.Second)
 				}
 				w.Until(2 * time.Minute)
-				if got := w.writes() - before; got != tt.want {
-					t.Errorf("%d writes, want %d", got, tt.want)
-				}
+				fakeapi.Want(t, "writes", w.writes()-before, tt.want)
 			})
 		}
 	}
@@ -200,15 +194,11 @@ func TestHints(t *testing.T) {
 			w := newWorld(t, zoned(tt.edit)...)
 			w.GatesOff = strings.HasSuffix(tt.name, "without the gate")
 			w.manager()()
-			if diff := cmp.Diff(tt.want, w.hints("a")); diff != "" {
-				t.Errorf("hints (-want +got):\n%s", diff)
-			}
+			fakeapi.WantEqual(t, "hints", w.hints("a"), tt.want)
 			before := w.writes()
 			defer w.manager()()
 			w.Until(time.Minute)
-			if got := w.writes() - before; got != 0 {
-				t.Errorf("%d writes of the next term, want none", got)
-			}
+			fakeapi.Want(t, "writes of the next term", w.writes()-before, 0)
 		})
 	}
 }
@@ -251,9 +241,7 @@ func TestNodesOutOfBalance(t *testing.T) {
 				w.Put(node)
 			}
 			w.Until(7 * time.Second)
-			if got := w.syncs() - before; got != tt.want {
-				t.Errorf("%d syncs, want %d", got, tt.want)
-			}
+			fakeapi.Want(t, "syncs", w.syncs()-before, tt.want)
 		})
 	}
 }
@@ -293,13 +281,9 @@ func TestNodesChangeHints(t *testing.T) {
 			before := fakeapi.Syncs(t, w.Metrics, queue)
 			tt.change(w)
 			w.Until(11*time.Second + time.Millisecond)
-			if got := fakeapi.Syncs(t, w.Metrics, queue) - before; got != tt.want {
-				t.Errorf("%d refreshes, want %d", got, tt.want)
-			}
+			fakeapi.Want(t, "refreshes", fakeapi.Syncs(t, w.Metrics, queue)-before, tt.want)
 			w.Until(20 * time.Second)
-			if diff := cmp.Diff(tt.hints, w.hints("a")); diff != "" {
-				t.Errorf("hints (-want +got):\n%s", diff)
-			}
+			fakeapi.WantEqual(t, "hints", w.hints("a"), tt.hints)
 		})
 	}
 }
@@ -316,9 +300,7 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 		synctest.Wait()
 		w.Remove("pods", "default", "a-1")
 		w.Until(time.Minute)
-		if got := w.writes() - before; got != 0 {
-			t.Errorf("%d writes, want none: the slices belong to the garbage collector", got)
-		}
+		fakeapi.Want(t, "writes, although the slices belong to the garbage collector", w.writes()-before, 0)
 		term, states := c.(*Controller).term.Load(), 0
 		term.states.ForEach(func(*state) { states++ })
 		for name, got := range map[string]int{
@@ -343,20 +325,14 @@ func TestStandby(t *testing.T) {
 		defer empty()
 		w.Put(aPod("a", 1))
 		w.Until(time.Minute)
-		if got := w.writes(); got != 0 {
-			t.Errorf("%d writes of a standby", got)
-		}
+		fakeapi.Want(t, "writes of a standby", w.writes(), 0)
 		fakeapi.Term(t, c.Run)()
 		w.Put(aPod("a", 2))
 		w.Until(2 * time.Minute)
 		end := fakeapi.Term(t, c.Run)
 		defer end()
-		if err := w.right("a", 2); err != nil {
-			t.Error(err)
-		}
-		if err := c.Healthy(); err != nil {
-			t.Error(err)
-		}
+		w.wantPods("a", 2)
+		fakeapi.NoError(t, c.Healthy())
 	})
 }
 
@@ -375,13 +351,9 @@ func TestTrim(t *testing.T) {
 	twice := func(trim func(any) (any, error), obj metav1.Object) any {
 		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{}})
 		once, err := trim(obj)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, err)
 		again, err := trim(once)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, err)
 		return again
 	}
 	service, trimmed := aService("a", automatic), aService("a", automatic)
@@ -391,8 +363,6 @@ func TestTrim(t *testing.T) {
 	for _, tt := range []struct{ got, want any }{
 		{managed.decode(), slice(managedBy)}, {*foreign, EndpointSlice{ObjectMeta: slice("another").ObjectMeta}}, {twice(trimService, service), trimmed},
 	} {
-		if diff := cmp.Diff(tt.want, tt.got, cmp.AllowUnexported(EndpointSlice{})); diff != "" {
-			t.Errorf("trimmed (-want +got):\n%s", diff)
-		}
+		fakeapi.WantEqual(t, "trimmed", tt.got, tt.want, cmp.AllowUnexported(EndpointSlice{}))
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,23 +23,21 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// right reports whether each pod is in exactly one slice of the Service.
-func (w *world) right(service string, pods int) error {
-	seen := map[string]int{}
+// wantPods requires that each pod is in exactly one slice of the Service.
+func (w *world) wantPods(service string, pods int) {
+	w.T.Helper()
+	seen := map[string]bool{}
 	for _, slice := range w.slices(service) {
 		for _, e := range slice.Endpoints {
-			seen[e.TargetRef.Name]++
-		}
-	}
-	for name, n := range seen {
-		if n != 1 {
-			return fmt.Errorf("pod %s is in %d slices", name, n)
+			if seen[e.TargetRef.Name] {
+				w.T.Errorf("slices %q: pod %s is in two slices", w.show(service), e.TargetRef.Name)
+			}
+			seen[e.TargetRef.Name] = true
 		}
 	}
 	if len(seen) != pods {
-		return fmt.Errorf("%d pods are in slices, want %d", len(seen), pods)
+		w.T.Errorf("slices %q: %d pods are in slices, want %d", w.show(service), len(seen), pods)
 	}
-	return nil
 }
 
 // crowd is Service a with pods, enough for several slices of two.
@@ -68,12 +65,8 @@ func TestTakeOverSendsNothing(t *testing.T) {
 		}
 		defer w.manager()()
 		w.Until(time.Minute)
-		if got := w.writes() - before; got != 0 {
-			t.Errorf("%d writes, want none", got)
-		}
-		if got := w.Count("list endpointslices") - lists; got != 2 {
-			t.Errorf("%d lists of slices, want that of the cache and that of the baseline", got)
-		}
+		fakeapi.Want(t, "writes", w.writes()-before, 0)
+		fakeapi.Want(t, "lists of slices, of the cache and of the baseline", w.Count("list endpointslices")-lists, 2)
 	})
 }
 
@@ -120,9 +113,7 @@ func TestHandOverWithFrozenWatches(t *testing.T) {
 			defer fakeapi.Term(t, next.Run)()
 			for i, frozen := range []bool{true, false} {
 				w.Until(time.Duration(i+1) * time.Minute)
-				if diff := cmp.Diff([]string{tt.want}, w.show("a")); diff != "" {
-					t.Errorf("slices, watches frozen %v (-want +got):\n%s", frozen, diff)
-				}
+				fakeapi.WantEqual(t, fmt.Sprintf("slices, watches frozen %v", frozen), w.show("a"), []string{tt.want})
 				for _, resource := range strings.Fields(tt.frozen) {
 					w.Freeze(resource, false)
 				}
@@ -155,12 +146,8 @@ func TestKilledAfterEachWrite(t *testing.T) {
 				w.Break(nil, "create endpointslices", "update endpointslices", "delete endpointslices")
 				defer fakeapi.Term(t, second.Run)()
 				w.Until(time.Minute)
-				if err := w.right("a", 7); err != nil {
-					t.Errorf("slices %q: %v", w.show("a"), err)
-				}
-				if got := len(w.slices("a")); got != 4 {
-					t.Errorf("%d slices, want 4", got)
-				}
+				w.wantPods("a", 7)
+				fakeapi.Want(t, "slices", len(w.slices("a")), 4)
 			})
 		}
 	}
@@ -187,9 +174,7 @@ func TestLostResponses(t *testing.T) {
 			if !lost.Load() {
 				t.Errorf("no %s was sent", verb)
 			}
-			if err := w.right("a", 3); err != nil {
-				t.Errorf("slices %q: %v", w.show("a"), err)
-			}
+			w.wantPods("a", 3)
 		})
 	}
 }
@@ -238,18 +223,12 @@ func TestSyncWaitsForOwnWrites(t *testing.T) {
 		before := w.writes()
 		w.Remove("pods", "default", "a-2") // the slices that the cache shows are right again
 		w.Until(30 * time.Second)
-		if got := w.writes() - before; got != 0 {
-			t.Errorf("%d writes decided on an old cache", got)
-		}
+		fakeapi.Want(t, "writes on an old cache", w.writes()-before, 0)
 		w.Until(50 * time.Second)
-		if diff := cmp.Diff([]string{"IPv4 web:8080, 10.0.0.2 ready serving"}, w.show("a")); diff != "" {
-			t.Errorf("slices after the live read (-want +got):\n%s", diff)
-		}
+		fakeapi.WantEqual(t, "slices after the live read", w.show("a"), []string{"IPv4 web:8080, 10.0.0.2 ready serving"})
 		w.Freeze("endpointslices", false)
 		w.Until(2 * time.Minute)
-		if diff := cmp.Diff([]string{"IPv4 web:8080, 10.0.0.2 ready serving"}, w.show("a")); diff != "" {
-			t.Errorf("slices at the end (-want +got):\n%s", diff)
-		}
+		fakeapi.WantEqual(t, "slices at the end", w.show("a"), []string{"IPv4 web:8080, 10.0.0.2 ready serving"})
 	})
 }
 
@@ -265,9 +244,7 @@ func TestSliceThatTheCacheNeverShows(t *testing.T) {
 		w.RestoreWatches("endpointslices")
 		w.Put(aPod("a", 2))
 		w.Until(2 * time.Minute)
-		if err := w.right("a", 2); err != nil {
-			t.Errorf("slices %q: %v", w.show("a"), err)
-		}
+		w.wantPods("a", 2)
 	})
 }
 
@@ -275,9 +252,7 @@ func TestSliceThatTheCacheNeverShows(t *testing.T) {
 func metric(t *testing.T, name string) (sum float64) {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, err)
 	for _, family := range families {
 		if family.GetName() == "endpoint_slice_controller_"+name {
 			for _, m := range family.GetMetric() {
@@ -313,12 +288,8 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 		}
 		w.Break(nil, "create endpointslices")
 		w.Until(3*time.Hour + 2*time.Minute)
-		if err := w.right("a", 1); err != nil {
-			t.Error(err)
-		}
-		if got := metric(t, "changes") - counted; got != 1 {
-			t.Errorf("metric counts %v creates, want only the one that succeeded", got)
-		}
+		w.wantPods("a", 1)
+		fakeapi.Want(t, "creates in the metric", metric(t, "changes")-counted, 1)
 	})
 }
 
@@ -341,9 +312,7 @@ func TestConflictIsRetried(t *testing.T) {
 			t.Error("no write met a conflict")
 		}
 		w.Until(6*time.Second + controller.ConsistencyTimeout + controller.ConsistencyRecheck)
-		if err := w.right("a", 2); err != nil {
-			t.Errorf("slices %q: %v", w.show("a"), err)
-		}
+		w.wantPods("a", 2)
 	})
 }
 
@@ -360,8 +329,6 @@ func TestUnknownBaseline(t *testing.T) {
 		if want := []string{"IPv4 web:8080, 10.0.0.2 ready serving"}; !slices.Equal(w.show("a"), want) {
 			t.Errorf("slices %q, want %q", w.show("a"), want)
 		}
-		if got := w.Count("list endpointslices"); got != 3 {
-			t.Errorf("%d lists, want that of the cache and one per Service", got)
-		}
+		fakeapi.Want(t, "lists of slices, of the cache and of each Service", w.Count("list endpointslices"), 3)
 	})
 }

@@ -19,9 +19,7 @@ func TestMemoryOfAnEndpoint(t *testing.T) {
 	const pods, most = 20_000, 400
 	fill := func(fields caches.Fields) int {
 		store, err := caches.New(fakeapi.NewClientset(t), caches.Config{Fields: fields}).Pods()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, err)
 		return heapOf(pods, func(i int) any { return store.Trim(decoded[*corev1.Pod](t, memoryPod(i), &corev1.Pod{})) })
 	}
 	pod := (fill(caches.PodEndpoint) - fill(0)) / pods
@@ -67,9 +65,7 @@ func decoded[T any](t *testing.T, in interface{ Marshal() ([]byte, error) }, out
 	if err == nil {
 		err = out.Unmarshal(data)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, err)
 	return out.(T)
 }
 

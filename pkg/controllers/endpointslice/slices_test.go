@@ -8,12 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"minikcm/internal/fakeapi"
 )
 
 func cpus(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.DecimalSI) }
@@ -102,9 +103,7 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 			}
 			defer w.manager()()
 			w.Until(time.Minute)
-			if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
-				t.Errorf("slices (-want +got):\n%s", diff)
-			}
+			fakeapi.WantEqual(t, "slices", w.show("a"), tt.want)
 		})
 	}
 }
@@ -199,9 +198,7 @@ func TestSlicesFollowChanges(t *testing.T) {
 				}
 				tt.change(w)
 				w.Until(10*time.Second + tt.within)
-				if diff := cmp.Diff(tt.want, w.show("a")); diff != "" {
-					t.Errorf("slices (-want +got):\n%s", diff)
-				}
+				fakeapi.WantEqual(t, "slices", w.show("a"), tt.want)
 				if got := w.show("b"); !slices.Equal(got, []string{"IPv4"}) {
 					t.Errorf("slices of the other Service: %q", got)
 				}
@@ -215,9 +212,7 @@ func TestSlicesFollowChanges(t *testing.T) {
 
 func (w *world) deleteSlice(slice *discoveryv1.EndpointSlice) {
 	w.T.Helper()
-	if err := w.Tracker().Delete(sliceResource, slice.Namespace, slice.Name); err != nil {
-		w.T.Fatal(err)
-	}
+	fakeapi.NoError(w.T, w.Tracker().Delete(sliceResource, slice.Namespace, slice.Name))
 }
 
 // Upstream: TestEndpointsHeadlessLabel and TestEndpointsControllersLabelSemantics, the part about slices.
@@ -275,9 +270,7 @@ func TestManyPodsFillSlices(t *testing.T) {
 		before := w.writes()
 		w.change(aPod("a", 7), unready)
 		w.Until(10 * time.Second)
-		if got := w.writes() - before; got != 1 {
-			t.Errorf("%d writes for one unready pod, want 1", got)
-		}
+		fakeapi.Want(t, "writes for one unready pod", w.writes()-before, 1)
 	})
 }
 
@@ -290,8 +283,6 @@ func TestTriggerTime(t *testing.T) {
 		w.change(aPod("a", 1), unready)
 		at := time.Now().UTC().Format(time.RFC3339Nano)
 		w.Until(20 * time.Second)
-		if got := w.only("a").Annotations[corev1.EndpointsLastChangeTriggerTime]; got != at {
-			t.Errorf("annotation %q, want %q", got, at)
-		}
+		fakeapi.Want(t, "annotation", w.only("a").Annotations[corev1.EndpointsLastChangeTriggerTime], at)
 	})
 }

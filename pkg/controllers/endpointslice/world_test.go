@@ -22,6 +22,7 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/internal/fakeapi/fakemanager"
+	"minikcm/internal/faket"
 	"minikcm/pkg/controller"
 )
 
@@ -95,9 +96,7 @@ func (w *world) reasons() (events []string) {
 func (w *world) slices(service string) []discoveryv1.EndpointSlice {
 	w.T.Helper()
 	list, err := w.Tracker().List(sliceResource, discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "")
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	fakeapi.NoError(w.T, err)
 	found := slices.DeleteFunc(list.(*discoveryv1.EndpointSliceList).Items, func(s discoveryv1.EndpointSlice) bool {
 		return service != "" && (s.Labels[discoveryv1.LabelServiceName] != service || s.Labels[discoveryv1.LabelManagedBy] != managedBy)
 	})
@@ -239,3 +238,5 @@ func (w *world) change(pod *corev1.Pod, edits ...func(*corev1.Pod)) *corev1.Pod 
 	w.Put(pod)
 	return pod
 }
+
+func TestMain(m *testing.M) { faket.Main(m) }
