@@ -94,6 +94,18 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A Lease event between the read of the cached Lease and the record of the node would be lost.
+func TestCachedLeaseIsReadUnderTheLock(t *testing.T) {
+	m := &healthMap{nodes: map[string]nodeHealth{}}
+	m.observe(aNode("node", "", "True"), func(string) time.Time {
+		if m.lock.TryLock() {
+			t.Error("an event of the Lease can be recorded while the node is unknown")
+			m.lock.Unlock()
+		}
+		return epoch
+	}, epoch)
+}
+
 func TestLeasesOfOtherTimes(t *testing.T) {
 	ahead := &metav1.MicroTime{Time: epoch.Add(24 * time.Hour)}
 	for _, tt := range []struct {

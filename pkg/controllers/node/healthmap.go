@@ -70,14 +70,15 @@ func (h *nodeHealth) restart(since, now time.Time, cfg Config) {
 	}
 }
 
-// observe records the state of a node and returns the health. renewed is the cached renewTime of the Lease,
-// for a new node.
-func (m *healthMap) observe(node *corev1.Node, renewed, now time.Time) nodeHealth {
+// observe records the state of a node and returns the health. For a new node it calls renewed, which returns the cached
+// renewTime of the Lease. It does so under the lock: an event of the Lease before is in the cache, and one after is
+// recorded for the node. A missed event would look like a sign of life in the next live read.
+func (m *healthMap) observe(node *corev1.Node, renewed func(name string) time.Time, now time.Time) nodeHealth {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	h, ok := m.nodes[node.Name]
 	if !ok || h.uid != node.UID {
-		h = nodeHealth{uid: node.UID, heartbeat: firstHeartbeat(node, renewed, now)}
+		h = nodeHealth{uid: node.UID, heartbeat: firstHeartbeat(node, renewed(node.Name), now)}
 	} else {
 		h.heartbeat = h.heartbeat.afterStatus(node, now)
 	}

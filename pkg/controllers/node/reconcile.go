@@ -97,7 +97,7 @@ func (c *Controller) healthOf(node *corev1.Node) nodeHealth {
 // observeNode records the state of a node. Each state must be recorded once: an older state would look like a
 // new heartbeat.
 func (c *Controller) observeNode(node *corev1.Node) nodeHealth {
-	return c.health.observe(node, c.cachedRenewTime(node.Name), c.Clock.Now())
+	return c.health.observe(node, c.cachedRenewTime, c.Clock.Now())
 }
 
 // checkDeadline checks the deadline of a node. Only the kubelet can end the state Unknown.
@@ -164,7 +164,7 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 		return node, 0, err
 	}
 	now := c.Clock.Now()
-	h := c.health.observe(live, time.Time{}, now)
+	h := c.health.observe(live, c.cachedRenewTime, now)
 	if !h.checkDeadline(c.cfg, now).silent {
 		return live, c.recordAlive(live, now), nil
 	}
