@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,9 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -278,9 +282,7 @@ func TestFailedPreconditionIsNoRejection(t *testing.T) {
 				t.Errorf("outcome %s, want %s", r.outcome, tt.want)
 			}
 			err := b.recordChange(t.Context(), b.syncState, change{rs: b.sets[0], from: 3, to: 2}, r)
-			if moved := errors.Is(err, errChanged); moved != (tt.want != outcome.Rejected) {
-				t.Errorf("error %v", err)
-			}
+			fakeapi.Want(t, "the ReplicaSet has changed", errors.Is(err, errChanged), tt.want != outcome.Rejected)
 		})
 	}
 }
@@ -339,15 +341,11 @@ func TestUnansweredResizeIsSentAgain(t *testing.T) {
 			if events := b.NewEvents(); tt.settled != slices.Contains(events, "Normal ScalingReplicaSet Scaled down replica set old from 3 to 2") {
 				t.Errorf("events %q", events)
 			}
-			if deferred := testutil.ToFloat64(b.metrics.deferred.WithLabelValues("resize_unanswered")); deferred != 1 {
-				t.Errorf("deferred %v times", deferred)
-			}
+			fakeapi.Want(t, "deferrals", testutil.ToFloat64(b.metrics.deferred.WithLabelValues("resize_unanswered")), 1)
 			b.clock.Step(outcome.MaxCompletionDelay)
 			b.syncState.now = b.clock.Now()
 			_, _ = b.settleResizes(t.Context(), b.syncState)
-			if settled := len(b.expectations.unknownResizes) == 0; settled != tt.settledLater {
-				t.Errorf("settled later: %t", settled)
-			}
+			fakeapi.Want(t, "settled later", len(b.expectations.unknownResizes) == 0, tt.settledLater)
 		})
 	}
 }
@@ -525,9 +523,7 @@ func TestUnknownCreateReservesPods(t *testing.T) {
 	if present, others := l.pendingPods("web-a"); present != 3 || others != 0 {
 		t.Errorf("the same template: reserved %d and %d, want 3 and 0", present, others)
 	}
-	if in := l.nextDeadline(now); in != outcome.MaxCompletionDelay {
-		t.Errorf("decided in %v, want %v", in, outcome.MaxCompletionDelay)
-	}
+	fakeapi.Want(t, "time until the outcome is certain", l.nextDeadline(now), outcome.MaxCompletionDelay)
 	if l.resolveCreates(func(string) bool { return true }, now); len(l.creates)+len(l.createSizes) > 0 {
 		t.Errorf("seen: creates %v, sizes %v", l.creates, l.createSizes)
 	}
@@ -561,9 +557,7 @@ func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
 		{"never reduced", new(newExpectations()), newReplicaSet(d, nil, 3), false},
 	} {
 		tt.known.recordStatus(tt.rs)
-		if got := tt.known.statusUnreliable(tt.rs); got != tt.want {
-			t.Errorf("%s: unreliable %t, want %t", tt.when, got, tt.want)
-		}
+		fakeapi.Want(t, tt.when+": unreliable", tt.known.statusUnreliable(tt.rs), tt.want)
 	}
 }
 
@@ -596,9 +590,7 @@ func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
 		if got := names(b.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) {
 			t.Errorf("%d: sent %v, next after %v, error %v; want %v, %v", i, got, a.requeueAfter, a.err, tt.want, tt.again)
 		}
-		if held := slices.Contains(a.deferred, deferResizeBackoff); held != (tt.again > 0) {
-			t.Errorf("%d: deferred %v", i, a.deferred)
-		}
+		fakeapi.Want(t, fmt.Sprint(i, ": a resize is deferred"), slices.Contains(a.deferred, deferResizeBackoff), tt.again > 0)
 		failed := 0
 		for _, e := range b.NewEvents() {
 			if strings.Contains(e, "FailedScaleReplicaSet") {
@@ -624,5 +616,159 @@ func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
 	b.syncState.now = b.clock.Now()
 	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err != nil || len(b.backoffs.rejectedResizes) > 0 {
 		t.Errorf("accepted: %v, back-offs %v", a.err, b.backoffs.rejectedResizes)
+	}
+}
+
+// modifying is a bench with an admission webhook that modifies new ReplicaSets, and a fast ReplicaSet controller.
+type modifying struct {
+	*bench
+	modify  func(*appsv1.ReplicaSet)
+	off     bool // the webhook
+	created int
+	changed bool // the last sync has written the status
+}
+
+func newModifying(t *testing.T, d *appsv1.Deployment, modify func(*appsv1.ReplicaSet)) *modifying {
+	s := &modifying{bench: newBench(t, d), modify: modify}
+	s.On("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		rs := a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet)
+		rs.UID, rs.ResourceVersion, rs.Generation = types.UID(fmt.Sprintf("rs-%d", s.created)), fmt.Sprint(100+s.created), 1
+		if !s.off {
+			s.modify(rs)
+		}
+		if size := *rs.Spec.Replicas; s.created > 0 && !s.off && size != 0 {
+			t.Errorf("ReplicaSet %d is created with %d pods while the webhook modifies ReplicaSets, want 0", s.created, size)
+		}
+		s.created++
+		return nil, nil // the tracker stores it
+	})
+	return s
+}
+
+// sync runs one sync on the stored objects, and then the ReplicaSet controller.
+func (s *modifying) sync(t *testing.T) controller.Result {
+	t.Helper()
+	s.sets = s.stored(t)
+	s.now = s.clock.Now()
+	s.expectations.resolveCreates(func(name string) bool {
+		return slices.ContainsFunc(s.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
+	}, s.now)
+	s.dropDeleted(s.sets)
+	result, err := s.run(t.Context())
+	if err != nil {
+		if !apierrors.IsForbidden(err) {
+			t.Fatalf("after %v: %v", s.now.Sub(now), err)
+		}
+		result.RequeueAfter = time.Second // as its back-off is
+	}
+	s.changed = s.written() != nil
+	if s.changed {
+		s.d = s.written()
+	}
+	s.ClearActions()
+	for _, rs := range s.stored(t) {
+		if rs.Status.ObservedGeneration == rs.Generation && rs.Status.Replicas == *rs.Spec.Replicas {
+			continue // the tracker takes long for an update
+		}
+		rs.Status.ObservedGeneration, rs.Status.Replicas = rs.Generation, *rs.Spec.Replicas
+		fakeapi.NoError(t, s.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("replicasets"), rs, rs.Namespace))
+	}
+	return result
+}
+
+func (s *modifying) setTemplate(image string) {
+	s.d = s.d.DeepCopy()
+	s.d.Generation++
+	s.d.Spec.Template = newTemplate(image)
+}
+
+// syncFor syncs for a while, at the requeue times and after each change.
+func (s *modifying) syncFor(t *testing.T, while time.Duration, check func()) {
+	t.Helper()
+	for end := s.clock.Now().Add(while); s.clock.Now().Before(end); {
+		again := s.sync(t).RequeueAfter
+		check()
+		switch event := s.changed || !equality.Semantic.DeepEqual(s.sets, s.stored(t)); {
+		case event && (again == 0 || again > 100*time.Millisecond):
+			again = 100 * time.Millisecond
+		case again == 0:
+			again = 10 * time.Second // another event
+		}
+		s.clock.Step(again)
+	}
+}
+
+var modifications = map[string]func(*appsv1.ReplicaSet){
+	"template": func(rs *appsv1.ReplicaSet) {
+		rs.Spec.Template.Spec.Containers[0].Image = "registry/" + rs.Spec.Template.Spec.Containers[0].Image
+	},
+	"labels": func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": "other"} },
+	"owner":  func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
+}
+
+// TestModifiedReplicaSetsDoNotPileUp: a webhook modifies all new ReplicaSets for an hour. Each ReplicaSet is deleted
+// at once, creates back off, no collision is counted, and the rollout continues when the webhook is off.
+func TestModifiedReplicaSetsDoNotPileUp(t *testing.T) {
+	for field, modify := range modifications {
+		for strategy, edit := range map[string]func(*appsv1.Deployment){"rolling": within(1, 1), "recreate": recreating} {
+			t.Run(field+" "+strategy, func(t *testing.T) {
+				s := newModifying(t, newDeployment(3, edit, deadline(600)), modify)
+				s.sync(t)
+				s.WantsEvents(t, "Warning ReplicaSetChanged Deleting new replica set")
+				if has := progressingOf(s.d.Status); has.Reason != reasonCreateFailed || has.Status != corev1.ConditionFalse {
+					t.Errorf("Progressing %+v", has)
+				}
+				s.syncFor(t, time.Hour, func() {
+					if left := len(s.stored(t)); left > 0 && !t.Failed() {
+						t.Errorf("after %v %d ReplicaSets are left", s.clock.Since(now), left)
+					}
+				})
+				if s.created < 10 || s.created > 20 { // 5 s, 10 s, 20 s … 5 min
+					t.Errorf("%d were created in an hour", s.created)
+				}
+				fakeapi.Want(t, "collisions", ptr.Deref(s.d.Status.CollisionCount, 0), 0)
+				s.off = true
+				s.syncFor(t, maxModified, func() {})
+				if sets := s.stored(t); len(sets) != 1 || *sets[0].Spec.Replicas != 3 || sets[0].Spec.Template.Spec.Containers[0].Image != "v1" {
+					t.Errorf("the webhook is off, and there are %d ReplicaSets: %+v", len(sets), sets)
+				}
+			})
+		}
+	}
+}
+
+func TestNewTemplateIsCreatedWithoutBackoff(t *testing.T) {
+	s := newModifying(t, newDeployment(3, within(1, 1)), modifications["template"])
+	s.syncFor(t, time.Second, func() {})
+	s.off = true
+	s.setTemplate("v2")
+	s.syncFor(t, time.Second, func() {})
+	if sets := s.stored(t); len(sets) != 1 || *sets[0].Spec.Replicas != 3 || s.created != 2 {
+		t.Errorf("%d created, ReplicaSets %+v", s.created, sets)
+	}
+}
+
+// TestModifiedReplicaSetThatStays: the deletion is rejected, or a finalizer delays the end. The name counts as a
+// collision.
+func TestModifiedReplicaSetThatStays(t *testing.T) {
+	for name, reply := range map[string]func(*modifying, *appsv1.ReplicaSet) (runtime.Object, error){
+		"rejected": func(*modifying, *appsv1.ReplicaSet) (runtime.Object, error) {
+			return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "replicasets"}, "", errors.New("by the test"))
+		},
+		"finalizer": func(s *modifying, rs *appsv1.ReplicaSet) (runtime.Object, error) {
+			rs.DeletionTimestamp, rs.Finalizers = new(metav1.NewTime(s.clock.Now())), []string{"example.com/stays"}
+			return rs, s.Tracker().Update(appsv1.SchemeGroupVersion.WithResource("replicasets"), rs, rs.Namespace)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newModifying(t, newDeployment(3, within(1, 1)), modifications["template"])
+			s.On("delete replicasets", func(int, clienttesting.Action) (runtime.Object, error) { return reply(s, s.stored(t)[0]) })
+			s.syncFor(t, time.Second, func() {})
+			s.off = true
+			s.syncFor(t, time.Minute, func() {})
+			if sets := s.stored(t); len(sets) != 2 || ptr.Deref(s.d.Status.CollisionCount, 0) != 1 {
+				t.Errorf("%d ReplicaSets, %d collisions, want a second ReplicaSet under another name", len(sets), ptr.Deref(s.d.Status.CollisionCount, 0))
+			}
+		})
 	}
 }

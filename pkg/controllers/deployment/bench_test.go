@@ -15,6 +15,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/internal/faket"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/selectors"
@@ -34,22 +35,16 @@ type bench struct {
 func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *bench {
 	t.Helper()
 	script, clk := fakeapi.NewScript(t, sets...), testingclock.NewFakeClock(now)
-	if err := script.Tracker().Add(d.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, script.Tracker().Add(d.DeepCopy()))
 	base := controller.Base{
 		Client: script, Caches: caches.New(script, caches.Config{Name: t.Name()}), Clock: clk, Metrics: prometheus.NewRegistry(),
 		Recorder: func(string) record.EventRecorder { return script.Recorder },
 	}
 	c, err := newController(Config{TerminatingReplicas: true}, base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, err)
 	c.baseline.Read(t.Context(), nil)
 	selector, err := selectors.ParseSelector(d.Spec.Selector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, err)
 	st := c.states.For(cache.MetaObjectToName(d), d.UID)
 	work := syncState{key: cache.MetaObjectToName(d), d: d, selector: selector, now: now, sets: sets, expectations: &st.expectations, backoffs: &st.backoffs}
 	c.loader.Cached = func(t syncState) syncState { return t }
@@ -73,9 +68,7 @@ func (b *bench) mustRun(t *testing.T) {
 func (b *bench) stored(t *testing.T) (sets []*appsv1.ReplicaSet) {
 	t.Helper()
 	list, err := b.Tracker().List(appsv1.SchemeGroupVersion.WithResource("replicasets"), appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.NoError(t, err)
 	for i := range list.(*appsv1.ReplicaSetList).Items {
 		sets = append(sets, list.(*appsv1.ReplicaSetList).Items[i].DeepCopy())
 	}
@@ -94,3 +87,5 @@ func owned(d *appsv1.Deployment, image string, s replicaSet) *appsv1.ReplicaSet 
 
 // errBroken has an unknown outcome.
 var errBroken = apierrors.NewTimeoutError("etcd is slow", 0)
+
+func TestMain(m *testing.M) { faket.Main(m) }

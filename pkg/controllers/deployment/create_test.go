@@ -1,11 +1,20 @@
 package deployment
 
 import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestNewReplicaSet(t *testing.T) {
@@ -33,15 +42,269 @@ func TestNewReplicaSet(t *testing.T) {
 			Selector: &metav1.LabelSelector{MatchLabels: labels, MatchExpressions: d.Spec.Selector.MatchExpressions},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ReplicaSet (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "ReplicaSet", got, want)
 	got.Labels["a"], got.Spec.Template.Labels["a"], got.Spec.Selector.MatchLabels["a"] = "b", "b", "b"
 	got.Spec.Template.Spec.Containers[0].Image = "other"
-	if diff := cmp.Diff(before, d); diff != "" {
-		t.Errorf("the Deployment shares memory with it (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "the Deployment shares memory with it", d, before)
 	if got.Spec.Selector.MatchLabels["a"] != "b" || len(got.Labels) != 3 {
 		t.Errorf("labels %v and selector %v share memory", got.Labels, got.Spec.Selector)
+	}
+}
+
+func TestRevision(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want int64
+	}{
+		{"", 0}, {"1", 1}, {"3546343826724305832", 3546343826724305832}, {"9223372036854775807", math.MaxInt64},
+		{"9223372036854775808", 0}, {"-4", 0}, {"two", 0}, {"1.5", 0}, {" 1", 0},
+	} {
+		fakeapi.Want(t, "revision of "+tt.text, revisionOf(map[string]string{revisionAnnotation: tt.text}), tt.want)
+	}
+}
+
+func TestSizeAnnotation(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want int
+		ok   bool
+	}{
+		{"0", 0, true}, {"20", 20, true}, {"2147483647", math.MaxInt32, true},
+		{"", 0, false}, {"2147483648", 0, false}, {"18446744073709551616", 0, false}, {"-1", 0, false}, {"-2147483648", 0, false}, {"text", 0, false}, {"2.5", 0, false},
+	} {
+		rs := newOld("a", 1, 1).rs
+		rs.Annotations = map[string]string{desiredReplicasAnnotation: tt.text}
+		if got, ok := sizeAnnotation(rs, desiredReplicasAnnotation); ok != tt.ok || ok && got != tt.want {
+			t.Errorf("%q is %d (%t), want %d (%t)", tt.text, got, ok, tt.want, tt.ok)
+		}
+	}
+	if _, ok := sizeAnnotation(newOld("a", 1, 1).rs, desiredReplicasAnnotation); ok {
+		t.Error("an annotation that is not there can be read")
+	}
+}
+
+func TestSizeAnnotationsStayWithinInt32(t *testing.T) {
+	want := map[string]string{desiredReplicasAnnotation: "2147483647", maxReplicasAnnotation: "2147483647"}
+	fakeapi.WantEqual(t, "annotations", sizeAnnotations(bounds{replicas: math.MaxInt32, surge: math.MaxInt32}), want)
+}
+
+func TestAnnotationsOfTheNewReplicaSet(t *testing.T) {
+	old := func(revs ...string) (sets []replicaSet) {
+		for i, r := range revs {
+			sets = append(sets, newOld("old-"+strconv.Itoa(i), 0, i, revision(r)))
+		}
+		return sets
+	}
+	for _, tt := range []struct {
+		name       string
+		deployment map[string]string
+		has        map[string]string
+		old        []replicaSet
+		want       map[string]string // to write
+	}{
+		{"the first revision", nil, nil, nil, map[string]string{revisionAnnotation: "1"}},
+		{"one more than all old ones", nil, nil, old("2", "7", "3"), map[string]string{revisionAnnotation: "8"}},
+		{"old ones that cannot be read do not count", nil, nil, old("x", "2", "-9"), map[string]string{revisionAnnotation: "3"}},
+		{"it is the highest already", nil, map[string]string{revisionAnnotation: "9"}, old("2"), nil},
+		{"undo: the number before goes into its history", nil, map[string]string{revisionAnnotation: "1"}, old("2"),
+			map[string]string{revisionAnnotation: "3", revisionHistoryAnnotation: "1"}},
+		{"undo again", nil, map[string]string{revisionAnnotation: "3", revisionHistoryAnnotation: "1"}, old("4"),
+			map[string]string{revisionAnnotation: "5", revisionHistoryAnnotation: "1,3"}},
+		{"a number that cannot be read is none, and is not remembered", nil, map[string]string{revisionAnnotation: "first"}, old("2"),
+			map[string]string{revisionAnnotation: "3"}},
+		{"a large one", nil, nil, old("3546343826724305832"), map[string]string{revisionAnnotation: "3546343826724305833"}},
+		{"the largest one stays", nil, map[string]string{revisionAnnotation: "1"}, old("9223372036854775807"),
+			map[string]string{revisionAnnotation: "9223372036854775807", revisionHistoryAnnotation: "1"}},
+		{"and is written once", nil, map[string]string{revisionAnnotation: "9223372036854775807"}, old("9223372036854775807"), nil},
+		{"what users say is copied, empty values too", map[string]string{"kubernetes.io/change-cause": "v2", "empty": ""}, map[string]string{revisionAnnotation: "1"}, nil,
+			map[string]string{"kubernetes.io/change-cause": "v2", "empty": ""}},
+		{"what it has is not written again, and nothing is taken away", map[string]string{"a": "1"}, map[string]string{revisionAnnotation: "1", "a": "1", "b": "2"}, nil, nil},
+		{"what is about the Deployment alone is not copied", map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "deprecated.deployment.rollback.to": "1",
+			revisionAnnotation: "5", revisionHistoryAnnotation: "1", desiredReplicasAnnotation: "3", maxReplicasAnnotation: "3"},
+			map[string]string{revisionAnnotation: "1"}, nil, nil},
+	} {
+		d := newDeployment(3)
+		d.Annotations = tt.deployment
+		got := missingFrom(tt.has, nextAnnotations(d, tt.has, tt.old))
+		fakeapi.WantEqual(t, tt.name+": to write", got, tt.want)
+	}
+}
+
+func TestHistoryOfRevisionsIsBounded(t *testing.T) {
+	full := strings.Repeat("1234567,", 249) + "12345678" // 2,000
+	for _, tt := range []struct{ name, history, want string }{
+		{"the first", "", "9"},
+		{"it fits", full[:1998], full[:1998] + ",9"},
+		{"the oldest goes", full, full[8:] + ",9"},
+		{"one that is too long goes", strings.Repeat("1", 2000), "9"},
+	} {
+		if got := appendRevision(tt.history, 9); got != tt.want || len(got) > 2000 {
+			t.Errorf("%s: %d characters …%q, want %d …%q", tt.name, len(got), got[max(0, len(got)-20):], len(tt.want), tt.want[max(0, len(tt.want)-20):])
+		}
+	}
+}
+
+// vector is a template with the hashes of kube-controller-manager by collisionCount; "none" is nil.
+// hack/kubernetes/hashes writes the file.
+type vector struct {
+	Name     string
+	Template json.RawMessage
+	Hashes   map[string]string
+}
+
+func vectors(t *testing.T) (vectors []vector) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/hashes.json")
+	if err == nil {
+		err = json.Unmarshal(data, &vectors)
+	}
+	if err != nil || len(vectors) == 0 {
+		t.Fatalf("read %d vectors: %v", len(vectors), err)
+	}
+	return vectors
+}
+
+// fromJSON and fromProtobuf decode a template as clients do.
+func fromJSON(t *testing.T, data []byte) (template corev1.PodTemplateSpec) {
+	t.Helper()
+	fakeapi.NoError(t, json.Unmarshal(data, &template))
+	return template
+}
+
+func fromProtobuf(t *testing.T, data []byte) (template corev1.PodTemplateSpec) {
+	t.Helper()
+	source := fromJSON(t, data)
+	encoded, err := source.Marshal()
+	if err == nil {
+		err = template.Unmarshal(encoded)
+	}
+	fakeapi.NoError(t, err)
+	return template
+}
+
+func TestHashIsThatOfKubeControllerManager(t *testing.T) {
+	for _, v := range vectors(t) {
+		t.Run(v.Name, func(t *testing.T) {
+			if strings.Contains(v.Name, "time") && os.Getenv("TZ") != "UTC" {
+				t.Skip("the zone of the process is part of the hash; set TZ=UTC")
+			}
+			for key, want := range v.Hashes {
+				var collisions *int32
+				if n, err := strconv.ParseInt(key, 10, 32); err == nil {
+					collisions = new(int32(n))
+				}
+				fakeapi.Want(t, "hash from JSON, collisions "+key, templateHash(fromJSON(t, v.Template), collisions), want)
+				fakeapi.Want(t, "hash from protobuf, collisions "+key, templateHash(fromProtobuf(t, v.Template), collisions), want)
+			}
+		})
+	}
+}
+
+// TestMarshallingDoesNotChangeTheHash: marshalling a new ReplicaSet leaves the cached template, and so the hash.
+// Marshalling a template changes the hash.
+func TestMarshallingDoesNotChangeTheHash(t *testing.T) {
+	d := newDeployment(1)
+	for _, v := range vectors(t) {
+		if v.Name == "size limit of a volume" {
+			d.Spec.Template = fromProtobuf(t, v.Template)
+		}
+	}
+	first := newReplicaSet(d, nil, 1)
+	if _, err := first.Marshal(); err != nil {
+		t.Fatal(err)
+	}
+	if again := newReplicaSet(d, nil, 1); again.Name != first.Name {
+		t.Errorf("names %s and then %s", first.Name, again.Name)
+	}
+	before := templateHash(d.Spec.Template, nil)
+	if _, err := d.Marshal(); err != nil {
+		t.Fatal(err)
+	}
+	if after := templateHash(d.Spec.Template, nil); after == before {
+		t.Errorf("marshalling no longer changes the hash %s: the copies are for nothing", after)
+	}
+}
+
+func TestReplicaSetName(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		deployment, hash int // lengths
+		want             int // characters of the Deployment's name
+	}{
+		{"short", 3, 10, 3},
+		{"as long as it can be", 242, 10, 242},
+		{"longer is cut", 243, 10, 242},
+		{"as long as a Deployment's can be", 253, 10, 242},
+		{"a short hash leaves more", 253, 1, 251},
+		{"a hash that leaves one character", 5, 251, 1},
+		{"a hash that leaves none cuts nothing", 5, 252, 5},
+	} {
+		name, hash := strings.Repeat("d", tt.deployment), strings.Repeat("h", tt.hash)
+		if got, want := replicaSetName(name, hash), fmt.Sprintf("%s-%s", name[:tt.want], hash); got != want {
+			t.Errorf("%s: name %s, want %s", tt.name, got, want)
+		}
+	}
+}
+
+func TestSameTemplate(t *testing.T) {
+	type edit = func(*corev1.PodTemplateSpec)
+	hashed := func(hash string) edit {
+		return func(t *corev1.PodTemplateSpec) {
+			t.Labels = map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: hash}
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		a, b edit
+		want bool
+	}{
+		{"equal", func(*corev1.PodTemplateSpec) {}, func(*corev1.PodTemplateSpec) {}, true},
+		{"only one has a hash", hashed("a"), func(*corev1.PodTemplateSpec) {}, true},
+		{"other hashes", hashed("a"), hashed("b"), true},
+		{"no labels, and none but the hash", func(t *corev1.PodTemplateSpec) { t.Labels = nil },
+			func(t *corev1.PodTemplateSpec) {
+				t.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "a"}
+			}, true},
+		{"another label", hashed("a"), func(t *corev1.PodTemplateSpec) { t.Labels = map[string]string{"app": "web", "more": ""} }, false},
+		{"another value", hashed("a"), func(t *corev1.PodTemplateSpec) { t.Labels["app"] = "shop" }, false},
+		{"an annotation", hashed("a"), func(t *corev1.PodTemplateSpec) { t.Annotations = map[string]string{"restartedAt": "now"} }, false},
+		{"annotations nil and empty", func(t *corev1.PodTemplateSpec) { t.Annotations = map[string]string{} }, hashed("a"), true},
+		{"a quantity written otherwise", func(t *corev1.PodTemplateSpec) {
+			t.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1000m")}
+		}, func(t *corev1.PodTemplateSpec) {
+			t.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1")}
+		}, true},
+	} {
+		a, b := newTemplate("v1"), newTemplate("v1")
+		tt.a(&a)
+		tt.b(&b)
+		labels := len(a.Labels)
+		fakeapi.Want(t, tt.name, sameTemplate(&a, &b), tt.want)
+		fakeapi.Want(t, tt.name+": the other way round", sameTemplate(&b, &a), tt.want)
+		if len(a.Labels) != labels {
+			t.Errorf("%s: labels of a template were changed: %v", tt.name, a.Labels)
+		}
+	}
+}
+
+func TestOldestReplicaSetOfTheTemplateIsNew(t *testing.T) {
+	young := newNext("young", 1)
+	twin := newOld("twin-b", 1, 5)
+	twin.current = true
+	first := newOld("twin-a", 1, 5)
+	first.current = true
+	oldest := newOld("oldest", 1, 9)
+	for _, order := range [][]replicaSet{{young, twin, first, oldest}, {oldest, first, twin, young}, {twin, oldest, young, first}} {
+		p := newPass(newDeployment(1), order...)
+		next, found, old := p.next, p.found, p.old
+		if !found || next.rs.Name != "twin-a" {
+			t.Errorf("new is %q (%t), want twin-a", next.rs.Name, found)
+		}
+		if len(old) != 3 || old[0].rs.Name != "oldest" || old[1].rs.Name != "twin-b" || old[2].rs.Name != "young" {
+			t.Errorf("old are %v", old)
+		}
+	}
+	if p := newPass(newDeployment(1), oldest); p.found || len(p.old) != 1 {
+		t.Errorf("found %t, %d old, want none and 1", p.found, len(p.old))
 	}
 }

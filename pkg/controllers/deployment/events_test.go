@@ -59,9 +59,7 @@ func TestWakeUps(t *testing.T) {
 			Client: client, Caches: store, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
 			Recorder: func(string) record.EventRecorder { return nil },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.NoError(t, err)
 		var queued []string
 		taken := func() []string {
 			synctest.Wait()

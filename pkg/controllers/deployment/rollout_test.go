@@ -14,6 +14,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestRollout(t *testing.T) {
@@ -62,9 +64,7 @@ func TestOneChangePerReplicaSet(t *testing.T) {
 	got := rollout(d, []replicaSet{next, old}, facts{}, now)
 	want := []change{{rs: next.rs, from: 1, to: 2, reason: resizeIntoCapacity, minReadySeconds: new(int32(5)),
 		annotations: map[string]string{"note": "new", revisionAnnotation: "3", revisionHistoryAnnotation: "1"}}}
-	if diff := cmp.Diff(want, got.changes, cmp.AllowUnexported(change{})); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "changes", got.changes, want, cmp.AllowUnexported(change{}))
 	if got.revision != "3" {
 		t.Errorf("revision of the Deployment %q, want 3", got.revision)
 	}
@@ -72,9 +72,7 @@ func TestOneChangePerReplicaSet(t *testing.T) {
 	next = newNext("new", 3, revision("3"), sizedFor(3, 4))
 	got = rollout(d, []replicaSet{next, newOld("old", 0, 1, revision("2"))}, facts{}, now)
 	want = []change{{rs: next.rs, from: 3, to: 3, minReadySeconds: new(int32(5)), annotations: map[string]string{"note": "new"}}}
-	if diff := cmp.Diff(want, got.changes, cmp.AllowUnexported(change{})); diff != "" {
-		t.Errorf("changes of one that has its size (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "changes of one that has its size", got.changes, want, cmp.AllowUnexported(change{}))
 }
 
 // TestRejectedReplicaSetIsSkipped: a policy that rejects changes of one ReplicaSet must not block the rollout, nor
@@ -82,9 +80,7 @@ func TestOneChangePerReplicaSet(t *testing.T) {
 func TestRejectedReplicaSetIsSkipped(t *testing.T) {
 	older := newOld("older", 5, 2, func(s *replicaSet) { s.backoff = 3 * time.Second })
 	got := rollout(newDeployment(10, within(2, 2)), []replicaSet{newNext("new", 0), older, newOld("old", 5, 1)}, facts{}, now)
-	if diff := cmp.Diff([]string{"old 5→3", "new 0→4"}, sizesOf(got.changes)); diff != "" {
-		t.Errorf("sizes (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "sizes", sizesOf(got.changes), []string{"old 5→3", "new 0→4"})
 	if !slices.Contains(got.deferred, deferResizeBackoff) || got.requeueAfter != 3*time.Second || got.status.ObservedGeneration != 1 {
 		t.Errorf("held are %v, again after %v, generation %d observed", got.deferred, got.requeueAfter, got.status.ObservedGeneration)
 	}
@@ -114,9 +110,7 @@ func TestRequeueDelay(t *testing.T) {
 		{"sooner than that at the deadline", newDeployment(3, running, deadline(20)), sets(seeing(0, 0)), 1},
 		{"paused", newDeployment(3, running, deadline(60), paused), sets(), 0},
 	} {
-		if got := rollout(tt.d, tt.sets, facts{}, now).requeueAfter; got != tt.want {
-			t.Errorf("%s: again after %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name+": next sync", rollout(tt.d, tt.sets, facts{}, now).requeueAfter, tt.want)
 	}
 }
 
@@ -133,9 +127,7 @@ func TestRevisionOfTheDeployment(t *testing.T) {
 		{"paused before it was created", newDeployment(3, paused), []replicaSet{newOld("old", 3, 1, revision("4"))}, ""},
 		{"being deleted", newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), []replicaSet{newOld("old", 3, 1, revision("4"))}, ""},
 	} {
-		if got := rollout(tt.d, tt.sets, facts{}, now).revision; got != tt.want {
-			t.Errorf("%s: revision %q, want %q", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name+": revision", rollout(tt.d, tt.sets, facts{}, now).revision, tt.want)
 	}
 }
 

@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/fakeapi"
 )
 
 func condition(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string, updated, changed time.Duration) appsv1.DeploymentCondition {
@@ -153,9 +154,7 @@ func TestProgressing(t *testing.T) {
 		status := p.statusCounts(tt.o)
 		status.ObservedGeneration = 1
 		p.setProgressing(tt.o, status, &c)
-		if diff := cmp.Diff(tt.want, c.list); diff != "" {
-			t.Errorf("%s: conditions (-want +got):\n%s", tt.name, diff)
-		}
+		fakeapi.WantEqual(t, tt.name+": conditions", c.list, tt.want)
 	}
 }
 
@@ -205,9 +204,7 @@ func TestReplicaFailure(t *testing.T) {
 	} {
 		c := conditions{list: append([]appsv1.DeploymentCondition(nil), tt.was...), now: now}
 		newPass(newDeployment(3), tt.sets...).setReplicaFailure(&c)
-		if diff := cmp.Diff(tt.want, c.list); diff != "" {
-			t.Errorf("%s: conditions (-want +got):\n%s", tt.name, diff)
-		}
+		fakeapi.WantEqual(t, tt.name+": conditions", c.list, tt.want)
 	}
 }
 
@@ -219,15 +216,11 @@ func TestConditionsKeepTheOrder(t *testing.T) {
 	c.set(appsv1.DeploymentProgressing, corev1.ConditionTrue, "P", "")
 	changed := available
 	changed.Message = "another message"
-	if diff := cmp.Diff([]appsv1.DeploymentCondition{changed, foreign, progressing(corev1.ConditionTrue, "P", 0, 0)}, c.list); diff != "" {
-		t.Errorf("after the same was said (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "after the same was said", c.list, []appsv1.DeploymentCondition{changed, foreign, progressing(corev1.ConditionTrue, "P", 0, 0)})
 	c.set(appsv1.DeploymentAvailable, corev1.ConditionTrue, "R2", "m")
 	c.remove(appsv1.DeploymentProgressing)
 	c.remove("absent")
-	if diff := cmp.Diff([]appsv1.DeploymentCondition{condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "R2", "m", 0, time.Hour), foreign}, c.list); diff != "" {
-		t.Errorf("after another reason (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "after another reason", c.list, []appsv1.DeploymentCondition{condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "R2", "m", 0, time.Hour), foreign})
 	c.set(appsv1.DeploymentAvailable, corev1.ConditionFalse, "R2", "m")
 	if got, _ := c.get(appsv1.DeploymentAvailable); got.LastTransitionTime != ago(0) {
 		t.Errorf("after another status: changed at %v, want %v", got.LastTransitionTime, ago(0))
@@ -260,8 +253,6 @@ func TestStatusIsObservedWhenTheSizesAreWritten(t *testing.T) {
 		{"nothing can be created", newDeployment(3, moved), facts{createDeferred: deferCreateBackoff}, []replicaSet{newOld("old", 3, 1)}, 0},
 		{"being deleted", newDeployment(3, moved, func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: now} }), facts{}, []replicaSet{newOld("old", 3, 1)}, 7},
 	} {
-		if got := rollout(tt.d, tt.sets, tt.facts, now).status.ObservedGeneration; got != tt.want {
-			t.Errorf("%s: observed generation %d, want %d", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name+": observed generation", rollout(tt.d, tt.sets, tt.facts, now).status.ObservedGeneration, tt.want)
 	}
 }
