@@ -25,6 +25,18 @@ func awaitPods(t *testing.T, namespace, name string, want int) {
 	})
 }
 
+// A control plane comes up in any order.
+func TestAPIServerThatComesUpLaterIsWaitedFor(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	cluster.Create(t, controlplane.ReplicaSet(namespace, "web", 1))
+	args := append(manager(t), "--leader-elect=false", "--controllers=replicaset")
+	controlplane.Must(t, cluster.KillAPIServer())
+	p := controlplane.StartProcess(t, args...)
+	p.WaitForLog(t, "Waiting for the API server")
+	controlplane.Must(t, cluster.StartAPIServer())
+	awaitPods(t, namespace, "web", 1)
+}
+
 // After a restore of etcd, watches wait for versions of the future and caches hold objects that no longer exist. The
 // API server sends no error, so the manager must detect the restore itself. It exits, and its successor fills the
 // caches again.

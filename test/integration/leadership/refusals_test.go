@@ -10,6 +10,30 @@ import (
 	"minikcm/test/faults"
 )
 
+// TestLeaderThatCannotRenewMakesWay lets only the renewals of the leader fail. A renewal that is committed without a
+// response keeps the lease from expiring, so the leader has to resign for another process to lead.
+func TestLeaderThatCannotRenewMakesWay(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]faults.Fault{"rejected": faults.Refuse(503), "committed without a response": faults.DropAnswer()} {
+		t.Run(name, func(t *testing.T) {
+			startCluster(t)
+			load := work(t, 100*time.Millisecond)
+			leader, standby := pair(t, start)
+			createdBy(t, leader, time.Time{}, 10*time.Second)
+			rule := leader.proxy.Inject(faults.On("update", "leases"), fault)
+			t.Logf("another serves after %v", createdBy(t, standby, time.Now(), 5*leaseDuration))
+			rule.Remove()
+			leader.runs(t)
+			leader.WaitForLog(t, "Term ends")
+			leader.WaitForLog(t, "Standing by for another holder")
+			standby.signal(t, syscall.SIGTERM)
+			createdBy(t, leader, time.Now(), 2*leaseDuration)
+			load.settles(t)
+			judge(t, leader, standby)
+		})
+	}
+}
+
 // TestSIGTERMWhileTheAPIServerIsAway ends managers whose endpoint needs reviews and client CAs of an unreachable API
 // server.
 func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {

@@ -27,6 +27,9 @@ func TestSlowAdmissionIsNoError(t *testing.T) {
 	begin := time.Now()
 	remove(t, ns)
 	gone(t, ns, 3*time.Minute)
+	if finalization.Requests() == 0 {
+		t.Error("the webhook of finalizations got no request")
+	}
 	t.Logf("%d objects gone after %v", objects, time.Since(begin).Round(time.Millisecond))
 	cut := m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("deletecollection"), controlplane.ByResource("configmaps"))
 	if len(cut) < 2 {
