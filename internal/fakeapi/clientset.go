@@ -1,7 +1,6 @@
 package fakeapi
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -139,17 +138,6 @@ func (c *Clientset) handleAction(action clienttesting.Action, name string) (hand
 			metav1.ObjectMeta `json:"metadata"`
 		}
 		var body map[string]any
-		if a.PatchType == types.JSONPatchType {
-			found, err := c.Tracker().Get(action.GetResource(), action.GetNamespace(), name)
-			if err != nil {
-				return true, nil, err
-			}
-			c.setNextVersion(action, &sent)
-			a.Patch = fmt.Appendf(bytes.TrimSuffix(a.Patch, []byte("]")), `,{"op":"add","path":"/metadata/generation","value":%d},{"op":"add","path":"/metadata/resourceVersion","value":"%s"}]`,
-				found.(metav1.Object).GetGeneration()+1, sent.ResourceVersion)
-			action = a
-			break
-		}
 		if err := errors.Join(json.Unmarshal(a.Patch, &sent), json.Unmarshal(a.Patch, &body)); err != nil {
 			return true, nil, err
 		}

@@ -97,11 +97,6 @@ func having(available int) func(*replicaSet) {
 	}
 }
 
-// sized sets the size, and leaves the pods.
-func sized(size int32) func(*replicaSet) {
-	return func(s *replicaSet) { s.rs.Spec.Replicas = &size }
-}
-
 // seeing sets the ready and available pods in the cache only.
 func seeing(ready, available int) func(*replicaSet) {
 	return func(s *replicaSet) { s.pods.ready, s.pods.available = ready, available }

@@ -94,7 +94,7 @@ const (
 	deferCreateBackoff deferral = "create_backoff"    // a create was rejected or modified, or its name is taken
 	deferResizeBackoff deferral = "resize_backoff"    // a change was rejected
 	deferResizeUnknown deferral = "resize_unanswered" // a change has an unknown outcome
-	deferTerminating   deferral = "terminating"       // the namespace or an old ReplicaSet is being deleted
+	deferTerminating   deferral = "terminating"       // the namespace is being deleted
 )
 
 // facts holds the input of a pass besides the Deployment and its ReplicaSets.
@@ -102,5 +102,5 @@ type facts struct {
 	terminatingReplicas bool     // the feature gate
 	createDeferred      deferral // no ReplicaSet can be created
 	pendingNew          int      // pods of the new ReplicaSet, if its create has an unknown outcome
-	pendingOld          int      // pods of other ReplicaSets that no size counts: of creates with an unknown outcome, or kept in deletion
+	pendingOld          int      // pods of other ReplicaSets whose create has an unknown outcome
 }

@@ -25,7 +25,6 @@ func TestRecreate(t *testing.T) {
 		{"scaled up: the pods of the new one are there, so those of the old one are not", facts{}, []replicaSet{newNext("new", 2), newOld("old", 0, 1)}, []string{"new 2→3"}, nil},
 
 		{"its pods are in the status", facts{}, []replicaSet{newOld("old", 0, 1, withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas = 1 }))}, nil, []deferral{deferOldPods}},
-		{"they are those of one in deletion", facts{}, []replicaSet{newNext("new", 1), newOld("old", 3, 1, deleting, sized(0))}, nil, []deferral{deferOldPods, deferTerminating}},
 		{"they are terminating", facts{}, []replicaSet{newOld("old", 0, 1, terminating)}, nil, []deferral{deferOldPods}},
 		{"they are in the cache", facts{}, []replicaSet{newOld("old", 0, 1, unfinished)}, nil, []deferral{deferOldPods}},
 		{"its controller may not know yet that it is to have none", facts{}, []replicaSet{newOld("old", 0, 1, unseen)}, nil, []deferral{deferOldPods}},

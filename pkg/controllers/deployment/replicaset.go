@@ -79,16 +79,8 @@ func (s replicaSet) safelyAvailableAt(size int) int {
 
 func (s replicaSet) countsDiffer() bool { return s.availableInBoth() < s.availableInEither() }
 
-func (s replicaSet) unreadySurplus() int { return max(0, s.size()-s.readyInEither()) }
-
-func (s replicaSet) readyInEither() int { return max(int(s.rs.Status.ReadyReplicas), s.pods.ready) }
-
-// keptPods returns the ready pods of an old ReplicaSet in deletion, whose controller creates and deletes no pods.
-func (s replicaSet) keptPods() int {
-	if s.rs.DeletionTimestamp == nil || s.current {
-		return 0
-	}
-	return s.readyInEither()
+func (s replicaSet) unreadySurplus() int {
+	return max(0, s.size()-max(int(s.rs.Status.ReadyReplicas), s.pods.ready))
 }
 
 // statusCaughtUp reports whether the status shows the last reduction. At its first generation a ReplicaSet has not

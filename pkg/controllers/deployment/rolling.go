@@ -74,7 +74,6 @@ func totalSize(sets []replicaSet) int { return sumOf(sets, replicaSet.size) }
 func shrinkTargets(old []replicaSet, nextAvailable, least int, includeUnready bool) (targets []target) {
 	limit := max(0, nextAvailable+totalSize(old)-least)
 	available := nextAvailable + sumOf(old, replicaSet.safelyAvailable)
-	old = slices.DeleteFunc(slices.Clone(old), func(s replicaSet) bool { return s.backoff > 0 })
 	free := freePods(old, limit, includeUnready)
 	for _, k := range free {
 		limit -= k
@@ -102,8 +101,11 @@ func shrinkTargets(old []replicaSet, nextAvailable, least int, includeUnready bo
 func freePods(old []replicaSet, limit int, includeUnready bool) []int {
 	given := make([]int, len(old))
 	for i, s := range old {
+		if s.backoff > 0 {
+			continue
+		}
 		free := s.unreadySurplus()
-		if includeUnready && s.keptPods() == 0 {
+		if includeUnready {
 			free = s.size() - s.availableInEither()
 		}
 		given[i] = min(limit, free)
@@ -114,13 +116,13 @@ func freePods(old []replicaSet, limit int, includeUnready bool) []int {
 
 // sparePods returns the number of pods that each ReplicaSet can give up beyond its free pods, up to limit in all.
 // spare is the number of available pods that are not necessary. A ReplicaSet whose available pods fit into spare
-// may give up all pods. Otherwise each pod counts against spare. A ReplicaSet in deletion keeps its ready pods.
+// may give up all pods. Otherwise each pod counts against spare.
 func sparePods(old []replicaSet, free []int, limit, spare int) []int {
 	given := make([]int, len(old))
 	tooFew := spare < 0
 	spare = max(0, spare)
 	for i, s := range old {
-		if s.keptPods() > 0 {
+		if s.backoff > 0 {
 			continue
 		}
 		k := min(limit, s.size()-free[i])

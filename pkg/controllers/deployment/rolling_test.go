@@ -70,13 +70,6 @@ func TestRollingUpdate(t *testing.T) {
 		{"so nothing is lost with it where others are enough", 3, 0, 1, []replicaSet{newNext("new", 2, slow), newOld("old", 2, 1, slow, unseen)}, []string{"old 2→0", "new 2→3"}, nil},
 		{"then it does", 3, 0, 1, []replicaSet{newNext("new", 1, slow), newOld("old", 2, 1, slow)}, []string{"old 2→1", "new 1→2"}, nil},
 		{"and a new one that is cut down does not count at all", 2, 0, 1, []replicaSet{newNext("new", 5, slow), newOld("old", 2, 1, slow)}, []string{"new 5→2", "old 2→1"}, nil},
-		{"pods of one in deletion stay", 4, 1, 1, []replicaSet{newNext("new", 1), newOld("old", 4, 1, deleting)}, nil, []deferral{deferTerminating}},
-		{"whatever its size", 4, 1, 1, []replicaSet{newNext("new", 1), newOld("old", 4, 1, deleting, sized(0))}, nil, []deferral{deferTerminating}},
-		{"others go in their place", 4, 1, 0, []replicaSet{newNext("new", 1), newOld("older", 2, 2, deleting), newOld("old", 2, 1)},
-			[]string{"old 2→1", "new 1→2"}, []deferral{deferTerminating}},
-		{"those that are not ready are replaced", 4, 1, 1, []replicaSet{newNext("new", 1), newOld("old", 4, 1, deleting, having(0))}, []string{"old 4→2", "new 1→3"}, nil},
-		{"those that are only ready are not", 4, 1, 1, []replicaSet{newNext("new", 1), newOld("old", 4, 1, deleting, seeing(4, 0), notAvailable)}, nil, []deferral{deferTerminating}},
-		{"a new one in deletion has its size", 4, 1, 1, []replicaSet{newNext("new", 1, deleting), newOld("old", 4, 1)}, []string{"old 4→2", "new 1→3"}, nil},
 		{"scaled to nothing", 0, 1, 0, []replicaSet{newNext("new", 0), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
 
 		// Steps wait for the ReplicaSet controller.

@@ -56,9 +56,8 @@ func (p pass) makePlan() plan {
 		return plan{result: passResult{observed: true}}
 	}
 
-	// 2. Find the sizes. Pods that old ReplicaSets keep beyond their sizes lower the limit.
+	// 2. Find the sizes.
 	var s sizing
-	p.facts.pendingOld += sumOf(p.old, func(s replicaSet) int { return max(0, s.keptPods()-s.size()) })
 	scales := d.Spec.Paused || p.scalingEvent()
 	rolls := !scales && d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType
 	switch {
@@ -68,9 +67,6 @@ func (p pass) makePlan() plan {
 		s = p.rollingTargets()
 	case d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
 		s = p.recreateTargets()
-	}
-	if sumOf(p.old, replicaSet.keptPods) > 0 {
-		s.deferred = append(s.deferred, deferTerminating)
 	}
 
 	// 3. If the new ReplicaSet cannot be created, keep the pods of the old ones.

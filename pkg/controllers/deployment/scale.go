@@ -58,35 +58,31 @@ func (p pass) dropOldTargets() (s sizing) {
 
 // proportionalTargets divides the change among the active ReplicaSets, largest first. Of equal sizes, the newer
 // grows first and the older shrinks first. The largest ReplicaSet gets the rest of the rounding, also if its write
-// was delayed. An old ReplicaSet in deletion does not grow.
+// was delayed.
 func (p pass) proportionalTargets(active []replicaSet) []target {
 	change := 0
 	if p.bounds.replicas > 0 {
 		change = p.bounds.maxTotal()
 	}
-	change -= totalSize(active)
+	for _, s := range active {
+		change -= s.size()
+	}
 	if change > 0 {
 		change = max(0, change-p.facts.pendingOld-p.facts.pendingNew)
-	}
-	weight := func(s replicaSet) int {
-		if change > 0 && s.keptPods() > 0 {
-			return 0 // its controller creates no pods
-		}
-		return s.size()
 	}
 	slices.SortFunc(active, func(a, b replicaSet) int {
 		age := compareAge(a, b)
 		if change > 0 {
 			age = -age
 		}
-		return cmp.Or(-cmp.Compare(weight(a), weight(b)), age)
+		return cmp.Or(-cmp.Compare(a.size(), b.size()), age)
 	})
 	targets := make([]target, len(active))
 	left := change
 	for i, s := range active {
 		var share int
 		switch {
-		case left > 0 && weight(s) > 0:
+		case left > 0:
 			share = min(p.proportionalChange(s), left)
 		case left < 0:
 			share = max(p.proportionalChange(s), left)
