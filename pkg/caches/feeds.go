@@ -52,8 +52,8 @@ type FeedStore = cache.TransformingStore
 type FeedEvents struct {
 	// Listed is called after the store has received a list.
 	Listed func()
-	// Watched is called after each request to resume the watch. The error is nil, or a 429 that client-go repeats
-	// for ever. An API server that cannot convert an object rejects all watches of the type so.
+	// Watched is called after a request for a watch, except for a streaming list, that was accepted or rejected with
+	// 429. client-go repeats a rejected request for ever, for example while the API server cannot convert an object.
 	Watched func(error)
 	// Lost is called when the store is out of date until the next list. The error is nil if the watch has ended
 	// without an error.

@@ -83,6 +83,7 @@ func (c *Controller) resync() { c.enqueue(c.graph.all()) }
 // Run works for one term. It returns nil when ctx has ended and every sync has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	c.state.reset()
+	c.owners.reset()
 	var loops sync.WaitGroup
 	c.ownerLoop.Start(ctx, &loops, nil)
 	c.objectLoop.Start(ctx, &loops, nil)

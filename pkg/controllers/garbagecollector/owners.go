@@ -110,6 +110,13 @@ func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known 
 	return &ownerReader{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil), reads: map[target]liveRead{}}
 }
 
+// reset forgets the reads and failures of an earlier term.
+func (r *ownerReader) reset() {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	clear(r.reads)
+}
+
 // ownerView is the state of the owners of one object at one moment.
 type ownerView struct {
 	syncBegun time.Time
@@ -167,7 +174,7 @@ func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
 			switch s := r.types.state(e.at.GroupResource()); {
 			case s.phase == listing:
 				e.syncing = max(now.Sub(s.since), 1)
-			case s.phase == current && s.local:
+			case s.phase == current && s.local && s.err == nil: // a rejected watch shows no deletion
 				e.watched = now.Sub(s.since)
 			}
 		}

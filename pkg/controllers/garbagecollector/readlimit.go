@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// slowRead is the duration from which a read without proof counts against its type.
+	// slowRead is the duration from which a failed read counts against its type. A live read of one object that ends with
+	// 401, 403, 404, 405 or 406 does not count.
 	slowRead = 2 * time.Second
 	// slotTimeout is the maximum wait for a slot to send a request. A sync that sends nothing for longer would
 	// count as stuck, so it ends with errBusy.
@@ -87,7 +88,7 @@ func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, rea
 		return context.Cause(ctx)
 	case errors.Is(err, context.Canceled):
 	case errors.Is(err, context.DeadlineExceeded), conversion.IsWebhookFailure(err),
-		err != nil && l.clock.Since(begun) >= slowRead && classifyRead(nil, err, "") == unavailable:
+		err != nil && l.clock.Since(begun) >= slowRead && (l.all != nil || classifyRead(nil, err, "") == unavailable):
 		if !l.backoff.IsInBackOffSinceUpdate(t.String(), l.clock.Now()) { // concurrent reads count once
 			l.backoff.Next(t.String(), l.clock.Now())
 		}

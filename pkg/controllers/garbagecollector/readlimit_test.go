@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -17,7 +18,8 @@ import (
 )
 
 func TestReadLimiterBacksOff(t *testing.T) {
-	s := time.Second
+	s, typ := time.Second, configMaps.WithVersion("v1")
+	refused := apierrors.NewForbidden(typ.GroupResource(), "o", errors.New("no"))
 	broken, converts := errors.New("broken"), errors.New("conversion webhook for example.com/v1, Kind=Widget failed: EOF")
 	type read struct {
 		takes time.Duration
@@ -26,21 +28,25 @@ func TestReadLimiterBacksOff(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
+		all   chan struct{} // of lists
 		reads []read
 	}{
-		{"response", []read{{s, nil, 0}}},
-		{"slow response", []read{{10 * s, nil, 0}}},
-		{"errors at once", []read{{s, broken, 0}, {s, broken, 0}}},
-		{"failing conversion webhook", []read{{0, converts, s}, {0, converts, 2 * s}, {0, converts, 4 * s}}},
-		{"timeouts", []read{{10 * s, context.DeadlineExceeded, s}, {10 * s, context.DeadlineExceeded, 2 * s}, {10 * s, context.DeadlineExceeded, 4 * s}}},
-		{"errors after long", []read{{10 * s, broken, s}, {10 * s, broken, 2 * s}}},
-		{"response after timeouts", []read{{10 * s, context.DeadlineExceeded, s}, {s, nil, 0}, {10 * s, context.DeadlineExceeded, s}}},
-		{"error at once after timeouts", []read{{10 * s, context.DeadlineExceeded, s}, {s, broken, 0}}},
-		{"cancelled", []read{{10 * s, context.DeadlineExceeded, s}, {9 * s, context.Canceled, 0}, {10 * s, context.DeadlineExceeded, 2 * s}}},
+		{"response", nil, []read{{s, nil, 0}}},
+		{"slow response", nil, []read{{10 * s, nil, 0}}},
+		{"errors at once", nil, []read{{s, broken, 0}, {s, broken, 0}}},
+		{"failing conversion webhook", nil, []read{{0, converts, s}, {0, converts, 2 * s}, {0, converts, 4 * s}}},
+		{"timeouts", nil, []read{{10 * s, context.DeadlineExceeded, s}, {10 * s, context.DeadlineExceeded, 2 * s}, {10 * s, context.DeadlineExceeded, 4 * s}}},
+		{"404 after long", nil, []read{{10 * s, apierrors.NewNotFound(typ.GroupResource(), "o"), 0}}},
+		{"403 after long", nil, []read{{10 * s, refused, 0}}},
+		{"403 to a list after long", make(chan struct{}, 1), []read{{10 * s, refused, s}}},
+		{"errors after long", nil, []read{{10 * s, broken, s}, {10 * s, broken, 2 * s}}},
+		{"response after timeouts", nil, []read{{10 * s, context.DeadlineExceeded, s}, {s, nil, 0}, {10 * s, context.DeadlineExceeded, s}}},
+		{"error at once after timeouts", nil, []read{{10 * s, context.DeadlineExceeded, s}, {s, broken, 0}}},
+		{"cancelled", nil, []read{{10 * s, context.DeadlineExceeded, s}, {9 * s, context.Canceled, 0}, {10 * s, context.DeadlineExceeded, 2 * s}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			clk := clocktesting.NewFakeClock(began)
-			l, typ := newReadLimiter(clk, 2, nil), configMaps.WithVersion("v1")
+			l := newReadLimiter(clk, 2, tt.all)
 			for n, r := range tt.reads {
 				err := l.do(t.Context(), typ, func(context.Context) error { clk.Step(r.takes); return r.err })
 				if !errors.Is(err, r.err) {

@@ -419,7 +419,9 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 	if log {
 		klog.FromContext(ctx).Info("Cannot list type", "controller", Name, "resource", resource, "reason", err)
 	}
-	klog.FromContext(ctx).V(4).Info("Feed state changed", "controller", Name, "resource", resource, "from", was, "to", p, "reason", err)
+	if was != p || err != nil {
+		klog.FromContext(ctx).V(4).Info("Feed state changed", "controller", Name, "resource", resource, "from", was, "to", p, "reason", err)
+	}
 	if was == listing && p == current {
 		t.notifyLater()
 	}
