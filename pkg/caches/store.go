@@ -2,7 +2,6 @@ package caches
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -46,7 +45,7 @@ type Handler[T metav1.Object] struct {
 // registration.
 func (s Store[T]) Handle(h Handler[T]) error {
 	if s.caches.started {
-		return errors.New("register handler: the informers have been started")
+		return fmt.Errorf("register handler for %s: the informers have been started", s.Resource())
 	}
 	*s.handlers = append(*s.handlers, h)
 	return s.registerFanOut()
@@ -59,7 +58,7 @@ func (s Store[T]) registerFanOut() error {
 	}
 	registration, err := s.informer.AddEventHandler(s.handlers.eventHandler(s.caches))
 	if err != nil {
-		return fmt.Errorf("register handler: %w", err)
+		return fmt.Errorf("register handler for %s: %w", s.Resource(), err)
 	}
 	t.handled, t.synced = true, registration.HasSyncedChecker()
 	return nil

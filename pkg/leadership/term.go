@@ -216,8 +216,9 @@ func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
 	}
 	if ev == timedOut {
 		t.stuck = before == joining
+		// Controllers still run or wait for responses. The error stops the process.
 		if t.stuck || t.stopping && (before == draining || t.e.fence.inFlight() > 0) {
-			t.err = errors.Join(t.err, ErrShutdownTimeout) // controllers still run or wait for responses
+			t.err = errors.Join(t.err, ErrShutdownTimeout)
 		}
 	}
 	t.startPhase()

@@ -97,13 +97,14 @@ func TestRestart(t *testing.T) {
 // A Lease event between the read of the cached Lease and the record of the node would be lost.
 func TestCachedLeaseIsReadUnderTheLock(t *testing.T) {
 	m := &healthMap{nodes: map[string]nodeHealth{}}
-	m.observe(aNode("node", "", "True"), func(string) time.Time {
+	h := m.observe(aNode("node", "", "True"), func(string) time.Time {
 		if m.lock.TryLock() {
 			t.Error("an event of the Lease can be recorded while the node is unknown")
 			m.lock.Unlock()
 		}
 		return epoch
-	}, epoch)
+	}, epoch.Add(time.Second))
+	fakeapi.Want(t, "renewTime of the first heartbeat", h.heartbeat.renewed, epoch)
 }
 
 func TestLeasesOfOtherTimes(t *testing.T) {

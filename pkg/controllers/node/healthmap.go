@@ -70,8 +70,8 @@ func (h *nodeHealth) restart(since, now time.Time, cfg Config) {
 	}
 }
 
-// observe records the state of a node and returns the health. For a new node it calls renewed, which returns the cached
-// renewTime of the Lease. It does so under the lock: an event of the Lease before is in the cache, and one after is
+// observe records the state of a node and returns the health. renewed returns the renewTime of a cached Lease. It is
+// called for a new node, under the lock: an earlier event of the Lease is then in the cache, and a later event is
 // recorded for the node. A missed event would look like a sign of life in the next live read.
 func (m *healthMap) observe(node *corev1.Node, renewed func(name string) time.Time, now time.Time) nodeHealth {
 	m.lock.Lock()
