@@ -59,7 +59,8 @@ func observe(o *Observer) *Observer {
 	o.marks = map[types.UID]bool{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	// follow lists and watches until the test ends. If the watch ends before, follow lists and watches again.
+	// follow lists and watches until the test ends. If the watch ends before, follow lists and watches again, and states
+	// in between are not judged.
 	follow := func(list func() (since string, err error), open func(context.Context, metav1.ListOptions) (watch.Interface, error)) {
 		since, err := list()
 		Must(o.t, err)
@@ -81,13 +82,17 @@ func observe(o *Observer) *Observer {
 					}
 					return err
 				})
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second): // between lists, if each watch ends at once
+				}
 			}
 		})
 	}
 	o.t.Cleanup(func() {
-		o.Check()
 		cancel()
 		running.Wait()
+		o.Check()
 	})
 	o.lock.Lock() // until both lists are complete
 	defer o.lock.Unlock()

@@ -251,10 +251,11 @@ func TestLastPassListsAllTypes(t *testing.T) {
 
 func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
 	b := newBench(t, terminating())
-	b.deletions.Clear()
-	b.cfg.Grace = 5 * time.Second
-	if next := b.mustSync(t); next.RequeueAfter != 5*time.Second {
-		t.Errorf("next sync in %v, want 5s", next.RequeueAfter)
+	for _, grace := range []time.Duration{0, 5 * time.Second} {
+		b.deletions.Clear()
+		b.metadata.ClearActions()
+		b.cfg.Grace = grace
+		fakeapi.Want(t, fmt.Sprint("next sync with a grace of ", grace), b.mustSync(t).RequeueAfter, max(grace, minGrace))
 	}
 	expect(t, requests(b.metadata.Actions()), "list pods")
 	b.clock.Step(5*time.Second - 1)

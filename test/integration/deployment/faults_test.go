@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,6 +125,32 @@ func testLostAnswers(t *testing.T, m *manager) {
 				t.Error("no answer was lost")
 			}
 			t.Logf("%d answers were lost", rule.Hits())
+		})
+	}
+}
+
+// testRefusedWrites: the rollout continues after rejected writes. Upstream does not retry the last resize.
+func testRefusedWrites(t *testing.T, m *manager) {
+	for _, tt := range []struct {
+		verbs, resource string
+		code, times     int
+	}{
+		{"create", "replicasets", 500, 4}, {"create", "replicasets", 403, 2}, {"create", "replicasets", 429, 2},
+		{"update,patch", "replicasets", 500, 4}, {"update,patch", "replicasets", 403, 4}, {"update,patch", "replicasets", 429, 4},
+		{"update,patch", "deployments/status", 500, 4}, {"update,patch", "deployments/status", 403, 4}, {"update,patch", "deployments/status", 429, 4},
+	} {
+		t.Run(fmt.Sprintf("%s %s %d", tt.verbs, strings.ReplaceAll(tt.resource, "/", " "), tt.code), func(t *testing.T) {
+			t.Parallel()
+			n := newNamespace(t)
+			d := n.apply(3, rolling("1", "1"))
+			n.complete()
+			o := n.observe(d, 2, 4)
+			rule := m.proxy.Inject(n.on(tt.verbs, tt.resource), faults.Refuse(tt.code), faults.Next(tt.times))
+			n.edit(image("v2"))
+			o.complete()
+			if rule.Hits() != tt.times {
+				t.Errorf("%d requests were refused, want %d", rule.Hits(), tt.times)
+			}
 		})
 	}
 }

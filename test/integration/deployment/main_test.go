@@ -54,7 +54,8 @@ func TestRollouts(t *testing.T) {
 	m := start(t, "shared")
 	for name, run := range map[string]func(*testing.T, *manager){
 		"Conflicts": testUndisturbedWorkMeetsNoConflict, "TurnedRound": testTurnedRoundRolloutKeepsItsPromise, "LostAnswers": testLostAnswers,
-		"SlowAdmission": testSlowAdmissionHoldsUpNoOtherDeployment, "Kubectl": testKubectlRollout,
+		"RefusedWrites": testRefusedWrites, "SlowAdmission": testSlowAdmissionHoldsUpNoOtherDeployment,
+		"Kubectl": testKubectlRollout,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

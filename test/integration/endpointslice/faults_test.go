@@ -10,8 +10,73 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"minikcm/pkg/controllers/endpointslice"
 	"minikcm/test/controlplane"
+	"minikcm/test/faults"
 )
+
+// startProcess starts the manager without a lease, so that the next may work at once.
+func startProcess(t *testing.T, name string) (*controlplane.Process, *faults.Proxy) {
+	t.Helper()
+	proxy := faults.New(t, cluster.ManagerConfig("manager", endpointslice.Name), faults.WithName(name))
+	return controlplane.StartProcess(t, "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()), "--controllers="+endpointslice.Name,
+		"--leader-elect=false", "--secure-port=0", "-v=2", fmt.Sprint("--max-endpoints-per-slice=", maxEndpoints), "--concurrent-service-endpoint-syncs=50"), proxy
+}
+
+// The manager is killed at each write of a Service with three slices, before the API server receives the write or
+// after that. Another manager goes on.
+func TestKilledAtEachWrite(t *testing.T) {
+	for name, fault := range map[string]func(*faults.Gate) faults.Fault{"Committed": faults.HoldAnswer, "Lost": faults.Hold} {
+		t.Run(name, func(t *testing.T) {
+			first, proxy := startProcess(t, "first")
+			type victim struct {
+				*world
+				held     *faults.Held
+				from, to int // pods in the end
+			}
+			var victims []victim
+			for _, verb := range []string{"create", "update", "delete"} {
+				for i := range map[string]int{"create": 3, "update": 1, "delete": 1}[verb] {
+					w := newWorld(t)
+					gate := faults.NewGate()
+					hold := func() {
+						proxy.Inject(faults.Match{Verbs: verb, Resource: "endpointslices", Namespace: w.ns}, fault(gate), faults.After(i), faults.Next(1))
+					}
+					v := victim{world: w, from: 1, to: 7}
+					w.pods("web", 1, 7)
+					if verb == "create" {
+						hold()
+					}
+					w.service("web")
+					if verb != "create" {
+						w.gets("web", 1, 7)
+					}
+					switch verb {
+					case "update": // some slice loses a pod
+						hold()
+						v.from = 2
+						w.remove("web", 1, 1)
+					case "delete": // the slices of all pods but one go
+						hold()
+						v.from = 7
+						w.remove("web", 1, 6)
+					}
+					v.held = gate.Next(t)
+					w.watchTwins("web", 4)
+					victims = append(victims, v)
+				}
+			}
+			controlplane.Must(t, first.Kill())
+			for _, v := range victims {
+				v.held.Cut()
+			}
+			startProcess(t, "second")
+			for _, v := range victims {
+				v.gets("web", v.from, v.to)
+			}
+		})
+	}
+}
 
 // failed waits for an event about the Service with a text.
 func (w *world) failed(service, text string) {

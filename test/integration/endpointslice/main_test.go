@@ -1,5 +1,5 @@
-// Package endpointslice tests the EndpointSlice controller on a real API server. Lost responses, frozen watches and
-// killed processes are tested in fake time in package minikcm/pkg/controllers/endpointslice.
+// Package endpointslice tests the EndpointSlice controller on a real API server. Lost responses and frozen watches are
+// tested in fake time in package minikcm/pkg/controllers/endpointslice.
 package endpointslice
 
 import (
@@ -150,4 +150,39 @@ func (w *world) eventually(check func(context.Context) error) {
 func (w *world) gets(service string, from, to int) {
 	w.t.Helper()
 	w.eventually(func(ctx context.Context) error { return w.has(ctx, service, from, to) })
+}
+
+// watchTwins fails the test if ever a pod is in two slices of a Service, or the Service has more slices than most.
+func (w *world) watchTwins(service string, most int) {
+	w.t.Helper()
+	stream, err := w.client.DiscoveryV1().EndpointSlices(w.ns).Watch(context.Background(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	controlplane.Must(w.t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		now := map[string]*discoveryv1.EndpointSlice{}
+		for event := range stream.ResultChan() {
+			slice, ok := event.Object.(*discoveryv1.EndpointSlice)
+			if !ok {
+				continue
+			}
+			now[slice.Name] = slice
+			if event.Type == "DELETED" {
+				delete(now, slice.Name)
+			}
+			seen := map[string]string{}
+			for _, s := range now {
+				for _, e := range s.Endpoints {
+					if other := seen[e.TargetRef.Name]; other != "" {
+						w.t.Errorf("pod %s is in slices %s and %s", e.TargetRef.Name, other, s.Name)
+					}
+					seen[e.TargetRef.Name] = s.Name
+				}
+			}
+			if len(now) > most {
+				w.t.Errorf("service %s has %d slices, want at most %d", service, len(now), most)
+			}
+		}
+	}()
+	w.t.Cleanup(func() { stream.Stop(); <-done })
 }

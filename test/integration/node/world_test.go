@@ -65,7 +65,13 @@ func (w *world) node(name string) string {
 
 func (w *world) pod(namespace, name, node string) {
 	w.t.Helper()
-	pod := controlplane.Pod(namespace, name, nil, func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.SchedulerName = node, "none" })
+	pod := controlplane.Pod(namespace, name, nil, func(p *corev1.Pod) {
+		p.Spec.NodeName, p.Spec.SchedulerName = node, "none"
+		// Two items with one merge key, as in upstream's TestPodGcForPodsWithDuplicatedFieldKeys.
+		c := &p.Spec.Containers[0]
+		c.Env = []corev1.EnvVar{{Name: "XYZ", Value: "1"}, {Name: "XYZ", Value: "2"}}
+		c.Ports = []corev1.ContainerPort{{ContainerPort: 93, HostPort: 9376}, {ContainerPort: 93, HostPort: 9377}}
+	})
 	w.label(pod)
 	cluster.Create(w.t, pod)
 }
