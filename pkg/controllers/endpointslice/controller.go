@@ -197,10 +197,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer running.Wait()
 	running.Go(func() { t.baseline.Read(ctx, c.Client, c.slices, c.pods) })
 	running.Go(func() { t.services.Read(ctx, c.Client, c.services) })
-	// The topology is filled before the first sync, which would otherwise remove all hints, and after the queue exists:
-	// earlier events of nodes are in the cache, later ones are queued.
+	// The topology is filled when the queue exists: earlier events of nodes are in the cache, later ones are queued.
 	c.nodeLoop.Start(ctx, &running, func() []string {
-		t.topology.SetNodes(libraryLogger(ctx), c.nodes.List())
+		t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // before the first sync, which would remove all hints
 		return nil
 	})
 	c.loop.Run(ctx, c.services.Names)
