@@ -102,10 +102,18 @@ func (t *knownTypes) dueAfter(sent time.Time, retries int) time.Time {
 	return nextDiscovery(sent, retries, t.event, !failed && !t.latest.sent.After(t.awaited))
 }
 
-// definitionChanged is called after each event of a CustomResourceDefinition or APIService.
+// definitionChanged is called after each event and list of CustomResourceDefinitions or APIServices. It marks the types
+// of new definitions as local at once, because the next discovery may be seconds away.
 func (t *knownTypes) definitionChanged() {
 	t.lock.Lock()
 	t.event = t.Clock.Now()
+	t.updateDefined(t.event)
+	for r, k := range t.types {
+		if k.feed != nil && !k.local && t.isLocal(r) {
+			k.local = true
+			k.feed = t.graph.feed(k.objectType())
+		}
+	}
 	t.lock.Unlock()
 	t.wakeDiscovery()
 }

@@ -125,6 +125,18 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 	}
 }
 
+// The first discovery finds types before the list of their definitions. An owner is deleted before the next discovery.
+func TestFirstDeletionAfterTheStartIsSeen(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.define()
+		_, owned := c.widget("w", 10)
+		c.fail("patch", errPolicy) // references stay
+		time.AfterFunc(headStart+minDiscoveryInterval/2, func() { c.remove(widgetType, "w", metav1.DeletePropagationBackground) })
+		c.start()
+		fakeapi.Want(t, "the graph has a deletion event of the owner", c.deletionSeen(owned), true)
+	})
+}
+
 func TestPartialDiscoveryRemovesNoType(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.define()
