@@ -59,8 +59,8 @@ func observe(o *Observer) *Observer {
 	o.marks = map[types.UID]bool{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	// follow lists and watches until the test ends. If the watch ends before, follow lists and watches again, and states
-	// in between are not judged.
+	// follow lists and watches until the test ends. If the watch ends before, follow lists and watches again. States in
+	// between are not judged.
 	follow := func(list func() (since string, err error), open func(context.Context, metav1.ListOptions) (watch.Interface, error)) {
 		since, err := list()
 		Must(o.t, err)

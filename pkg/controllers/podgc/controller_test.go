@@ -30,7 +30,7 @@ const (
 //	                        TestGCTerminating                         TestOutOfService
 //	                        TestGCInspectingPatchedPodBeforeDeletion  TestMark
 //	pkg/util/node           TestIsNodeReady                           TestOutOfServiceNode
-//	test/integration/podgc  all 8 cases                               the same, and TestKilledAtEachWrite in test/integration/node
+//	test/integration/podgc  all 8 cases                               the same; TestKilledAtEachWrite (node)
 
 // podOutcome holds the deleted pods with the time of deletion, and the pods that were marked before.
 type podOutcome struct {
