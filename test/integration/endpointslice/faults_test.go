@@ -95,6 +95,19 @@ func (w *world) failed(service, text string) {
 	})
 }
 
+// A webhook rejects slices, then hangs.
+func TestWebhook(t *testing.T) {
+	start(t, "manager")
+	w := newWorld(t)
+	hook := cluster.Webhook(t, controlplane.Webhook{APIGroup: "discovery.k8s.io", Resource: "endpointslices", Namespace: w.ns})
+	hook.Deny("not today")
+	w.service("web")
+	w.pods("web", 1, 2)
+	w.failed("web", "not today")
+	hook.Delay(2 * time.Second)
+	w.gets("web", 1, 2)
+}
+
 // The API server accepts pods with addresses that it rejects in slices. The Service gets its other endpoints once
 // such a pod is gone.
 func TestPodWithLoopbackAddress(t *testing.T) {
