@@ -21,6 +21,12 @@ import (
 // Quiet discards the log of errors that a test provokes.
 func Quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }
 
+// Bubble runs a subtest in fake time.
+func Bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // FillCaches starts caches in a bubble of fake time and waits until the caches are filled. The result stops the caches.
 func FillCaches(t testing.TB, caches interface {
 	Start(context.Context)

@@ -1,6 +1,8 @@
 package fakeapi
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +29,22 @@ func Want[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s = %v, want %v", what, got, want)
+	}
+}
+
+// WantError fails the test if an error neither is nor wraps the wanted error.
+func WantError(t testing.TB, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s = %v, want %v", what, got, want)
+	}
+}
+
+// WantPart fails the test if a text lacks a part.
+func WantPart(t testing.TB, what, got, part string) {
+	t.Helper()
+	if !strings.Contains(got, part) {
+		t.Errorf("%s lacks %q: %s", what, part, got)
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controller"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestEnabled(t *testing.T) {
@@ -45,7 +43,5 @@ func TestControllerNames(t *testing.T) {
 	for _, c := range Controllers() {
 		got = append(got, [3]string{c.Name, c.Alias, c.Agent})
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("controllers (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "controllers", got, want)
 }

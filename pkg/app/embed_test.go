@@ -57,9 +57,7 @@ func TestNewManager(t *testing.T) {
 				t.Fatalf("New = %v, want one line with %q", err, tt.want)
 			}
 			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("New = %v, want %q", err, want)
-				}
+				fakeapi.WantPart(t, "error of New", err.Error(), want)
 			}
 			// As in kube-controller-manager, there is a check of the elector only with election.
 			if err == nil && slices.ContainsFunc(m.liveChecks(), func(c serving.Check) bool { return c.Name == "leaderElection" }) != tt.election {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
@@ -20,10 +19,7 @@ func TestFlagsDocumentation(t *testing.T) {
 	if os.Getenv("UPDATE_DOCS") != "" {
 		fakeapi.NoError(t, os.WriteFile(file, []byte(want), 0o644))
 	}
-	got := fakeapi.Must(os.ReadFile(file))
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/flags.md is out of date, run this test with UPDATE_DOCS=1 (-flags +file):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "docs/flags.md, which a run of this test with UPDATE_DOCS=1 writes,", string(fakeapi.Must(os.ReadFile(file))), want)
 }
 
 func flagsPage(sections cliflag.NamedFlagSets) string {

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/component-base/featuregate"
 
@@ -27,9 +26,7 @@ func TestGateDefaults(t *testing.T) {
 	for f := range g.gate.GetAll() {
 		got[f] = g.gate.Enabled(f)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("gates (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "gates", got, want)
 }
 
 func TestGates(t *testing.T) {
@@ -76,9 +73,7 @@ func TestUnknownGatesAreIgnored(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := parsed(t, tt.args...)
-			if diff := cmp.Diff(tt.ignored, o.gates.ignored); diff != "" {
-				t.Errorf("ignored gates (-want +got):\n%s", diff)
-			}
+			fakeapi.WantEqual(t, "ignored gates", o.gates.ignored, tt.ignored)
 			errs := o.Validate()
 			for i, want := range tt.problems {
 				if i >= len(errs) || !strings.HasPrefix(errs[i].Error(), want) {

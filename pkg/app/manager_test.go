@@ -35,9 +35,7 @@ func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 			clk := clock.RealClock{}
 			store := fakeapi.Must(newCaches(Config{REST: &rest.Config{Host: "https://server", Transport: overloaded}},
 				freshness.NewTransport(clk)))
-			if _, err := store.Pods(); err != nil {
-				t.Fatal(err)
-			}
+			fakeapi.Must(store.Pods())
 			m := &Manager{clock: clk, caches: store}
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
@@ -83,9 +81,7 @@ func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
 func TestErrorOfAControllerEndsTheTerm(t *testing.T) {
 	broken := fmt.Errorf("broken: %w", context.Canceled)
 	m := &Manager{clock: clock.RealClock{}, controllers: []namedController{{brief{end: func() {}, err: broken}, "a"}}, markStarted: func() {}}
-	if err := m.runControllers(t.Context(), leadership.Term{}); !errors.Is(err, broken) {
-		t.Errorf("runControllers = %v, want %v", err, broken)
-	}
+	fakeapi.WantError(t, "result of the term", m.runControllers(t.Context(), leadership.Term{}), broken)
 }
 
 func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
@@ -93,9 +89,7 @@ func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
 		client := fakeapi.NewClientset(t)
 		client.Break(errors.New("no answer"), "list pods")
 		store := caches.New(client, caches.Config{Name: "test"})
-		if _, err := store.Pods(); err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.Must(store.Pods())
 		m := &Manager{clock: clock.RealClock{}, caches: store}
 		ctx, stop := context.WithCancel(fakeapi.Quiet(t.Context()))
 		ended, competes := make(chan error, 1), atomic.Bool{}
@@ -108,9 +102,7 @@ func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
 			client.Break(nil, "list pods")
 		}
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		fakeapi.WantError(t, "result", <-ended, nil)
 	})
 }
 

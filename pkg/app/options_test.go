@@ -134,17 +134,11 @@ func TestFlagsReachConfig(t *testing.T) {
 		&deployment.Config{Workers: 9},
 		&garbagecollector.Config{Workers: 21, DryRun: true, Ignored: []string{"foos.example.com", "secrets"}},
 	}
-	if diff := cmp.Diff(want, got, comparable); diff != "" {
-		t.Errorf("configuration (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "configuration", got, want, comparable)
 	enabled := []string{"replicaset-controller", "taint-eviction-controller", "namespace-controller", "endpointslice-controller", "deployment-controller"}
-	if diff := cmp.Diff(enabled, controllerNames(got.Controllers)); diff != "" {
-		t.Errorf("enabled controllers (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "enabled controllers", controllerNames(got.Controllers), enabled)
 	for i, c := range o.Known {
-		if diff := cmp.Diff(wantConfigs[i], c.Config); diff != "" {
-			t.Errorf("configuration of %s (-want +got):\n%s", c.Name, diff)
-		}
+		fakeapi.WantEqual(t, "configuration of "+c.Name, c.Config, wantConfigs[i])
 		for gate := range c.Gates {
 			if locked := gate == endpointslice.PreferSameTrafficDistribution; got.Enabled(gate) != locked {
 				t.Errorf("gate %s of %s is %v, want %v", gate, c.Name, !locked, locked)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,10 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,9 +60,7 @@ func TestClassify(t *testing.T) {
 		if lasting != tt.lasting || !strings.Contains(reason.Error(), tt.want) || strings.Contains(reason.Error(), "\n") {
 			t.Errorf("%s: classifyProblem(%v) = %q, lasting %v; want one line with %q, lasting %v", tt.name, tt.err, reason, lasting, tt.want, tt.lasting)
 		}
-		if !errors.Is(reason, tt.err) {
-			t.Errorf("%s: the cause is not wrapped", tt.name)
-		}
+		fakeapi.WantError(t, tt.name+": reason", reason, tt.err)
 	}
 }
 
@@ -97,18 +94,19 @@ func TestPreflightRights(t *testing.T) {
 	const account = "system:serviceaccount:kube-system:a-controller "
 	ours := []string{"list pods", "get leases.coordination.k8s.io controller-manager in kube-system"}
 	accounts := []string{account + "update replicasets.apps/status", account + "create pods", account + "delete pods", account + "get /api", account + "watch nodes"}
+	const allowed = "<nil>"
 	const grant = "; grant it with a ClusterRole and its binding (deploy/rbac of this version has them)"
 	p := preflighterOf(t, api)
 	for _, tt := range []struct {
 		name      string
 		allowed   []string
 		forbidden string
-		want      string // empty: no missing permissions
+		want      string
 		asked     [2]int // about ourselves, about accounts
 	}{
-		{"everything", []string{"* *.*", account + "* *.*"}, "", "", [2]int{1, 1}},
-		{"just enough", slices.Concat(ours, accounts), "", "", [2]int{3, 6}},
-		{"one missing without which it works", slices.Concat(ours, accounts[:4]), "", "", [2]int{3, 6}},
+		{"everything", []string{"* *.*", account + "* *.*"}, "", allowed, [2]int{1, 1}},
+		{"just enough", slices.Concat(ours, accounts), "", allowed, [2]int{3, 6}},
+		{"one missing without which it works", slices.Concat(ours, accounts[:4]), "", allowed, [2]int{3, 6}},
 		{"one missing without which it works, and another", slices.Concat(ours[1:], accounts[:4]), "",
 			"user manager is not allowed to: list pods (no controller starts); user system:serviceaccount:kube-system:a-controller is not allowed to: watch nodes (a is slower)" + grant, [2]int{3, 6}},
 		{"one missing", slices.Concat(ours[1:], accounts), "", "user manager is not allowed to: list pods (no controller starts)" + grant, [2]int{3, 6}},
@@ -120,13 +118,11 @@ func TestPreflightRights(t *testing.T) {
 			"user manager is not allowed to: list pods (no controller starts), get leases.coordination.k8s.io controller-manager in kube-system (no replica leads); " +
 				"user system:serviceaccount:kube-system:a-controller is not allowed to: get /api (a cannot see), update replicasets.apps/status (a cannot tell), " +
 				"create pods, delete pods (a cannot write), watch nodes (a is slower)" + grant, [2]int{3, 6}},
-		{"we may not ask about accounts", ours, "subjectaccessreviews", "", [2]int{3, 0}},
+		{"we may not ask about accounts", ours, "subjectaccessreviews", allowed, [2]int{3, 0}},
 	} {
 		api.Set(func(f *fakeapi.Server) { f.Allowed, f.Forbidden, f.Reviews = tt.allowed, tt.forbidden, nil })
 		err := p.runChecks(t.Context(), testNeeds)
-		if tt.want == "" && err != nil || tt.want != "" && (err == nil || err.Error() != tt.want) {
-			t.Errorf("%s: preflight = %v, want %q", tt.name, err, tt.want)
-		}
+		fakeapi.Want(t, tt.name+": preflight", fmt.Sprint(err), tt.want)
 		fakeapi.Want(t, tt.name+": questions", [2]int{api.Count("self"), api.Count("access")}, tt.asked)
 	}
 }
@@ -169,9 +165,7 @@ func TestPreflightNamesControllersWithoutPermissions(t *testing.T) {
 				t.Fatalf("preflight = %v, want it to end with %q", err, tt.wantEnd)
 			}
 			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("preflight = %v, want %q", err, want)
-				}
+				fakeapi.WantPart(t, "error of the preflight", err.Error(), want)
 			}
 		})
 	}
@@ -185,43 +179,39 @@ func TestPreflightWaits(t *testing.T) {
 		ready         int           // status of /readyz in the first minute
 		stop          time.Duration // end of the context
 		after, within time.Duration // end of the preflight
-		want          string        // in the error; empty for none
+		want          string        // in the error
 	}{
-		{"load balancer without an API server, 404", during(http.StatusNotFound, time.Minute), 200, always, time.Minute, 61 * time.Second, ""},
+		{"load balancer without an API server, 404", during(http.StatusNotFound, time.Minute), 200, always, time.Minute, 61 * time.Second, "<nil>"},
 		{"API server starts, roles come later", func(since time.Duration) int {
 			return max(during(http.StatusServiceUnavailable, time.Minute)(since), during(http.StatusForbidden, 70*time.Second)(since))
-		}, 200, always, 70 * time.Second, 71 * time.Second, ""},
-		{"API server is not ready", during(http.StatusForbidden, 20*time.Second), http.StatusInternalServerError, always, 20 * time.Second, 21 * time.Second, ""},
-		{"API server forbids reading /readyz", during(http.StatusForbidden, 20*time.Second), http.StatusForbidden, always, 20 * time.Second, 21 * time.Second, ""},
+		}, 200, always, 70 * time.Second, 71 * time.Second, "<nil>"},
+		{"API server is not ready", during(http.StatusForbidden, 20*time.Second), http.StatusInternalServerError, always, 20 * time.Second, 21 * time.Second, "<nil>"},
+		{"API server forbids reading /readyz", during(http.StatusForbidden, 20*time.Second), http.StatusForbidden, always, 20 * time.Second, 21 * time.Second, "<nil>"},
 		{"API server is up and forbids access", func(since time.Duration) int {
 			return max(during(http.StatusServiceUnavailable, time.Second)(since), http.StatusForbidden)
 		}, 200, always, preflightGrace, preflightGrace + 3*time.Second, "forbids access reviews"},
 		{"until the process is stopped", during(http.StatusServiceUnavailable, always), 200, time.Minute, time.Minute, time.Minute, context.DeadlineExceeded.Error()},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begun := time.Now()
-				server := fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
-					status, body := tt.reviews(time.Since(begun)), `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`
-					if req.URL.Path == "/readyz" {
-						status = max(200, during(tt.ready, time.Minute)(time.Since(begun)))
-					}
-					if status >= http.StatusBadRequest {
-						body = "no"
-					}
-					return &http.Response{StatusCode: max(200, status), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
-				})
-				p := newPreflighter(t, &rest.Config{Host: "https://h", QPS: -1, Timeout: time.Minute, Transport: server})
-				ctx, cancel := context.WithTimeout(t.Context(), tt.stop)
-				defer cancel()
-				err := p.runChecks(ctx, testNeeds[:2])
-				if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-					t.Errorf("preflight = %v, want %q", err, tt.want)
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
+			begun := time.Now()
+			server := fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
+				status, body := tt.reviews(time.Since(begun)), `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`
+				if req.URL.Path == "/readyz" {
+					status = max(200, during(tt.ready, time.Minute)(time.Since(begun)))
 				}
-				if took := time.Since(begun); took < tt.after || took > tt.within {
-					t.Errorf("preflight took %v, want %v to %v", took, tt.after, tt.within)
+				if status >= http.StatusBadRequest {
+					body = "no"
 				}
+				return &http.Response{StatusCode: max(200, status), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 			})
+			p := newPreflighter(t, &rest.Config{Host: "https://h", QPS: -1, Timeout: time.Minute, Transport: server})
+			ctx, cancel := context.WithTimeout(t.Context(), tt.stop)
+			defer cancel()
+			err := p.runChecks(ctx, testNeeds[:2])
+			fakeapi.WantPart(t, "error of the preflight", fmt.Sprint(err), tt.want)
+			if took := time.Since(begun); took < tt.after || took > tt.within {
+				t.Errorf("preflight took %v, want %v to %v", took, tt.after, tt.within)
+			}
 		})
 	}
 }
@@ -250,8 +240,6 @@ func TestRequired(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: permissions (-want +got):\n%s", arg, diff)
-		}
+		fakeapi.WantEqual(t, arg+": permissions", got, want)
 	}
 }

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"minikcm/internal/fakeapi"
 )
 
 // diary records the actions of stages, in order.
@@ -72,24 +71,18 @@ func TestStages(t *testing.T) {
 		{name: "one fails, another when it is stopped", b: broken, earlyB: true, a: late, told: time.Hour, want: broken,
 			lines: []string{"a starts", "a is up", "b starts", "b is up", "c starts", "c is not up", "a ends"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &diary{}
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				time.AfterFunc(tt.told, func() { cancel(tt.withTold) })
-				begun := time.Now()
-				err := runStages(ctx, d.takes("a", tt.a, false), d.takes("b", tt.b, tt.earlyB), d.takes("c", tt.c, tt.earlyC))
-				if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
-					t.Errorf("error %v, want %v", err, tt.want)
-				}
-				if diff := cmp.Diff(tt.lines, d.lines); diff != "" {
-					t.Errorf("actions (-want +got):\n%s", diff)
-				}
-				if tt.told == time.Hour && time.Since(begun) > time.Minute {
-					t.Errorf("stopped after %v", time.Since(begun))
-				}
-			})
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
+			d := &diary{}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			time.AfterFunc(tt.told, func() { cancel(tt.withTold) })
+			begun := time.Now()
+			err := runStages(ctx, d.takes("a", tt.a, false), d.takes("b", tt.b, tt.earlyB), d.takes("c", tt.c, tt.earlyC))
+			fakeapi.WantError(t, "error", err, tt.want)
+			fakeapi.WantEqual(t, "actions", d.lines, tt.lines)
+			if tt.told == time.Hour && time.Since(begun) > time.Minute {
+				t.Errorf("stopped after %v", time.Since(begun))
+			}
 		})
 	}
 }

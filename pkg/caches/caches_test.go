@@ -3,7 +3,6 @@ package caches
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +20,6 @@ import (
 // The fake clientset covers wiring: informers and handlers.
 // Behaviour on a real API server is in test/integration.
 
-func bubble(t *testing.T, name string, test func(*testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
 func TestOnlyRequestedTypesAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(fake.NewClientset(), Config{Name: t.Name()})
@@ -39,9 +33,8 @@ func TestOnlyRequestedTypesAreWatched(t *testing.T) {
 			got = append(got, typ.Resource.Resource)
 		}
 		want := []string{"pods", "nodes"}
-		if unsynced := c.Unsynced(); !slices.Equal(got, want) || !slices.Equal(unsynced, want) {
-			t.Errorf("watched types = %v, unsynced before the start = %v, want %v", got, unsynced, want)
-		}
+		fakeapi.WantEqual(t, "watched types", got, want)
+		fakeapi.WantEqual(t, "unsynced before the start", c.Unsynced(), want)
 		defer fakeapi.FillCaches(t, c)()
 		if got := c.Unsynced(); len(got) > 0 {
 			t.Errorf("unsynced after the sync = %v", got)
@@ -58,15 +51,13 @@ func TestWaitForSyncNamesType(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	err := c.WaitForSync(ctx) // never started
-	if err == nil || err.Error() != "wait for the cache of pods: context deadline exceeded" {
-		t.Errorf("WaitForSync = %v", err)
-	}
+	fakeapi.Want(t, "WaitForSync", fmt.Sprint(err), "wait for the cache of pods: context deadline exceeded")
 }
 
 // Handlers receive trimmed pods in the order of registration. Counts follow before.
 func TestHandlersReceiveChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client := fakeapi.NewClientset(t)
 		c := New(client, Config{Name: t.Name()})
 		pods := fakeapi.Must(c.Pods())
 		var calls []string
@@ -85,39 +76,28 @@ func TestHandlersReceiveChanges(t *testing.T) {
 		if pods.Handle(Handler[*Pod]{}) == nil {
 			t.Error("a handler was added after the start, without the first list")
 		}
-		pod := func(name, node string) *corev1.Pod {
-			p := fullPod()
-			p.Name, p.Spec.NodeName = name, node
-			return p
+		put := func(name, node string) {
+			pod := fullPod()
+			pod.Name, pod.Spec.NodeName = name, node
+			client.Put(pod)
 		}
-		api := client.CoreV1().Pods("shop")
-		create := func(pod *corev1.Pod) error {
-			_, err := api.Create(t.Context(), pod, metav1.CreateOptions{})
-			return err
-		}
-		update := func(pod *corev1.Pod) error {
-			_, err := api.Update(t.Context(), pod, metav1.UpdateOptions{})
-			return err
-		}
-		remove := func(pod *corev1.Pod) error { return api.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}) }
+		remove := func(name, _ string) { client.Remove("pods", "shop", name) }
 		for _, tt := range []struct {
-			do   func(*corev1.Pod) error
-			pod  *corev1.Pod
-			want string
+			do         func(name, node string)
+			name, node string
+			want       string
 		}{
-			{create, pod("a", ""), "add a, 1 pods, 0 on n1, 0 on n2"},
-			{create, pod("b", "n1"), "add b, 2 pods, 1 on n1, 0 on n2"},
-			{update, pod("a", "n1"), "move from  to n1 a, 2 pods, 2 on n1, 0 on n2"},
-			{update, pod("b", "n2"), "move from n1 to n2 b, 2 pods, 1 on n1, 1 on n2"}, // another pod of that name
-			{remove, pod("a", ""), "delete a, 1 pods, 0 on n1, 1 on n2"},
-			{remove, pod("b", ""), "delete b, 0 pods, 0 on n1, 0 on n2"},
+			{put, "a", "", "add a, 1 pods, 0 on n1, 0 on n2"},
+			{put, "b", "n1", "add b, 2 pods, 1 on n1, 0 on n2"},
+			{put, "a", "n1", "move from  to n1 a, 2 pods, 2 on n1, 0 on n2"},
+			{put, "b", "n2", "move from n1 to n2 b, 2 pods, 1 on n1, 1 on n2"}, // another pod of that name
+			{remove, "a", "", "delete a, 1 pods, 0 on n1, 1 on n2"},
+			{remove, "b", "", "delete b, 0 pods, 0 on n1, 0 on n2"},
 		} {
 			calls = nil
-			fakeapi.NoError(t, tt.do(tt.pod))
+			tt.do(tt.name, tt.node)
 			synctest.Wait()
-			if want := []string{"first: " + tt.want, "second: " + tt.want}; !slices.Equal(calls, want) {
-				t.Errorf("calls %q, want %q", calls, want)
-			}
+			fakeapi.WantEqual(t, "calls", calls, []string{"first: " + tt.want, "second: " + tt.want})
 		}
 		if n := len(pods.inNamespace.counts) + len(pods.onNode.counts); n > 0 {
 			t.Errorf("%d counts of deleted pods are kept", n)
@@ -155,10 +135,7 @@ func TestObserversSeeCachedObjects(t *testing.T) {
 		for _, obj := range []any{node, cache.DeletedFinalStateUnknown{Obj: node}, cache.DeletedFinalStateUnknown{Obj: "unexpected"}, &corev1.Pod{}} {
 			all.eventHandler(c).OnDelete(obj)
 		}
-		want := []string{"nodes Node", "add n", "synced", "delete n", "delete n", "delete n", "missed n", "delete n"}
-		if !slices.Equal(calls, want) {
-			t.Errorf("calls %q, want %q", calls, want)
-		}
+		fakeapi.WantEqual(t, "calls", calls, []string{"nodes Node", "add n", "synced", "delete n", "delete n", "delete n", "missed n", "delete n"})
 	})
 }
 
@@ -168,9 +145,7 @@ func TestPodIndexes(t *testing.T) {
 		c := New(fake.NewClientset(fullPod(), orphan), Config{})
 		pods := fakeapi.Must(c.Pods())
 		defer fakeapi.FillCaches(t, c)()
-		if nodes := pods.BoundNodes(); !slices.Equal(nodes, []string{"n1"}) {
-			t.Errorf("pods are bound to %v, want n1", nodes)
-		}
+		fakeapi.WantEqual(t, "nodes with pods", pods.BoundNodes(), []string{"n1"})
 		for name, tt := range map[string]struct {
 			got  []*Pod
 			want int
@@ -219,21 +194,6 @@ func TestTrimNode(t *testing.T) {
 	}
 	if n := trimNode(node, 0); n.Status.Allocatable != nil || n.Status.Images != nil || n.Annotations != nil || n.Labels["zone"] != "a" || len(n.Status.Conditions) != 1 || !n.Spec.Unschedulable || len(n.Spec.Taints) != 1 {
 		t.Errorf("trimmed node = %+v", n)
-	}
-}
-
-func TestLeaseScope(t *testing.T) {
-	for _, tt := range []struct {
-		name       string
-		namespaces []string
-		want       string // the watched namespace
-	}{
-		{"two namespaces, one stream of all", []string{"kube-system", "kube-node-lease"}, ""},
-		{"one namespace", []string{"kube-system"}, "kube-system"},
-	} {
-		c := New(fake.NewClientset(), Config{Name: t.Name(), LeaseNamespaces: tt.namespaces})
-		fakeapi.Must(c.Leases())
-		fakeapi.Want(t, tt.name+": watched namespace", c.Types()[0].Namespace, tt.want)
 	}
 }
 

@@ -128,12 +128,10 @@ func TestNoTypeHasTwoStreams(t *testing.T) {
 	_, feeds := newFeedServer(t)
 	startFeed(t, feeds, widgets)
 	k := newKept()
-	if _, err := feeds.Start(t.Context(), gvr(widgets), k, k.events()); err == nil || !strings.Contains(err.Error(), "has a feed") {
-		t.Errorf("a second feed of a type: %v", err)
-	}
-	if _, err := feeds.Start(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), k, k.events()); err == nil || !strings.Contains(err.Error(), "has a cache") {
-		t.Errorf("a feed of a type with a cache: %v", err)
-	}
+	_, err := feeds.Start(t.Context(), gvr(widgets), k, k.events())
+	fakeapi.WantPart(t, "error of a second feed", fmt.Sprint(err), "has a feed")
+	_, err = feeds.Start(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), k, k.events())
+	fakeapi.WantPart(t, "error of a feed of a type with a cache", fmt.Sprint(err), "has a cache")
 }
 
 // client-go sleeps for up to a minute after a 429, even after the end of the context.

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/internal/fakeapi"
 )
 
 func fullPod() *corev1.Pod {
@@ -67,9 +69,7 @@ func TestTrimPodKeepsWhatTheLoopsRead(t *testing.T) {
 		Restarts:        4,
 		SidecarRestarts: 2, // ordinary init containers do not count
 	}
-	if diff := cmp.Diff(want, TrimPod(in)); diff != "" {
-		t.Errorf("trimmed pod (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "trimmed pod", TrimPod(in), want)
 }
 
 func TestPodsOfOneFamilyShareWhatIsEqual(t *testing.T) {
@@ -149,9 +149,7 @@ func TestTrimPodKeepsEndpointOnRequest(t *testing.T) {
 	}
 	share := newShared(PodEndpoint)
 	a, b := trimPod(share, in.DeepCopy()).Endpoint, trimPod(share, in.DeepCopy()).Endpoint
-	if diff := cmp.Diff(want, a); diff != "" {
-		t.Errorf("endpoint (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "endpoint", a, want)
 	if &a.Containers[0] != &b.Containers[0] {
 		t.Error("equal ports are stored twice")
 	}

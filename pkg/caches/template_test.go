@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -136,7 +135,7 @@ func TestReplicaSetsKeepADigestIfDeploymentsAreWatched(t *testing.T) {
 	}
 	ref := metav1.OwnerReference{Kind: "Deployment", Name: "web", UID: types.UID("web"), Controller: new(true)}
 	for _, watched := range []bool{true, false} {
-		bubble(t, fmt.Sprint("Deployments watched ", watched), func(t *testing.T) {
+		fakeapi.Bubble(t, fmt.Sprint("Deployments watched ", watched), func(t *testing.T) {
 			c := New(fake.NewClientset(named("old", 0, ref), named("next", 1, ref), named("orphan", 0)), Config{})
 			sets := fakeapi.Must(c.ReplicaSets())
 			if watched { // later than the ReplicaSets, as the order of controllers may be
@@ -179,9 +178,7 @@ func TestTrimReplicaSet(t *testing.T) {
 				trimReplicaSet(rs, digest)
 				once := rs.DeepCopy()
 				trimReplicaSet(rs, digest)
-				if diff := cmp.Diff(once, rs); diff != "" {
-					t.Errorf("%s, trimmed once and twice (-once +twice):\n%s", name, diff)
-				}
+				fakeapi.WantEqual(t, name+", trimmed twice", rs, once)
 				empty := replicas != nil && *replicas == 0
 				if kept, ok := KeptDigest(rs); ok != (digest && empty) || ok && kept != TemplateDigest(&template) {
 					t.Errorf("%s: kept %x, %t", name, kept, ok)

@@ -1,7 +1,7 @@
 package caches
 
 import (
-	"strings"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -32,9 +32,7 @@ func TestWatchOfAnyType(t *testing.T) {
 	own := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "foos"}
 	refused := func(name, want string, err error) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want it to say %q", name, err, want)
-		}
+		fakeapi.WantPart(t, "error of "+name, fmt.Sprint(err), want)
 	}
 	_, err := Watch[*corev1.Pod](c, services, Options{})
 	refused("a type that is watched as another", "watch services: it is in a caches.Store[*k8s.io/api/core/v1.Service] already", err)
@@ -79,12 +77,16 @@ func TestTypeRequestedTwiceIsTrimmed(t *testing.T) {
 	})
 }
 
+// Leases of two namespaces come in one stream of all Leases.
 func TestTypeOfOneNamespace(t *testing.T) {
-	c := New(fake.NewClientset(), Config{LeaseNamespaces: []string{"kube-system"}})
-	fakeapi.Must(c.Leases())
-	fakeapi.Must(c.Leases())
-	_, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"), Options{})
-	if err == nil || err.Error() != "watch leases: only those of namespace kube-system are watched" {
-		t.Errorf("error %v", err)
+	for watched, namespaces := range map[string][]string{"": {"kube-system", "kube-node-lease"}, "kube-system": {"kube-system"}} {
+		c := New(fake.NewClientset(), Config{LeaseNamespaces: namespaces})
+		fakeapi.Must(c.Leases())
+		fakeapi.Must(c.Leases())
+		fakeapi.Want(t, fmt.Sprint("watched namespace for ", namespaces), c.Types()[0].Namespace, watched)
+		_, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"), Options{})
+		if watched != "" {
+			fakeapi.Want(t, "error", fmt.Sprint(err), "watch leases: only those of namespace kube-system are watched")
+		}
 	}
 }

@@ -118,9 +118,7 @@ func TestEnsureReadyOverTime(t *testing.T) {
 	for i, version := range []string{"50", "100", "", "70"} {
 		b.WroteAt(pods, version, now.Add(time.Duration(i)*time.Second))
 	}
-	if want := []string{"50", "100", "70"}; !slices.Equal(pods.expected, want) {
-		t.Errorf("versions %v were announced to the cache, want %v", pods.expected, want)
-	}
+	fakeapi.WantEqual(t, "versions that were announced to the cache", pods.expected, []string{"50", "100", "70"})
 	check(&b, now, step{4 * time.Second, "99", behind}, step{29 * time.Second, "99", behind},
 		step{ConsistencyTimeout, "99", overdue}, step{ConsistencyTimeout + time.Second, "99", overdue})
 	read := now.Add(time.Minute)
@@ -226,14 +224,10 @@ func TestLoadConsistent(t *testing.T) {
 			tt.before(&b)
 		}
 		in, decision, err := loader.LoadConsistent(t.Context(), &b, at("99", "1"), now, 0)
-		if !slices.Equal(calls, tt.want) {
-			t.Errorf("%s: steps %v, want %v", tt.name, calls, tt.want)
-		}
+		fakeapi.WantEqual(t, tt.name+": steps", calls, tt.want)
 		switch notReady := (*NotReadyError)(nil); {
 		case tt.fails != "":
-			if !errors.Is(err, failed) {
-				t.Errorf("%s: error %v", tt.name, err)
-			}
+			fakeapi.WantError(t, tt.name+": error", err, failed)
 		case len(tt.want) == 0:
 			if !errors.As(err, &notReady) {
 				t.Errorf("%s: error %v", tt.name, err)

@@ -16,9 +16,7 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 	free := func(string) bool { return false }
 	var c Creates
 	names := c.Choose(3, draw, func(name string) bool { return name == "web-2" })
-	if !slices.Equal(names, []string{"web-1", "web-3", "web-4"}) {
-		t.Fatalf("names %v, want web-1, web-3, web-4: web-2 is taken", names)
-	}
+	fakeapi.WantEqual(t, "names, web-2 is taken", names, []string{"web-1", "web-3", "web-4"})
 	fakeapi.Want(t, "attempts before any was begun", len(c), 0)
 	for _, name := range names {
 		fakeapi.Want(t, "attempt", c.Start(name), Create{Name: name})
@@ -43,10 +41,7 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 func TestCreatesEndWhenTheNameHasAnObject(t *testing.T) {
 	c := Creates{{Name: "made", Unknown: true}, {Name: "refused, then made"}, {Name: "another's", Unknown: true}, {Name: "pending", Unknown: true}, {Name: "free"}}
 	c.Resolve(func(name string) bool { return name != "pending" && name != "free" })
-	want := Creates{{Name: "pending", Unknown: true}, {Name: "free"}}
-	if !slices.Equal(c, want) {
-		t.Errorf("left %v, want %v", c, want)
-	}
+	fakeapi.WantEqual(t, "creates that are left", c, Creates{{Name: "pending", Unknown: true}, {Name: "free"}})
 	c.Retry(Create{Name: "unheard of"})
 	c.Done("unheard of")
 	fakeapi.Want(t, "attempts after a name that was not begun", len(c), 2)

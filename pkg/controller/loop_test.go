@@ -37,11 +37,6 @@ func (c *calls) sorted() []string {
 	return slices.Sorted(slices.Values(c.log))
 }
 
-func bubble(t *testing.T, name string, test func(*testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
 func newLoop(t *testing.T, workers int, drain time.Duration, r Reconcile[string]) *Loop[string] {
 	t.Helper()
 	cfg := LoopConfig{Controller: "test-controller", Queue: "test", Workers: workers, Drain: drain, Clock: clock.RealClock{}}
@@ -75,10 +70,7 @@ func TestKeysOutsideATermAreDropped(t *testing.T) {
 		end = term(l, "owned again")
 		time.Sleep(time.Minute)
 		end()
-		want := []string{"owned again@0s", "owned@0s"}
-		if got := seen.sorted(); !slices.Equal(got, want) {
-			t.Errorf("reconciled %v, want %v", got, want)
-		}
+		fakeapi.WantEqual(t, "syncs", seen.sorted(), []string{"owned again@0s", "owned@0s"})
 	})
 }
 
@@ -97,9 +89,7 @@ func TestStartLosesNoKeyAndIsWaitedFor(t *testing.T) {
 		time.Sleep(time.Second)
 		cancel()
 		loops.Wait()
-		if got, want := seen.sorted(), []string{"added at once@1m0s"}; !slices.Equal(got, want) {
-			t.Errorf("reconciled %v, want %v", got, want)
-		}
+		fakeapi.WantEqual(t, "syncs", seen.sorted(), []string{"added at once@1m0s"})
 	})
 }
 
@@ -121,7 +111,7 @@ func TestResultsDecideWhenAKeyReturns(t *testing.T) {
 		{"panic", []func() (Result, error){explode, done}, []string{"k@0s", "k@5ms"}, [4]uint64{1, 0, 1, 0}},
 		{"cancelled request", []func() (Result, error){cut, done}, []string{"k@0s", "k@5ms"}, [4]uint64{1, 0, 0, 1}},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			seen := &calls{start: time.Now()}
 			n := 0
 			l := newLoop(t, 1, 0, func(_ context.Context, key string) (Result, error) {
@@ -133,9 +123,7 @@ func TestResultsDecideWhenAKeyReturns(t *testing.T) {
 			end := term(l, "k")
 			time.Sleep(time.Second)
 			end()
-			if got := seen.sorted(); !slices.Equal(got, tt.want) {
-				t.Errorf("synced at %v, want %v", got, tt.want)
-			}
+			fakeapi.WantEqual(t, "syncs", seen.sorted(), tt.want)
 			for i, label := range []string{resultDone, resultRequeue, resultError, resultCanceled} {
 				fakeapi.Want(t, "controller_sync_duration_seconds of "+label, count(t, l.seconds.WithLabelValues(label)), tt.metrics[i])
 			}
@@ -189,7 +177,7 @@ func TestEndOfTermLetsRunningSyncsFinishWithinTheDrainTime(t *testing.T) {
 		{"longer than the drain time", 30 * time.Second, 5 * time.Second, context.Canceled, 5 * time.Second},
 		{"no bound", 30 * time.Second, 0, nil, 29500 * time.Millisecond},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			var got error
 			var syncs int
 			l := newLoop(t, 1, tt.drain, func(ctx context.Context, _ string) (Result, error) {

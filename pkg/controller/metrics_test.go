@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"maps"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,7 +30,5 @@ func TestLabelValuesExistFromTheStart(t *testing.T) {
 	for _, f := range families {
 		series[f.GetName()] = len(f.GetMetric())
 	}
-	if want := map[string]int{"test_a_total": 4, "test_c": 1, "test_d": 1, "test_e": 1}; !maps.Equal(series, want) {
-		t.Errorf("series %v, want %v", series, want)
-	}
+	fakeapi.WantEqual(t, "series", series, map[string]int{"test_a_total": 4, "test_c": 1, "test_d": 1, "test_e": 1})
 }

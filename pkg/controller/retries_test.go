@@ -151,7 +151,7 @@ func TestConflictsTakeNoToken(t *testing.T) {
 		{"of another writer", 5, time.Second, 500 * 6, false},
 		{"without end", 1 << 30, time.Minute, 500*(conflictRetries+1) + 200 + 60*50, true},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			tries, syncs := map[string]int{}, 0
 			lines := logged(t, 500, tt.d, func(_ context.Context, key string) (Result, error) {
 				syncs++
@@ -184,7 +184,7 @@ func TestFailuresOfOneCauseShareLogLines(t *testing.T) {
 			return errors.New("pod " + strings.NewReplacer("0", "a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6", "g", "7", "h", "8", "i", "9", "j").Replace(key) + " is denied")
 		}, failureCauses + 1},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			syncs := 0
 			lines := logged(t, 100, 3*time.Minute-time.Second, func(_ context.Context, key string) (Result, error) {
 				syncs++

@@ -37,7 +37,7 @@ func TestGroupsShareSlowSyncs(t *testing.T) {
 		{"keys without a group have all, and the workers", map[string]int{"": 100}, []map[string]int{{"": 34}}},
 		{"the next group has half of the rest, and then half", map[string]int{"a": 50, "b": 50}, []map[string]int{{"a": 16, "b": 7}, {"b": 16}}},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			var lock sync.Mutex
 			running, done := map[string]int{}, map[string]int{}
 			heal := map[string]chan struct{}{}
@@ -135,7 +135,7 @@ func TestHealthyReportsStuckSync(t *testing.T) {
 		{"requests have responses", func(trace *httptrace.ClientTrace) { trace.GotFirstResponseByte() }, 12},
 		{"requests are sent again and again", func(trace *httptrace.ClientTrace) { trace.GetConn("") }, 12},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			l := newLoop(t, 2, 0, func(ctx context.Context, key string) (Result, error) {
 				for minute := range 20 {
 					if key == "fine" {

@@ -45,13 +45,11 @@ func TestCoalescedReads(t *testing.T) {
 		{"a busy one is read every 75 ms once its burst is used up", len(event), 0, 20 * coalescePause},
 		{"a list is read as fast as it comes", 0, 0, 0},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			from := &source{size: tt.size, start: time.Now()}
 			conn := coalesced(t, from)
 			for len(from.reads) < 40 {
-				if _, err := conn.Read(event); err != nil {
-					t.Fatal(err)
-				}
+				fakeapi.Must(conn.Read(event))
 				time.Sleep(tt.pause)
 			}
 			fakeapi.Want(t, "time of the 40th read", from.reads[39], tt.want)

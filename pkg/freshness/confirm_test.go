@@ -1,11 +1,12 @@
 package freshness
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/fakeapi"
 )
 
 // TestDifferenceTo has the differences between a list and a cache.
@@ -27,7 +28,7 @@ func TestConfirm(t *testing.T) {
 		{"object is missing", 20, 0, listed[:1], nil, ErrBehind, 1, 1},
 		{"no response", 30, 0, listed, errAway, errAway, 0, 0},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := &world{version: 30, objects: listed, store: tt.version, cached: tt.cached, err: tt.err}
 			watched := w.pods()
 			if tt.version == 0 {
@@ -36,9 +37,7 @@ func TestConfirm(t *testing.T) {
 			if tt.later > 0 {
 				time.AfterFunc(tt.later, func() { w.set(func(w *world) { w.store = w.version }) })
 			}
-			if err := watched.Confirm(t.Context(), w, clock.RealClock{}); !errors.Is(err, tt.want) {
-				t.Errorf("Confirm = %v, want %v", err, tt.want)
-			}
+			fakeapi.WantError(t, "Confirm", watched.Confirm(t.Context(), w, clock.RealClock{}), tt.want)
 			if w.heads != tt.heads || w.lists != tt.whole {
 				t.Errorf("%d lists of one object and %d of all, want %d and %d", w.heads, w.lists, tt.heads, tt.whole)
 			}

@@ -3,6 +3,7 @@ package freshness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -277,7 +278,7 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 		{"API server without events sends bookmarks", 10 * time.Minute, stuck, time.Minute, (*world).tick, 140 * time.Second},
 		{"API server without events from the start", 2 * time.Second, stuck, 20 * time.Second, (*world).tick, 140 * time.Second},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld()
 			watched := w.pods()
 			if strings.Contains(tt.name, "Lease") {
@@ -302,9 +303,7 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 			if took := time.Since(changed); took > tt.within || took < tt.within/2 {
 				t.Errorf("noticed after %v, want between half of %v and all", took, tt.within)
 			}
-			if err := l.Check(); err == nil || !strings.Contains(err.Error(), "pods") {
-				t.Errorf("readiness = %v, want pods in the error", err)
-			}
+			fakeapi.WantPart(t, "readiness", fmt.Sprint(l.Check()), "pods")
 			if watches, _ := w.requests(); watches < 2 && !w.dials {
 				t.Error("the watch was not reopened first")
 			}
@@ -317,9 +316,7 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 			}
 			w.set(func(w *world) { w.frozen, w.stuck, w.dials, w.err = false, false, false, nil })
 			w.run(time.Minute, 10*time.Second)
-			if err := l.Check(); err != nil {
-				t.Errorf("readiness after the watch came back: %v", err)
-			}
+			fakeapi.WantError(t, "readiness after the watch came back", l.Check(), nil)
 			fakeapi.Want(t, "caught up", w.caughtUp(), true)
 		})
 	}
@@ -375,12 +372,10 @@ func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 		{"outage while a write is not shown", 6, outage(40 * time.Second)},
 		{"outage after the watch was reopened", 6, outage(100 * time.Second)},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld()
 			l := observeWorld(t, w, w.pods())
-			w.check = func() {
-				fakeapi.NoError(t, l.Check())
-			}
+			w.check = func() { fakeapi.NoError(t, l.Check()) }
 			tt.script(t, w)
 			if _, lists := w.requests(); lists > tt.lists {
 				t.Errorf("%d whole lists, want at most %d", lists, tt.lists)
@@ -457,7 +452,7 @@ func TestDataSetBack(t *testing.T) {
 			w.store = w.version
 		}},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld()
 			w.version = 1000
 			observeWorld(t, w, w.pods())
@@ -467,16 +462,9 @@ func TestDataSetBack(t *testing.T) {
 			}
 			w.set(tt.back)
 			w.run(31*time.Second, 0)
-			if !errors.Is(w.ended, ErrSetBack) {
-				t.Errorf("Run = %v, want it to have ended because of data that were set back", w.ended)
-			}
+			fakeapi.WantError(t, "result of Run", w.ended, ErrSetBack)
 		})
 	}
-}
-
-func bubble(t *testing.T, name string, test func(*testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 // sleep advances the time of the bubble and waits for all goroutines.

@@ -164,7 +164,7 @@ func TestSilentWatchIsResumed(t *testing.T) {
 		{"API server without events of the type", func(conn, _ int, resource string) bool { return conn == 1 && resource == "leases" }, false, 2, 2, 1},
 		{"API server rejects watches", nil, false, 2, 0, 0},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			s, transport := newWatchServer(t, tt.silent), newTransport()
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"minikcm/internal/fakeapi"
 )
 
 // Every state with every observation.
@@ -91,9 +92,7 @@ func TestDifferenceTo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := differenceTo(listed, "30", tt.cached)
-			if diff := cmp.Diff(tt.want, slices.Collect(maps.Values(got))); diff != "" {
-				t.Errorf("differenceTo: -want +got\n%s", diff)
-			}
+			fakeapi.WantEqual(t, "difference", slices.Collect(maps.Values(got)), tt.want)
 			for _, heals := range []struct {
 				name   string
 				cached []ObjectVersion

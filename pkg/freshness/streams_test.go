@@ -58,7 +58,7 @@ func TestSilentWatchIsCut(t *testing.T) {
 		{"resumed watch", plainWatch, 0, nil, 3 * time.Minute},
 		{"resumed watch with rare bookmarks", plainWatch, 2 * time.Minute, []string{"bookmark", "bookmark"}, 7 * time.Minute},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			transport := newTransport()
 			rt := newPool(transport, streamParts(tt.gap, tt.parts...))
 			start := time.Now()

@@ -71,7 +71,7 @@ func TestRequestsWaitForConnection(t *testing.T) {
 		{"wrong certificate", http.MethodGet, "?watch=true&resourceVersion=7", x509.UnknownAuthorityError{}, x509.UnknownAuthorityError{}, 0, false},
 		{"write", http.MethodPost, "", refused, refused, 0, false},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			start := time.Now()
 			rt := newPool(newTransport(), fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
 				if time.Since(start) < time.Second {
@@ -122,7 +122,7 @@ func TestFailedWatchesAreRetried(t *testing.T) {
 		{"watch, too many requests: the reflector waits", goesOn, 429, "", time.Hour, 429, 1},
 		{"plain list: the reflector waits", "?limit=500", 503, "", time.Hour, 503, 1},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			start, asked := time.Now(), 0
 			rt := newPool(newTransport(), fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
 				if asked++; time.Since(start) < tt.lasts {
@@ -173,7 +173,7 @@ func TestRetriesAfterErrorsShareARate(t *testing.T) {
 		{"expired streaming list", "sendInitialEvents=true", "", http.StatusGone},
 		{"streaming list, version too large", "sendInitialEvents=true", `{"causes":[{"reason":"ResourceVersionTooLarge"}]}`, http.StatusGatewayTimeout},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			var lock sync.Mutex
 			var seconds [lasts / time.Second]int
 			var group sync.WaitGroup
@@ -249,7 +249,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 		{"all watches wait", 0},
 		{"the probing requests end", 20},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			server, transport := &awayServer{begun: time.Now(), back: time.Now().Add(30 * time.Second)}, newTransport()
 			var held sync.WaitGroup
 			for range clients {
@@ -343,7 +343,7 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 		{"list", "", http.StatusOK, 0, "", 0, 0, reset},
 		{"rejected watch", "?watch=true", http.StatusTooManyRequests, 0, "", 0, 0, reset},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			start := time.Now()
 			transport := newTransport()
 			rt := newPool(transport, fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {

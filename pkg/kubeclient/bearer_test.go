@@ -58,27 +58,25 @@ func TestRequestsWaitForOneTokenTogether(t *testing.T) {
 		{"not fetched", tokenSource{takes: tokenTimeout, err: away}, time.Minute, away, tokenTimeout},
 		{"requests have shorter deadlines", tokenSource{takes: tokenTimeout, err: away}, 5 * time.Second, context.DeadlineExceeded, 5 * time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBearer(&tt.source, func(req *http.Request) (*http.Response, error) {
-					fakeapi.Want(t, "authorization", req.Header.Get("Authorization"), "Bearer secret")
-					return &http.Response{StatusCode: http.StatusOK}, nil
-				})
-				begun := time.Now()
-				var requests sync.WaitGroup
-				for range 10 {
-					requests.Go(func() {
-						err := b.get(t, tt.most)
-						if took := time.Since(begun); !errors.Is(err, tt.want) || tt.want == nil && err != nil || took != tt.after {
-							t.Errorf("%v after %v, want %v after %v", err, took, tt.want, tt.after)
-						}
-					})
-				}
-				requests.Wait()
-				time.Sleep(tokenTimeout) // the fetch continues
-				synctest.Wait()
-				fakeapi.Want(t, "tokens that were fetched", tt.source.asked, 1)
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
+			b := newBearer(&tt.source, func(req *http.Request) (*http.Response, error) {
+				fakeapi.Want(t, "authorization", req.Header.Get("Authorization"), "Bearer secret")
+				return &http.Response{StatusCode: http.StatusOK}, nil
 			})
+			begun := time.Now()
+			var requests sync.WaitGroup
+			for range 10 {
+				requests.Go(func() {
+					err := b.get(t, tt.most)
+					if took := time.Since(begun); !errors.Is(err, tt.want) || tt.want == nil && err != nil || took != tt.after {
+						t.Errorf("%v after %v, want %v after %v", err, took, tt.want, tt.after)
+					}
+				})
+			}
+			requests.Wait()
+			time.Sleep(tokenTimeout) // the fetch continues
+			synctest.Wait()
+			fakeapi.Want(t, "tokens that were fetched", tt.source.asked, 1)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
@@ -40,28 +38,15 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 		{"rejected", []error{errors.New("no")}, time.Hour, []string{"create serviceaccounts/token"}, 0},
 	} {
 		now := time.Unix(1e9, 0)
-		client := fake.NewClientset()
-		var calls []string
-		tokens := 0
-		client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			call := "create serviceaccounts"
-			if a.GetSubresource() != "" {
-				call += "/" + a.GetSubresource()
-			}
-			calls = append(calls, call)
-			if a.GetSubresource() == "" {
-				return true, &corev1.ServiceAccount{}, nil
-			}
-			tokens++
-			answer := &authenticationv1.TokenRequest{}
-			answer.Status.Token, answer.Status.ExpirationTimestamp = "secret", metav1.NewTime(now.Add(tt.life))
-			return true, answer, tt.results[tokens-1]
+		client := fakeapi.NewScript[*corev1.ServiceAccount](t)
+		client.On("create serviceaccounts/token", func(call int, _ clienttesting.Action) (runtime.Object, error) {
+			status := authenticationv1.TokenRequestStatus{Token: "secret", ExpirationTimestamp: metav1.NewTime(now.Add(tt.life))}
+			return &authenticationv1.TokenRequest{Status: status}, tt.results[call-1]
 		})
 		s := &serviceAccount{client: client.CoreV1().ServiceAccounts("kube-system"), name: "replicaset-controller", clock: testingclock.NewFakePassiveClock(now)}
 		token, err := s.Token()
-		if !slices.Equal(calls, tt.calls) || (err != nil) != (tt.use == 0) {
-			t.Errorf("%s: calls %q, error %v; want %q and %v of use", tt.name, calls, err, tt.calls, tt.use)
-		}
+		fakeapi.WantEqual(t, tt.name+": requests", client.Sent(), tt.calls)
+		fakeapi.Want(t, tt.name+": any error", err != nil, tt.use == 0)
 		if err == nil && (token.AccessToken != "secret" || token.Expiry.Sub(now) != tt.use) {
 			t.Errorf("%s: token %q is used for %v, want %v", tt.name, token.AccessToken, token.Expiry.Sub(now), tt.use)
 		}
@@ -94,11 +79,6 @@ func TestTokenIsFetchedBeforeARequestIsGuarded(t *testing.T) {
 	})
 	fakeapi.NoError(t, err)
 	rt := fakeapi.Must(rest.TransportFor(cfg))
-	req := fakeapi.Must(http.NewRequest("POST", "https://api/api/v1/namespaces/a/pods", nil))
-	if _, err := rt.RoundTrip(req); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"token", "guarded", "sent"}; !slices.Equal(order, want) {
-		t.Errorf("order %q, want %q", order, want)
-	}
+	fakeapi.Must(rt.RoundTrip(fakeapi.Must(http.NewRequest("POST", "https://api/api/v1/namespaces/a/pods", nil))))
+	fakeapi.WantEqual(t, "order", order, []string{"token", "guarded", "sent"})
 }

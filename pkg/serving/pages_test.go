@@ -2,7 +2,6 @@ package serving
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -81,9 +80,7 @@ func TestServingReportsBreakdown(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.Run(context.Background()) }()
 	_ = s.listener.Close()
-	if err := <-done; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("run = %v, want the reason why the listener broke", err)
-	}
+	fakeapi.WantError(t, "result of Run", <-done, net.ErrClosed)
 }
 
 func TestServingPages(t *testing.T) {
@@ -107,9 +104,7 @@ func TestServingPages(t *testing.T) {
 	} {
 		_, body := request(t, s, "GET", path, "", nil)
 		for _, want := range texts {
-			if !strings.Contains(body, want) {
-				t.Errorf("%s lacks %q:\n%s", path, want, body)
-			}
+			fakeapi.WantPart(t, path, body, want)
 		}
 		if strings.Contains(body, "root-ca-file") {
 			t.Errorf("%s shows flags that mean nothing here", path)

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/app"
 )
@@ -86,13 +84,10 @@ func TestHelp(t *testing.T) {
 	}
 	want := []string{"Debugging", "Generic", "Secure serving", "Authentication", "Authorization", "Deployment-controller", "Endpointslice-controller", "Garbage-collector-controller", "Namespace-controller", "Node-lifecycle-controller",
 		"Pod-garbage-collector-controller", "Replicaset-controller", "Metrics", "Logs", "Misc", "Global"}
-	if diff := cmp.Diff(want, sections); diff != "" {
-		t.Errorf("sections of --help (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "sections of --help", sections, want)
 	for _, loop := range []string{"Deployments", "ReplicaSets", "EndpointSlices", "node health", "taint eviction", "pod garbage collection", "namespaces", "the garbage collector"} {
-		if text, _, _ := strings.Cut(out.String(), "Usage:"); !strings.Contains(text, loop) {
-			t.Errorf("what help says of the program has no %q:\n%s", loop, text)
-		}
+		text, _, _ := strings.Cut(out.String(), "Usage:")
+		fakeapi.WantPart(t, "help about the program", text, loop)
 	}
 	if strings.Contains(out.String(), "root-ca-file") {
 		t.Error("help shows flags that mean nothing here")
