@@ -2,85 +2,61 @@ package freshness
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
 
 	"minikcm/internal/fakeapi"
 )
 
-// pager serves pods in pages to clients that page, and cannot stream lists.
-type pager struct {
-	pods    int
-	expires bool     // the second page of the next list
-	lists   []string // queries
-}
-
-func (p *pager) RoundTrip(req *http.Request) (*http.Response, error) {
-	query := req.URL.Query()
-	reply := func(code int, body any) (*http.Response, error) {
-		resp := respond(code, string(fakeapi.Must(json.Marshal(body))))
-		resp.Header = http.Header{"Content-Type": {"application/json"}}
-		return resp, nil
-	}
-	switch {
-	case query.Get("sendInitialEvents") != "":
-		return reply(http.StatusUnprocessableEntity, metav1.Status{})
-	case query.Get("watch") != "":
-		return streamParts(0)(req)
-	}
-	p.lists = append(p.lists, "limit="+query.Get("limit")+" version="+query.Get("resourceVersion")+" continue="+query.Get("continue"))
-	limit, _ := strconv.Atoi(query.Get("limit"))
-	from, _ := strconv.Atoi(query.Get("continue"))
-	if from > 0 && p.expires {
-		p.expires = false
-		return reply(http.StatusGone, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: "Expired", Code: http.StatusGone})
-	}
-	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
-	to := p.pods
-	if limit > 0 && from+limit < p.pods {
-		to = from + limit
-		list.Continue = strconv.Itoa(to)
-	}
-	for i := range to - from {
-		list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: strconv.Itoa(from + i), ResourceVersion: "1"}})
-	}
-	return reply(http.StatusOK, list)
-}
-
 // A reflector without streaming lists requests all objects in a single response in several cases.
 func TestPlainListsComeInPages(t *testing.T) {
+	const group, widgets, objects = "example.com/v1", "widgets", 2500
 	pages := []string{"limit=2000 version= continue=", "limit=2000 version= continue=2000"}
 	for _, tt := range []struct {
 		name    string
-		expires bool
+		expires bool // the second page of the first list
 		want    []string
 	}{
 		{"first list", false, pages},
 		{"expired list is repeated in pages", true, slices.Concat(pages, pages)},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			p := &pager{pods: 2500, expires: tt.expires}
-			cfg, held, err := newTransport().Client(&rest.Config{Host: "http://host", ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: p}, false)
-			client := fakeapi.Must(kubernetes.NewForConfigAndClient(cfg, fakeapi.Must(held, err)))
-			informer := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
+			api, lists := fakeapi.NewLocalTypes(), []string(nil)
+			api.AddType(group, metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
+			api.NoStream(group, widgets)
+			for i := range objects {
+				api.Put(group, widgets, metav1.ObjectMeta{Namespace: "ns", Name: strconv.Itoa(i)})
+			}
+			cfg := api.Config()
+			server := cfg.Transport
+			cfg.Transport = fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
+				query := req.URL.Query()
+				if !query.Has("watch") {
+					lists = append(lists, "limit="+query.Get("limit")+" version="+query.Get("resourceVersion")+" continue="+query.Get("continue"))
+				}
+				if tt.expires && len(lists) == 2 && query.Has("continue") {
+					return respond(http.StatusGone, ""), nil
+				}
+				return server.RoundTrip(req)
+			})
+			cfg, held, err := newTransport().Client(cfg, false)
+			client := fakeapi.Must(metadata.NewForConfigAndClient(cfg, fakeapi.Must(held, err)))
+			resource := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: widgets}
+			informer := metadatainformer.NewSharedInformerFactory(client, 0).ForResource(resource).Informer()
 			ctx, cancel := context.WithCancel(t.Context())
 			var done sync.WaitGroup
 			done.Go(func() { informer.RunWithContext(ctx) })
 			sleep(settleTime)
-			if n := len(informer.GetStore().List()); n != p.pods || !slices.Equal(p.lists, tt.want) {
-				t.Errorf("%d pods in the store, want %d; lists %q, want %q", n, p.pods, p.lists, tt.want)
-			}
+			fakeapi.Want(t, "objects in the store", len(informer.GetStore().List()), objects)
+			fakeapi.WantEqual(t, "lists", lists, tt.want)
 			cancel()
 			done.Wait()
 		})
@@ -90,8 +66,7 @@ func TestPlainListsComeInPages(t *testing.T) {
 func TestExpiredPageIsNoExpiredList(t *testing.T) {
 	rt := newPool(newTransport(), respondAlways(http.StatusGone, ""))
 	for query, want := range map[string]error{"?continue=x": errExpired, "?resourceVersion=7": nil, "?watch=true&resourceVersion=7": nil} {
-		if _, err := rt.RoundTrip(request(t.Context(), http.MethodGet, server+query)); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", query, err, want)
-		}
+		_, err := rt.RoundTrip(request(t.Context(), http.MethodGet, server+query))
+		fakeapi.WantError(t, "error of "+query, err, want)
 	}
 }
