@@ -2,7 +2,6 @@ package leadership
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -75,12 +74,10 @@ func TestEndOfTermResetsConnections(t *testing.T) {
 				conn := fakeapi.Must(fence.Dial(t.Context(), "tcp", listener.Addr().String()))
 				peer := fakeapi.Must(listener.Accept())
 				end(fence)
-				if _, err := io.ReadAll(peer); !errors.Is(err, syscall.ECONNRESET) {
-					t.Errorf("the peer reads %v, want a reset", err)
-				}
-				if _, err := conn.Write([]byte("late")); !errors.Is(err, net.ErrClosed) {
-					t.Errorf("a write after the end: %v, want a closed connection", err)
-				}
+				_, err := io.ReadAll(peer)
+				fakeapi.WantError(t, "error of the peer", err, syscall.ECONNRESET)
+				_, err = conn.Write([]byte("late"))
+				fakeapi.WantError(t, "error of a write after the end", err, net.ErrClosed)
 				peer.Close()
 				conn.Close()
 			}

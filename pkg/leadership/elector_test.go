@@ -35,8 +35,7 @@ func lastCause(t *testing.T, p *process) Cause {
 }
 
 func TestFirstProcessLeadsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a := start(t, s, "a")
 		wantLeading(t, a, true)
 		fakeapi.Want(t, "cause", lastCause(t, a), CauseInitial)
@@ -88,8 +87,7 @@ func TestExpiredLeaseIsTakenAtThatInstant(t *testing.T) {
 
 // The watch shows the release before the response to an earlier GET.
 func TestReleaseDuringARead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		s.hold("x")
 		b := start(t, s, "b")
 		sleep(time.Second)
@@ -114,8 +112,7 @@ func TestReleaseDuringARead(t *testing.T) {
 
 // The holder renews between the GET and the PUT of the candidate.
 func TestRenewalBeatsExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		s.hold("x")
 		b := start(t, s, "b")
 		b.conn.set(func(c *conn) {
@@ -135,8 +132,7 @@ func TestRenewalBeatsExpiry(t *testing.T) {
 }
 
 func TestDeletedLeaseIsNotFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a, b := start(t, s, "a"), start(t, s, "b")
 		sleep(time.Minute)
 		s.write(nil)
@@ -153,8 +149,7 @@ func TestDeletedLeaseIsNotFree(t *testing.T) {
 }
 
 func TestLateWatchEventsDoNotEndATerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		s.hold("x")
 		old := s.read()
 		s.hold("")
@@ -200,8 +195,7 @@ func TestStepDown(t *testing.T) {
 // A leader without other candidates does not alternate between terms and stand-downs: after one
 // stand-down the leader continues.
 func TestStepDownWithoutOtherCandidates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a := start(t, s, "a")
 		never := func() bool { return false }
 		staleFor := func(d time.Duration) { // the freshness monitor calls StepDown every 30 s
@@ -226,8 +220,7 @@ func TestStepDownWithoutOtherCandidates(t *testing.T) {
 
 // A step-down hands over even if controllers never return: the lease is not renewed any more.
 func TestStepDownWithControllersThatNeverReturn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		free := make(chan struct{})
 		defer close(free)
 		a := start(t, s, "a", func(p *process, _ *Config) {
@@ -244,8 +237,7 @@ func TestStepDownWithControllersThatNeverReturn(t *testing.T) {
 
 // A stand-down also applies to a free lease. That of a standby ends no later term.
 func TestStepDownHandsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a, b := start(t, s, "a"), start(t, s, "b")
 		b.StepDown("stale", nil)
 		sleep(time.Minute) // longer than the cool-down
@@ -264,9 +256,8 @@ func TestStepDownHandsOver(t *testing.T) {
 }
 
 func TestWithoutElection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		off := func(_ *process, c *Config) { *c = Config{ShutdownTimeout: 10 * time.Second} }
-		a := start(t, &leaseServer{}, "", off)
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
+		a := start(t, s, "", func(_ *process, c *Config) { *c = Config{ShutdownTimeout: 10 * time.Second} })
 		a.Observe(&coordinationv1.Lease{})
 		a.StepDown("stale", nil)
 		sleep(time.Hour)
@@ -280,8 +271,7 @@ func TestWithoutElection(t *testing.T) {
 }
 
 func TestAThousandLossesLeakNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a := start(t, s, "a")
 		sleep(time.Second)
 		before := runtime.NumGoroutine()
@@ -303,8 +293,7 @@ func TestAThousandLossesLeakNothing(t *testing.T) {
 }
 
 func TestTwoProcessesNeverLeadTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		ps := []*process{start(t, s, "a"), start(t, s, "b"), start(t, s, "c")}
 		for i := range 300 {
 			p := ps[i%3]

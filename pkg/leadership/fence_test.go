@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/url"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -96,34 +97,27 @@ func newGatedServer() *gatedServer {
 // RoundTrip implements http.RoundTripper. As in HTTP/2, the error of a cancelled request has another cause.
 func (s *gatedServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.requests <- req
-	body := &gatedBody{Reader: strings.NewReader("{}"), ctx: req.Context(), gate: s.gate}
-	if strings.HasSuffix(req.URL.Path, "/slow") {
-		if _, err := body.Read(nil); err != nil {
-			return nil, err
+	wait := func() error {
+		select {
+		case <-s.gate:
+			return nil
+		case <-req.Context().Done():
+			return errors.New("stream reset")
 		}
 	}
-	if !strings.HasSuffix(req.URL.Path, "/body") {
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body.Reader), Request: req}, nil
+	resp := &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: req}
+	switch path.Base(req.URL.Path) {
+	case "slow":
+		if err := wait(); err != nil {
+			return nil, err
+		}
+	case "body":
+		body, rest := io.Pipe()
+		go func() { rest.CloseWithError(wait()) }()
+		resp.Body = body
 	}
-	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: req}, nil
+	return resp, nil
 }
-
-type gatedBody struct {
-	io.Reader
-	ctx  context.Context
-	gate chan struct{}
-}
-
-func (b *gatedBody) Read(p []byte) (int, error) {
-	select {
-	case <-b.gate:
-		return b.Reader.Read(p)
-	case <-b.ctx.Done():
-		return 0, errors.New("stream reset")
-	}
-}
-
-func (b *gatedBody) Close() error { return nil }
 
 // send sends a request through the fence and reads the whole response.
 func send(ctx context.Context, fence *Fence, server http.RoundTripper, method, path string) error {
@@ -160,9 +154,7 @@ func TestFenceRejectsOutsideATerm(t *testing.T) {
 	fakeapi.Want(t, "refusals of PUT", testutil.ToFloat64(metrics.refusals.WithLabelValues("PUT")), 2)
 	fence.openTerm(2, writeLimits{})
 	earlier := context.WithoutCancel(withTerm(t.Context(), 1))
-	if err := send(earlier, fence, server, "POST", "/"); !errors.Is(err, ErrFenced) {
-		t.Errorf("a write of term 1 in term 2: %v, want a FencedError", err)
-	}
+	fakeapi.WantError(t, "result of a write of term 1 in term 2", send(earlier, fence, server, "POST", "/"), ErrFenced)
 }
 
 // A slow read must not delay the next leader. Writes finish after a drain has begun.

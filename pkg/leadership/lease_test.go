@@ -3,10 +3,8 @@ package leadership
 import (
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -63,8 +61,7 @@ func TestAcquire(t *testing.T) {
 
 // A renewal is one PUT. A GET follows only a failed PUT.
 func TestRenewalPaths(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a := start(t, s, "a")
 		a.conn.set(func(c *conn) { c.calls = nil })
 		sleep(9 * time.Second)
@@ -141,8 +138,8 @@ func TestRelease(t *testing.T) {
 				t.Errorf("Run = %v after %v, want nil within %v", a.err, took, releaseTimeout)
 			}
 			fakeapi.Want(t, "holder", s.holder(), tt.holder)
-			if tt.calls != nil && !slices.Equal(a.conn.calls, tt.calls) {
-				t.Errorf("requests = %v, want %v", a.conn.calls, tt.calls)
+			if tt.calls != nil {
+				fakeapi.WantEqual(t, "requests", a.conn.calls, tt.calls)
 			}
 			if tt.holder != "" {
 				return

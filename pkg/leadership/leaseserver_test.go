@@ -23,14 +23,7 @@ type leaseServer struct {
 	lock    sync.Mutex
 	lease   *coordinationv1.Lease
 	version int
-	history []write
 	watches []func(*coordinationv1.Lease)
-}
-
-// write is a change of the Lease.
-type write struct {
-	at     time.Time
-	holder string // "-" for a deletion
 }
 
 // conn is the connection of one process to a leaseServer, with faults.
@@ -75,7 +68,7 @@ func (c *conn) do(ctx context.Context, verb string, request func() (*coordinatio
 		before(verb)
 	}
 	c.lock.Lock()
-	err, late := c.err, c.late
+	err, late, slow, told := c.err, c.late, c.slow, c.told
 	c.lock.Unlock()
 	switch {
 	case err != nil:
@@ -86,18 +79,14 @@ func (c *conn) do(ctx context.Context, verb string, request func() (*coordinatio
 		return nil, context.DeadlineExceeded
 	}
 	lease, err := request()
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if slow := c.slow; slow > 0 {
-		c.lock.Unlock()
+	if slow > 0 {
 		timing.Sleep(ctx, realClock, slow)
-		c.lock.Lock()
 	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err == nil && verb == "update" && c.told != nil:
-		return nil, c.told
+	case err == nil && verb == "update" && told != nil:
+		return nil, told
 	}
 	return lease, err
 }
@@ -146,13 +135,10 @@ func (s *leaseServer) write(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.version++
-	holder := "-"
 	if lease = lease.DeepCopy(); lease != nil {
 		lease.ResourceVersion = strconv.Itoa(s.version)
-		holder = *lease.Spec.HolderIdentity
 	}
 	s.lease = lease
-	s.history = append(s.history, write{time.Now(), holder})
 	for _, watch := range s.watches {
 		go watch(lease.DeepCopy())
 	}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,8 +43,7 @@ func TestStolenLease(t *testing.T) {
 }
 
 func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a := start(t, s, "a")
 		sleep(time.Minute)
 		a.conn.set(func(c *conn) { c.err = errors.New("connection refused") })
@@ -66,8 +64,7 @@ func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {
 
 // Responses take 4 s, so the renew deadline ends after the deadline of writes.
 func TestWritesEndBeforeTheLeaseCanBeTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a, b := start(t, s, "a"), start(t, s, "b")
 		a.conn.set(func(c *conn) { c.slow = 4 * time.Second })
 		sleep(time.Minute)
@@ -94,8 +91,7 @@ func TestWritesEndBeforeTheLeaseCanBeTaken(t *testing.T) {
 
 // While storage accepts no writes, no process can acquire the lease, and a stand-down would be useless.
 func TestLeaseIsTakenSoonAfterItCanBeWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a, b := start(t, s, "a"), start(t, s, "b")
 		sleep(time.Minute)
 		for _, p := range []*process{a, b} {
@@ -114,42 +110,46 @@ func TestLeaseIsTakenSoonAfterItCanBeWritten(t *testing.T) {
 	})
 }
 
-// The renewals of the holder succeed without a response: the lease never expires, but the holder
+// The renewals of the holder succeed without a response, or later: the lease never expires, but the holder
 // cannot write.
 func TestHolderWithoutResponsesStepsDown(t *testing.T) {
+	status := func(code int32) error { return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code}} }
 	for _, tt := range []struct {
-		name  string
-		told  error
-		reads int // one of so many reads fails; 0 for none
+		name   string
+		told   error         // of updates
+		reads  bool          // every second read fails
+		late   time.Duration // of updates
+		within time.Duration // another process leads: the renew deadline, some attempts, a lease duration
 	}{
-		{"answers are lost", io.ErrUnexpectedEOF, 0},
-		{"answers are lost, and those of every second read", io.ErrUnexpectedEOF, 2},
-		{"a proxy answers 502", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusBadGateway}}, 0},
-		{"the API server gave up waiting for its storage", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusGatewayTimeout}}, 0},
-		{"a proxy answers 408", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestTimeout}}, 0},
+		{"responses are lost", io.ErrUnexpectedEOF, false, 0, 45 * time.Second},
+		{"responses are lost, and those of every second read", io.ErrUnexpectedEOF, true, 0, 45 * time.Second},
+		{"a proxy returns 502", status(http.StatusBadGateway), false, 0, 45 * time.Second},
+		{"the storage of the API server does not respond", status(http.StatusGatewayTimeout), false, 0, 45 * time.Second},
+		{"a proxy returns 408", status(http.StatusRequestTimeout), false, 0, 45 * time.Second},
+		{"renewals are applied after their timeout", nil, false, 10 * time.Second, 2 * time.Minute},
 	} {
 		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
 			a, b := start(t, s, "a"), start(t, s, "b")
 			sleep(time.Minute)
-			reads := 0
 			a.conn.set(func(c *conn) {
-				c.told = tt.told
+				c.told, c.late = tt.told, tt.late
+				reads := 0
 				c.before = func(verb string) {
 					if verb == "get" {
 						reads++
 					}
-					a.conn.set(func(c *conn) {
-						if c.err = nil; tt.reads > 0 && verb == "get" && reads%tt.reads == 0 {
+					c.set(func(c *conn) {
+						if c.err = nil; tt.reads && verb == "get" && reads%2 == 0 {
 							c.err = tt.told
 						}
 					})
 				}
 			})
-			sleep(45 * time.Second) // the renew deadline, some attempts, a lease duration
+			oneWriter(t, tt.within, a, b)
 			wantLeading(t, a, false)
 			wantLeading(t, b, true)
-			a.conn.set(func(c *conn) { c.told, c.err, c.before = nil, nil, nil })
-			sleep(time.Minute)
+			a.conn.set(func(c *conn) { c.told, c.late, c.err, c.before = nil, 0, nil, nil })
+			oneWriter(t, time.Minute, a, b)
 			b.cancel()
 			sleep(time.Second)
 			wantLeading(t, a, true)

@@ -136,10 +136,14 @@ func sleep(d time.Duration) {
 	synctest.Wait()
 }
 
+// runWithLease runs a test in fake time.
+func runWithLease(t *testing.T, test func(*testing.T, *leaseServer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, &leaseServer{}) })
+}
+
 // bubble runs a subtest in fake time.
 func bubble(t *testing.T, name string, test func(*testing.T, *leaseServer)) {
 	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { test(t, &leaseServer{}) })
-	})
+	t.Run(name, func(t *testing.T) { runWithLease(t, test) })
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -84,25 +83,6 @@ func oneWriter(t *testing.T, d time.Duration, ps ...*process) {
 			t.Fatalf("%v may write", writers)
 		}
 	}
-}
-
-// The writes of one process are applied after 10 s, when the request has timed out.
-func TestRenewalsCommittedLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
-		a, b := start(t, s, "a"), start(t, s, "b")
-		sleep(time.Minute)
-		a.conn.set(func(c *conn) { c.late = 10 * time.Second })
-		oneWriter(t, 2*time.Minute, a, b)
-		wantLeading(t, b, true)
-		wantLeading(t, a, false)
-		a.conn.set(func(c *conn) { c.late = 0 })
-		oneWriter(t, 2*time.Minute, a, b)
-		b.cancel()
-		<-b.done
-		sleep(time.Second)
-		wantLeading(t, a, true)
-	})
 }
 
 // An administrator edits the lease of a running leader again and again. TestFreeAt has the edits of a dead leader's.

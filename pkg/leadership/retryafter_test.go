@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"minikcm/internal/fakeapi"
 )
 
 // busyServer returns 429 with a Retry-After.
@@ -33,20 +34,16 @@ func (s *busyServer) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // create sends a write of a controller.
-func (s *busyServer) create(t *testing.T, p *process) error {
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://server", Transport: s, WrapTransport: p.fence.Wrap, QPS: -1})
-	if err != nil {
-		t.Error(err)
-		return nil
-	}
-	_, err = client.CoreV1().Pods("default").Create(context.Background(), &corev1.Pod{}, metav1.CreateOptions{})
+func (s *busyServer) create(p *process) error {
+	client := fakeapi.Must(kubernetes.NewForConfig(&rest.Config{Host: "http://server", Transport: s, WrapTransport: p.fence.Wrap, QPS: -1}))
+	_, err := client.CoreV1().Pods("default").Create(context.Background(), &corev1.Pod{}, metav1.CreateOptions{})
 	return err
 }
 
 // A controller that waits for a Retry-After has no request in flight and does not delay the hand-over.
 func TestHandOverDoesNotWaitForARetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, server, answered := &leaseServer{}, &busyServer{wait: "30"}, make(chan error, 1)
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
+		server, answered := &busyServer{wait: "30"}, make(chan error, 1)
 		a := start(t, s, "a", func(p *process, _ *Config) {
 			p.work = func(context.Context) error {
 				err := <-answered
@@ -54,7 +51,7 @@ func TestHandOverDoesNotWaitForARetry(t *testing.T) {
 				return nil
 			}
 		})
-		go func() { answered <- server.create(t, a) }()
+		go func() { answered <- server.create(a) }()
 		sleep(time.Second)
 		begun := time.Now()
 		a.cancel()
@@ -73,11 +70,10 @@ func TestRetryAfterWithinTerm(t *testing.T) {
 		"30":  time.Minute,
 		"600": 2 * maxRetryAfter, // a longer wait would count as a stuck sync
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			server := &busyServer{done: 3, wait: asked}
-			a := start(t, &leaseServer{}, "a")
+		runWithLease(t, func(t *testing.T, s *leaseServer) {
+			server, a := &busyServer{done: 3, wait: asked}, start(t, s, "a")
 			begun := time.Now()
-			err := server.create(t, a)
+			err := server.create(a)
 			if took := time.Since(begun); err != nil || server.asked != 3 || took != want {
 				t.Errorf("%v after %d requests and %v, want nil after 3 and %v", err, server.asked, took, want)
 			}

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"minikcm/internal/fakeapi"
 )
 
 func TestHandOverOnShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		drain := func(p *process, c *Config) {
 			c.ShutdownTimeout = time.Minute
 			p.work = func(context.Context) error {
@@ -44,8 +42,7 @@ func TestHandOverOnShutdown(t *testing.T) {
 }
 
 func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a := start(t, s, "a")
 		fl := &flight{fence: a.fence, method: "POST", cancel: func(error) {}, stopTimer: func() {}}
 		a.fence.lock.Lock()
@@ -96,9 +93,7 @@ func TestSlowDrain(t *testing.T) {
 				wantWritable(t, a, false)
 			}
 			<-a.done
-			if !errors.Is(a.err, tt.err) || tt.err == nil && a.err != nil {
-				t.Errorf("Run = %v, want %v", a.err, tt.err)
-			}
+			fakeapi.WantError(t, "result of Run", a.err, tt.err)
 			fakeapi.Want(t, "duration of Run", time.Since(begun), tt.takes)
 			fakeapi.Want(t, "holder", s.holder(), tt.holder)
 			fakeapi.Want(t, "remaining duration of the lease", s.duration(), tt.lasts)
@@ -109,8 +104,7 @@ func TestSlowDrain(t *testing.T) {
 
 // After a step-down the process continues, even if the lease is stolen while slow controllers return.
 func TestLossAfterStepDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &leaseServer{}
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a := start(t, s, "a", func(p *process, _ *Config) {
 			var first sync.Once
 			p.work = func(context.Context) error { first.Do(func() { time.Sleep(30 * time.Second) }); return nil }
@@ -178,9 +172,7 @@ func TestLeadErrorEndsRun(t *testing.T) {
 		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
 			a := start(t, s, "a", func(p *process, _ *Config) { p.early = func() error { return tt.err } })
 			<-a.done
-			if !errors.Is(a.err, tt.want) {
-				t.Errorf("Run = %v, want %v", a.err, tt.want)
-			}
+			fakeapi.WantError(t, "result of Run", a.err, tt.want)
 			fakeapi.Want(t, "holder", s.holder(), "")
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -119,6 +118,15 @@ func (s *slowServer) createUntilDone(t *testing.T, f *Fence) time.Duration {
 	return 0
 }
 
+// loseWrite sends a write that gets no response, and cancels the request at once.
+func (s *slowServer) loseWrite(t *testing.T, f *Fence, takes time.Duration) {
+	t.Helper()
+	s.set(func(s *slowServer) { s.takes, s.deaf = takes, true })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	fakeapi.WantError(t, "error of the write", s.post(ctx, f), context.DeadlineExceeded)
+}
+
 func (s *leaseServer) duration() time.Duration {
 	return time.Duration(*s.read().Spec.LeaseDurationSeconds) * time.Second
 }
@@ -136,9 +144,8 @@ func TestSlowWritesSucceed(t *testing.T) {
 		{30 * time.Second, 42 * time.Second, true},
 		{33500 * time.Millisecond, 46 * time.Second, true},
 	} {
-		bubble(t, tt.takes.String(), func(t *testing.T, _ *leaseServer) {
-			s, server := &leaseServer{}, &slowServer{takes: tt.takes}
-			a := start(t, s, "a")
+		bubble(t, tt.takes.String(), func(t *testing.T, s *leaseServer) {
+			server, a := &slowServer{takes: tt.takes}, start(t, s, "a")
 			sleep(time.Minute + 1900*time.Millisecond) // just before a renewal
 			if took := server.createUntilDone(t, a.fence); took > tt.within {
 				t.Errorf("a write of %v was done after %v, want at most %v", tt.takes, took, tt.within)
@@ -160,19 +167,13 @@ func TestSlowWritesSucceed(t *testing.T) {
 
 // A write with a timeout of 34 s and without a response may be applied at the end of its timeout.
 func TestExtendedLeaseCoversLastSlowWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, server := &leaseServer{}, &slowServer{takes: 20 * time.Second}
-		a := start(t, s, "a")
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
+		server, a := &slowServer{takes: 20 * time.Second}, start(t, s, "a")
 		sleep(time.Minute)
 		server.createUntilDone(t, a.fence)
 		sleep(extendedFor - 3*time.Second)
-		server.set(func(s *slowServer) { s.takes, s.deaf = 33*time.Second, true })
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
 		sent := time.Now()
-		if err := server.post(ctx, a.fence); err == nil {
-			t.Fatal("the write was answered")
-		}
+		server.loseWrite(t, a.fence, 33*time.Second)
 		for s.duration() > 15*time.Second {
 			sleep(100 * time.Millisecond)
 		}
@@ -188,9 +189,8 @@ func TestExtendedLeaseCoversLastSlowWrite(t *testing.T) {
 
 // Before the confirmation, other processes may not have seen the extended lease.
 func TestExtendedLeaseIsUsedAfterConfirmation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, server := &leaseServer{}, &slowServer{takes: 30 * time.Second}
-		a := start(t, s, "a")
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
+		server, a := &slowServer{takes: 30 * time.Second}, start(t, s, "a")
 		sleep(time.Minute)
 		a.conn.set(func(c *conn) { c.slow = 4 * time.Second })
 		given := func() time.Duration {
