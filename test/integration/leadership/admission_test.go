@@ -33,7 +33,7 @@ func TestSlowAdmissionIsOutlasted(t *testing.T) {
 		}
 		return nil
 	})
-	leader.signal(t, syscall.SIGTERM)
+	controlplane.Must(t, leader.Signal(syscall.SIGTERM))
 	controlplane.Eventually(t, time.Minute, func(ctx context.Context) error {
 		rs, err := client.AppsV1().ReplicaSets(namespace).Get(ctx, "web", metav1.GetOptions{})
 		if err == nil && rs.Status.Replicas != replicas {
@@ -41,7 +41,7 @@ func TestSlowAdmissionIsOutlasted(t *testing.T) {
 		}
 		return err
 	})
-	taken, created := takings(leaseChanges(t)), 0
+	taken, created := terms(t), 0
 	for _, c := range []*contender{leader, standby} {
 		for _, w := range podCreates(t, c.user) {
 			created++

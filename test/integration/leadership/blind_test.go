@@ -19,7 +19,7 @@ func TestStepDownOfAllProcesses(t *testing.T) {
 	startCluster(t)
 	load := work(t, 100*time.Millisecond)
 	a, b := pair(t, start)
-	createdBy(t, a, time.Time{}, 10*time.Second)
+	awaitCreate(t, time.Time{}, 10*time.Second, a)
 	both := []*contender{a, b}
 	var thaw []func()
 	for _, c := range both {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 
 	"minikcm/test/controlplane"
@@ -57,13 +57,8 @@ func pair(t *testing.T, start func(*testing.T, string) *contender) (leader, stan
 	leader = start(t, "a")
 	leader.waitUntilLeading(t)
 	standby = start(t, "b")
-	standby.waitUntilWarm(t)
+	standby.WaitForLog(t, "Waiting for the lease")
 	return leader, standby
-}
-
-func (c *contender) waitUntilWarm(t *testing.T) {
-	t.Helper()
-	c.WaitForLog(t, "Waiting for the lease")
 }
 
 func (c *contender) waitUntilLeading(t *testing.T) {
@@ -93,11 +88,6 @@ func (c *contender) running() error {
 	}
 }
 
-func (c *contender) signal(t *testing.T, s os.Signal) {
-	t.Helper()
-	controlplane.Must(t, c.Signal(s))
-}
-
 func (c *contender) endsWell(t *testing.T) {
 	t.Helper()
 	if code, err := c.Wait(time.Minute); err != nil || code != 0 {
@@ -114,34 +104,27 @@ func lastWriter(t *testing.T) string {
 	return changes[len(changes)-1].User
 }
 
-func createdBy(t *testing.T, c *contender, after time.Time, timeout time.Duration) time.Duration {
-	t.Helper()
-	_, took := createdByOne(t, after, timeout, c)
-	return took
-}
-
-func relieves(t *testing.T, leader *contender, others ...*contender) (next *contender, took time.Duration) {
+// relieve ends the leader with SIGTERM and returns the next leader.
+func relieve(t *testing.T, leader *contender, others ...*contender) (next *contender) {
 	t.Helper()
 	signalled := time.Now()
-	leader.signal(t, syscall.SIGTERM)
-	next, took = createdByOne(t, signalled, leaseDuration, others...)
+	controlplane.Must(t, leader.Signal(syscall.SIGTERM))
+	next = awaitCreate(t, signalled, leaseDuration, others...)
 	next.WaitForLog(t, `cause="released"`)
-	t.Logf("first pod of %s %v after SIGTERM", next.user, took)
-	return next, took
+	return next
 }
 
-func createdByOne(t *testing.T, after time.Time, timeout time.Duration, some ...*contender) (who *contender, took time.Duration) {
+// awaitCreate waits until a manager has created a pod after a moment, and returns the manager.
+func awaitCreate(t *testing.T, after time.Time, timeout time.Duration, managers ...*contender) (creator *contender) {
 	t.Helper()
 	controlplane.Eventually(t, timeout, func(context.Context) error {
-		for _, c := range some {
-			for _, w := range podCreates(t, c.user) {
-				if at := w.StageTimestamp.Time; at.After(after) {
-					who, took = c, at.Sub(after)
-					return nil
-				}
+		for _, c := range managers {
+			if slices.ContainsFunc(podCreates(t, c.user), func(w auditv1.Event) bool { return w.StageTimestamp.After(after) }) {
+				creator = c
+				return nil
 			}
 		}
-		return errors.New("no pod was created since " + after.Format(time.StampMilli) + " by those that should")
+		return errors.New("no pod was created since " + after.Format(time.StampMilli) + " by the managers that should")
 	})
-	return who, took
+	return creator
 }

@@ -15,7 +15,7 @@ func trio(t *testing.T) (leader, second, third *contender) {
 	t.Helper()
 	leader, second = pair(t, start)
 	third = start(t, "c")
-	third.waitUntilWarm(t)
+	third.WaitForLog(t, "Waiting for the lease")
 	return leader, second, third
 }
 
@@ -24,19 +24,23 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 	load := work(t, 100*time.Millisecond)
 	a, b, c := trio(t)
 	all := []*contender{a, b, c}
-	createdBy(t, a, time.Time{}, 10*time.Second)
-	next, _ := relieves(t, a, b, c)
+	awaitCreate(t, time.Time{}, 10*time.Second, a)
+	next := relieve(t, a, b, c)
 	a.endsWell(t)
-	if taken := takings(leaseChanges(t)); len(taken) != 2 {
-		t.Errorf("the lease was taken %d times, want twice", len(taken))
+	if n := len(terms(t)); n != 2 {
+		t.Errorf("the lease was taken %d times, want twice", n)
 	}
 	killed := time.Now()
 	controlplane.Must(t, next.Kill())
 	last := all[3-slices.Index(all, next)] // of 1 and 2, the other
-	t.Logf("%s creates a pod %v after SIGKILL", last.user, createdBy(t, last, killed, 2*leaseDuration))
+	awaitCreate(t, killed, 2*leaseDuration, last)
 	load.settles(t)
 	judge(t, all...)
-	expired(t, next, last)
+	changes := leaseChanges(t)
+	taken := slices.IndexFunc(changes, func(c controlplane.LeaseChange) bool { return c.User == last.user })
+	if waited := changes[taken].Received.Sub(changes[taken-1].Received); waited < leaseDuration {
+		t.Errorf("the lease was taken %v after its last renewal, want at least %v", waited, leaseDuration)
+	}
 }
 
 // TestThreeManagersOneOfThemBlind: a process with frozen watches does not lead until the watches work.
@@ -45,18 +49,17 @@ func TestThreeManagersOneOfThemBlind(t *testing.T) {
 	load := work(t, 100*time.Millisecond)
 	a, b, c := trio(t)
 	all := []*contender{a, b, c}
-	createdBy(t, a, time.Time{}, 10*time.Second)
+	awaitCreate(t, time.Time{}, 10*time.Second, a)
 	frozen := time.Now()
 	freeze := a.proxy.FreezeWatches(faults.Watches())
 	defer freeze.Thaw()
-	next, took := createdByOne(t, frozen, 30*time.Second, b, c)
-	t.Logf("%s creates a pod %v after the watches of %s froze", next.user, took, a.user)
+	next := awaitCreate(t, frozen, 30*time.Second, b, c)
 	last := all[3-slices.Index(all, next)]
-	relieves(t, next, last)
+	relieve(t, next, last)
 	freeze.Thaw()
 	a.WaitForLog(t, "Competing for the lease again")
 	a.WaitForLog(t, "Cache is current again")
-	relieves(t, last, a)
+	relieve(t, last, a)
 	load.settles(t)
 	judge(t, all...)
 	if n := strings.Count(a.Output(), "Term begins"); n != 2 {
