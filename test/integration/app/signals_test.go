@@ -21,11 +21,6 @@ func endsWith(t *testing.T, p *controlplane.Process, want int) {
 	}
 }
 
-func send(t *testing.T, p *controlplane.Process, s os.Signal) {
-	t.Helper()
-	controlplane.Must(t, p.Signal(s))
-}
-
 func TestSignalsBeforeThereIsATerm(t *testing.T) {
 	t.Parallel()
 	// Under nohup these tests and their children would ignore SIGHUP.
@@ -70,7 +65,7 @@ func TestSignalsBeforeThereIsATerm(t *testing.T) {
 			wait := tt.begin(t, proxy)
 			p := controlplane.StartProcess(t, "--secure-port=0", "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()))
 			wait(t, p)
-			send(t, p, tt.signal)
+			controlplane.Must(t, p.Signal(tt.signal))
 			endsWith(t, p, 0)
 		})
 	}
@@ -106,7 +101,7 @@ func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 		})
 	}
 	passes("/readyz", true)
-	send(t, p, syscall.SIGTERM)
+	controlplane.Must(t, p.Signal(syscall.SIGTERM))
 	passes("/readyz", false)
 	passes("/livez", true)
 	gate.Open() // also for a create that has been sent again
@@ -116,14 +111,14 @@ func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 // TestSecondSIGTERMLeavesAtOnce: the first SIGTERM waits for a write without response.
 func TestSecondSIGTERMLeavesAtOnce(t *testing.T) {
 	p, _ := startWithHeldCreate(t, "second-signal")
-	send(t, p, syscall.SIGTERM)
+	controlplane.Must(t, p.Signal(syscall.SIGTERM))
 	p.WaitForLog(t, "Term ends")
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGTERM} {
 		select {
 		case <-p.Done():
 			t.Fatalf("ended with %d before %v", p.ExitCode(), s)
 		default:
-			send(t, p, s)
+			controlplane.Must(t, p.Signal(s))
 		}
 	}
 	endsWith(t, p, 1)
