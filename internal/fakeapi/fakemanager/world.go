@@ -2,9 +2,14 @@
 package fakemanager
 
 import (
+	"context"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
@@ -48,5 +53,27 @@ func (w *World) Manager() (c controller.Controller, stop func()) {
 	return c, func() {
 		end()
 		stopCaches()
+	}
+}
+
+// RecordKeys returns a loop that records the names of queued objects in place of a sync. taken returns the names since the
+// last call, sorted.
+func RecordKeys() (loop *controller.Loop[cache.ObjectName], taken func() []string) {
+	var lock sync.Mutex
+	var names []string
+	loop = controller.NewLoop(controller.LoopConfig{Controller: "test", Queue: "test", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
+		func(_ context.Context, key cache.ObjectName) (controller.Result, error) {
+			lock.Lock()
+			defer lock.Unlock()
+			names = append(names, key.Name)
+			return controller.Result{}, nil
+		})
+	return loop, func() []string {
+		synctest.Wait()
+		lock.Lock()
+		defer lock.Unlock()
+		defer func() { names = nil }()
+		slices.Sort(names)
+		return names
 	}
 }

@@ -1,23 +1,17 @@
 package deployment
 
 import (
-	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/internal/fakeapi/fakemanager"
 	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
 )
 
 // TestWakeUps: events of ReplicaSets, pods and namespaces enqueue Deployments. web and twin select app=web, gone
@@ -53,30 +47,14 @@ func TestWakeUps(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		client := fakeapi.NewClientset(t, web, twin, gone, of(web), of(gone))
-		store := caches.New(client, caches.Config{Name: t.Name()})
-		c, err := newController(Config{}, controller.Base{
-			Client: client, Caches: store, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
-			Recorder: func(string) record.EventRecorder { return nil },
-		})
-		fakeapi.NoError(t, err)
-		var queued []string
-		taken := func() []string {
-			synctest.Wait()
-			defer func() { queued = nil }()
-			slices.Sort(queued)
-			return queued
-		}
-		c.loop = controller.NewLoop(controller.LoopConfig{Controller: Name, Queue: queueName, Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
-			func(_ context.Context, key cache.ObjectName) (controller.Result, error) {
-				queued = append(queued, key.Name)
-				return controller.Result{}, nil
-			})
-		defer fakeapi.FillCaches(t, store)()
+		w := fakemanager.World{Clientset: fakeapi.NewClientset(t, web, twin, gone, of(web), of(gone)), T: t, Registration: Registration(DefaultConfig())}
+		standby, stop := w.Standby()
+		defer stop()
+		c := standby.(*Controller)
+		var taken func() []string
+		c.loop, taken = fakemanager.RecordKeys()
 		defer fakeapi.Term(t, c.Run)()
-		if got := taken(); !slices.Equal(got, []string{"gone", "twin", "web"}) {
-			t.Errorf("at the beginning of a term %v are woken", got)
-		}
+		fakeapi.WantEqual(t, "woken at the beginning of a term", taken(), []string{"gone", "twin", "web"})
 
 		for _, tt := range []struct {
 			name    string
@@ -100,9 +78,7 @@ func TestWakeUps(t *testing.T) {
 			{"a namespace changes", func() { c.enqueuer.NamespaceHandler().Update(namespace("1"), namespace("1")) }, nil},
 		} {
 			tt.happens()
-			if got := taken(); !slices.Equal(got, tt.want) {
-				t.Errorf("%s: %v are woken, want %v", tt.name, got, tt.want)
-			}
+			fakeapi.WantEqual(t, tt.name+": woken", taken(), tt.want)
 		}
 	})
 }
