@@ -218,30 +218,20 @@ func TestWritesLeaveTheCachedReplicaSetAlone(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer server.Close()
 	cfg := &rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf}}
-	client, err := kubernetes.NewForConfig(cfg)
-	fakeapi.NoError(t, err)
-	withVolume := func(rs *appsv1.ReplicaSet) {
-		size := resource.MustParse("512Mi") // without text, as from the API server
-		rs.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}}
-	}
-	for _, tt := range []struct {
-		name string
-		rs   *appsv1.ReplicaSet
-	}{
-		{"creates and the status", newSet(8, withVolume)},
-		{"the status alone", newSet(0, withVolume)},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, tt.rs)
-			b.Client = client
+	for name, replicas := range map[string]int32{"creates and the status": 8, "the status alone": 0} {
+		t.Run(name, func(t *testing.T) {
+			rs := newSet(replicas)
+			size := resource.MustParse("512Mi") // without text, as from the API server
+			rs.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}}
+			b := newBench(t, rs)
+			b.Client = fakeapi.Must(kubernetes.NewForConfig(cfg))
 			b.backoffs.batchSize = 8
-			before := tt.rs.DeepCopy()
+			before := rs.DeepCopy()
 			if _, err := b.run(t.Context()); err == nil {
 				t.Error("no error, so nothing was sent")
 			}
-			if !reflect.DeepEqual(before, tt.rs) {
-				t.Errorf("the cached ReplicaSet was written to: volumes are %#v, were %#v",
-					tt.rs.Spec.Template.Spec.Volumes[0].EmptyDir.SizeLimit, before.Spec.Template.Spec.Volumes[0].EmptyDir.SizeLimit)
+			if !reflect.DeepEqual(before, rs) {
+				t.Errorf("the cached ReplicaSet was written to: volumes are %#v", rs.Spec.Template.Spec.Volumes[0].EmptyDir.SizeLimit)
 			}
 		})
 	}

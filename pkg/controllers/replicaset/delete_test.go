@@ -91,9 +91,8 @@ func TestDeleteOutcomes(t *testing.T) {
 			if until := b.expectations.unconfirmed["a"].until; tt.unanswered != "" && !until.Equal(now.Add(outcome.MaxCompletionDelay)) {
 				t.Errorf("the outcome is final at %v", until)
 			}
-			if told := b.NewEvents(); len(told) != tt.told {
-				t.Errorf("events are %v, want %d", told, tt.told)
-			}
+			told := b.NewEvents()
+			fakeapi.Want(t, fmt.Sprintf("number of events %q", told), len(told), tt.told)
 		})
 	}
 }
@@ -159,9 +158,7 @@ func TestScaleDownTakenBack(t *testing.T) {
 				return nil, nil
 			})
 			b.On("list pods", fakeapi.Returns(podList(tt.live...)))
-			if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != outcome.MaxCompletionDelay {
-				t.Errorf("at once: result %+v, error %v, want another look after %v", result, err, outcome.MaxCompletionDelay)
-			}
+			fakeapi.Want(t, "next sync", b.mustRun(t), outcome.MaxCompletionDelay)
 			b.Wants(t)
 			b.now = now.Add(outcome.MaxCompletionDelay)
 			b.mustRun(t)
@@ -178,10 +175,8 @@ func TestCachedReadMissesNoPod(t *testing.T) {
 	rs := newSet(1)
 	client := fake.NewClientset()
 	store := caches.New(client, caches.Config{Name: t.Name()})
-	pods, err := store.Pods()
-	fakeapi.NoError(t, err)
 	b := newBench(t, rs)
-	b.Controller.pods = pods
+	b.Controller.pods = fakeapi.Must(store.Pods())
 	ctx, cancel := context.WithCancel(t.Context())
 	store.Start(ctx)
 	defer store.Shutdown()
@@ -216,35 +211,20 @@ func TestExpectationsAreResolved(t *testing.T) {
 		newPod("perhaps-soon"), newPod("perhaps-changed", version("6")), newPod("perhaps-older"),
 	}
 	l.update(pods, time.Time{})
-	if got := l.confirmableAt(); !got.Equal(soon.until) {
-		t.Errorf("the next is known at %v, want %v", got, soon.until)
-	}
-	if unanswered := keys(l.unconfirmed); !slices.Equal(unanswered, []types.UID{"perhaps-older", "perhaps-shown", "perhaps-soon"}) {
-		t.Errorf("unanswered are deletes of %v: a pod that has changed cannot be deleted by an old request", unanswered)
-	}
+	fakeapi.Want(t, "time at which an outcome is certain", l.confirmableAt(), soon.until)
+	// A pod that has changed cannot be deleted by an old request.
+	fakeapi.WantEqual(t, "unanswered", keys(l.unconfirmed), []types.UID{"perhaps-older", "perhaps-shown", "perhaps-soon"})
 	for live, want := range map[time.Time]int{soon.until.Add(-1): 3, soon.until: 2} {
 		copied := expectations{unconfirmed: maps.Clone(l.unconfirmed)}
-		if copied.update(pods, live); len(copied.unconfirmed) != want {
-			t.Errorf("after a read at %v %d unanswered deletes are left, want %d", live, len(copied.unconfirmed), want)
-		}
+		copied.update(pods, live)
+		fakeapi.Want(t, fmt.Sprintf("unanswered deletes after a read at %v", live), len(copied.unconfirmed), want)
 	}
 	l.update(pods, soon.until)
-	for name, left := range map[string][]types.UID{"deleted": keys(l.deleted), "unanswered": keys(l.unconfirmed)} {
-		want := map[string][]types.UID{"deleted": {"deleted-shown"}, "unanswered": {"perhaps-older", "perhaps-shown"}}[name]
-		if !slices.Equal(left, want) {
-			t.Errorf("%s left: %v, want %v", name, left, want)
-		}
-	}
+	fakeapi.WantEqual(t, "deleted in the end", keys(l.deleted), []types.UID{"deleted-shown"})
+	fakeapi.WantEqual(t, "unanswered in the end", keys(l.unconfirmed), []types.UID{"perhaps-older", "perhaps-shown"})
 }
 
-func keys[V any](m map[types.UID]V) []types.UID {
-	var out []types.UID
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
+func keys[V any](m map[types.UID]V) []types.UID { return slices.Sorted(maps.Keys(m)) }
 
 const month = 30 * 24 * time.Hour
 
@@ -258,78 +238,61 @@ func restarted(regular, sidecar int32) func(*caches.Pod) {
 	return func(pod *caches.Pod) { pod.Restarts, pod.SidecarRestarts = regular, sidecar }
 }
 
-var (
-	unscheduled         = standing("unscheduled", "", corev1.PodPending)
-	pending             = standing("pending", "node", corev1.PodPending)
-	unknownPhase        = standing("unknown phase", "node", corev1.PodUnknown)
-	notReady            = standing("not ready", "node", corev1.PodRunning)
-	readySinceNobody    = standing("ready since nobody knows", "node", corev1.PodRunning, readySince(metav1.Time{}))
-	readyNow            = standing("ready now", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(0)))
-	readyMonth          = standing("ready for a month", "node", corev1.PodRunning, readySince(ago(month)), createdAt(ago(month)))
-	readyNowOld         = standing("old, ready now", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(month)))
-	readyNowRestarts    = standing("many restarts", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(0)), restarted(9001, 0))
-	readyNowSidecars    = standing("many sidecar restarts", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(0)), restarted(9001, 9001))
-	cheap               = standing("cheap", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(month)), cost("10"))
-	dear                = standing("dear", "node", corev1.PodRunning, readySince(ago(0)), createdAt(ago(month)), cost("100"))
-	unscheduled5h       = standing("unscheduled for 5 h", "", corev1.PodPending, createdAt(ago(5*time.Hour)))
-	unscheduled8h       = standing("unscheduled for 8 h", "", corev1.PodPending, createdAt(ago(8*time.Hour)))
-	ready2h             = standing("ready for 2 h", "", corev1.PodRunning, readySince(ago(2*time.Hour)), createdAt(ago(month)))
-	ready5h             = standing("ready for 5 h", "", corev1.PodRunning, readySince(ago(5*time.Hour)), createdAt(ago(month)))
-	ready8h             = standing("ready for 8 h", "", corev1.PodRunning, readySince(ago(8*time.Hour)), createdAt(ago(month)))
-	readyMonthCrashing  = standing("ready for a month, restarts", "node", corev1.PodRunning, readySince(ago(month)), createdAt(ago(month)), restarted(1, 0))
-	readyMonthCrashing2 = standing("ready for a month, sidecar restarts", "node", corev1.PodRunning, readySince(ago(month)), createdAt(ago(month)), restarted(1, 1))
-)
-
-// rankOf computes the rank of a pod that has a number of neighbours.
-func rankOf(pod *caches.Pod, neighbours int, useCost bool) rank {
-	related := make([]*caches.Pod, neighbours)
-	for i := range related {
-		related[i] = standing(fmt.Sprint("neighbour ", i), pod.NodeName, corev1.PodRunning)
-	}
-	return rankPods([]*caches.Pod{pod}, related, useCost, now)[0]
-}
-
+// TestOrderOfDeletion: each pod is deleted before all later ones.
 func TestOrderOfDeletion(t *testing.T) {
-	for _, tt := range []struct {
-		first      *caches.Pod
-		firstNear  int // neighbours
-		second     *caches.Pod
-		secondNear int
-		noCost     bool
-		rule       string
-	}{
-		{unscheduled, 1, pending, 2, false, "not assigned to a node"},
-		{unscheduled, 2, pending, 1, false, "not assigned to a node"},
-		{pending, 1, unknownPhase, 2, false, "earlier phase"},
-		{unknownPhase, 1, notReady, 2, false, "earlier phase"},
-		{notReady, 1, readySinceNobody, 1, false, "not ready"},
-		{readySinceNobody, 1, readyNow, 1, false, "ready for a shorter time"},
-		{readyNow, 2, readySinceNobody, 1, false, "more related pods on its node"},
-		{readyNow, 1, readyMonth, 1, false, "ready for a shorter time"},
-		{readyNow, 2, readyMonth, 1, false, "more related pods on its node"},
-		{readyNowRestarts, 1, readyNow, 1, false, "more restarts"},
-		{readyNowSidecars, 1, readyNowRestarts, 1, false, "more sidecar restarts"},
-		{readyNow, 2, readyNowRestarts, 1, false, "more related pods on its node"},
-		{readyNow, 1, readyNowOld, 1, false, "younger"},
-		{readyNowOld, 2, readyNow, 1, false, "more related pods on its node"},
-		{cheap, 2, dear, 1, false, "lower deletion cost"},
-		{dear, 2, cheap, 1, true, "more related pods on its node"},
-		{ready2h, 1, ready5h, 1, false, "ready for a shorter time"},
-		{cheap, 1, dear, 9, false, "lower deletion cost"},
-		{readyMonthCrashing, 1, readyMonth, 1, false, "more restarts"},
-		{readyMonthCrashing2, 1, readyMonthCrashing, 1, false, "more sidecar restarts"},
-	} {
-		t.Run(tt.first.Name+" before "+tt.second.Name, func(t *testing.T) {
-			a, b := rankOf(tt.first, tt.firstNear, !tt.noCost), rankOf(tt.second, tt.secondNear, !tt.noCost)
-			if order, back := compareRanks(a, b), compareRanks(b, a); order >= 0 || back <= 0 {
-				t.Errorf("order %d, reversed %d; want -1, 1: %s", order, back, tt.rule)
-			}
-		})
-	}
-	for _, pair := range [][2]*caches.Pod{{unscheduled5h, unscheduled8h}, {ready5h, ready8h}} {
-		if compareRanks(rankOf(pair[0], 1, true), rankOf(pair[1], 1, true)) != 0 {
-			t.Errorf("%s and %s differ, but their ages are in the same bucket", pair[0].Name, pair[1].Name)
+	const running, node = corev1.PodRunning, "node"
+	readyFor := func(d time.Duration) func(*caches.Pod) { return readySince(ago(d)) }
+	agedMonth := createdAt(ago(month))
+	useCost := true
+	rankIn := func(neighbours int, pod *caches.Pod) rank {
+		related := make([]*caches.Pod, neighbours)
+		for i := range related {
+			related[i] = standing(fmt.Sprint("neighbour ", i), pod.NodeName, running)
 		}
+		return rankPods([]*caches.Pod{pod}, related, useCost, now)[0]
+	}
+	inOrder := func(ranks ...rank) {
+		for i, a := range ranks {
+			for _, b := range ranks[i+1:] {
+				if order, back := compareRanks(a, b), compareRanks(b, a); order >= 0 || back <= 0 {
+					t.Errorf("%q with %d neighbours before %q with %d: order %d, reversed %d", a.pod.Name, a.neighbours, b.pod.Name, b.neighbours, order, back)
+				}
+			}
+		}
+	}
+	inOrder(
+		rankIn(2, standing("not assigned to a node", "", corev1.PodPending)),
+		rankIn(1, standing("not assigned to a node", "", corev1.PodPending)),
+		rankIn(2, standing("pending", node, corev1.PodPending)),
+		rankIn(1, standing("pending", node, corev1.PodPending)),
+		rankIn(2, standing("unknown phase", node, corev1.PodUnknown)),
+		rankIn(1, standing("unknown phase", node, corev1.PodUnknown)),
+		rankIn(2, standing("not ready", node, running)),
+		rankIn(1, standing("not ready", node, running)),
+		rankIn(2, standing("ready now", node, running, readyFor(0), createdAt(ago(0)))),
+		rankIn(2, standing("old, ready now", node, running, readyFor(0), agedMonth)),
+		rankIn(1, standing("ready since nobody knows", node, running, readySince(metav1.Time{}))),
+		rankIn(1, standing("many sidecar restarts", node, running, readyFor(0), createdAt(ago(0)), restarted(9001, 9001))),
+		rankIn(1, standing("many restarts", node, running, readyFor(0), createdAt(ago(0)), restarted(9001, 0))),
+		rankIn(1, standing("ready now", node, running, readyFor(0), createdAt(ago(0)))),
+		rankIn(1, standing("old, ready now", node, running, readyFor(0), agedMonth)),
+		rankIn(1, standing("ready for 2 h", node, running, readyFor(2*time.Hour), agedMonth)),
+		rankIn(1, standing("ready for 5 h", node, running, readyFor(5*time.Hour), agedMonth)),
+		rankIn(1, standing("ready for a month, sidecar restarts", node, running, readyFor(month), agedMonth, restarted(1, 1))),
+		rankIn(1, standing("ready for a month, restarts", node, running, readyFor(month), agedMonth, restarted(1, 0))),
+		rankIn(1, standing("ready for a month", node, running, readyFor(month), agedMonth)),
+		rankIn(1, standing("cheap", node, running, readyFor(0), agedMonth, cost("10"))),
+		rankIn(9, standing("dear", node, running, readyFor(0), agedMonth, cost("100"))),
+	)
+	useCost = false
+	inOrder(
+		rankIn(2, standing("dear, but the cost does not count", node, running, readyFor(0), cost("100"))),
+		rankIn(1, standing("cheap", node, running, readyFor(0), cost("10"))),
+	)
+	aged := func(d time.Duration) func(*caches.Pod) { return createdAt(ago(d)) }
+	for name, since := range map[string]func(time.Duration) func(*caches.Pod){"ready": readyFor, "created": aged} {
+		a, b := rankIn(1, standing("", node, running, since(5*time.Hour))), rankIn(1, standing("", node, running, since(8*time.Hour)))
+		fakeapi.Want(t, name+": order of two pods whose ages are in the same bucket", compareRanks(a, b), 0)
 	}
 }
 
@@ -338,7 +301,8 @@ func TestChooseVictims(t *testing.T) {
 		return standing(name, name, corev1.PodRunning, edits...)
 	}
 	one, two := node("node-1", readySince(metav1.Time{})), node("node-2", readySince(metav1.Time{}))
-	broken, waiting, homeless := notReady, pending, unscheduled
+	broken, waiting := standing("not ready", "node", corev1.PodRunning), standing("pending", "node", corev1.PodPending)
+	homeless := standing("unscheduled", "", corev1.PodPending)
 	for _, tt := range []struct {
 		name    string
 		pods    []*caches.Pod
@@ -430,8 +394,6 @@ func TestAgeRatios(t *testing.T) {
 		{"nothing ready", []*caches.Pod{unready}, []*caches.Pod{unready}, nil},
 		{"created this instant", []*caches.Pod{aged(0, true), old}, []*caches.Pod{old}, nil},
 	} {
-		if got := ageRatios(tt.active, tt.victims, now); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.WantEqual(t, tt.name, ageRatios(tt.active, tt.victims, now), tt.want)
 	}
 }

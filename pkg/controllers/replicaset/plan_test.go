@@ -59,18 +59,10 @@ func TestClaim(t *testing.T) {
 		{"a deleted pod that the cache still shows is gone, or terminating if it takes its time", newSet(1),
 			[]*caches.Pod{newPod("a", onNode("n")), newPod("b", onNode("n"))}, map[types.UID]bool{"a": false, "b": true}, sorted{Terminating: 1}},
 	} {
-		c := claimPods(tt.set, mustSelect(tt.set), tt.pods, tt.gone)
+		c := claimPods(tt.set, fakeapi.Must(metav1.LabelSelectorAsSelector(tt.set.Spec.Selector)), tt.pods, tt.gone)
 		got := sorted{podNames(c.owned), podNames(c.adopt), podNames(c.release), podNames(c.failed), c.terminating}
 		fakeapi.WantEqual(t, tt.name+": claim", got, tt.want)
 	}
-}
-
-func podsNamed(n int) []*caches.Pod {
-	pods := make([]*caches.Pod, n)
-	for i := range pods {
-		pods[i] = newPod(fmt.Sprintf("pod-%d", i))
-	}
-	return pods
 }
 
 // TestPlanProperties: a plan stays within the burst, deletes only given pods, each pod once, and reaches
@@ -78,11 +70,12 @@ func podsNamed(n int) []*caches.Pod {
 func TestPlanProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		pods := podsNamed(random.IntN(20))
+		var pods []*caches.Pod
 		unanswered := map[types.UID]unconfirmedDelete{}
-		for _, pod := range pods {
+		for i := range random.IntN(20) {
+			pods = append(pods, newPod(fmt.Sprint("pod-", i)))
 			if random.IntN(4) == 0 {
-				unanswered[pod.UID] = unconfirmedDelete{}
+				unanswered[pods[i].UID] = unconfirmedDelete{}
 			}
 		}
 		want, burst := random.IntN(20), 1+random.IntN(10)
@@ -164,20 +157,13 @@ func TestLongestMismatch(t *testing.T) {
 }
 
 func TestFailedBackoff(t *testing.T) {
-	failed := func(ages ...time.Duration) []*caches.Pod {
-		var pods []*caches.Pod
+	failed := func(ages ...time.Duration) (pods []*caches.Pod) {
 		for i, age := range ages {
 			pods = append(pods, newPod(fmt.Sprint(i), createdAt(ago(age))))
 		}
 		return pods
 	}
-	repeat := func(n int, age time.Duration) []*caches.Pod {
-		ages := make([]time.Duration, n)
-		for i := range ages {
-			ages[i] = age
-		}
-		return failed(ages...)
-	}
+	repeat := func(n int, age time.Duration) []*caches.Pod { return failed(slices.Repeat([]time.Duration{age}, n)...) }
 	evicted := func(pods []*caches.Pod) []*caches.Pod {
 		for _, pod := range pods {
 			pod.Disruption.Status = corev1.ConditionTrue

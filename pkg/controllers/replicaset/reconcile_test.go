@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,10 +23,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/internal/fakeapi/fakemanager"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
@@ -52,13 +51,12 @@ func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 		Client: script, Caches: caches.New(script, caches.Config{Name: t.Name()}), Clock: testingclock.NewFakeClock(now),
 		Metrics: prometheus.NewRegistry(), Recorder: func(string) record.EventRecorder { return script.Recorder },
 	}
-	c, err := newController(Config{PodDeletionCost: true, TerminatingReplicas: true}, base)
-	fakeapi.NoError(t, err)
+	c := fakeapi.Must(newController(Config{PodDeletionCost: true, TerminatingReplicas: true}, base))
 	c.baseline.Read(t.Context(), nil)
 	c.loader.Cached = func(t syncState) syncState { return t }
 	st := c.states.For(cache.MetaObjectToName(rs), rs.UID)
 	work := syncState{
-		key: cache.MetaObjectToName(rs), rs: rs, selector: mustSelect(rs), now: now, versions: versions("1000000", "1000000"), pods: pods,
+		key: cache.MetaObjectToName(rs), rs: rs, selector: fakeapi.Must(metav1.LabelSelectorAsSelector(rs.Spec.Selector)), now: now, versions: versions("1000000", "1000000"), pods: pods,
 		expectations: &st.expectations, backoffs: &st.backoffs,
 	}
 	return &bench{c, work, script}
@@ -66,11 +64,12 @@ func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 
 func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.syncState) }
 
-func (b *bench) mustRun(t *testing.T) {
+// mustRun runs a sync without an error and returns the time until the next.
+func (b *bench) mustRun(t *testing.T) time.Duration {
 	t.Helper()
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	result, err := b.run(t.Context())
+	fakeapi.NoError(t, err)
+	return result.RequeueAfter
 }
 
 // versions holds the versions of the caches of pods and ReplicaSets.
@@ -117,24 +116,20 @@ func TestRequestsOfOneSync(t *testing.T) {
 				t.Errorf("result %+v, error %v, want %v", result, err, tt.err)
 			}
 			b.Wants(t, tt.want...)
-			if told := b.NewEvents(); len(told) != tt.told {
-				t.Errorf("events are %q, want %d", told, tt.told)
-			}
+			told := b.NewEvents()
+			fakeapi.Want(t, fmt.Sprintf("number of events %q", told), len(told), tt.told)
 		})
 	}
 }
 
 func TestAdoptionNeedsALiveReplicaSet(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		live func(*appsv1.ReplicaSet)
-	}{
-		{"being deleted", func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp, rs.Finalizers = new(ago(0)), []string{"orphan"} }},
-		{"another by now", func(rs *appsv1.ReplicaSet) { rs.UID = "another" }},
+	for name, edit := range map[string]func(*appsv1.ReplicaSet){
+		"being deleted":  func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp, rs.Finalizers = new(ago(0)), []string{"orphan"} },
+		"another by now": func(rs *appsv1.ReplicaSet) { rs.UID = "another" },
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			b := newBench(t, newSet(2), newPod("a", orphaned))
-			b.On("get replicasets", fakeapi.Returns(newSet(2, tt.live)))
+			b.On("get replicasets", fakeapi.Returns(newSet(2, edit)))
 			result, err := b.run(t.Context())
 			if err == nil && result.RequeueAfter == 0 {
 				t.Error("the sync is not repeated")
@@ -167,35 +162,30 @@ func TestWritesThatCachesDoNotShow(t *testing.T) {
 		return pod, nil
 	})
 	b.On("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) { return b.rs, nil })
-	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.ConsistencyTimeout {
-		t.Errorf("after a create: result %+v, error %v, want another sync after %v", result, err, controller.ConsistencyTimeout)
-	}
+	fakeapi.Want(t, "next sync after a create", b.mustRun(t), controller.ConsistencyTimeout)
 	b.syncState.pods, b.rs, b.versions = []*caches.Pod{newPod("a")}, newSet(1, statusOfSize(1)), versions("99", "10")
-	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != controller.ConsistencyRecheck {
-		t.Errorf("while the cache lags: result %+v, error %v, want another sync after %v", result, err, controller.ConsistencyRecheck)
-	}
+	fakeapi.Want(t, "next sync while the cache lags", b.mustRun(t), controller.ConsistencyRecheck)
 	fakeapi.Want(t, "skipped syncs in the metric", testutil.ToFloat64(b.metrics.staleSkips.WithLabelValues("", "pods")), 1)
 	b.now = now.Add(controller.ConsistencyTimeout)
-	if _, err := b.run(t.Context()); err != nil || !slices.Contains(b.Sent(), "list pods") {
-		t.Errorf("when the cache is overdue: error %v, requests %v, want a live read", err, b.Sent())
-	}
+	b.mustRun(t)
+	fakeapi.Want(t, "live reads when the cache is overdue", b.Count("list pods"), 1)
 	b.versions = versions("100", "10")
-	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != 0 {
-		t.Errorf("when all is shown: result %+v, error %v, want none", result, err)
+	fakeapi.Want(t, "next sync when all is shown", b.mustRun(t), 0)
+}
+
+// failedPods returns four pods that failed soon after their creation.
+func failedPods() (pods []*caches.Pod) {
+	for _, name := range []string{"a", "b", "c", "d"} {
+		pods = append(pods, newPod(name, phase(corev1.PodFailed), createdAt(ago(0))))
 	}
+	return pods
 }
 
 // TestPodsThatKeepFailing: pods that fail soon are replaced with a delay, and one event reports the delay.
 func TestPodsThatKeepFailing(t *testing.T) {
-	pods := []*caches.Pod{}
-	for _, name := range []string{"a", "b", "c", "d"} {
-		pods = append(pods, newPod(name, phase(corev1.PodFailed), createdAt(ago(0))))
-	}
-	b := newBench(t, newSet(1, statusOfSize(0)), pods...)
+	b := newBench(t, newSet(1, statusOfSize(0)), failedPods()...)
 	for range 2 {
-		if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != minFailedBackoff {
-			t.Errorf("result %+v, error %v; want After 10s", result, err)
-		}
+		fakeapi.Want(t, "next sync", b.mustRun(t), minFailedBackoff)
 	}
 	b.Wants(t)
 	b.now = now.Add(minFailedBackoff)
@@ -208,14 +198,8 @@ func TestPodsThatKeepFailing(t *testing.T) {
 
 // TestFailedPodsDelayAsManyCreates: the other missing pods are created at once.
 func TestFailedPodsDelayAsManyCreates(t *testing.T) {
-	pods := []*caches.Pod{newPod("e")}
-	for _, name := range []string{"a", "b", "c", "d"} {
-		pods = append(pods, newPod(name, phase(corev1.PodFailed), createdAt(ago(0))))
-	}
-	b := newBench(t, newSet(10, statusOfSize(1)), pods...)
-	if result, err := b.run(t.Context()); err != nil || result.RequeueAfter != minFailedBackoff {
-		t.Errorf("result %+v, error %v; want another sync after 10s", result, err)
-	}
+	b := newBench(t, newSet(10, statusOfSize(1)), append(failedPods(), newPod("e"))...)
+	fakeapi.Want(t, "next sync", b.mustRun(t), minFailedBackoff)
 	fakeapi.Want(t, "creates", b.Count("create pods"), 9-4)
 }
 
@@ -228,55 +212,14 @@ func TestTerminatingNamespaceIsNoMismatch(t *testing.T) {
 				ns.DeletionTimestamp, ns.Finalizers = new(ago(time.Minute)), []string{"kubernetes"}
 			}
 			store := caches.New(fakeapi.NewClientset(t, ns), caches.Config{Name: t.Name()})
-			namespaces, err := store.Namespaces()
-			fakeapi.NoError(t, err)
-			defer fakeapi.FillCaches(t, store)()
 			b := newBench(t, newSet(1, statusOfSize(0)))
-			b.namespaces = namespaces
+			b.namespaces = fakeapi.Must(store.Namespaces())
+			defer fakeapi.FillCaches(t, store)()
 			b.mustRun(t)
-			unmet := longestMismatch(b.states, now.Add(time.Hour)) > 0
-			if created := len(b.Sent()) > 0; created == terminating || unmet == terminating {
-				t.Errorf("terminating %t: created %t, unmet %t", terminating, created, unmet)
-			}
+			fakeapi.Want(t, "created", len(b.Sent()) > 0, !terminating)
+			fakeapi.Want(t, "mismatch", longestMismatch(b.states, now.Add(time.Hour)) > 0, !terminating)
 		})
 	}
-}
-
-// woken runs an event on a controller that knows the ReplicaSets, and returns the names of the ReplicaSets that are
-// queued at once, in order, and later. It must be called in a synctest bubble.
-func woken(t *testing.T, sets []runtime.Object, event func(*Controller)) (names, later []string) {
-	t.Helper()
-	client := fakeapi.NewClientset(t, sets...)
-	store := caches.New(client, caches.Config{Name: t.Name()})
-	c, err := newController(Config{}, controller.Base{
-		Client: client, Caches: store, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(),
-		Recorder: func(string) record.EventRecorder { return nil },
-	})
-	fakeapi.NoError(t, err)
-	var lock sync.Mutex
-	var queued []string
-	taken := func() (names []string) {
-		synctest.Wait()
-		lock.Lock()
-		defer lock.Unlock()
-		names, queued = queued, nil
-		slices.Sort(names)
-		return names
-	}
-	c.loop = controller.NewLoop(controller.LoopConfig{Controller: Name, Queue: queueName, Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
-		func(_ context.Context, key cache.ObjectName) (controller.Result, error) {
-			lock.Lock()
-			defer lock.Unlock()
-			queued = append(queued, key.Name)
-			return controller.Result{}, nil
-		})
-	defer fakeapi.FillCaches(t, store)()
-	defer fakeapi.Term(t, c.Run)()
-	taken() // all, at the beginning of the term
-	event(c)
-	names = taken()
-	time.Sleep(10 * time.Second)
-	return names, taken()
 }
 
 // TestWakeUps: the ReplicaSets that an event of a pod queues. web and twin select app=web, db selects app=db.
@@ -305,12 +248,13 @@ func TestWakeUps(t *testing.T) {
 	otherKind := func(pod *caches.Pod) { pod.OwnerReferences[0].Kind = "Job" }
 	app := func(name string) func(*caches.Pod) { return labelled(map[string]string{"app": name}) }
 	newer := version("6")
+	all := []string{"db", "empty", "large", "slow", "twin", "web"}
 	update := func(old, pod *caches.Pod) func(*Controller) {
 		return func(c *Controller) { c.podUpdated(old, pod) }
 	}
 	added := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.enqueuer.OnAdd(pod) } }
 	deleted := func(pod *caches.Pod) func(*Controller) { return func(c *Controller) { c.enqueuer.OnDelete(pod) } }
-	for _, tt := range []struct {
+	events := []struct {
 		name  string
 		event func(*Controller)
 		want  []string
@@ -344,24 +288,32 @@ func TestWakeUps(t *testing.T) {
 		}, nil, []string{"large"}},
 		{"the end of such a pod is not", update(newPod("a", of("large")), newPod("a", of("large"), newer, deleting)), []string{"large"}, nil},
 		{"a new namespace wakes all in it", func(c *Controller) {
-			c.enqueuer.NamespaceHandler().Update(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "2"}})
-		}, []string{"db", "empty", "large", "slow", "twin", "web"}, nil},
+			c.enqueuer.NamespaceHandler().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+		}, all, nil},
 		{"events outside a term are ignored", func(c *Controller) {
 			c.inTerm.Store(false)
 			c.enqueuer.OnAdd(newPod("a", of("web")))
 			c.podUpdated(newPod("a", of("web")), newPod("a", of("web"), newer))
 			c.enqueuer.OnDelete(newPod("a", of("web")))
 		}, nil, nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				names, later := woken(t, sets, tt.event)
-				if !slices.Equal(names, tt.want) || !slices.Equal(later, tt.later) {
-					t.Errorf("woken now %v and later %v, want %v and %v", names, later, tt.want, tt.later)
-				}
-			})
-		})
 	}
+	inWorld(t, func(t *testing.T, w *world) {
+		standby, stop := w.Standby()
+		defer stop()
+		c := standby.(*Controller)
+		var taken func() []string
+		c.loop, taken = fakemanager.RecordKeys()
+		defer fakeapi.Term(t, c.Run)()
+		fakeapi.WantEqual(t, "woken at the beginning of a term", taken(), all)
+		for _, tt := range events {
+			tt.event(c)
+			now := taken()
+			time.Sleep(10 * time.Second)
+			if later := taken(); !slices.Equal(now, tt.want) || !slices.Equal(later, tt.later) {
+				t.Errorf("%s: woken now %v and later %v, want %v and %v", tt.name, now, later, tt.want, tt.later)
+			}
+		}
+	}, sets...)
 }
 
 func TestStatusConflict(t *testing.T) {
@@ -470,33 +422,26 @@ func TestAvailabilityRecheck(t *testing.T) {
 		name string
 		pods []*caches.Pod
 		late int // milliseconds that the status write took
-		want int // milliseconds
+		want time.Duration
 	}{
-		{"becomes available", pods(4300), 0, 700},
-		{"the status write took a while", pods(4300), 200, 500},
+		{"becomes available", pods(4300), 0, ms(700)},
+		{"the status write took a while", pods(4300), 200, ms(500)},
 		{"the moment has passed meanwhile", pods(4300), 900, 1},
-		{"the first of several", pods(4300, 9000, 0), 0, 700},
-		{"ready in the future, by another clock", pods(-5000), 0, 10_000},
-		{"ready since an unknown time", []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, 0, 5000},
-		{"available: only the status write is not shown yet", pods(5000), 0, 30_000},
-		{"not ready, likewise", []*caches.Pod{newPod("a")}, 0, 30_000},
+		{"the first of several", pods(4300, 9000, 0), 0, ms(700)},
+		{"ready in the future, by another clock", pods(-5000), 0, ms(10_000)},
+		{"ready since an unknown time", []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, 0, ms(5000)},
+		{"available: only the status write is not shown yet", pods(5000), 0, ms(30_000)},
+		{"not ready, likewise", []*caches.Pod{newPod("a")}, 0, ms(30_000)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(int32(len(tt.pods)), func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 }), tt.pods...)
-			clock := b.Clock.(*testingclock.FakeClock)
 			b.On("update replicasets/status", func(int, clienttesting.Action) (runtime.Object, error) {
-				clock.SetTime(now.Add(ms(tt.late)))
+				b.Clock.(*testingclock.FakeClock).SetTime(now.Add(ms(tt.late)))
 				return nil, nil
 			})
-			result, err := b.run(t.Context())
-			fakeapi.NoError(t, err)
-			want := ms(tt.want)
-			if tt.want == 1 {
-				want = 1 // as soon as possible
-			}
-			if result.RequeueAfter != want {
-				t.Errorf("look again after %v, want %v", result.RequeueAfter, want)
-			}
+			fakeapi.Want(t, "next sync", b.mustRun(t), tt.want)
+			fakeapi.Want(t, "recorded duration of the status", b.backoffs.statusTook, ms(tt.late))
+			fakeapi.Want(t, "recorded time of the status", b.backoffs.statusAt, now.Add(ms(tt.late)))
 		})
 	}
 }
@@ -572,16 +517,13 @@ func TestStatusesArePaced(t *testing.T) {
 			}
 			b := newBench(t, newSet(int32(tt.size), append([]edit{statusOfSize(int32(tt.size))}, tt.was...)...), pods...)
 			b.backoffs.statusAt, b.backoffs.statusTook = now.Add(-ms(tt.since)), ms(tt.took)
-			result, err := b.run(t.Context())
-			fakeapi.NoError(t, err)
+			next := b.mustRun(t)
 			if tt.wait == 0 {
 				b.Wants(t, "update replicasets/status")
 				return
 			}
 			b.Wants(t)
-			if result.RequeueAfter != ms(tt.wait) {
-				t.Errorf("again after %v, want %v", result.RequeueAfter, ms(tt.wait))
-			}
+			fakeapi.Want(t, "next sync", next, ms(tt.wait))
 		})
 	}
 }
@@ -594,10 +536,7 @@ func noStatusForAnEarlierSize(t *testing.T) {
 	newer := newSet(2, func(rs *appsv1.ReplicaSet) { rs.Generation++ })
 	store := caches.New(fakeapi.NewClientset(t, newer), caches.Config{Name: "newer"})
 	b := newBench(t, newSet(1), newPod("a"))
-	var err error
-	if b.replicaSets, err = store.ReplicaSets(); err != nil {
-		t.Fatal(err)
-	}
+	b.replicaSets = fakeapi.Must(store.ReplicaSets())
 	defer fakeapi.FillCaches(t, store)()
 	b.mustRun(t)
 	b.Wants(t)
@@ -688,18 +627,6 @@ func TestStatusCountsConfirmedWrites(t *testing.T) {
 	}
 }
 
-func TestStatusDurationIsRecorded(t *testing.T) {
-	b := newBench(t, newSet(1), newPod("a"))
-	b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		b.Clock.(*testingclock.FakeClock).Step(ms(30))
-		return a.(clienttesting.UpdateAction).GetObject(), nil
-	})
-	b.mustRun(t)
-	if b.backoffs.statusTook != ms(30) || !b.backoffs.statusAt.Equal(now.Add(ms(30))) {
-		t.Errorf("a status took %v, and was written at %v; want 30 ms, %v", b.backoffs.statusTook, b.backoffs.statusAt, now.Add(ms(30)))
-	}
-}
-
 // TestPodsMissingFromLiveRead: a live read lists only selected pods, so a pod that lost the label does not count
 // as deleted.
 func TestPodsMissingFromLiveRead(t *testing.T) {
@@ -709,7 +636,5 @@ func TestPodsMissingFromLiveRead(t *testing.T) {
 	got := b.expectations.withoutDeleted([]*caches.Pod{
 		newPod("listed", version("30")), newPod("removed", version("20")), newPod("relabelled", version("20"), labelled(map[string]string{"app": "db"})),
 	}, b.selects)
-	if want := []string{"listed", "relabelled"}; !slices.Equal(podNames(got), want) {
-		t.Errorf("pods %v, want %v", podNames(got), want)
-	}
+	fakeapi.WantEqual(t, "pods", podNames(got), []string{"listed", "relabelled"})
 }

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -52,29 +51,20 @@ func (w *world) standby() (begin func() (end func())) {
 }
 
 func (w *world) set(name string) *appsv1.ReplicaSet {
-	w.T.Helper()
-	obj, err := w.Tracker().Get(appsv1.SchemeGroupVersion.WithResource("replicasets"), metav1.NamespaceDefault, name)
-	fakeapi.NoError(w.T, err)
+	obj := fakeapi.Must(w.Tracker().Get(appsv1.SchemeGroupVersion.WithResource("replicasets"), metav1.NamespaceDefault, name))
 	return obj.(*appsv1.ReplicaSet).DeepCopy()
 }
 
 func (w *world) scale(name string, replicas int) {
-	w.T.Helper()
 	rs := w.set(name)
 	rs.Spec.Replicas = new(int32(replicas))
 	rs.Generation++
-	if _, err := w.AppsV1().ReplicaSets(rs.Namespace).Update(w.T.Context(), rs, metav1.UpdateOptions{}); err != nil {
-		w.T.Fatal(err)
-	}
+	fakeapi.Must(w.AppsV1().ReplicaSets(rs.Namespace).Update(w.T.Context(), rs, metav1.UpdateOptions{}))
 }
 
 // active returns the names of the active pods of a ReplicaSet.
 func (w *world) active(name string) (names []string) {
-	list, err := w.Tracker().List(corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod"), metav1.NamespaceDefault)
-	if err != nil {
-		w.T.Error(err)
-		return nil
-	}
+	list := fakeapi.Must(w.Tracker().List(corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod"), metav1.NamespaceDefault))
 	for _, pod := range list.(*corev1.PodList).Items {
 		if caches.TrimPod(&pod).IsActive() && metav1.IsControlledBy(&pod, w.set(name)) {
 			names = append(names, pod.Name)
@@ -222,14 +212,6 @@ func newSet(replicas int32, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSe
 		edit(rs)
 	}
 	return rs
-}
-
-func mustSelect(rs *appsv1.ReplicaSet) labels.Selector {
-	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
-	if err != nil {
-		return labels.Nothing()
-	}
-	return selector
 }
 
 // newPod returns a running pod of the ReplicaSet of newSet. The UID equals the name.
