@@ -2,6 +2,8 @@ package deployment
 
 import (
 	"fmt"
+	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -120,6 +122,9 @@ func revision(n string) func(*replicaSet) {
 
 func deleting(s *replicaSet) { s.rs.DeletionTimestamp = new(ago(time.Second)) }
 
+// rejecting makes changes of the ReplicaSet back off.
+func rejecting(s *replicaSet) { s.backoff = 3 * time.Second }
+
 // unseen makes the status older than the last resize.
 func unseen(s *replicaSet) { s.rs.Status.ObservedGeneration-- }
 
@@ -135,13 +140,65 @@ type planned struct {
 }
 
 // rollout plans a pass. The status is that of the complete plan.
-func rollout(d *appsv1.Deployment, sets []replicaSet, f facts, now time.Time) planned {
-	p := planningPass(d, sets, now)
-	p.facts = f
-	out := planned{plan: p.makePlan()}
-	out.status, out.revision = p.newStatus(out.result), p.newRevision(out.result)
-	out.requeueAfter = controller.MinPositive(out.requeueAfter, p.untilTimeout(out.status, out.result))
-	return out
+//
+// For any input, the plan keeps the sizes within the bounds and within int32 after each write, also if only some
+// reductions succeed. The plan writes each ReplicaSet once, does not depend on the order of ReplicaSets, and does not
+// modify the Deployment.
+func rollout(t *testing.T, d *appsv1.Deployment, sets []replicaSet, f facts) planned {
+	t.Helper()
+	makePlan := func(sets []replicaSet) planned {
+		p := planningPass(d, sets, now)
+		p.facts = f
+		out := planned{plan: p.makePlan()}
+		out.status, out.revision = p.newStatus(out.result), p.newRevision(out.result)
+		out.requeueAfter = controller.MinPositive(out.requeueAfter, p.untilTimeout(out.status, out.result))
+		return out
+	}
+	before := d.DeepCopy()
+	got := makePlan(sets)
+	problem := func(what string) {
+		t.Helper()
+		for _, s := range sets {
+			t.Logf("%s of %d, current %t, generation %d, minReadySeconds %d, status %+v, pods %+v", s.rs.Name, s.size(), s.current, s.rs.Generation, s.rs.Spec.MinReadySeconds, s.rs.Status, s.pods)
+		}
+		t.Errorf("%s\n%s %+v, facts %+v, creates: %t, changes %v", what, d.Spec.Strategy.Type, boundsOf(d), f, got.create != nil, sizesOf(got.changes))
+	}
+	sumAfter := func(changes []change) (sum int) {
+		sum = totalSize(sets)
+		if got.create != nil {
+			sum += int(*got.create.Spec.Replicas)
+		}
+		for _, c := range changes {
+			sum += c.to - c.from
+		}
+		return sum
+	}
+	most := max(totalSize(sets), boundsOf(d).maxTotal()-f.pendingOld)
+	for i := range len(got.changes) + 1 {
+		done := slices.DeleteFunc(slices.Clone(got.changes[:i]), change.isRaise)
+		if sum := max(sumAfter(got.changes[:i]), sumAfter(append(done, got.raisesAfter(done)...))); sum > most {
+			problem(fmt.Sprintf("sizes add up to %d, want at most %d", sum, most))
+		}
+		if i < len(got.changes) && slices.ContainsFunc(got.changes[:i], func(c change) bool { return c.rs == got.changes[i].rs }) {
+			problem("a ReplicaSet is written twice")
+		}
+	}
+	sizes := []int{int(got.status.Replicas), int(got.status.UnavailableReplicas), int(got.status.UpdatedReplicas), int(got.status.AvailableReplicas)}
+	for _, c := range got.changes {
+		sizes = append(sizes, c.to)
+	}
+	if slices.Min(sizes) < 0 || slices.Max(sizes) > math.MaxInt32 {
+		problem(fmt.Sprintf("status %+v", got.status))
+	}
+	reversed := slices.Clone(sets)
+	slices.Reverse(reversed)
+	if !reflect.DeepEqual(got, makePlan(reversed)) {
+		problem("another order makes another plan")
+	}
+	if !reflect.DeepEqual(before, d) {
+		problem("the Deployment was modified")
+	}
+	return got
 }
 
 // checkPlan compares the writes of a plan, "create size" and "name from→to" in their order, and what is deferred.

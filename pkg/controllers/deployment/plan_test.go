@@ -38,7 +38,7 @@ func TestRaisesStayWithinTheCapacity(t *testing.T) {
 		{"and gets what was given up", 10, 2, 2, facts{}, []replicaSet{newOld("old", 10, 1)}, nil, []string{"web 2→4"}},
 		{"shares: the largest gives what the others get", 8, 0, 1, facts{}, []replicaSet{newNext("new", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"old"}, []string{}},
 	} {
-		p := rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets, tt.facts, now)
+		p := rollout(t, newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets, tt.facts)
 		if p.create != nil {
 			p.create.Name = "web"
 		}
@@ -58,7 +58,7 @@ func TestRaiseWithoutCapacityWritesAnnotations(t *testing.T) {
 	} {
 		annotated("note", "new")(tt.d)
 		tt.d.Spec.MinReadySeconds = 5
-		p := rollout(tt.d, []replicaSet{tt.next, tt.old}, facts{}, now)
+		p := rollout(t, tt.d, []replicaSet{tt.next, tt.old}, facts{})
 		got := p.raisesAfter(nil)
 		want := []change{{rs: tt.next.rs, from: tt.next.size(), to: tt.next.size(), minReadySeconds: new(int32(5)),
 			annotations: map[string]string{"note": "new", revisionAnnotation: "1"}}}
@@ -96,15 +96,11 @@ func TestBounds(t *testing.T) {
 		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: tt.surge, MaxUnavailable: tt.unavailable}
 		fakeapi.Want(t, tt.name, boundsOf(d), tt.want)
 		recreating(d)
-		if got, want := boundsOf(d), (bounds{replicas: int(tt.replicas)}); got != want {
-			t.Errorf("%s: with the strategy Recreate bounds %+v, want %+v", tt.name, got, want)
-		}
+		fakeapi.Want(t, tt.name+": with the strategy Recreate", boundsOf(d), bounds{replicas: int(tt.replicas)})
 	}
 	d := newDeployment(0)
 	d.Spec.Replicas = nil
-	if got, want := boundsOf(d), (bounds{1, 0, 1}); got != want {
-		t.Errorf("without replicas bounds %+v, want %+v", got, want)
-	}
+	fakeapi.Want(t, "without replicas", boundsOf(d), bounds{1, 0, 1})
 }
 
 func TestScale(t *testing.T) {
@@ -154,7 +150,7 @@ func TestScale(t *testing.T) {
 		{"no overflow", math.MaxInt32, 0, []replicaSet{newNext("new", 50000, sizedFor(100000, 100000)), newOld("old", 50000, 1, sizedFor(100000, 100000))},
 			[]string{"new 50000→1073741824", "old 50000→1073741823"}},
 	} {
-		checkPlan(t, tt.name, rollout(newDeployment(tt.replicas, within(tt.surge, 1), paused), tt.sets, facts{}, now), tt.want)
+		checkPlan(t, tt.name, rollout(t, newDeployment(tt.replicas, within(tt.surge, 1), paused), tt.sets, facts{}), tt.want)
 	}
 }
 
@@ -173,7 +169,7 @@ func TestScalingStopsOldPodsOfACompleteRollout(t *testing.T) {
 		{"the status tells of fewer: they get their shares", newNext("new", 10, sizedFor(10, 15), having(9)), []string{"new 10→13", "old 1→2"}, nil},
 	} {
 		d := newDeployment(10, within(5, 0), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.next.rs.Spec.MinReadySeconds })
-		got := rollout(d, []replicaSet{tt.next, newOld("old", 1, 1, sizedFor(5, 8))}, facts{}, now)
+		got := rollout(t, d, []replicaSet{tt.next, newOld("old", 1, 1, sizedFor(5, 8))}, facts{})
 		checkPlan(t, tt.name, got, tt.want, tt.held...)
 		fakeapi.Want(t, tt.name+": observed", got.status.ObservedGeneration == 1, tt.held == nil)
 	}
@@ -406,8 +402,6 @@ func TestHistoryIsCleanedUpWhenTheRolloutIsOver(t *testing.T) {
 		{"to be resized", newDeployment(2, limited, paused), []replicaSet{newOld("old", 0, 1)}, 0},
 		{"being deleted", newDeployment(2, limited, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), sets, 0},
 	} {
-		if got := rollout(tt.d, tt.sets, facts{}, now).delete; len(got) != tt.want {
-			t.Errorf("%s: %d are deleted, want %d", tt.name, len(got), tt.want)
-		}
+		fakeapi.Want(t, tt.name+": deleted", len(rollout(t, tt.d, tt.sets, facts{}).delete), tt.want)
 	}
 }

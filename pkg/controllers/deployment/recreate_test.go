@@ -37,6 +37,6 @@ func TestRecreate(t *testing.T) {
 		{"nor does the new one grow beside it", facts{pendingOld: 1}, []replicaSet{newNext("new", 2)}, nil, []deferral{deferOldPods}},
 		{"creates were rejected", facts{createDeferred: deferCreateBackoff}, []replicaSet{newOld("old", 0, 1)}, nil, []deferral{deferCreateBackoff}},
 	} {
-		checkPlan(t, tt.name, rollout(newDeployment(3, recreating), tt.sets, tt.facts, now), tt.want, tt.held...)
+		checkPlan(t, tt.name, rollout(t, newDeployment(3, recreating), tt.sets, tt.facts), tt.want, tt.held...)
 	}
 }

@@ -1,7 +1,6 @@
 package deployment
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -55,7 +54,7 @@ func TestRollingUpdate(t *testing.T) {
 			[]string{"older 6→4", "old 6→4", "new 0→4"}, nil},
 		{"those of the new one are not counted upon", 10, 2, 2, []replicaSet{newNext("new", 5, having(0)), newOld("old", 8, 1)}, []string{}, nil},
 		{"nor are they if a node takes one of the old ones", 10, 3, 2, []replicaSet{newNext("new", 5, having(0)), newOld("old", 8, 1, having(7))}, nil, nil},
-		{"then it is turned round", 10, 3, 2, []replicaSet{newOld("new", 5, 1, having(0)), func() replicaSet { s := newNext("old", 8, having(7)); return s }()},
+		{"then it is turned round", 10, 3, 2, []replicaSet{newOld("new", 5, 1, having(0)), newNext("old", 8, having(7))},
 			[]string{"new 5→1", "old 8→10"}, nil},
 		{"then another template comes", 10, 3, 2, []replicaSet{newNext("third", 0), newOld("second", 5, 1, having(0)), newOld("first", 8, 2)},
 			[]string{"second 5→0", "third 0→5"}, nil},
@@ -107,48 +106,6 @@ func TestRollingUpdate(t *testing.T) {
 		{"without old pods no difference matters", 10, 2, 2, []replicaSet{newNext("new", 10, having(5), seeing(9, 9))}, nil, nil},
 		{"the cache never makes it more", 3, 1, 0, []replicaSet{newNext("new", 1, having(0), seeing(1, 1)), newOld("old", 3, 1)}, nil, []deferral{deferPodsDiffer}},
 	} {
-		checkPlan(t, tt.name, rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets, facts{}, now), tt.want, tt.held...)
-	}
-}
-
-// TestNewReplicaSetIsCreatedInTheSurge: the same pass raises the new ReplicaSet by the pods that old ones give up.
-func TestNewReplicaSetIsCreatedInTheSurge(t *testing.T) {
-	for _, tt := range []struct {
-		name               string
-		replicas           int32
-		surge, unavailable int
-		pending            int   // pods of another create with an unknown outcome
-		old                int32 // 0: no old ReplicaSet
-		want               []string
-	}{
-		{"the first", 3, 1, 0, 0, 0, []string{"create 3"}},
-		{"in the surge", 10, 3, 0, 0, 10, []string{"create 3"}},
-		{"and what becomes free", 10, 3, 2, 0, 10, []string{"create 3", "old 10→8", "created 3→5"}},
-		{"without a surge", 10, 0, 2, 0, 10, []string{"create 0", "old 10→8", "created 0→2"}},
-		{"never more than all", 3, 9, 0, 0, 3, []string{"create 3"}},
-		{"never fewer than none", 3, 0, 0, 0, 7, []string{"create 0", "old 7→2", "created 0→1"}},
-		{"no replicas", 0, 1, 0, 0, 0, []string{"create 0"}},
-		{"pending pods keep their capacity", 10, 3, 0, 2, 10, []string{"create 1"}},
-		{"all of the capacity", 10, 3, 2, 5, 10, []string{"create 0", "old 10→8"}},
-	} {
-		var old []replicaSet
-		if tt.old > 0 {
-			old = append(old, newOld("old", tt.old, 1))
-		}
-		checkPlan(t, tt.name, rollout(newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), old, facts{pendingOld: tt.pending}, now), tt.want)
-	}
-}
-
-// TestRaisedMinReadySecondsApplyAtOnce: the same pass raises minReadySeconds.
-func TestRaisedMinReadySecondsApplyAtOnce(t *testing.T) {
-	for _, tt := range []struct {
-		seconds, size int32
-		want          []string
-	}{
-		{0, 5, []string{"old 5→3", "new 5→7"}}, {3600, 5, nil},
-		{0, 12, []string{"new 12→10", "old 5→0"}}, {3600, 12, []string{"new 12→10"}},
-	} {
-		d := newDeployment(10, within(0, 2), func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = tt.seconds })
-		checkPlan(t, fmt.Sprintf("%+v", tt), rollout(d, []replicaSet{newNext("new", tt.size), newOld("old", 5, 1)}, facts{}, now), tt.want)
+		checkPlan(t, tt.name, rollout(t, newDeployment(tt.replicas, within(tt.surge, tt.unavailable)), tt.sets, facts{}), tt.want, tt.held...)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"minikcm/internal/fakeapi"
 )
@@ -47,13 +48,8 @@ func TestCounts(t *testing.T) {
 		p := newPass(newDeployment(3), tt.sets...)
 		p.facts = tt.facts
 		s := p.statusCounts(tt.outcome)
-		got := numbers{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, -1}
-		if s.TerminatingReplicas != nil {
-			got.Terminating = *s.TerminatingReplicas
-		}
-		if got != tt.want {
-			t.Errorf("%s: counts %+v, want %+v", tt.name, got, tt.want)
-		}
+		got := numbers{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, ptr.Deref(s.TerminatingReplicas, -1)}
+		fakeapi.WantEqual(t, tt.name+": counts", got, tt.want)
 	}
 }
 
@@ -66,9 +62,17 @@ func TestProgressing(t *testing.T) {
 	is := func(status corev1.ConditionStatus, reason, message string, updated, changed time.Duration) []appsv1.DeploymentCondition {
 		return []appsv1.DeploymentCondition{condition(appsv1.DeploymentProgressing, status, reason, message, updated, changed)}
 	}
-	was := func(status corev1.ConditionStatus, reason string) []appsv1.DeploymentCondition {
-		return is(status, reason, "", 30*time.Second, time.Minute)
+	before := func(status corev1.ConditionStatus, reason, message string) []appsv1.DeploymentCondition {
+		return is(status, reason, message, 30*time.Second, time.Minute)
 	}
+	was := func(status corev1.ConditionStatus, reason string) []appsv1.DeploymentCondition {
+		return before(status, reason, "")
+	}
+	none, counts, complete := passResult{}, passResult{progressCounts: true}, passResult{progressCounts: true, observed: true}
+	undone := []replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))}
+	withoutNew := []replicaSet{newOld("old", 2, 1), newOld("older", 1, 2, having(0))}
+	onlyOld := []replicaSet{newOld("old", 3, 1, having(2), revision("2"))}
+	progress := is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)
 	for _, tt := range []struct {
 		name string
 		edit func(*appsv1.Deployment)
@@ -77,72 +81,58 @@ func TestProgressing(t *testing.T) {
 		o    passResult
 		want []appsv1.DeploymentCondition
 	}{
-		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, passResult{progressCounts: true}, nil},
-		{"nothing happens", nil, was(yes, "ReplicaSetUpdated"), same, passResult{progressCounts: true}, was(yes, "ReplicaSetUpdated")},
-		{"the first time", nil, nil, same, passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
-		{"progress", nil, was(yes, "NewReplicaSetCreated"), more, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
-		{"progress again", nil, was(yes, "ReplicaSetUpdated"), more, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
-		{"fewer old pods", nil, was(yes, "ReplicaSetUpdated"), []replicaSet{newNext("new", 2, revision("2"))}, passResult{progressCounts: true},
-			is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
+		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, counts, nil},
+		{"nothing happens", nil, was(yes, "ReplicaSetUpdated"), same, counts, was(yes, "ReplicaSetUpdated")},
+		{"the first time", nil, nil, same, counts, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
+		{"progress", nil, was(yes, "NewReplicaSetCreated"), more, counts, progress},
+		{"progress again", nil, was(yes, "ReplicaSetUpdated"), more, counts, progress},
+		{"fewer old pods", nil, was(yes, "ReplicaSetUpdated"), []replicaSet{newNext("new", 2, revision("2"))}, counts, progress},
 		{"fewer updated pods are no progress", nil, was(yes, "ReplicaSetUpdated"), []replicaSet{newNext("new", 1, revision("2")), newOld("old", 1, 1, revision("1"))},
-			passResult{progressCounts: true}, was(yes, "ReplicaSetUpdated")},
+			counts, was(yes, "ReplicaSetUpdated")},
 		{"more ready pods", nil, was(yes, "ReplicaSetUpdated"), []replicaSet{newNext("new", 2, revision("2")), newOld("old", 1, 1, revision("1"), having(0),
-			withStatus(func(s *appsv1.ReplicaSetStatus) { s.ReadyReplicas = 1 }))}, passResult{progressCounts: true},
-			is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)},
-		{"progress after the deadline", nil, was(no, reasonTimedOut), more, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, 0)},
-		{"complete", nil, was(yes, "ReplicaSetUpdated"), done, passResult{progressCounts: true, observed: true},
-			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, time.Minute)},
-		{"complete after the deadline", nil, was(no, reasonTimedOut), done, passResult{progressCounts: true, observed: true},
-			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
-		{"it was complete: pods that are lost later do not count", nil, was(yes, reasonComplete), []replicaSet{newNext("new", 2, having(0), revision("2"))}, passResult{progressCounts: true},
-			was(yes, reasonComplete)},
-		{"the last instant before the deadline", deadline(30), was(yes, "ReplicaSetUpdated"), same, passResult{progressCounts: true}, was(yes, "ReplicaSetUpdated")},
-		{"the deadline after a pause", deadline(10), was(unknown, "DeploymentResumed"), same, passResult{progressCounts: true},
-			is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
-		{"the deadline", deadline(10), was(yes, "ReplicaSetUpdated"), same, passResult{progressCounts: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
-		{"long after", deadline(10), was(no, reasonTimedOut), same, passResult{progressCounts: true}, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 30*time.Second, time.Minute)},
-		{"without a new ReplicaSet it is the Deployment that takes too long", deadline(10), was(no, reasonCreateFailed), []replicaSet{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},
-			passResult{progressCounts: true}, is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, time.Minute)},
-		{"nothing is judged while nothing can be created", deadline(10), was(no, reasonCreateFailed), []replicaSet{newOld("old", 2, 1), newOld("older", 1, 2, having(0))},
-			passResult{}, was(no, reasonCreateFailed)},
+			withStatus(func(s *appsv1.ReplicaSetStatus) { s.ReadyReplicas = 1 }))}, counts, progress},
+		{"progress after the deadline", nil, was(no, reasonTimedOut), more, counts, is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, 0)},
+		{"complete", nil, was(yes, "ReplicaSetUpdated"), done, complete, is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, time.Minute)},
+		{"complete after the deadline", nil, was(no, reasonTimedOut), done, complete, is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
+		{"it was complete: pods that are lost later do not count", nil, was(yes, reasonComplete), []replicaSet{newNext("new", 2, having(0), revision("2"))}, counts, was(yes, reasonComplete)},
+		{"the last instant before the deadline", deadline(30), was(yes, "ReplicaSetUpdated"), same, counts, was(yes, "ReplicaSetUpdated")},
+		{"the deadline after a pause", deadline(10), was(unknown, "DeploymentResumed"), same, counts, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
+		{"the deadline", deadline(10), was(yes, "ReplicaSetUpdated"), same, counts, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
+		{"long after", deadline(10), was(no, reasonTimedOut), same, counts, before(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`)},
+		{"without a new ReplicaSet it is the Deployment that takes too long", deadline(10), was(no, reasonCreateFailed), withoutNew,
+			counts, is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, time.Minute)},
+		{"nothing is judged while nothing can be created", deadline(10), was(no, reasonCreateFailed), withoutNew, none, was(no, reasonCreateFailed)},
 
-		{"a new ReplicaSet", nil, was(yes, reasonComplete), []replicaSet{newOld("old", 3, 1, having(2), revision("2"))},
+		{"a new ReplicaSet", nil, was(yes, reasonComplete), onlyOld,
 			passResult{progressCounts: true, created: newReplicaSet(newDeployment(3), []replicaSet{newOld("old", 3, 1, revision("2"))}, 0)},
 			is(yes, "NewReplicaSetCreated", `Created new replica set "`+newReplicaSet(newDeployment(3), nil, 0).Name+`"`, 0, time.Minute)},
-		{"undo after the deadline starts anew", deadline(10), was(no, reasonTimedOut), []replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, 0)},
-		{"undo of a complete rollout", nil, was(yes, reasonComplete), []replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
-		{"a rollout that is stuck, and a revision that came with a manifest", deadline(10), is(yes, "ReplicaSetUpdated", `ReplicaSet "back" is progressing.`, 30*time.Second, time.Minute),
-			[]replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			passResult{progressCounts: true}, is(no, reasonTimedOut, `ReplicaSet "back" has timed out progressing.`, 0, 0)},
-		{"one that was complete, and such a revision", deadline(10), is(yes, reasonComplete, `ReplicaSet "back" has successfully progressed.`, 30*time.Second, time.Minute),
-			[]replicaSet{newNext("back", 2, revision("3"))}, passResult{progressCounts: true},
-			is(yes, reasonComplete, `ReplicaSet "back" has successfully progressed.`, 30*time.Second, time.Minute)},
-		{"one that could not be created is there after all", nil, is(no, reasonCreateFailed, `Failed to create new replica set "new": no`, 30*time.Second, time.Minute), same,
-			passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
-		{"one that was deleted is created again", deadline(10), is(no, reasonTimedOut, `ReplicaSet "gone" has timed out progressing.`, 30*time.Second, time.Minute),
+		{"undo after the deadline starts anew", deadline(10), was(no, reasonTimedOut), undone, counts, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, 0)},
+		{"undo of a complete rollout", nil, was(yes, reasonComplete), undone, counts, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
+		{"a rollout that is stuck, and a revision that came with a manifest", deadline(10), before(yes, "ReplicaSetUpdated", `ReplicaSet "back" is progressing.`), undone,
+			counts, is(no, reasonTimedOut, `ReplicaSet "back" has timed out progressing.`, 0, 0)},
+		{"one that was complete, and such a revision", deadline(10), before(yes, reasonComplete, `ReplicaSet "back" has successfully progressed.`),
+			[]replicaSet{newNext("back", 2, revision("3"))}, counts, before(yes, reasonComplete, `ReplicaSet "back" has successfully progressed.`)},
+		{"one that could not be created is there after all", nil, before(no, reasonCreateFailed, `Failed to create new replica set "new": no`), same,
+			counts, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
+		{"one that was deleted is created again", deadline(10), before(no, reasonTimedOut, `ReplicaSet "gone" has timed out progressing.`),
 			[]replicaSet{newOld("old", 3, 1, having(2), revision("1"))}, passResult{progressCounts: true, created: newOld("gone", 0, 0, revision("2")).rs},
 			is(yes, "NewReplicaSetCreated", `Created new replica set "gone"`, 0, 0)},
-		{"old ones make way after the deadline: that starts anew, too", deadline(10), is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute),
-			[]replicaSet{newOld("old", 3, 1, having(2), revision("2"))}, passResult{progressCounts: true}, is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 0, 0)},
-		{"once", deadline(10), is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 30*time.Second, time.Minute),
-			[]replicaSet{newOld("old", 2, 1, revision("2")), newOld("older", 1, 2, having(0))}, passResult{progressCounts: true},
-			is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, 0)},
-		{"but not while it is paused", paused, is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute),
-			[]replicaSet{newOld("old", 3, 1, having(2), revision("2"))}, passResult{}, is(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`, 30*time.Second, time.Minute)},
-		{"found once and again", nil, was(yes, "FoundNewReplicaSet"), []replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))},
-			passResult{progressCounts: true}, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
+		{"old ones make way after the deadline: that starts anew, too", deadline(10), before(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`),
+			onlyOld, counts, is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 0, 0)},
+		{"once", deadline(10), before(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`),
+			[]replicaSet{newOld("old", 2, 1, revision("2")), newOld("older", 1, 2, having(0))}, counts, is(no, reasonTimedOut, `Deployment "web" has timed out progressing.`, 0, 0)},
+		{"but not while it is paused", paused, before(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`),
+			onlyOld, none, before(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`)},
+		{"found once and again", nil, was(yes, "FoundNewReplicaSet"), undone, counts, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
 
-		{"paused", paused, was(yes, "ReplicaSetUpdated"), more, passResult{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
-		{"still paused", paused, was(unknown, reasonPaused), more, passResult{}, is(unknown, reasonPaused, "Deployment is paused", 30*time.Second, time.Minute)},
-		{"paused for the first time it is seen", paused, nil, nil, passResult{}, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
-		{"paused after the deadline", paused, was(no, reasonTimedOut), more, passResult{}, was(no, reasonTimedOut)},
-		{"paused, and its template changed to another one that exists", paused, was(unknown, reasonPaused), []replicaSet{newNext("back", 2, revision("3"))}, passResult{},
-			is(unknown, reasonPaused, "Deployment is paused", 30*time.Second, time.Minute)},
-		{"resumed", deadline(10), was(unknown, reasonPaused), same, passResult{progressCounts: true}, is(unknown, "DeploymentResumed", "Deployment is resumed", 0, time.Minute)},
-		{"resumed, and complete", nil, was(unknown, reasonPaused), done, passResult{progressCounts: true, observed: true},
-			is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
+		{"paused", paused, was(yes, "ReplicaSetUpdated"), more, none, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
+		{"still paused", paused, was(unknown, reasonPaused), more, none, before(unknown, reasonPaused, "Deployment is paused")},
+		{"paused for the first time it is seen", paused, nil, nil, none, is(unknown, reasonPaused, "Deployment is paused", 0, 0)},
+		{"paused after the deadline", paused, was(no, reasonTimedOut), more, none, was(no, reasonTimedOut)},
+		{"paused, and its template changed to another one that exists", paused, was(unknown, reasonPaused), []replicaSet{newNext("back", 2, revision("3"))}, none,
+			before(unknown, reasonPaused, "Deployment is paused")},
+		{"resumed", deadline(10), was(unknown, reasonPaused), same, counts, is(unknown, "DeploymentResumed", "Deployment is resumed", 0, time.Minute)},
+		{"resumed, and complete", nil, was(unknown, reasonPaused), done, complete, is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
 	} {
 		d := newDeployment(3, deadline(600), annotated(revisionAnnotation, "2"))
 		if tt.edit != nil {
@@ -172,11 +162,10 @@ func TestAvailable(t *testing.T) {
 		{"Recreate: one is missing", newDeployment(3, recreating), 2, corev1.ConditionFalse},
 		{"none are asked for", newDeployment(0), 0, corev1.ConditionTrue},
 	} {
-		status := rollout(tt.d, []replicaSet{newNext("new", 3, having(tt.available))}, facts{}, now).status
+		status := rollout(t, tt.d, []replicaSet{newNext("new", 3, having(tt.available))}, facts{}).status
 		c := conditions{list: status.Conditions}
-		if got, ok := c.get(appsv1.DeploymentAvailable); !ok || got.Status != tt.want {
-			t.Errorf("%s: condition %+v, want %s", tt.name, got, tt.want)
-		}
+		got, _ := c.get(appsv1.DeploymentAvailable)
+		fakeapi.Want(t, tt.name+": condition Available", got.Status, tt.want)
 	}
 }
 
@@ -222,9 +211,8 @@ func TestConditionsKeepTheOrder(t *testing.T) {
 	c.remove("absent")
 	fakeapi.WantEqual(t, "after another reason", c.list, []appsv1.DeploymentCondition{condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "R2", "m", 0, time.Hour), foreign})
 	c.set(appsv1.DeploymentAvailable, corev1.ConditionFalse, "R2", "m")
-	if got, _ := c.get(appsv1.DeploymentAvailable); got.LastTransitionTime != ago(0) {
-		t.Errorf("after another status: changed at %v, want %v", got.LastTransitionTime, ago(0))
-	}
+	got, _ := c.get(appsv1.DeploymentAvailable)
+	fakeapi.Want(t, "transition after another status", got.LastTransitionTime, ago(0))
 	c.remove("Foreign")
 	c.remove(appsv1.DeploymentAvailable)
 	if c.list != nil {
@@ -248,11 +236,12 @@ func TestStatusIsObservedWhenTheSizesAreWritten(t *testing.T) {
 		{"to nothing and back, before its controller has seen either", newDeployment(3, moved), facts{}, []replicaSet{newNext("new", 0, unseen, having(3))}, 0},
 		{"so with the strategy Recreate", newDeployment(3, moved, recreating), facts{}, []replicaSet{newNext("new", 0, unseen, having(3))}, 0},
 		{"undone, and the new one has to wait", newDeployment(3, moved, within(1, 0)), facts{}, []replicaSet{newNext("back", 1, unseen), newOld("old", 2, 1)}, 0},
+		{"a ReplicaSet rejects its changes", newDeployment(3, moved), facts{}, []replicaSet{newNext("new", 1), newOld("old", 2, 1, rejecting)}, 7},
 		{"Recreate waits for old pods", newDeployment(3, moved, recreating), facts{}, []replicaSet{newOld("old", 0, 1, having(1))}, 7},
 		{"scaled, but pods of the new one are no longer available", newDeployment(5, moved), facts{}, []replicaSet{newNext("new", 5, sizedFor(5, 5), seeing(4, 4)), newOld("old", 1, 1, sizedFor(2, 2))}, 0},
 		{"nothing can be created", newDeployment(3, moved), facts{createDeferred: deferCreateBackoff}, []replicaSet{newOld("old", 3, 1)}, 0},
 		{"being deleted", newDeployment(3, moved, func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: now} }), facts{}, []replicaSet{newOld("old", 3, 1)}, 7},
 	} {
-		fakeapi.Want(t, tt.name+": observed generation", rollout(tt.d, tt.sets, tt.facts, now).status.ObservedGeneration, tt.want)
+		fakeapi.Want(t, tt.name+": observed generation", rollout(t, tt.d, tt.sets, tt.facts).status.ObservedGeneration, tt.want)
 	}
 }
