@@ -1,6 +1,7 @@
 package fakeapi
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -134,6 +135,12 @@ func (c *Clientset) handleAction(action clienttesting.Action, name string) (hand
 		}
 		c.setNextVersion(action, sent)
 	case clienttesting.PatchActionImpl:
+		if a.PatchType == types.JSONPatchType {
+			var next metav1.ObjectMeta
+			c.setNextVersion(action, &next)
+			a.Patch = fmt.Appendf(bytes.TrimSuffix(a.Patch, []byte("]")), `,{"op":"add","path":"/metadata/resourceVersion","value":%q}]`, next.ResourceVersion)
+			return clienttesting.ObjectReaction(c.Tracker())(a)
+		}
 		var sent struct {
 			metav1.ObjectMeta `json:"metadata"`
 		}

@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
@@ -40,13 +41,13 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 		Client: script, Caches: caches.New(script, caches.Config{Name: t.Name()}), Clock: clk, Metrics: prometheus.NewRegistry(),
 		Recorder: func(string) record.EventRecorder { return script.Recorder },
 	}
-	c, err := newController(Config{TerminatingReplicas: true}, base)
-	fakeapi.NoError(t, err)
+	c := fakeapi.Must(newController(Config{TerminatingReplicas: true}, base))
 	c.baseline.Read(t.Context(), nil)
-	selector, err := selectors.ParseSelector(d.Spec.Selector)
-	fakeapi.NoError(t, err)
 	st := c.states.For(cache.MetaObjectToName(d), d.UID)
-	work := syncState{key: cache.MetaObjectToName(d), d: d, selector: selector, now: now, sets: sets, expectations: &st.expectations, backoffs: &st.backoffs}
+	work := syncState{
+		key: cache.MetaObjectToName(d), d: d, selector: fakeapi.Must(selectors.ParseSelector(d.Spec.Selector)), now: now, sets: sets,
+		expectations: &st.expectations, backoffs: &st.backoffs,
+	}
 	c.loader.Cached = func(t syncState) syncState { return t }
 	return &bench{c, work, script, clk}
 }
@@ -57,22 +58,12 @@ func (b *bench) run(ctx context.Context) (controller.Result, error) {
 	return resultOf(b.step(ctx, b.syncState))
 }
 
-func (b *bench) mustRun(t *testing.T) {
+// mustRun runs a sync without an error and returns the time until the next.
+func (b *bench) mustRun(t *testing.T) time.Duration {
 	t.Helper()
-	if _, err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// stored returns the ReplicaSets of the API server.
-func (b *bench) stored(t *testing.T) (sets []*appsv1.ReplicaSet) {
-	t.Helper()
-	list, err := b.Tracker().List(appsv1.SchemeGroupVersion.WithResource("replicasets"), appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "default")
+	result, err := b.run(t.Context())
 	fakeapi.NoError(t, err)
-	for i := range list.(*appsv1.ReplicaSetList).Items {
-		sets = append(sets, list.(*appsv1.ReplicaSetList).Items[i].DeepCopy())
-	}
-	return sets
+	return result.RequeueAfter
 }
 
 // owned returns a ReplicaSet of newDeployment as the cache holds it, with a template.

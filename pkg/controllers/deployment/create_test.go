@@ -154,12 +154,9 @@ type vector struct {
 
 func vectors(t *testing.T) (vectors []vector) {
 	t.Helper()
-	data, err := os.ReadFile("testdata/hashes.json")
-	if err == nil {
-		err = json.Unmarshal(data, &vectors)
-	}
-	if err != nil || len(vectors) == 0 {
-		t.Fatalf("read %d vectors: %v", len(vectors), err)
+	fakeapi.NoError(t, json.Unmarshal(fakeapi.Must(os.ReadFile("testdata/hashes.json")), &vectors))
+	if len(vectors) == 0 {
+		t.Fatal("testdata/hashes.json has no vectors")
 	}
 	return vectors
 }
@@ -174,11 +171,7 @@ func fromJSON(t *testing.T, data []byte) (template corev1.PodTemplateSpec) {
 func fromProtobuf(t *testing.T, data []byte) (template corev1.PodTemplateSpec) {
 	t.Helper()
 	source := fromJSON(t, data)
-	encoded, err := source.Marshal()
-	if err == nil {
-		err = template.Unmarshal(encoded)
-	}
-	fakeapi.NoError(t, err)
+	fakeapi.NoError(t, template.Unmarshal(fakeapi.Must(source.Marshal())))
 	return template
 }
 
@@ -210,16 +203,10 @@ func TestMarshallingDoesNotChangeTheHash(t *testing.T) {
 		}
 	}
 	first := newReplicaSet(d, nil, 1)
-	if _, err := first.Marshal(); err != nil {
-		t.Fatal(err)
-	}
-	if again := newReplicaSet(d, nil, 1); again.Name != first.Name {
-		t.Errorf("names %s and then %s", first.Name, again.Name)
-	}
+	fakeapi.Must(first.Marshal())
+	fakeapi.Want(t, "name after the first ReplicaSet was marshalled", newReplicaSet(d, nil, 1).Name, first.Name)
 	before := templateHash(d.Spec.Template, nil)
-	if _, err := d.Marshal(); err != nil {
-		t.Fatal(err)
-	}
+	fakeapi.Must(d.Marshal())
 	if after := templateHash(d.Spec.Template, nil); after == before {
 		t.Errorf("marshalling no longer changes the hash %s: the copies are for nothing", after)
 	}
@@ -240,9 +227,7 @@ func TestReplicaSetName(t *testing.T) {
 		{"a hash that leaves none cuts nothing", 5, 252, 5},
 	} {
 		name, hash := strings.Repeat("d", tt.deployment), strings.Repeat("h", tt.hash)
-		if got, want := replicaSetName(name, hash), fmt.Sprintf("%s-%s", name[:tt.want], hash); got != want {
-			t.Errorf("%s: name %s, want %s", tt.name, got, want)
-		}
+		fakeapi.Want(t, tt.name+": name", replicaSetName(name, hash), fmt.Sprintf("%s-%s", name[:tt.want], hash))
 	}
 }
 
