@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
 
@@ -93,11 +94,8 @@ func testRecreatedMidFlight(t *testing.T, requests *faults.Proxy) {
 	n.apply(3)
 	held := gate.Next(t)
 	background := metav1.DeletePropagationBackground
-	if err := n.client.AppsV1().ReplicaSets(n.name).Delete(t.Context(), "rs", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
-		t.Fatal(err)
-	}
-	rs := n.apply(2)
-	o := n.observe(rs, 0, 2)
+	controlplane.Must(t, n.client.AppsV1().ReplicaSets(n.name).Delete(t.Context(), "rs", metav1.DeleteOptions{PropagationPolicy: &background}))
+	o := n.observe(n.apply(2), 0, 2)
 	held.Cut()
 	o.settledAt(2)
 }

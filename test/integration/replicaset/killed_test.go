@@ -104,9 +104,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 				v.write.act(v.n, v.rs)
 				v.held = gate.Next(t)
 			}
-			if err := first.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			controlplane.Must(t, first.Kill())
 			for _, v := range victims {
 				v.held.Cut()
 			}

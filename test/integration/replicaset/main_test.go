@@ -53,18 +53,15 @@ func newNamespace(t testing.TB) *namespace {
 }
 
 // apply creates a ReplicaSet named rs that selects app=rs.
-func (n *namespace) apply(replicas int32, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+func (n *namespace) apply(replicas int32) *appsv1.ReplicaSet {
 	n.t.Helper()
-	return n.applyNamed("rs", replicas, edits...)
+	return n.applyNamed("rs", replicas)
 }
 
-func (n *namespace) applyNamed(name string, replicas int32, edits ...func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+func (n *namespace) applyNamed(name string, replicas int32) *appsv1.ReplicaSet {
 	n.t.Helper()
-	rs, err := n.client.AppsV1().ReplicaSets(n.name).
-		Create(n.t.Context(), controlplane.ReplicaSet(n.name, name, replicas, edits...), metav1.CreateOptions{})
-	if err != nil {
-		n.t.Fatalf("create ReplicaSet: %v", err)
-	}
+	rs, err := n.client.AppsV1().ReplicaSets(n.name).Create(n.t.Context(), controlplane.ReplicaSet(n.name, name, replicas), metav1.CreateOptions{})
+	controlplane.Must(n.t, err)
 	return rs
 }
 
@@ -78,36 +75,34 @@ func (n *namespace) editPod(name string, change func(*corev1.Pod)) {
 	controlplane.Edit(n.t, n.client.CoreV1().Pods(n.name), name, change)
 }
 
-func (n *namespace) pods(selector ...string) []corev1.Pod {
+func (n *namespace) pods(selector string) []corev1.Pod {
 	n.t.Helper()
-	opts := metav1.ListOptions{}
-	if len(selector) > 0 {
-		opts.LabelSelector = selector[0]
-	}
-	list, err := n.client.CoreV1().Pods(n.name).List(n.t.Context(), opts)
-	if err != nil {
-		n.t.Fatalf("list pods: %v", err)
-	}
+	list, err := n.client.CoreV1().Pods(n.name).List(n.t.Context(), metav1.ListOptions{LabelSelector: selector})
+	controlplane.Must(n.t, err)
 	return list.Items
+}
+
+// await polls a ReplicaSet until check returns nil.
+func (n *namespace) await(name string, check func(*appsv1.ReplicaSet) error) (rs *appsv1.ReplicaSet) {
+	n.t.Helper()
+	n.eventually(func(ctx context.Context) (err error) {
+		if rs, err = n.client.AppsV1().ReplicaSets(n.name).Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		return check(rs)
+	})
+	return rs
 }
 
 func (n *namespace) settled(name string) *appsv1.ReplicaSet {
 	n.t.Helper()
-	var out *appsv1.ReplicaSet
-	n.eventually(func(ctx context.Context) error {
-		rs, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		want := *rs.Spec.Replicas
-		active := n.active(rs)
+	return n.await(name, func(rs *appsv1.ReplicaSet) error {
+		want, active := *rs.Spec.Replicas, n.active(rs)
 		if rs.Status.ObservedGeneration != rs.Generation || rs.Status.Replicas != want || len(active) != int(want) {
 			return fmt.Errorf("want %d pods at generation %d: %d are active, status %+v", want, rs.Generation, len(active), rs.Status)
 		}
-		out = rs
 		return nil
 	})
-	return out
 }
 
 // active lists the names of the active pods that the ReplicaSet controls.
@@ -127,14 +122,10 @@ func (n *namespace) eventually(check func(context.Context) error) {
 	controlplane.Eventually(n.t, patience, check)
 }
 
-// status waits until the status of the ReplicaSet is as wanted.
-func (n *namespace) status(name string, want func(appsv1.ReplicaSetStatus) bool) {
+// status waits until the status of the ReplicaSet rs is as wanted.
+func (n *namespace) status(want func(appsv1.ReplicaSetStatus) bool) {
 	n.t.Helper()
-	n.eventually(func(ctx context.Context) error {
-		rs, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	n.await("rs", func(rs *appsv1.ReplicaSet) error {
 		if !want(rs.Status) {
 			return fmt.Errorf("status is %+v", rs.Status)
 		}

@@ -41,23 +41,20 @@ func testQuota(t *testing.T) {
 	}
 	quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: hard("2")}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.Must(t, err)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: hard("2"), Used: hard("0")}
-	if _, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
+	controlplane.Must(t, err)
 
 	n.apply(3)
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool {
+	n.status(func(s appsv1.ReplicaSetStatus) bool {
 		f := failure(s)
 		return s.Replicas == 2 && f != nil && f.Reason == "FailedCreate" && strings.Contains(f.Message, "exceeded quota")
 	})
 	n.scale("rs", 2)
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return s.Replicas == 2 && failure(s) == nil })
+	n.status(func(s appsv1.ReplicaSetStatus) bool { return s.Replicas == 2 && failure(s) == nil })
 	n.scale("rs", 3)
-	n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return failure(s) != nil })
+	n.status(func(s appsv1.ReplicaSetStatus) bool { return failure(s) != nil })
 	n.eventually(func(ctx context.Context) error {
 		quota, err := quotas.Get(ctx, "few", metav1.GetOptions{})
 		if err == nil {
@@ -66,9 +63,8 @@ func testQuota(t *testing.T) {
 		}
 		return err
 	})
-	if s := n.settled("rs").Status; failure(s) != nil {
-		n.status("rs", func(s appsv1.ReplicaSetStatus) bool { return failure(s) == nil })
-	}
+	n.settled("rs")
+	n.status(func(s appsv1.ReplicaSetStatus) bool { return failure(s) == nil })
 	refused := cluster.AuditLog(t, controlplane.Completed, controlplane.ByNamespace(n.name), controlplane.ByVerb("create"),
 		controlplane.ByResource("pods"), controlplane.ByCode(403))
 	if len(refused) > 20 { // the back-off doubles from 5 ms
@@ -92,7 +88,7 @@ func testTemplateIsKept(t *testing.T) {
 	}
 	n.scale(rs.Name, 1)
 	n.settled(rs.Name)
-	pods := n.pods()
+	pods := n.pods("")
 	if len(pods) == 0 || pods[len(pods)-1].Spec.Containers[0].Image != rs.Spec.Template.Spec.Containers[0].Image {
 		t.Errorf("pods are %+v, want one made from the template", pods)
 	}
