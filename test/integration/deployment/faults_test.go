@@ -3,7 +3,6 @@ package deployment
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -82,21 +81,32 @@ func testTurnedRoundRolloutKeepsItsPromise(t *testing.T, m *manager) {
 	}
 }
 
-// testLostAnswers: with lost responses, sizes keep to their bounds and each template has one ReplicaSet.
-func testLostAnswers(t *testing.T, m *manager) {
+// testFailedWrites: with lost responses, late commits and rejected writes, sizes keep to their bounds, each template
+// has one ReplicaSet, and rollouts continue. Upstream does not retry the last resize.
+func testFailedWrites(t *testing.T, m *manager) {
+	late := faults.LateCommit(0, 700*time.Millisecond)
 	for _, tt := range []struct {
 		name            string
 		verbs, resource string
 		fault           faults.Fault
-		next            int
+		next, least     int // writes with the fault
 	}{
-		{"of creates", "create", "replicasets", faults.DropAnswer(), 2},
-		{"of resizes", "update,patch", "replicasets", faults.DropAnswer(), 5},
-		{"of statuses", "update,patch", "deployments/status", faults.DropAnswer(), 5},
-		{"of deletes", "delete", "replicasets", faults.DropAnswer(), 2},
-		{"of creates that come late", "create", "replicasets", faults.LateCommit(0, 700*time.Millisecond), 2},
-		{"of resizes that come late", "update,patch", "replicasets", faults.LateCommit(0, 700*time.Millisecond), 3},
-		{"of everything", faults.Writes, "replicasets,deployments/status", faults.DropAnswer(), 1000},
+		{"lost creates", "create", "replicasets", faults.DropAnswer(), 2, 1},
+		{"lost resizes", "update,patch", "replicasets", faults.DropAnswer(), 5, 1},
+		{"lost statuses", "update,patch", "deployments/status", faults.DropAnswer(), 5, 1},
+		{"lost deletes", "delete", "replicasets", faults.DropAnswer(), 2, 1},
+		{"late creates", "create", "replicasets", late, 2, 1},
+		{"late resizes", "update,patch", "replicasets", late, 3, 1},
+		{"anything lost", faults.Writes, "replicasets,deployments/status", faults.DropAnswer(), 1000, 1},
+		{"creates with 500", "create", "replicasets", faults.Refuse(500), 4, 4},
+		{"creates with 403", "create", "replicasets", faults.Refuse(403), 2, 2},
+		{"creates with 429", "create", "replicasets", faults.Refuse(429), 2, 2},
+		{"resizes with 500", "update,patch", "replicasets", faults.Refuse(500), 4, 4},
+		{"resizes with 403", "update,patch", "replicasets", faults.Refuse(403), 4, 4},
+		{"resizes with 429", "update,patch", "replicasets", faults.Refuse(429), 4, 4},
+		{"statuses with 500", "update,patch", "deployments/status", faults.Refuse(500), 4, 4},
+		{"statuses with 403", "update,patch", "deployments/status", faults.Refuse(403), 4, 4},
+		{"statuses with 429", "update,patch", "deployments/status", faults.Refuse(429), 4, 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -121,35 +131,8 @@ func testLostAnswers(t *testing.T, m *manager) {
 				}
 				return err
 			})
-			if rule.Hits() == 0 {
-				t.Error("no answer was lost")
-			}
-			t.Logf("%d answers were lost", rule.Hits())
-		})
-	}
-}
-
-// testRefusedWrites: the rollout continues after rejected writes. Upstream does not retry the last resize.
-func testRefusedWrites(t *testing.T, m *manager) {
-	for _, tt := range []struct {
-		verbs, resource string
-		code, times     int
-	}{
-		{"create", "replicasets", 500, 4}, {"create", "replicasets", 403, 2}, {"create", "replicasets", 429, 2},
-		{"update,patch", "replicasets", 500, 4}, {"update,patch", "replicasets", 403, 4}, {"update,patch", "replicasets", 429, 4},
-		{"update,patch", "deployments/status", 500, 4}, {"update,patch", "deployments/status", 403, 4}, {"update,patch", "deployments/status", 429, 4},
-	} {
-		t.Run(fmt.Sprintf("%s %s %d", tt.verbs, strings.ReplaceAll(tt.resource, "/", " "), tt.code), func(t *testing.T) {
-			t.Parallel()
-			n := newNamespace(t)
-			d := n.apply(3, rolling("1", "1"))
-			n.complete()
-			o := n.observe(d, 2, 4)
-			rule := m.proxy.Inject(n.on(tt.verbs, tt.resource), faults.Refuse(tt.code), faults.Next(tt.times))
-			n.edit(image("v2"))
-			o.complete()
-			if rule.Hits() != tt.times {
-				t.Errorf("%d requests were refused, want %d", rule.Hits(), tt.times)
+			if rule.Hits() < tt.least {
+				t.Errorf("%d writes met the fault, want %d", rule.Hits(), tt.least)
 			}
 		})
 	}

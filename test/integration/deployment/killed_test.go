@@ -84,9 +84,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 					sub.FailNow()
 				}
 				if slices.ContainsFunc(victims, func(v *victim) bool { return v.held != nil }) {
-					if err := next.Kill(); err != nil {
-						sub.Fatal(err)
-					}
+					controlplane.Must(sub, next.Kill())
 					next = start(t, fmt.Sprintf("manager after %d writes", first))
 				}
 				over = victims[len(victims)-1].held == nil
@@ -172,11 +170,9 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 		halfway(n)
 	}
 	start(t, "standby", electionFlags...)
-	next := time.Now()
 	for i, n := range all {
 		n.kubelet.Ready(controlplane.All)
 		if i == count/2 {
-			next = time.Now()
 			leader.stop(t)
 		}
 	}
@@ -188,8 +184,12 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 	for _, o := range observers {
 		o.complete()
 	}
-	judgeLease(t, begun, "leader", "standby")
-	t.Logf("%v from the loss to the end of all rollouts", time.Since(next).Round(10*time.Millisecond))
+	lease := types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "controller-manager"}
+	breaches, err := controlplane.JudgeLease(cluster.AuditLogSince(t, begun), lease, controlplane.ServiceAccount("leader"), controlplane.ServiceAccount("standby"))
+	controlplane.Must(t, err)
+	for _, b := range breaches {
+		t.Error(b)
+	}
 	for i, o := range observers {
 		want := 2
 		if i >= count/2 && i%2 == 1 {
@@ -198,21 +198,6 @@ func TestHandOverInTheMiddleOfRollouts(t *testing.T) {
 		if o.seen() != want {
 			t.Errorf("Deployment %d has had %d ReplicaSets, want %d", i, o.seen(), want)
 		}
-	}
-}
-
-func judgeLease(t *testing.T, since time.Time, managers ...string) {
-	t.Helper()
-	for i, name := range managers {
-		managers[i] = controlplane.ServiceAccount(name)
-	}
-	lease := types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "controller-manager"}
-	breaches, err := controlplane.JudgeLease(cluster.AuditLogSince(t, since), lease, managers...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range breaches {
-		t.Error(b)
 	}
 }
 

@@ -53,9 +53,9 @@ func TestMain(m *testing.M) {
 func TestRollouts(t *testing.T) {
 	m := start(t, "shared")
 	for name, run := range map[string]func(*testing.T, *manager){
-		"Conflicts": testUndisturbedWorkMeetsNoConflict, "TurnedRound": testTurnedRoundRolloutKeepsItsPromise, "LostAnswers": testLostAnswers,
-		"RefusedWrites": testRefusedWrites, "SlowAdmission": testSlowAdmissionHoldsUpNoOtherDeployment,
-		"Kubectl": testKubectlRollout,
+		"Conflicts": testUndisturbedWorkMeetsNoConflict, "TurnedRound": testTurnedRoundRolloutKeepsItsPromise, "FailedWrites": testFailedWrites,
+		"SlowAdmission": testSlowAdmissionHoldsUpNoOtherDeployment,
+		"Kubectl":       testKubectlRollout,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,9 +110,8 @@ func newNamespace(t testing.TB) *namespace {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	var err error
-	if n.kubelet, err = controlplane.StartKubelet(ctx, n.client, n.name); err != nil {
-		t.Fatal(err)
-	}
+	n.kubelet, err = controlplane.StartKubelet(ctx, n.client, n.name)
+	controlplane.Must(t, err)
 	return n
 }
 
@@ -126,9 +125,7 @@ func (n *namespace) applyNamed(name string, replicas int32, edits ...func(*appsv
 	n.t.Helper()
 	d := controlplane.Deployment(n.name, name, replicas, append([]func(*appsv1.Deployment){image("v1")}, edits...)...)
 	d, err := n.client.AppsV1().Deployments(n.name).Create(n.t.Context(), d, metav1.CreateOptions{})
-	if err != nil {
-		n.t.Fatalf("create Deployment: %v", err)
-	}
+	controlplane.Must(n.t, err)
 	return d
 }
 
@@ -295,9 +292,7 @@ func (n *namespace) shown() {
 func (n *namespace) pods() []corev1.Pod {
 	n.t.Helper()
 	list, err := n.client.CoreV1().Pods(n.name).List(n.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		n.t.Fatalf("list pods: %v", err)
-	}
+	controlplane.Must(n.t, err)
 	return list.Items
 }
 
