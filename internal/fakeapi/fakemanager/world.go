@@ -56,8 +56,8 @@ func (w *World) Manager() (c controller.Controller, stop func()) {
 	}
 }
 
-// RecordKeys returns a loop that records the names of queued objects in place of a sync. taken returns the names since the
-// last call, sorted.
+// RecordKeys returns a loop that records the names of queued objects in place of a sync. taken returns the names since
+// the last call, sorted.
 func RecordKeys() (loop *controller.Loop[cache.ObjectName], taken func() []string) {
 	var lock sync.Mutex
 	var names []string
