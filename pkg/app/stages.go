@@ -27,7 +27,9 @@ func runStages(ctx context.Context, stages ...stage) error {
 		up, down := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(down)
-			if err := run(own, sync.OnceFunc(func() { close(up) })); err != nil && !errors.Is(err, context.Canceled) {
+			err := run(own, sync.OnceFunc(func() { close(up) }))
+			// A stage that was stopped may return the error of its context.
+			if stopped := own.Err() != nil && errors.Is(err, context.Canceled); err != nil && !stopped {
 				failed(err)
 			}
 		}()

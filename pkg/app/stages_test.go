@@ -50,6 +50,7 @@ func (d *diary) takes(name string, err error, early bool) stage {
 
 func TestStages(t *testing.T) {
 	broken, late := errors.New("broken"), errors.New("late")
+	canceled := fmt.Errorf("request: %w", context.Canceled)
 	started := []string{"a starts", "a is up", "b starts", "b is up", "c starts", "c is up"}
 	stopped := []string{"c ends", "b ends", "a ends"}
 	for _, tt := range []struct {
@@ -68,6 +69,7 @@ func TestStages(t *testing.T) {
 		{name: "the last one fails at the end", c: late, told: time.Minute, want: late, lines: slices.Concat(started, stopped)},
 		{name: "the last one is done", earlyC: true, told: time.Hour, lines: slices.Concat(started, stopped[1:])},
 		{name: "the last one fails", c: broken, earlyC: true, told: time.Hour, want: broken, lines: slices.Concat(started, stopped[1:])},
+		{name: "a request of the last one was cancelled", c: canceled, earlyC: true, told: time.Hour, want: canceled, lines: slices.Concat(started, stopped[1:])},
 		{name: "one fails, another when it is stopped", b: broken, earlyB: true, a: late, told: time.Hour, want: broken,
 			lines: []string{"a starts", "a is up", "b starts", "b is up", "c starts", "c is not up", "a ends"}},
 	} {
