@@ -17,7 +17,8 @@ type Config struct {
 	// LeaseDuration is the time after which other processes may take a Lease that was not renewed. The
 	// Lease holds whole seconds.
 	LeaseDuration time.Duration
-	// RenewDeadline is the time after which a leader that cannot renew ends its term.
+	// RenewDeadline is the time that the attempts of one renewal have before a leader ends its term. They
+	// begin RetryPeriod after the last renewal.
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause between renewals. A standby that failed to take a free lease pauses for
 	// 0.5 to 1 retry periods. A standby reads a held lease every 1.5 to 2.5 retry periods.
@@ -43,7 +44,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Time without a renewal after which another replica may take the Lease. After a crash no replica works for this time, "+
 			"or for up to 45 seconds while writes are slow (55 with --leader-elect-retry-period=5s). Rounded up to whole seconds.")
 	fs.DurationVar(&c.RenewDeadline, "leader-elect-renew-deadline", c.RenewDeadline,
-		"Time without a successful renewal after which a leader stops leading. Must be less than --leader-elect-lease-duration, by more than 0.1 s.")
+		"Time that the attempts of one renewal have before a leader stops leading. They begin --leader-elect-retry-period after the last renewal. Must be less than --leader-elect-lease-duration, by more than 0.1 s.")
 	fs.DurationVar(&c.RetryPeriod, "leader-elect-retry-period", c.RetryPeriod,
 		"Pause between two renewals. A standby reads a held Lease again after 1.5 to 2.5 times this pause, and retries a failed "+
 			"acquisition of a free Lease after 0.5 to 1 times this pause.")
@@ -147,8 +148,7 @@ func (l writeLimits) isLimited() bool { return !l.until.IsZero() }
 // renewal was sent.
 func (c Config) limitsAfter(sent time.Time, lease time.Duration) writeLimits {
 	margin := c.margin(lease)
-	lease = lease.Truncate(time.Second)
-	configured := min(maxWriteDuration, c.LeaseDuration.Truncate(time.Second)-c.margin(c.LeaseDuration)-c.RetryPeriod)
+	configured := min(maxWriteDuration, c.LeaseDuration-c.margin(c.LeaseDuration)-c.RetryPeriod)
 	return writeLimits{
 		until:       sent.Add(lease - margin),
 		maxDuration: min(maxWriteDuration, lease-margin-c.RetryPeriod),
@@ -162,9 +162,8 @@ func (c Config) limitsAfter(sent time.Time, lease time.Duration) writeLimits {
 // admission may need the 34 s that the API server allows. Other processes use the duration in the
 // Lease, so no other process must support extended leases.
 func (c Config) extendedLease() time.Duration {
-	need := maxWriteDuration + 3*c.RetryPeriod
-	// The margin is a tenth of the extended lease.
-	seconds := math.Ceil(max(need.Seconds()/0.9, (need + c.margin(c.LeaseDuration)).Seconds()))
+	// The margin is at most a tenth of the extended lease.
+	seconds := math.Ceil((maxWriteDuration + 3*c.RetryPeriod).Seconds() / 0.9)
 	return max(c.LeaseDuration, time.Duration(seconds)*time.Second)
 }
 

@@ -78,8 +78,8 @@ func (e *Elector) keepRenewing(ctx context.Context) {
 }
 
 // renewOrTimeOut repeats attempts to renew the lease until one succeeds. It returns false after the
-// renew deadline, the deadline of writes or a loss. The deadline of writes may come first: it counts
-// from the last renewal's request, the renew deadline from its response.
+// renew deadline, the deadline of writes or a loss. The deadline of writes may come first: it counts from
+// the request of the last renewal, the renew deadline from the first attempt of this renewal.
 func (e *Elector) renewOrTimeOut(ctx context.Context) bool {
 	e.lock.Lock()
 	left := e.cfg.limitsAfter(e.renewedAt, e.confirmedDuration).until.Sub(e.clock.Now())
