@@ -33,7 +33,7 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clo
 		return err
 	}
 	for range confirmSteps {
-		if at := w.Version(); at != "" && !rv.Newer(version, at) { // Empty before the first list.
+		if rv.AtLeast(w.Version(), version) {
 			return nil
 		}
 		if !timing.Sleep(ctx, clk, confirmStep) {

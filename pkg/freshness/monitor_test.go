@@ -272,6 +272,7 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 		{"silent watch, own writes that were undone", 10 * time.Minute, frozen, time.Second, (*world).write, 120 * time.Second},
 		{"silent watch, first list shows no difference", 10 * time.Minute, func(w *world) { w.frozen, w.late = true, true }, 115 * time.Second, (*world).addPod, 215 * time.Second},
 		{"silent watch, forbidden lists", 10 * time.Minute, func(w *world) { w.frozen, w.err = true, errForbidden }, time.Hour, nil, 200 * time.Second},
+		{"silent watch, own write while whole lists fail", 10 * time.Minute, func(w *world) { w.frozen, w.late, w.failing = true, true, true }, time.Minute, failingListsThenWrite(), 32 * time.Minute},
 		{"new connections hang", 10 * time.Minute, func(w *world) { w.dials = true; w.pipe.CloseWithError(io.ErrUnexpectedEOF) }, time.Hour, nil, 140 * time.Second},
 		{"proxy ends idle streams", 10 * time.Minute, frozen, time.Minute, (*world).cut, 140 * time.Second},
 		{"proxy ends idle streams soon", 10 * time.Minute, frozen, 20 * time.Second, (*world).cut, 140 * time.Second},
@@ -314,11 +315,25 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 			if w.run(listInterval+settleTime, 0); l.Check() == nil || w.stepDowns < 2 {
 				t.Errorf("%d step-downs of a cache that stays stale, want another", w.stepDowns)
 			}
-			w.set(func(w *world) { w.frozen, w.stuck, w.dials, w.err = false, false, false, nil })
+			w.set(func(w *world) { w.frozen, w.stuck, w.dials, w.failing = false, false, false, false })
 			w.run(time.Minute, 10*time.Second)
 			fakeapi.WantError(t, "readiness after the watch came back", l.Check(), nil)
 			fakeapi.Want(t, "caught up", w.caughtUp(), true)
 		})
+	}
+}
+
+// failingListsThenWrite returns a function that is called each minute. At first a pod is missing from the cache, and the
+// pauses between whole lists grow. After 30 minutes a write of this process is missing too.
+func failingListsThenWrite() func(*world) {
+	minutes := 0
+	return func(w *world) {
+		switch minutes++; minutes {
+		case 1:
+			w.addPod()
+		case 30:
+			w.write()
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 type cacheState int
 
 const (
-	current  cacheState = iota // The cache has reached all known versions, or is equal to a list.
+	current  cacheState = iota // The cache has reached all known versions or equals a list, or lists fail.
 	behind                     // The cache has not reached a known version.
 	reopened                   // The cache was behind for too long, and its watch was reopened.
 	stale                      // The reopened watch did not help.
@@ -55,7 +55,6 @@ type observation struct {
 	unchanged  time.Duration // Since the cache last changed.
 	compared   time.Duration // Since the last comparison.
 	differs    bool          // A difference that the last comparison has shown still exists.
-	mayCompare bool
 }
 
 // nextState returns the next state of a type and the action. Being behind is normal until the next
@@ -78,7 +77,7 @@ func (s cacheState) nextState(o observation) (cacheState, action) {
 		return reopened, reopen
 	case s == reopened && (impatient && o.inState >= o.impatience || o.differs && o.compared >= heals):
 		return stale, declare
-	case s == reopened && !o.differs && o.mayCompare && (o.inState >= silenceLimit || o.inState >= settleTime && o.unchanged >= o.inState):
+	case s == reopened && !o.differs && (o.inState >= silenceLimit || o.inState >= settleTime && o.unchanged >= o.inState):
 		return s, compare
 	case s == stale && o.compared >= listInterval:
 		return s, compare

@@ -14,7 +14,7 @@ import (
 // Every state with every observation.
 func TestNextCacheState(t *testing.T) {
 	const long, short = time.Hour, 9 * time.Second
-	quiet := observation{behind: true, inState: 10 * time.Second, unchanged: 90 * time.Second, compared: long, mayCompare: true, open: true, silent: short}
+	quiet := observation{behind: true, inState: 10 * time.Second, unchanged: 90 * time.Second, compared: long, open: true, silent: short}
 	with := func(change func(*observation)) observation { o := quiet; change(&o); return o }
 	lease := func(change func(*observation)) observation {
 		o := observation{behind: true, open: true, impatience: 6 * time.Second, missing: 6 * time.Second, silent: 6 * time.Second, inState: 6 * time.Second}
@@ -38,7 +38,6 @@ func TestNextCacheState(t *testing.T) {
 		{"minutes late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchanged = 180*time.Second, time.Second }), []cacheState{reopened}, reopen},
 		{"just reopened", []cacheState{reopened}, with(func(o *observation) { o.inState = short }), nil, noAction},
 		{"the reopened watch delivers nothing", []cacheState{reopened}, quiet, nil, compare},
-		{"compared a short time ago", []cacheState{reopened}, with(func(o *observation) { o.mayCompare = false }), nil, noAction},
 		{"changing after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchanged = 89*time.Second, time.Second }), nil, noAction},
 		{"changing for long after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchanged = 90*time.Second, time.Second }), nil, compare},
 		{"the difference may heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.compared = true, short }), nil, noAction},

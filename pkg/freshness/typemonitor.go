@@ -41,7 +41,6 @@ type typeMonitor struct {
 	failurePause   time.Duration // After the last whole list, or zero if the list succeeded.
 	equalAt        string        // The version at which the cache was found equal to a list.
 	lacking        difference
-	undelivered    string // The missing version at the last comparison.
 }
 
 func newTypeMonitor(m *Monitor, w Watched) *typeMonitor {
@@ -80,9 +79,13 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 	a := k.deps.Transport.activityOf(k.target())
 	k.setGauges(a, now)
 	// 2. Another replica may have the right to list. By then, Transport has reopened the watch.
-	if !k.forbiddenSince.IsZero() && min(now.Sub(k.forbiddenSince), now.Sub(a.lastByte)) >= watchPatience+settleTime {
+	switch silent := now.Sub(a.lastByte); {
+	case k.forbiddenSince.IsZero():
+	case min(now.Sub(k.forbiddenSince), silent) >= watchPatience+settleTime:
 		k.enterState(ctx, stale, now)
 		k.setStale(ctx, k.target(), "its lists are forbidden and its watch is silent")
+	case k.state == stale && silent < settleTime && !k.stillDiffers():
+		k.enterState(ctx, current, now)
 	}
 	if !k.listed {
 		return nil
@@ -103,7 +106,7 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 	}
 	k.enterState(ctx, next, now)
 	if next == stale && act != noAction {
-		reason := cmp.Or(k.lacking.String(), "no watch has delivered version "+cmp.Or(k.undelivered, k.expectedGoal.version, k.listedGoal.version))
+		reason := cmp.Or(k.lacking.String(), "no watch has delivered version "+cmp.Or(k.expectedGoal.version, k.listedGoal.version))
 		k.setStale(ctx, k.target(), reason)
 		if act == declare || now.Sub(k.reopenedAt) >= cmp.Or(k.Impatience, relistLimit) {
 			// Use another connection: the present connection may lead to an API server without events of this type.
@@ -121,7 +124,7 @@ func (k *typeMonitor) enterState(ctx context.Context, next cacheState, now time.
 		k.setCurrent(ctx, k.target())
 	}
 	if next == current || next == behind {
-		k.lacking, k.undelivered = nil, ""
+		k.lacking, k.comparedAt = nil, time.Time{}
 	}
 	klog.FromContext(ctx).V(4).Info("Watch state changed", "watch", k.target().String(), "from", k.state, "to", next)
 	k.state, k.enteredAt = next, now
@@ -213,19 +216,16 @@ func (k *typeMonitor) newObservation(a activity, now time.Time) observation {
 		impatience: k.Impatience, open: a.watch != nil, silent: now.Sub(a.lastByte),
 		listing: !a.listingSince.IsZero() && now.Sub(a.listingSince) < relistLimit && now.Sub(a.lastProgress) < silenceLimit,
 		inState: now.Sub(k.enteredAt), unchanged: now.Sub(k.changedAt), compared: now.Sub(k.comparedAt),
-		differs: k.stillDiffers(), mayCompare: !now.Before(k.nextComparison),
+		differs: k.stillDiffers(),
 	}
 }
 
 // stillDiffers reports whether a difference that the last comparison has shown still exists.
 func (k *typeMonitor) stillDiffers() bool {
-	if k.undelivered != "" {
-		return rv.MayBeNewer(k.undelivered, k.Version())
-	}
 	if len(k.lacking) > 0 {
 		k.lacking.removeHealed(k.Objects())
 	}
-	return len(k.lacking) > 0
+	return len(k.lacking) > 0 || k.expectedGoal.age(k.comparedAt) >= settleTime
 }
 
 // reopenWatch restarts the watch, on a new connection if the client has received nothing since.
@@ -246,12 +246,8 @@ func (k *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
 // version that is still missing is a difference. Otherwise the metadata of all objects is listed. A failed
 // list shows nothing.
 func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal bool) {
-	if k.stillDiffers() {
+	if k.stillDiffers() || k.expectedGoal.age(now) >= settleTime {
 		k.comparedAt = now
-		return false
-	}
-	if k.undelivered, k.lacking = "", nil; k.expectedGoal.age(now) >= settleTime {
-		k.comparedAt, k.undelivered = now, k.expectedGoal.version
 		return false
 	}
 	if now.Before(k.nextComparison) {
