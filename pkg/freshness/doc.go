@@ -6,7 +6,7 @@
 //     last activity of each type and reopens silent watches.
 //   - [Monitor] compares the version of each cache with consistent lists and with own writes. The watch of
 //     a cache that is behind for too long is reopened. If the cache still differs from a list, the leader
-//     steps down until its caches are current, or until no other process has taken the lease. After a
+//     steps down. The process competes again when its caches are current, or after a cool-down. After a
 //     restore of etcd the process ends.
 //
 // Each type has one state: current, behind, reopened or stale. The table is in state.go. Lag alone is never

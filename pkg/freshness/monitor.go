@@ -44,8 +44,8 @@ type Deps struct {
 	Transport *Transport
 	Metrics   *Metrics
 	Clock     clock.WithTicker
-	// StepDown ends the term of a leader and keeps the process out of the election until caughtUp, or until
-	// no other process has taken the lease.
+	// StepDown ends the term of a leader and keeps the process out of the election until caughtUp returns true
+	// or a cool-down has passed.
 	StepDown func(reason string, caughtUp func() bool)
 }
 

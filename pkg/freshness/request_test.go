@@ -23,7 +23,6 @@ func TestParseRequest(t *testing.T) {
 		want      informerRequest
 	}{
 		{"resumed watch", "/api/v1/pods?watch=true&resourceVersion=7", informerRequest{pods, true, false, false}},
-		{"older spelling of client-go", "/api/v1/pods?watch=1&resourceVersion=7", informerRequest{pods, true, false, false}},
 		{"streaming list", "/api/v1/pods?watch=true&resourceVersion=7&sendInitialEvents=true", informerRequest{pods, true, true, false}},
 		{"list", "/api/v1/pods?limit=500", informerRequest{pods, false, false, false}},
 		{"next page of a list", "/api/v1/pods?limit=500&continue=x", informerRequest{pods, false, false, true}},

@@ -126,7 +126,7 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 	case r.resumes() && a.shortWatches > 0:
 		p.updateActivity(r.watchTarget, func(a *activity, _ time.Time) { a.shortWatches-- })
 		req = withQuery(req, url.Values{"timeoutSeconds": {strconv.Itoa(int(shortWatch.Seconds()))}})
-	case r.Resource != "" && !r.watch: // All objects in etcd when the list begins, because no other list has pages.
+	case r.Resource != "" && !r.watch: // A list without a resourceVersion: the API server pages no other list.
 		req = withQuery(req, url.Values{"limit": {strconv.Itoa(pageSize)}, "resourceVersion": nil, "resourceVersionMatch": nil})
 	}
 	var err error
@@ -166,7 +166,7 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		if !timing.Sleep(req.Context(), p.clock, wait.Jitter(pause, pauseJitter)) {
-			// Not released: the next request would connect without a pause. It connects after connectTimeout.
+			// The semaphore stays taken until connectTimeout, so the next request does not connect at once.
 			return nil, cmp.Or(err, req.Context().Err())
 		}
 		release()

@@ -337,7 +337,7 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 	}{
 		{"broken at once", "?watch=true&resourceVersion=7", http.StatusOK, 0, "", 0, 1250 * time.Millisecond, nil},
 		{"broken early, after an event", "?watch=true&resourceVersion=7", http.StatusOK, 300 * time.Millisecond, "pod", 0, 1250 * time.Millisecond, nil},
-		{"broken later", "?watch=1&resourceVersion=7", http.StatusOK, time.Minute, "pod", 0, time.Minute, nil},
+		{"broken later", "?watch=true&resourceVersion=7", http.StatusOK, time.Minute, "pod", 0, time.Minute, nil},
 		{"broken after a streaming list", "?watch=true&sendInitialEvents=true", http.StatusOK, 300 * time.Millisecond, "pod", 0, 1550 * time.Millisecond, nil},
 		{"broken and closed", "?watch=true&resourceVersion=7", http.StatusOK, 0, "", 100 * time.Millisecond, 100 * time.Millisecond, reset},
 		{"list", "", http.StatusOK, 0, "", 0, 0, reset},
