@@ -113,11 +113,17 @@ func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 	if added {
 		n.feed, n.namespace = f, unique.Make(m.GetNamespace())
 		f.count++
+		if f.names != nil {
+			f.names[m.GetName()]++
+		}
 		delete(g.deletions, n)
 	}
 	n.name = m.GetName() // also if equal, to share the text with an informer's cache
 	n.version = numberOf(m.GetResourceVersion())
 	n.marks = marksOf(m)
+	if was.finishing() && !n.marks.finishing() { // the reconcile of the owner forgets the state of the owner
+		w.owners = append(w.owners, n.uid)
+	}
 	changed := !slices.Equal(g.refsOfNode(n), refsOf(m))
 	if changed {
 		g.enqueueOwners(n, w) // the earlier owners
@@ -141,6 +147,11 @@ func (g *graph) removeObject(n *node, w *queueKeys) {
 	g.enqueueDependents(n, w)
 	g.replaceRefs(n, nil)
 	n.feed.count--
+	if names := n.feed.names; names != nil {
+		if names[n.name]--; names[n.name] == 0 {
+			delete(names, n.name)
+		}
+	}
 	n.feed, n.namespace, n.version, n.marks = nil, clusterScope, 0, 0
 	g.dropUnreferenced(n)
 }
@@ -272,8 +283,7 @@ func (g *graph) refsOfNode(n *node) (all []reference) {
 	return all
 }
 
-// isReachable reports whether the dependent may refer to objects in the namespace of the owner, which must not be
-// virtual.
+// isReachable reports whether the namespace of the dependent allows the reference. The owner must not be virtual.
 func (g *graph) isReachable(e *edge) bool {
 	return e.owner.namespace == clusterScope || e.owner.namespace == e.dependent.namespace
 }
@@ -351,8 +361,8 @@ func (g *graph) observe(key id) (o object, ok bool) {
 	return g.objectOfNode(n), true
 }
 
-// observeOwners returns the observations of the owners of an object from the graph or from a live read. owns: other
-// objects refer to the object.
+// observeOwners returns the observations of the owners of an object. The object is from the graph or from a live read.
+// owns: other objects refer to the object.
 func (g *graph) observeOwners(o object) (owners []ownerObservation, owns bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()

@@ -262,6 +262,19 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 	}
 }
 
+// A user may remove the finalizer of a blocked owner.
+func TestOwnerWithoutFinalizerIsNotCounted(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.put(configMaps, newThing("a", "o", uid(1)).finalizedBy("x/y"))
+		c.put(configMaps, newThing("a", "d", uid(2)).finalizedBy("x/y").owned(blockingRef("v1", "ConfigMap", "o", uid(1))))
+		c.start()
+		c.remove(configMaps, "o", inForeground)
+		c.wait(time.Minute, "o is counted", func() bool { return c.blocked()[string(causeFinalizers)] == 1 })
+		c.ChangeObject("v1", "configmaps", "a", "o", func(m *metav1.PartialObjectMetadata) { m.Finalizers = []string{"x/y"} })
+		c.wait(time.Second, "o is no longer counted", func() bool { return len(c.blocked()) == 0 })
+	})
+}
+
 // An event about a blocked owner is sent every ten minutes, and its text takes reads.
 func TestBlockersAreReadForTheEvent(t *testing.T) {
 	inCluster(t, func(c *cluster) {

@@ -121,7 +121,7 @@ type knownTypes struct {
 func newTypes(b controller.Base, g *graph, ignored map[schema.GroupResource]bool, changed func(), syncErrors prometheus.Counter) (*knownTypes, error) {
 	t := &knownTypes{
 		Base: b, graph: g, ignored: ignored, changed: changed, syncErrors: syncErrors, feeds: b.Caches.Feeds(), wake: make(chan struct{}, 1),
-		types: map[schema.GroupResource]*knownType{}, defined: map[string]time.Time{}, latest: newCatalogue(time.Time{}, nil),
+		types: map[schema.GroupResource]*knownType{}, defined: map[string]time.Time{},
 	}
 	var err error
 	if t.discovery, err = t.feeds.Discovery(); err != nil {
@@ -335,8 +335,8 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 
 // updateDefined records the CustomResourceDefinitions in the graph. The lock is held.
 func (t *knownTypes) updateDefined(now time.Time) {
-	names := t.graph.namesOf(crds)
-	maps.DeleteFunc(t.defined, func(name string, _ time.Time) bool { return !names[name] })
+	names := t.graph.definitions()
+	maps.DeleteFunc(t.defined, func(name string, _ time.Time) bool { return names[name] == 0 })
 	for name := range names {
 		if _, ok := t.defined[name]; !ok {
 			t.defined[name] = now
