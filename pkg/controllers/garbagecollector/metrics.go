@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		removed:    m.CounterVec("removed_total", "Objects deleted because their owners are absent or wait for dependents, by propagation policy.", policies),
 		latency: m.Histogram("owner_to_removed_seconds", "Time from the deletion of an owner, as seen by this process, to the accepted DELETE of a dependent.",
 			[]float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800}),
-		released: m.Counter("released_total", "Objects that lost references to absent owners, because another owner exists."),
+		released: m.Counter("released_total", "Objects that lost references to owners that are absent or wait for dependents, because another owner exists."),
 		requests: m.CounterVec("requests_total", "Writes, by purpose and result.", purposes, results),
 		dryRun:   m.CounterVec("dry_run_request_total", "Writes that --garbage-collector-dry-run did not send, repetitions included, by purpose.", purposes),
 		lasting: m.Counter("dry_run_remove_lasting_total",
@@ -57,7 +57,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	count, standstill := g.state.counts(g.Clock.Now())
 	gauge("longest_blocked_owner_seconds", "Longest time for which the number of dependents that block an owner has not changed; 0 if no owner is blocked.", standstill.Seconds(), nil)
 	for _, cause := range causes {
-		gauge("blocked_objects", "Owners whose deletion is blocked, and objects that are kept because the state of an owner is unknown or a request was rejected, by cause.",
+		gauge("blocked_objects", "Owners whose deletion is blocked, and objects that are kept because the state of an owner is unknown or a request was rejected or has failed, by cause.",
 			float64(count[cause]), prometheus.Labels{"cause": cause})
 	}
 	phases, objects := map[phase]int{listing: 0, current: 0, away: 0}, 0

@@ -17,7 +17,8 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// reconcileObject deletes an object without solid owners, or removes its references to absent owners.
+// reconcileObject deletes an object without solid owners. If a solid owner exists, it removes the references to absent
+// and waiting owners.
 func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Result, error) {
 	o, ok := c.graph.observe(key)
 	if !ok {
@@ -175,7 +176,7 @@ func (c *Controller) recordFailure(key id, err error) {
 		record.cause = string(causeBusy)
 	case errors.Is(err, context.Canceled): // the end of the term
 	default:
-		record.failure, record.rejected, record.rejections, record.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
+		record.cause, record.failure, record.rejected, record.rejections, record.retryAt = string(causeFailed), outcome.EventMessage(err), "", 0, time.Time{}
 	}
 	c.state.setObject(key, record)
 }

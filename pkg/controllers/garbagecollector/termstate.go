@@ -38,7 +38,7 @@ type ownerRecord struct {
 
 // objectRecord belongs to an object that has to go, or may have to.
 type objectRecord struct {
-	cause             string    // why the state of an owner is unknown; empty: no owner is unknown
+	cause             string    // why the state of an owner is unknown, or why no request was accepted; empty: neither
 	invalidNamespaces bool      // the event OwnerRefInvalidNamespace was sent
 	failure           string    // of the last request
 	rejected          action    // of the last request if that was rejected
@@ -142,10 +142,10 @@ func (s *termState) counts(now time.Time) (causes map[string]int, standstill tim
 		}
 	}
 	for _, o := range s.objects {
-		if o.cause != "" {
+		switch {
+		case o.cause != "":
 			causes[o.cause]++
-		}
-		if o.rejected != "" {
+		case o.rejected != "":
 			causes[string(causeRejected)]++
 		}
 	}
