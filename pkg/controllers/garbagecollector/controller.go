@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Names of the queues in the workqueue metrics of kube-controller-manager v1.37. The second queue holds all owners
-	// that are being deleted.
+	// Names of the queues in the workqueue metrics of kube-controller-manager v1.37. The second queue holds owners
+	// in deletion with the finalizer foregroundDeletion or orphan.
 	queueObjects = "garbage_collector_attempt_to_delete"
 	queueOwners  = "garbage_collector_attempt_to_orphan"
 

@@ -114,8 +114,9 @@ type evidence struct {
 	discovered       time.Time // time of the latest discovery
 	// syncing is the time for which the owner's type waits for a list, or 0 after that.
 	syncing time.Duration
-	// watched is the age of a current watch of the owner's type, or 0 for aggregated API servers: their reads and
-	// lists may come from the same stale cache.
+	// watched is the age of a current watch of the owner's type. For a type with an informer it is the time since the
+	// first list: package freshness ends the term if such a cache stays behind. It is 0 for aggregated API servers:
+	// their reads and lists may come from the same stale cache.
 	watched   time.Duration
 	live      liveRead
 	syncBegun time.Time
@@ -155,7 +156,7 @@ func classifyOwner(e evidence, now time.Time) classification {
 	case e.uid == "": // accepted by other servers; every object would differ
 		return classification{cause: string(unparsable)}
 	case e.problem == impossible,
-		e.problem == unserved && !e.deletedAt.IsZero() && e.discovered.After(e.deletedAt): // complete for the group
+		e.problem == unserved && !e.deletedAt.IsZero() && e.discovered.After(e.deletedAt): // a discovery after the deletion, in which the group did not fail
 		return classification{state: absent}
 	case e.problem != fine:
 		return classification{cause: string(e.problem)} // discovery requeues the dependent

@@ -55,14 +55,14 @@ func (g *graph) cycleBlockers(key id) (blockers []object) {
 	if n == nil || !n.marks.waiting() {
 		return nil
 	}
-	dependentsOf := func(n *node, visit func(*node)) {
+	visitBlockers := func(n *node, visit func(*node)) {
 		for e := n.dependents; e != nil; e = e.after {
 			if g.isBlocking(e) {
 				visit(e.dependent)
 			}
 		}
 	}
-	for d := range reachable(n, dependentsOf) {
+	for d := range reachable(n, visitBlockers) {
 		if !d.marks.waiting() || bytes.Compare(d.uid[:], n.uid[:]) < 0 {
 			return nil
 		}
@@ -74,7 +74,7 @@ func (g *graph) cycleBlockers(key id) (blockers []object) {
 			}
 		}
 	})
-	dependentsOf(n, func(d *node) {
+	visitBlockers(n, func(d *node) {
 		if waitForOwner[d] {
 			blockers = append(blockers, g.objectOfNode(d))
 		}

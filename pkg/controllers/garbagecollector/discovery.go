@@ -53,7 +53,8 @@ const (
 var eventDelays = [...]time.Duration{250 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second}
 
 // nextDiscovery returns the time of the next discovery. sent is the time of the latest one, retries counts the latest
-// discoveries that left something to do, and event is the time of the latest event.
+// discoveries that left something to do, and event is the time of the latest event. awaited is true while a caller of
+// discoveredSince waits for a newer discovery.
 func nextDiscovery(sent time.Time, retries int, event time.Time, awaited bool) time.Time {
 	next := sent.Add(discoveryInterval)
 	if retries > 0 {

@@ -67,10 +67,9 @@ type reference struct {
 type marks uint8
 
 const (
-	terminating    marks = 1 << iota // has a deletionTimestamp
-	foreground                       // has the finalizer foregroundDeletion
-	orphaning                        // has the finalizer orphan
-	otherFinalizer                   // has other finalizers
+	terminating marks = 1 << iota // has a deletionTimestamp
+	foreground                    // has the finalizer foregroundDeletion
+	orphaning                     // has the finalizer orphan
 )
 
 func (m marks) has(all marks) bool { return m&all == all }
@@ -93,8 +92,6 @@ func marksOf(m metav1.Object) marks {
 			of |= foreground
 		case metav1.FinalizerOrphanDependents:
 			of |= orphaning
-		default:
-			of |= otherFinalizer
 		}
 	}
 	return of

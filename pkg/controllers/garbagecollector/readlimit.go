@@ -37,7 +37,7 @@ var (
 type readLimiter struct {
 	clock   clock.PassiveClock
 	perType int
-	all     chan struct{} // nil: no bound
+	all     chan struct{} // slots of all types, for lists; nil for reads of single objects
 	backoff *flowcontrol.Backoff
 
 	lock  sync.Mutex

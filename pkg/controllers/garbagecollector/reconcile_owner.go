@@ -88,7 +88,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 		since = record.since
 	} else {
 		for _, t := range c.types.allStates() {
-			if t.watched && t.phase == listing && t.mayDependOn(at.apiType) && now.Sub(t.since) < dependentListTimeout {
+			if t.phase == listing && t.mayDependOn(at.apiType) && now.Sub(t.since) < dependentListTimeout {
 				unsynced = append(unsynced, unlistedType{t.GroupResource().String(), "the objects are being listed"})
 			}
 		}
@@ -261,6 +261,7 @@ func forEach(ctx context.Context, all []object, do func(context.Context, object)
 	var group controller.Group
 	group.SetLimit(writesAtOnce)
 	var consecutive atomic.Int32
+	var stopped atomic.Bool
 	failed := make([]error, len(all))
 	for n, o := range all {
 		if controller.Draining(ctx) {
@@ -268,16 +269,14 @@ func forEach(ctx context.Context, all []object, do func(context.Context, object)
 			return controller.ErrDraining
 		}
 		group.Go(func() error {
-			if consecutive.Load() >= writesAtOnce {
+			if stopped.Load() {
 				return nil
 			}
 			switch failed[n] = controller.Contain(func() error { return do(ctx, o) }); {
 			case failed[n] == nil:
 				consecutive.Store(0)
-			case errors.Is(failed[n], errBusy):
-				consecutive.Store(writesAtOnce)
-			default:
-				consecutive.Add(1)
+			case errors.Is(failed[n], errBusy), consecutive.Add(1) >= writesAtOnce:
+				stopped.Store(true)
 			}
 			return nil
 		})

@@ -69,25 +69,22 @@ type unlistedType struct{ resource, reason string }
 // typesToSweep returns the types that may have dependents of an owner, the dependents in the graph, and the types that
 // cannot be listed.
 func (s *sweeper) typesToSweep(key id, owner apiType) (types []apiType, dependents []object, unlisted []unlistedType) {
-	unserved := map[schema.GroupResource]bool{}
 	for _, d := range s.graph.referring(key) {
 		if s.types.state(d.resource).isServed() {
 			dependents = append(dependents, d)
-		} else {
-			unserved[d.resource] = true
 		}
 	}
 	for _, t := range s.types.allStates() {
-		switch r := t.GroupResource(); {
+		switch {
 		case !t.watched || !t.mayDependOn(owner):
 		case t.isServed():
 			types = append(types, t.apiType)
-		case unserved[r], t.phase != current: // otherwise the graph has shown all objects of the type
-			unlisted = append(unlisted, unlistedType{r.String(), "the API server does not serve the type"})
+		default:
+			unlisted = append(unlisted, unlistedType{t.GroupResource().String(), "the API server does not serve the type"})
 		}
 	}
 	for _, group := range s.types.unknownGroups() {
-		unlisted = append(unlisted, unlistedType{"*." + group, "discovery of the group fails"})
+		unlisted = append(unlisted, unlistedType{"*." + group, "not all types of the group are discovered"})
 	}
 	return types, dependents, unlisted
 }
