@@ -71,12 +71,12 @@ func (a *apiHealth) quietPeriod() time.Duration { return a.cfg.MonitorGracePerio
 func (a *apiHealth) endOutage(now time.Time) {
 	if a.unreachable {
 		a.unreachable, a.tried = false, time.Time{}
-		a.restartNodes(a.event, now)
+		a.restartGracePeriods(a.event, now)
 	}
 }
 
-func (a *apiHealth) restartNodes(since, now time.Time) {
-	a.health.changeAll(func(h *nodeHealth) { h.restart(since, now, a.cfg) })
+func (a *apiHealth) restartGracePeriods(since, now time.Time) {
+	a.health.changeAll(func(h *nodeHealth) { h.restartGracePeriod(since, now, a.cfg) })
 }
 
 // observeLease handles an event of a Lease. Each shows that the watch works and that the API server accepts writes.
@@ -172,13 +172,13 @@ func (a *apiHealth) watch(ctx context.Context, freeze func(frozen bool, now time
 	}
 }
 
-// tick restarts the nodes after a stall. It returns whether the API server must be probed, and whether the API
+// tick restarts the grace periods after a stall. It returns whether the API server must be probed, and whether the API
 // server is unreachable.
 func (a *apiHealth) tick(now time.Time) (wantsProbe, unreachable bool) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if a.isStalled(now) && !a.unreachable { // the end of an outage restarts the nodes
-		a.restartNodes(a.ticked, now)
+	if a.isStalled(now) && !a.unreachable { // the end of an outage restarts the grace periods
+		a.restartGracePeriods(a.ticked, now)
 	}
 	a.ticked = now
 	return a.unreachable || now.Sub(a.success) > max(a.quietPeriod(), a.cfg.MonitorPeriod), a.unreachable

@@ -1,5 +1,6 @@
 // Package node is the node-lifecycle-controller. It sets the conditions of silent nodes to Unknown and their
-// pods to not Ready, and keeps the taints and two labels of nodes that follow from conditions.
+// pods to not Ready. It keeps the taints that follow from conditions and spec.unschedulable, and two beta labels
+// equal to their stable labels.
 //
 // A renewed Lease or a new heartbeat in the status moves the deadline of a node, on a standby too. A sync after
 // the deadline:
@@ -7,8 +8,8 @@
 //	API server reachable? ─▶ live Lease ─▶ live node ─▶ status ─▶ zone ─▶ pods ─▶ taints
 //
 // An outage of the API server makes no live node Unknown. While only writes fail and no Lease is renewed, one
-// node per grace period becomes Unknown as a probe. Zones limit the rate of NoExecute taints. A term adds none
-// before the node cache was compared with the API server.
+// node per grace period becomes Unknown as a trial write. Zones limit the rate of NoExecute taints. A term adds
+// no NoExecute taint before the node cache was compared with the API server.
 //
 // Differences from kube-controller-manager v1.37: each node has its own deadline. An outage freezes zones. Taints
 // keep timeAdded over restarts. Rejected writes are retried with back-off.

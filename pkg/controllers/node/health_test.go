@@ -85,7 +85,7 @@ func TestRestart(t *testing.T) {
 		{"overdue before the outage", state{0, 0}, 51, 80, state{0, 150}},
 	} {
 		h := nodeHealth{ready: corev1.ConditionTrue, heartbeat: heartbeat{seen: at(tt.before.seen), extra: time.Duration(tt.before.extra) * time.Second}}
-		h.restart(at(tt.since), at(tt.now), defaults())
+		h.restartGracePeriod(at(tt.since), at(tt.now), defaults())
 		fakeapi.Want(t, tt.name, (state{int(h.heartbeat.seen.Sub(day).Seconds()), int(h.heartbeat.extra.Seconds())}), tt.want)
 	}
 	h := heartbeat{seen: at(0), extra: 150 * time.Second}.afterLease(at(5), at(5))

@@ -28,10 +28,10 @@ type nodeHealth struct {
 // would keep a dead node alive.
 const maxExtraPeriods = 3
 
-// due returns the last instant at which the node counts as alive. Two judgements of a node are at least a
+// due returns the last instant at which the node counts as alive. Two checks of a node are at least a
 // monitor period apart.
 func (h nodeHealth) due(cfg Config) time.Time {
-	grace := max(cfg.MonitorGracePeriod, cfg.MonitorPeriod) // the first judgement may be late
+	grace := max(cfg.MonitorGracePeriod, cfg.MonitorPeriod) // the first check may be late
 	if h.ready == "" {
 		grace = cfg.StartupGracePeriod
 	}
@@ -58,9 +58,9 @@ func (h nodeHealth) hasSpentExtra(cfg Config) bool {
 	return h.heartbeat.extra >= maxExtraPeriods*cfg.MonitorGracePeriod
 }
 
-// restart gives the node a new grace period after an outage that began at since. The silence before the outage
+// restartGracePeriod gives the node a new grace period after an outage that began at since. The silence before the outage
 // counts as extra time. A node that was overdue before the outage has no claim to extra time.
-func (h *nodeHealth) restart(since, now time.Time, cfg Config) {
+func (h *nodeHealth) restartGracePeriod(since, now time.Time, cfg Config) {
 	if h.due(cfg).Before(since) {
 		h.heartbeat.extra = maxExtraPeriods * cfg.MonitorGracePeriod
 	}

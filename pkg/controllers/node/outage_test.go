@@ -115,6 +115,9 @@ func TestNotFoundOfALoadBalancer(t *testing.T) {
 				b.pass(5 * time.Second)
 				if request != "patch pods/status" {
 					b.wantReady("True", dying...)
+					if testutil.ToFloat64(b.controller.metrics.suppressed.WithLabelValues(suppressedReadFailed)) == 0 {
+						t.Error("the failed read was not counted")
+					}
 				}
 				b.Break(nil, request)
 				b.renewFor(10*time.Second, live...)

@@ -46,17 +46,17 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	c.reportRegistered(node.Name, node.UID)
 
 	// 2. Check the deadline of the last sign of life.
-	j := c.checkDeadline(node, health, now)
+	check := c.checkDeadline(node, health, now)
 	var err error
 
 	// 3. Confirm silence with a live read, while the API server is reachable.
-	if j.silent {
-		j, err = c.confirmSilence(ctx, node, health, now)
+	if check.silent {
+		check, err = c.confirmSilence(ctx, node, health, now)
 	}
 
 	// 4. Set the conditions of a silent node to Unknown.
-	if j.silent {
-		node, j.recheck, err = c.writeUnknown(ctx, node)
+	if check.silent {
+		node, check.recheck, err = c.writeUnknown(ctx, node)
 	}
 
 	// 5. Count the node in its zone.
@@ -72,7 +72,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 
 	// 7. Write taints and labels.
 	taintRecheck, taintErr := c.writeTaints(ctx, node, confirmed, now)
-	return controller.Result{RequeueAfter: controller.MinPositive(j.recheck, taintRecheck)}, errors.Join(err, taintErr)
+	return controller.Result{RequeueAfter: controller.MinPositive(check.recheck, taintRecheck)}, errors.Join(err, taintErr)
 }
 
 // forget drops the state of a deleted node. The handler has done so too, but a running sync may have added
@@ -106,11 +106,11 @@ func (c *Controller) checkDeadline(node *corev1.Node, h nodeHealth, now time.Tim
 		return deadlineCheck{}
 	}
 	h.ready = readiness(node)
-	j := h.checkDeadline(c.cfg, now)
-	if !j.silent && h.checkedAt.IsZero() {
+	check := h.checkDeadline(c.cfg, now)
+	if !check.silent && h.checkedAt.IsZero() {
 		c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.checkedAt = now })
 	}
-	return j
+	return check
 }
 
 // confirmSilence reads the Lease of a silent node live. The node stays as it is while the API server is unreachable.
@@ -160,6 +160,9 @@ func (c *Controller) recordAlive(node *corev1.Node, now time.Time) (recheck time
 // node and the time until the next check.
 func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*corev1.Node, time.Duration, error) {
 	live, err := c.readNode(ctx, node)
+	if err != nil {
+		c.metrics.suppressed.WithLabelValues(suppressedReadFailed).Inc()
+	}
 	if err != nil || live == nil {
 		return node, 0, err
 	}

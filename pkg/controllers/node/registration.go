@@ -20,7 +20,7 @@ const Agent = "node-controller"
 
 // Config is the configuration of the controller. Workers and PodWorkers must be at least 1.
 type Config struct {
-	MonitorPeriod      time.Duration `json:"NodeMonitorPeriod"`      // minimum time between two judgements of one node
+	MonitorPeriod      time.Duration `json:"NodeMonitorPeriod"`      // minimum time between two checks of one node
 	MonitorGracePeriod time.Duration `json:"NodeMonitorGracePeriod"` // longest silence of a live node
 	StartupGracePeriod time.Duration `json:"NodeStartupGracePeriod"` // the same without a Ready condition
 
@@ -33,7 +33,7 @@ type Config struct {
 	PodWorkers int `json:"-"` // pods that are processed at the same time
 }
 
-// DefaultConfig is that of kube-controller-manager v1.37.
+// DefaultConfig returns the defaults of kube-controller-manager v1.37.
 func DefaultConfig() *Config {
 	return &Config{
 		MonitorPeriod:             5 * time.Second,

@@ -125,7 +125,7 @@ var betaLabels = map[string]string{
 	"beta.kubernetes.io/arch": corev1.LabelArchStable,
 }
 
-// missingLabels returns the labels that a node lacks.
+// missingLabels returns the beta labels that are absent or differ from the stable labels.
 func missingLabels(labels map[string]string) map[string]string {
 	missing := map[string]string{}
 	for beta, stable := range betaLabels {
