@@ -304,7 +304,7 @@ func TestUnansweredResizeIsSentAgain(t *testing.T) {
 			if events := b.NewEvents(); tt.settled != slices.Contains(events, "Normal ScalingReplicaSet Scaled down replica set old from 3 to 2") {
 				t.Errorf("events %q", events)
 			}
-			fakeapi.Want(t, "deferrals", testutil.ToFloat64(b.metrics.deferred.WithLabelValues("resize_unanswered")), 1)
+			fakeapi.Want(t, "deferrals", testutil.ToFloat64(b.metrics.deferred.WithLabelValues("resize_unknown")), 1)
 			b.clock.Step(outcome.MaxCompletionDelay)
 			b.syncState.now = b.clock.Now()
 			_, _ = b.settleResizes(t.Context(), b.syncState)

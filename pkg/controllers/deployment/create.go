@@ -27,7 +27,7 @@ type createOutcome int
 const (
 	createFailed    createOutcome = iota // rejected, unknown, not sent, or modified during admission and deleted
 	createDone                           // created by this request
-	createExists                         // created by an earlier attempt or another manager, and not in the cache yet
+	createExists                         // the name was taken by this Deployment's ReplicaSet, or is free again: the next sync decides
 	createNameTaken                      // the name belongs to another ReplicaSet: collisionCount has to rise
 )
 

@@ -1,4 +1,4 @@
-// Package deployment runs the Deployment controller of kube-controller-manager.
+// Package deployment is the deployment-controller. It rolls out and scales Deployments.
 //
 // The controller creates, adopts, resizes and deletes ReplicaSets, and writes the status of Deployments.
 //

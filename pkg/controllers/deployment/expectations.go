@@ -37,9 +37,8 @@ func newExpectations() expectations {
 	return expectations{createSizes: map[string]int{}, unknownResizes: map[types.UID]unknownResize{}, reliableStatus: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
 }
 
-// statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted, although
-// its size allows for them: it was raised before the status showed the last reduction, or may have been raised so
-// in an earlier term.
+// statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted. That is so
+// after a raise that was sent before the status showed the last reduction, and at the start of a term.
 func (e *expectations) statusUnreliable(rs *appsv1.ReplicaSet) bool {
 	_, trusted := e.reliableStatus[rs.UID]
 	return !trusted
@@ -67,10 +66,10 @@ func (e *expectations) endCreate(name string) {
 	delete(e.createSizes, name)
 }
 
-// resolveCreates forgets creates whose name exists, with any owner, and creates that were not carried out. live is the
+// resolveCreates forgets creates whose name exists, with any owner, and creates that were not carried out. readAt is the
 // start of the sync whose live read returned the names. It is zero for cached names: a cache may lack a ReplicaSet.
-func (e *expectations) resolveCreates(exists func(name string) bool, live time.Time) {
-	e.creates = slices.DeleteFunc(e.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !live.Before(c.Until) })
+func (e *expectations) resolveCreates(exists func(name string) bool, readAt time.Time) {
+	e.creates = slices.DeleteFunc(e.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !readAt.Before(c.Until) })
 	maps.DeleteFunc(e.createSizes, func(name string, _ int) bool {
 		return !slices.ContainsFunc(e.creates, func(c controller.Create) bool { return c.Name == name })
 	})

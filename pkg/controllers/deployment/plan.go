@@ -87,14 +87,14 @@ const (
 type deferral string
 
 const (
-	deferShrinkUnseen  deferral = "shrink_unseen"     // a raise waits until the status shows the reduction before
-	deferShrinking     deferral = "shrinking"         // an old ReplicaSet has not acted on its last size
-	deferPodsDiffer    deferral = "pods_differ"       // pod cache and statuses show different numbers of available pods
-	deferOldPods       deferral = "old_pods"          // strategy Recreate: old pods have not stopped
-	deferCreateBackoff deferral = "create_backoff"    // a create was rejected or modified, or its name is taken
-	deferResizeBackoff deferral = "resize_backoff"    // a change was rejected
-	deferResizeUnknown deferral = "resize_unanswered" // a change has an unknown outcome
-	deferTerminating   deferral = "terminating"       // the namespace is being deleted
+	deferShrinkUnseen  deferral = "shrink_unseen"  // a raise, or the end of old pods, waits until the status shows the last reduction
+	deferShrinking     deferral = "shrinking"      // an old ReplicaSet has not acted on its last size
+	deferPodsDiffer    deferral = "pods_differ"    // pod cache and statuses show different numbers of available pods
+	deferOldPods       deferral = "old_pods"       // strategy Recreate: old pods have not stopped
+	deferCreateBackoff deferral = "create_backoff" // a create was rejected or modified, or its name is taken
+	deferResizeBackoff deferral = "resize_backoff" // a change was rejected
+	deferResizeUnknown deferral = "resize_unknown" // a change has an unknown outcome
+	deferTerminating   deferral = "terminating"    // the namespace is being deleted
 )
 
 // facts holds the input of a pass besides the Deployment and its ReplicaSets.

@@ -18,7 +18,7 @@ import (
 	"minikcm/pkg/controllers/internal/selectors"
 )
 
-// reconcile brings one Deployment a step closer to its spec.
+// reconcile makes all changes of one Deployment that keep the bounds.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
 	// 1. Read the versions of the caches before the objects: a later read could return versions newer than
 	//    the objects.
@@ -34,7 +34,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	t := syncState{key: key, now: c.Clock.Now(), versions: at, d: d, expectations: &st.expectations, backoffs: &st.backoffs}
 	var err error
 	if t.selector, err = selectors.ParseSelector(d.Spec.Selector); err != nil {
-		return c.unselected(ctx, t, err)
+		return c.reportInvalidSelector(ctx, t, err)
 	}
 	c.states.Update(key, func(s *state) { s.record(t, c.finished(d, d.Status), false) }) // also if the sync fails
 	return resultOf(c.step(ctx, t))
@@ -141,9 +141,8 @@ func needsConfirmation(t syncState, _ decision) string {
 	return ""
 }
 
-// unselected ends the sync of a Deployment whose selector is invalid or selects all pods. Only a change of the spec
-// helps.
-func (c *Controller) unselected(ctx context.Context, t syncState, err error) (controller.Result, error) {
+// reportInvalidSelector reports a selector that is invalid or selects all pods. Only a change of the spec helps.
+func (c *Controller) reportInvalidSelector(ctx context.Context, t syncState, err error) (controller.Result, error) {
 	if !errors.Is(err, selectors.ErrAll) {
 		utilruntime.HandleErrorWithContext(ctx, err, "Deployment has an invalid selector")
 		return controller.Result{}, nil

@@ -84,8 +84,8 @@ func (s replicaSet) unreadySurplus() int {
 }
 
 // statusCaughtUp reports whether the status shows the last reduction. At its first generation a ReplicaSet has not
-// been reduced. The ReplicaSet controller of this package's manager also counts its deletes, so the pod cache may
-// show the reduction later.
+// been reduced. minikcm's ReplicaSet controller no longer counts pods that it has deleted, so the status may show a
+// reduction before the pod cache does.
 func (s replicaSet) statusCaughtUp() bool {
 	observed := s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
 	return observed && int(s.rs.Status.Replicas) <= s.size()

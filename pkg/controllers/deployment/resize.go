@@ -56,7 +56,7 @@ func (c change) addsFirstAnnotations() bool {
 
 // isOutdatedBy reports whether the API server rejects the patch because the ReplicaSet has changed.
 func (c change) isOutdatedBy(rs *appsv1.ReplicaSet) bool {
-	return rs != nil && rs.UID == c.rs.UID && (rs.Generation != c.rs.Generation || c.addsFirstAnnotations() && rs.ResourceVersion != c.rs.ResourceVersion)
+	return rs.Generation != c.rs.Generation || c.addsFirstAnnotations() && rs.ResourceVersion != c.rs.ResourceVersion
 }
 
 // patchResult is the result of one change.

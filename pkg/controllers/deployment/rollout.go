@@ -81,7 +81,7 @@ func (p pass) makePlan() plan {
 	out.changes, out.deferred = p.changesFor(s)
 	out.capacity = p.capacity(out.create, out.changes)
 	defers := func(reason deferral) bool { return slices.Contains(out.deferred, reason) }
-	if defers(deferShrinkUnseen) || p.statusesUnreliable(out.changes) || !rolls && (defers(deferPodsDiffer) || defers(deferResizeBackoff)) {
+	if defers(deferShrinkUnseen) || p.statusesUnreliable(out.changes) || !rolls && defers(deferPodsDiffer) {
 		out.result.observed = false
 	}
 
