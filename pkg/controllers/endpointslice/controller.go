@@ -197,11 +197,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer running.Wait()
 	running.Go(func() { t.baseline.Read(ctx, c.Client, c.slices, c.pods) })
 	running.Go(func() { t.services.Read(ctx, c.Client, c.services) })
-	// The topology is filled when the queue exists: earlier events of nodes are in the cache, later ones are queued.
-	c.nodeLoop.Start(ctx, &running, func() []string {
-		t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // before the first sync, which would remove all hints
-		return nil
-	})
+	c.nodeLoop.Start(ctx, &running, nil)                    // first: later events of nodes are queued
+	t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // before the first sync, which would remove all hints
 	c.loop.Run(ctx, c.services.Names)
 	return nil
 }

@@ -27,7 +27,7 @@ import (
 type state struct {
 	liveVersion string    // resourceVersion of the Service at the last live read
 	staleSince  time.Time // since when the cache lacks known slices; zero if none is missing
-	uncertain   bool      // slices may differ from the cache: a write had an unknown outcome
+	uncertain   bool      // slices may differ from the cache: a write failed and was not simply rejected
 	createName  string    // of a create that is not confirmed; the next create has the same name
 }
 
