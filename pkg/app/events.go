@@ -45,20 +45,20 @@ const (
 type events struct {
 	client   corev1client.EventInterface
 	dropped  *prometheus.CounterVec
-	channels []*channel // complete before start
+	channels []*channel // complete before startSending
 
-	cancel  context.CancelFunc // set by start
+	cancel  context.CancelFunc // set by startSending
 	sending sync.RWMutex       // locked for reading while an event is sent
 }
 
-// channel is the queue of one controller and its recorder. Events recorded before start are lost.
+// channel is the queue of one controller and its recorder. Events recorded before startSending are lost.
 type channel struct {
 	component   string
 	limit       *record.EventSourceObjectSpamFilter
 	warnings    *rate.Limiter
 	dropped     *prometheus.CounterVec // by reason
 	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder // nil before start
+	recorder    record.EventRecorder // nil before startSending
 
 	queued atomic.Int64 // events that were recorded and not sent yet
 }
@@ -76,7 +76,8 @@ func newEvents(cfg *rest.Config, metrics prometheus.Registerer) (*events, error)
 	return &events{client: client.Events(corev1.NamespaceAll), dropped: dropped}, nil
 }
 
-// newRecorder returns a recorder whose events name component as their source. It must be called before start.
+// newRecorder returns a recorder whose events name component as their source. It must be called before
+// startSending.
 func (e *events) newRecorder(component string) record.EventRecorder {
 	c := &channel{
 		component: component,
@@ -108,7 +109,7 @@ func (e *events) startSending(ctx context.Context) {
 	}
 }
 
-// stopSending drops the events that were not sent yet. No event is sent after stop has returned.
+// stopSending drops the events that were not sent yet. No event is sent after stopSending has returned.
 func (e *events) stopSending() {
 	e.cancel()
 	e.sending.Lock() // waits for cancelled requests

@@ -69,7 +69,7 @@ func requiredPermissions(cfg Config) []need {
 	}
 	for _, c := range cfg.Controllers {
 		by = []string{c.Name}
-		for range c.LeaseNamespaces {
+		if len(c.LeaseNamespaces) > 0 {
 			watch(leases)
 		}
 		for _, a := range c.WatchPermissions {

@@ -21,8 +21,8 @@ import (
 
 // Config configures the caches.
 type Config struct {
-	// Name is the name label of the informer metrics. Without a name, there are no metrics. Another set of caches
-	// with the name has no metrics.
+	// Name is the name label of the informer metrics. Without a name, there are no metrics. Of several sets of
+	// caches with one name, only the first has metrics.
 	Name string
 	// FreeMemory returns memory to the operating system after the first lists of the caches and after long
 	// lists of feeds. It stops the whole process for a moment.

@@ -71,13 +71,13 @@ func (s Store[T]) addObserver(o Observer) error {
 	}
 	t := s.caches.types[s.typ]
 	h := o(Cached{t.Resource, reflect.TypeFor[T]().Elem().Name(), t.synced.Done()})
-	of := func(tell func(metav1.Object)) func(T) {
-		if tell == nil {
+	typedHandler := func(handle func(metav1.Object)) func(T) {
+		if handle == nil {
 			return nil
 		}
-		return func(obj T) { tell(obj) }
+		return func(obj T) { handle(obj) }
 	}
-	typed := Handler[T]{Add: of(h.Add), Delete: of(h.Delete), Missed: of(h.Missed)}
+	typed := Handler[T]{Add: typedHandler(h.Add), Delete: typedHandler(h.Delete), Missed: typedHandler(h.Missed)}
 	if h.Update != nil {
 		typed.Update = func(old, new T) { h.Update(old, new) }
 	}

@@ -106,7 +106,8 @@ func (b *Baseline) Read(ctx context.Context, client kubernetes.Interface, caches
 	})
 }
 
-// NotReadyError is the error of a sync that has to wait for the caches. The key is requeued after ConsistencyRecheck.
+// NotReadyError is the error of a sync that has to wait for the caches. Reconcile functions
+// return RequeueAfter: ConsistencyRecheck for this error.
 type NotReadyError struct {
 	Missing []schema.GroupResource // types whose caches lack writes of this process
 }
@@ -120,7 +121,7 @@ func (e *NotReadyError) Error() string {
 // for concurrent use.
 type ConsistencyBarrier struct {
 	required Versions  // the highest version written or read live, by type
-	since    time.Time // time of the first required version
+	since    time.Time // start of ConsistencyTimeout: the first required version or the last live read
 	waiting  time.Time // time of the first sync that had to wait
 
 	verified     bool // a live read was made in this term
@@ -200,9 +201,9 @@ func (b *ConsistencyBarrier) dropNewer(resource schema.GroupResource, version st
 	}
 }
 
-// DeletedBeforeList reports whether the last live list proves that a cached object is deleted: the object
-// matches the list, is not in the list, and is no newer. A deleted object has no version that the cache could
-// be waited for.
+// DeletedBeforeList reports whether the last live list proves that a cached object is deleted: the list lacks
+// the object and is not older. The object must match the selector of the list. The cache cannot wait for a
+// deletion, which has no version.
 func (b *ConsistencyBarrier) DeletedBeforeList(object metav1.Object) bool {
 	if b.listed == nil {
 		return false

@@ -8,9 +8,9 @@
 // terms, its queue does not: outside of Loop.Run, Loop.Add drops keys, so event handlers stay registered on a
 // standby.
 //
-// A sync that waits for the API server is slow, not stuck: it gives its worker to another key. At the end of
-// a term running syncs may finish within LoopConfig.Drain; long ones check [Draining]. The fence cancels
-// requests after a lost lease.
+// A sync that runs longer than LoopConfig.SlowAfter is slow and gives its worker to another key. A sync without
+// a request or a response for two minutes is stuck; see [Loop.Healthy]. At the end of a term running syncs may
+// finish within LoopConfig.Drain; long ones check [Draining]. The fence cancels requests after a lost lease.
 //
 // Caches lag behind writes. [Loader.LoadConsistent] decides on objects that show all writes of this process
 // and of earlier leaders. [Creates] repeats creates with unknown outcome under their names. [KeyStates] holds

@@ -11,15 +11,15 @@ import (
 )
 
 // Rates of the failing keys of a loop, in requests. First retries have a bucket of their own, so they never wait
-// for keys that fail repeatedly. A retry takes one token per request of the failed sync, at least one. While most
-// first syncs fail, as of all pods of a failed zone behind a broken webhook, a first sync takes the tokens of the last
-// failed first sync.
+// for keys that fail repeatedly. A retry takes one token per request of the failed sync, at least one. While most first
+// syncs fail, as of all pods of a failed zone behind a broken webhook, a first sync needs tokens too: as many as the
+// last failed first sync sent requests.
 const (
 	failedRequestsLimit                      = 200 // requests of failed first syncs, less those of successful syncs
-	maxCountedRequests                       = 20  // that count of one sync, so one long sync is not most syncs
+	maxCountedRequests                       = 20  // per sync; otherwise one long sync would outweigh many short syncs
 	firstRetriesPerSecond, firstRetriesBurst = 20, 200
 	laterRetriesPerSecond, laterRetriesBurst = 30, 30
-	conflictRetries                          = 8 // within 1.3 s; further conflicts in a row are failures
+	conflictRetries                          = 8 // within 1.3 s at the default MinBackoff; further conflicts in a row are failures
 )
 
 // termQueue is the queue of one term. A failed key leaves the queue only with a token, even if an event adds the

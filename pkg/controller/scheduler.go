@@ -13,7 +13,7 @@ const (
 	// slowPerWorker limits slow syncs. Each slow sync costs a goroutine and memory.
 	slowPerWorker = 16
 	// stuckAfter is the time without a request or response after which a sync is stuck: twice the longest
-	// request of an API server (60 s). A queue only stops if a sync is stuck, so one limit covers both.
+	// request of an API server (60 s). A stopped queue always has a stuck sync, so queues need no limit of their own.
 	stuckAfter = 2 * time.Minute
 )
 

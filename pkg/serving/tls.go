@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"math"
 	"math/big"
@@ -224,8 +223,6 @@ func http2Config(cfg TLSConfig) *http.HTTP2Config {
 func quietLog(to klog.Logger) *log.Logger { return log.New(httpErrors{to}, "", 0) }
 
 type httpErrors struct{ log klog.Logger }
-
-var _ io.Writer = httpErrors{}
 
 func (e httpErrors) Write(line []byte) (int, error) {
 	level := 1
