@@ -19,7 +19,7 @@ const (
 	maxCountedRequests                       = 20  // per sync; otherwise one long sync would outweigh many short syncs
 	firstRetriesPerSecond, firstRetriesBurst = 20, 200
 	laterRetriesPerSecond, laterRetriesBurst = 30, 30
-	conflictRetries                          = 8 // within 1.3 s at the default MinBackoff; further conflicts in a row are failures
+	conflictRetries                          = 8 // 1.3 s at the default MinBackoff; further ones in a row are failures
 )
 
 // termQueue is the queue of one term. A failed key leaves the queue only with a token, even if an event adds the

@@ -323,8 +323,8 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 	}
 }
 
-// failingListsThenWrite returns a function that is called each minute. At first a pod is missing from the cache, and the
-// pauses between whole lists grow. After 30 minutes a write of this process is missing too.
+// failingListsThenWrite returns a function that is called each minute. At first a pod is missing from the cache, and
+// the pauses between whole lists grow. After 30 minutes a write of this process is missing too.
 func failingListsThenWrite() func(*world) {
 	minutes := 0
 	return func(w *world) {

@@ -27,7 +27,7 @@ type createOutcome int
 const (
 	createFailed    createOutcome = iota // rejected, unknown, not sent, or modified during admission and deleted
 	createDone                           // created by this request
-	createExists                         // the name was taken by this Deployment's ReplicaSet, or is free again: the next sync decides
+	createExists                         // the ReplicaSet exists, or the name is free again: the next sync decides
 	createNameTaken                      // the name belongs to another ReplicaSet: collisionCount has to rise
 )
 

@@ -66,8 +66,8 @@ func (e *expectations) endCreate(name string) {
 	delete(e.createSizes, name)
 }
 
-// resolveCreates forgets creates whose name exists, with any owner, and creates that were not carried out. readAt is the
-// start of the sync whose live read returned the names. It is zero for cached names: a cache may lack a ReplicaSet.
+// resolveCreates forgets creates whose name exists, with any owner, and creates that were not carried out. readAt is
+// the start of the sync whose live read returned the names. It is zero for cached names: a cache may lack a ReplicaSet.
 func (e *expectations) resolveCreates(exists func(name string) bool, readAt time.Time) {
 	e.creates = slices.DeleteFunc(e.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !readAt.Before(c.Until) })
 	maps.DeleteFunc(e.createSizes, func(name string, _ int) bool {

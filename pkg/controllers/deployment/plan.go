@@ -87,7 +87,7 @@ const (
 type deferral string
 
 const (
-	deferShrinkUnseen  deferral = "shrink_unseen"  // a raise, or the end of old pods, waits until the status shows the last reduction
+	deferShrinkUnseen  deferral = "shrink_unseen"  // a raise or Recreate waits for the status of the last reduction
 	deferShrinking     deferral = "shrinking"      // an old ReplicaSet has not acted on its last size
 	deferPodsDiffer    deferral = "pods_differ"    // pod cache and statuses show different numbers of available pods
 	deferOldPods       deferral = "old_pods"       // strategy Recreate: old pods have not stopped

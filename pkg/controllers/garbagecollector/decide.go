@@ -156,7 +156,7 @@ func classifyOwner(e evidence, now time.Time) classification {
 	case e.uid == "": // accepted by other servers; every object would differ
 		return classification{cause: string(unparsable)}
 	case e.problem == impossible,
-		e.problem == unserved && !e.deletedAt.IsZero() && e.discovered.After(e.deletedAt): // a discovery after the deletion, in which the group did not fail
+		e.problem == unserved && !e.deletedAt.IsZero() && e.discovered.After(e.deletedAt): // and the group did not fail
 		return classification{state: absent}
 	case e.problem != fine:
 		return classification{cause: string(e.problem)} // discovery requeues the dependent

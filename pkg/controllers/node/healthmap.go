@@ -58,8 +58,9 @@ func (h nodeHealth) hasSpentExtra(cfg Config) bool {
 	return h.heartbeat.extra >= maxExtraPeriods*cfg.MonitorGracePeriod
 }
 
-// restartGracePeriod gives the node a new grace period after an outage that began at since. The silence before the outage
-// counts as extra time. A node that was overdue before the outage has no claim to extra time.
+// restartGracePeriod gives the node a new grace period after an outage that began at since. The silence
+// before the outage counts as extra time. A node that was overdue before the outage has no claim to extra
+// time.
 func (h *nodeHealth) restartGracePeriod(since, now time.Time, cfg Config) {
 	if h.due(cfg).Before(since) {
 		h.heartbeat.extra = maxExtraPeriods * cfg.MonitorGracePeriod
