@@ -38,12 +38,7 @@ func TestFlags(t *testing.T) {
 		for _, err := range cfg.Validate() {
 			got += err.Error()
 		}
-		if got != tt.want {
-			t.Errorf("%q: %q, want %q", tt.args, got, tt.want)
-		}
-	}
-	if cfg := DefaultConfig(); cfg.Workers != 5 || cfg.MaxEndpoints != 100 || cfg.BatchPeriod != 0 {
-		t.Errorf("defaults %+v are not upstream's", cfg)
+		fakeapi.Want(t, fmt.Sprintf("errors of %q", tt.args), got, tt.want)
 	}
 }
 
@@ -91,7 +86,7 @@ func TestPodEventsThatMatter(t *testing.T) {
 		}, 2},
 		{"another Service instead", func(p *corev1.Pod) { p.Labels = map[string]string{"also": "this"} }, 2},
 	} {
-		inBubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, aService("a"), other.DeepCopy(), elsewhere.DeepCopy(), both.DeepCopy(), aNode("n1", ""), aPod("a", 1))
 			defer w.manager()()
 			w.Until(10 * time.Second)
@@ -120,7 +115,7 @@ func TestBatchPeriod(t *testing.T) {
 			period time.Duration
 			want   int
 		}{{0, 3}, {10 * time.Second, 1}, {4 * time.Second, 2}} {
-			inBubble(t, fmt.Sprint(name, " with period ", tt.period), func(t *testing.T) {
+			fakeapi.Bubble(t, fmt.Sprint(name, " with period ", tt.period), func(t *testing.T) {
 				w := newWorld(t, crowd(4)...)
 				w.cfg.BatchPeriod = tt.period
 				defer w.manager()()
@@ -190,7 +185,7 @@ func TestHints(t *testing.T) {
 		{"PreferSameNode", preferring(corev1.ServiceTrafficDistributionPreferSameNode),
 			map[string]string{"a-0": "zone east node east", "a-1": "zone west node west"}},
 	} {
-		inBubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, zoned(tt.edit)...)
 			w.GatesOff = strings.HasSuffix(tt.name, "without the gate")
 			w.manager()()
@@ -221,9 +216,9 @@ func TestNodesOutOfBalance(t *testing.T) {
 		{"three zones, matching", "a2000 b1000 c100", topologycache.EndpointZoneInfo{"a": 20, "b": 10, "c": 1}, 0},
 		{"three zones, one without endpoints", "a2000 b1000 c100", topologycache.EndpointZoneInfo{"a": 20, "b": 10, "c": 0}, 1},
 	} {
-		inBubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, aService("a"))
-			c, stop := w.standby()
+			c, stop := w.Standby()
 			defer stop()
 			defer fakeapi.Term(t, c.Run)()
 			w.Until(2 * time.Second) // the first sync and that of the own slice are over
@@ -273,7 +268,7 @@ func TestNodesChangeHints(t *testing.T) {
 		}, 1, east},
 		{"deletion", func(w *world) { w.Remove("nodes", "", "west") }, 1, map[string]string{"a-0": ""}},
 	} {
-		inBubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, zoned(automatic)...)
 			defer w.manager()()
 			w.Until(10 * time.Second)
@@ -291,7 +286,7 @@ func TestNodesChangeHints(t *testing.T) {
 func TestDeletedServiceIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aService("a"), aService("b"), aNode("n1", ""), aPod("a", 1))
-		c, stop := w.standby()
+		c, stop := w.Standby()
 		defer stop()
 		defer fakeapi.Term(t, c.Run)()
 		w.Until(time.Second)
@@ -307,13 +302,9 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 			"states": states, "trigger times": len(term.triggers.ServiceStates), "selectors": len(c.(*Controller).selectors.byPair),
 			"slices in metrics": int(metric(t, "num_endpoint_slices")),
 		} {
-			if got != 1 {
-				t.Errorf("%d %s, want that of the other Service", got, name)
-			}
+			fakeapi.Want(t, name+", of the other Service", got, 1)
 		}
-		if term.tracker.Has(w.only("a")) {
-			t.Error("the tracker holds a slice of the Service")
-		}
+		fakeapi.Want(t, "the tracker holds a slice of the Service", term.tracker.Has(w.only("a")), false)
 	})
 }
 
@@ -321,7 +312,7 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 func TestStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aService("a"), aNode("n1", ""))
-		c, empty := w.standby()
+		c, empty := w.Standby()
 		defer empty()
 		w.Put(aPod("a", 1))
 		w.Until(time.Minute)

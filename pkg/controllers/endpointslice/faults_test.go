@@ -3,9 +3,7 @@ package endpointslice
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,9 +58,7 @@ func TestTakeOverSendsNothing(t *testing.T) {
 		w := newWorld(t, objects...)
 		w.manager()()
 		before, lists := w.writes(), w.Count("list endpointslices")
-		if before != 100 {
-			t.Fatalf("%d writes of the first term, want 100", before)
-		}
+		fakeapi.Want(t, "writes of the first term", before, 100)
 		defer w.manager()()
 		w.Until(time.Minute)
 		fakeapi.Want(t, "writes", w.writes()-before, 0)
@@ -87,10 +83,10 @@ func TestHandOverWithFrozenWatches(t *testing.T) {
 		{"services endpointslices", moved, "IPv4 web:443, 10.0.0.2 ready serving"},
 		{"services", gone, "IPv4 web:8080, 10.0.0.2 ready serving, 10.0.0.3 ready serving, 10.0.0.4 ready serving"},
 	} {
-		inBubble(t, tt.frozen, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.frozen, func(t *testing.T) {
 			w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1), aPod("a", 2), aPod("a", 3))
 			w.manager()()
-			next, stop := w.standby()
+			next, stop := w.Standby()
 			defer stop()
 			latest := map[string]string{"pods": "1"} // which the cache of the next leader has reached
 			for _, resource := range strings.Fields(tt.frozen) {
@@ -125,25 +121,24 @@ func TestHandOverWithFrozenWatches(t *testing.T) {
 // The process dies after each write, and another process goes on with a fresh or a frozen cache.
 func TestKilledAfterEachWrite(t *testing.T) {
 	for _, frozen := range []bool{false, true} {
-		for n := int64(1); n <= 4; n++ {
-			inBubble(t, fmt.Sprintf("frozen %v, write %d", frozen, n), func(t *testing.T) {
+		for n := 1; n <= 4; n++ {
+			fakeapi.Bubble(t, fmt.Sprintf("frozen %v, write %d", frozen, n), func(t *testing.T) {
 				w := newWorld(t, crowd(7)...)
 				w.cfg.MaxEndpoints = 2
-				first, stopFirst := w.standby()
-				second, stopSecond := w.standby()
+				first, stopFirst := w.Standby()
+				second, stopSecond := w.Standby()
 				defer stopSecond()
 				w.Freeze("endpointslices", frozen)
-				var writes atomic.Int64
+				writes := []string{"create endpointslices", "update endpointslices", "delete endpointslices"}
 				w.After(func() {
-					if writes.Add(1) >= n {
-						w.Break(errors.New("killed"), "create endpointslices", "update endpointslices", "delete endpointslices")
+					if w.writes() >= n {
+						w.Break(errors.New("killed"), writes...)
 					}
 				})
-				end := fakeapi.Term(t, first.Run)
-				end()
+				fakeapi.Term(t, first.Run)()
 				stopFirst()
 				w.After(nil)
-				w.Break(nil, "create endpointslices", "update endpointslices", "delete endpointslices")
+				w.Break(nil, writes...)
 				defer fakeapi.Term(t, second.Run)()
 				w.Until(time.Minute)
 				w.wantPods("a", 7)
@@ -156,7 +151,7 @@ func TestKilledAfterEachWrite(t *testing.T) {
 // Responses of writes are lost after the writes are done, while the cache shows nothing.
 func TestLostResponses(t *testing.T) {
 	for _, verb := range []string{"create", "update", "delete"} {
-		inBubble(t, verb, func(t *testing.T) {
+		fakeapi.Bubble(t, verb, func(t *testing.T) {
 			w := newWorld(t, crowd(7)...)
 			w.cfg.MaxEndpoints = 2
 			lost := w.LoseResponse(verb, "endpointslices")
@@ -171,9 +166,7 @@ func TestLostResponses(t *testing.T) {
 			w.Remove("pods", "default", "a-2")
 			w.Remove("pods", "default", "a-3")
 			w.Until(2 * time.Minute)
-			if !lost.Load() {
-				t.Errorf("no %s was sent", verb)
-			}
+			fakeapi.Want(t, "a response was lost", lost.Load(), true)
 			w.wantPods("a", 3)
 		})
 	}
@@ -183,7 +176,7 @@ func TestLostResponses(t *testing.T) {
 // later, or has executed the create and the watch of slices lags.
 func TestLostCreateMakesOneSlice(t *testing.T) {
 	for _, executed := range []bool{false, true} {
-		inBubble(t, fmt.Sprintf("executed %v", executed), func(t *testing.T) {
+		fakeapi.Bubble(t, fmt.Sprintf("executed %v", executed), func(t *testing.T) {
 			w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
 			w.Freeze("endpointslices", true)
 			var first clienttesting.Action
@@ -201,12 +194,9 @@ func TestLostCreateMakesOneSlice(t *testing.T) {
 			})
 			defer w.manager()()
 			w.Until(20 * time.Second)
-			if _, _, err := w.React(first); !apierrors.IsAlreadyExists(err) {
-				t.Errorf("first create at the end: %v, want AlreadyExists", err)
-			}
-			if got := w.show("a"); !slices.Equal(got, []string{"IPv4 web:8080, 10.0.0.2 ready serving"}) {
-				t.Errorf("slices %q, want one", got)
-			}
+			_, _, err := w.React(first)
+			fakeapi.Want(t, "reason that rejects the first create at the end", apierrors.ReasonForError(err), metav1.StatusReasonAlreadyExists)
+			fakeapi.WantEqual(t, "slices", w.show("a"), []string{"IPv4 web:8080, 10.0.0.2 ready serving"})
 		})
 	}
 }
@@ -236,7 +226,7 @@ func TestSyncWaitsForOwnWrites(t *testing.T) {
 func TestSliceThatTheCacheNeverShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
-		c, stop := w.standby()
+		c, stop := w.Standby()
 		defer stop()
 		w.CutWatches("endpointslices")
 		defer fakeapi.Term(t, c.Run)()
@@ -308,9 +298,7 @@ func TestConflictIsRetried(t *testing.T) {
 		w.Put(aPod("a", 2))
 		w.Until(6 * time.Second)
 		w.Break(nil, "update endpointslices")
-		if len(w.reasons()) == 0 {
-			t.Error("no write met a conflict")
-		}
+		fakeapi.Want(t, "a write met a conflict", len(w.reasons()) > 0, true)
 		w.Until(6*time.Second + controller.ConsistencyTimeout + controller.ConsistencyRecheck)
 		w.wantPods("a", 2)
 	})
@@ -326,9 +314,7 @@ func TestUnknownBaseline(t *testing.T) {
 		})
 		defer w.manager()()
 		w.Until(10 * time.Second)
-		if want := []string{"IPv4 web:8080, 10.0.0.2 ready serving"}; !slices.Equal(w.show("a"), want) {
-			t.Errorf("slices %q, want %q", w.show("a"), want)
-		}
+		fakeapi.WantEqual(t, "slices", w.show("a"), []string{"IPv4 web:8080, 10.0.0.2 ready serving"})
 		fakeapi.Want(t, "lists of slices, of the cache and of each Service", w.Count("list endpointslices"), 3)
 	})
 }

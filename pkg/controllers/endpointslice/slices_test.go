@@ -10,14 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"minikcm/internal/fakeapi"
 )
-
-func cpus(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.DecimalSI) }
 
 func headless(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }
 
@@ -96,7 +92,7 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 		{"no selector", aService("a", func(s *corev1.Service) { s.Spec.Selector = nil }), []*corev1.Pod{aPod("a", 1)}, []string{}},
 		{"being deleted", aService("a", func(s *corev1.Service) { s.DeletionTimestamp = &s.CreationTimestamp }), []*corev1.Pod{aPod("a", 1)}, []string{}},
 	} {
-		inBubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, tt.service, aNode("n1", ""), aNode("n2", "east"))
 			for _, pod := range tt.pods {
 				w.Put(pod)
@@ -186,25 +182,19 @@ func TestSlicesFollowChanges(t *testing.T) {
 		}, sliceDelay, []string{before}},
 	} {
 		for _, takeOver := range []bool{false, true} {
-			inBubble(t, fmt.Sprint(tt.name, ", take-over ", takeOver), func(t *testing.T) {
+			fakeapi.Bubble(t, fmt.Sprint(tt.name, ", take-over ", takeOver), func(t *testing.T) {
 				w := newWorld(t, aService("a"), aService("b"), aNode("n1", ""), pods[0].DeepCopy(), pods[1].DeepCopy())
 				if takeOver {
 					w.manager()()
 				}
 				defer w.manager()()
 				w.Until(10 * time.Second)
-				if got := w.show("a"); !slices.Equal(got, []string{before}) {
-					t.Fatalf("slices at rest: %q", got)
-				}
+				fakeapi.WantEqual(t, "slices at rest", w.show("a"), []string{before})
 				tt.change(w)
 				w.Until(10*time.Second + tt.within)
 				fakeapi.WantEqual(t, "slices", w.show("a"), tt.want)
-				if got := w.show("b"); !slices.Equal(got, []string{"IPv4"}) {
-					t.Errorf("slices of the other Service: %q", got)
-				}
-				if events := w.reasons(); len(events) > 0 {
-					t.Errorf("events %q, want none", events)
-				}
+				fakeapi.WantEqual(t, "slices of the other Service", w.show("b"), []string{"IPv4"})
+				fakeapi.WantEqual(t, "events", w.reasons(), nil)
 			})
 		}
 	}
@@ -225,26 +215,18 @@ func TestLabelsOfSlices(t *testing.T) {
 		before, after func(*corev1.Service)
 		want          map[string]string
 	}{
-		{"none", labelled(map[string]string{"a": "b"}), labelled(nil), nil},
+		{"none", labelled(map[string]string{"a": "b"}), labelled(nil), map[string]string{}},
 		{"of the Service", labelled(nil), labelled(map[string]string{"a": "b"}), map[string]string{"a": "b"}},
-		{"headless by a label", labelled(nil), labelled(map[string]string{corev1.IsHeadlessService: ""}), nil},
+		{"headless by a label", labelled(nil), labelled(map[string]string{corev1.IsHeadlessService: ""}), map[string]string{}},
 		{"headless", labelled(map[string]string{"a": "b"}), headless, map[string]string{corev1.IsHeadlessService: ""}},
 	} {
-		inBubble(t, tt.name, func(t *testing.T) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, aService("a", tt.before))
 			defer w.manager()()
 			w.Put(versioned(aService("a", tt.after)))
 			w.Until(time.Second)
-			got := w.only("a").Labels
-			if got[discoveryv1.LabelServiceName] != "a" {
-				t.Errorf("labels %v lack the Service", got)
-			}
-			maps.DeleteFunc(got, func(key, _ string) bool {
-				return key == discoveryv1.LabelServiceName || key == discoveryv1.LabelManagedBy
-			})
-			if !maps.Equal(got, tt.want) {
-				t.Errorf("labels %v, want %v", got, tt.want)
-			}
+			maps.Copy(tt.want, map[string]string{discoveryv1.LabelServiceName: "a", discoveryv1.LabelManagedBy: managedBy})
+			fakeapi.WantEqual(t, "labels", w.only("a").Labels, tt.want)
 		})
 	}
 }
@@ -252,11 +234,7 @@ func TestLabelsOfSlices(t *testing.T) {
 // Slices are filled up to the limit, and a change of one pod changes one slice.
 func TestManyPodsFillSlices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		objects := []runtime.Object{aService("a"), aNode("n1", "")}
-		for i := range 250 {
-			objects = append(objects, aPod("a", i))
-		}
-		w := newWorld(t, objects...)
+		w := newWorld(t, crowd(250)...)
 		defer w.manager()()
 		w.Until(time.Second)
 		var sizes []int
@@ -264,9 +242,7 @@ func TestManyPodsFillSlices(t *testing.T) {
 			sizes = append(sizes, len(slice.Endpoints))
 		}
 		slices.Sort(sizes)
-		if want := []int{50, 100, 100}; !slices.Equal(sizes, want) {
-			t.Errorf("slices with %v endpoints, want %v", sizes, want)
-		}
+		fakeapi.WantEqual(t, "endpoints of the slices", sizes, []int{50, 100, 100})
 		before := w.writes()
 		w.change(aPod("a", 7), unready)
 		w.Until(10 * time.Second)

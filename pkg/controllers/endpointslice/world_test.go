@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,15 +23,9 @@ import (
 	"minikcm/internal/fakeapi"
 	"minikcm/internal/fakeapi/fakemanager"
 	"minikcm/internal/faket"
-	"minikcm/pkg/controller"
 )
 
 var sliceResource = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
-
-// inBubble runs a subtest in fake time.
-func inBubble(t *testing.T, name string, test func(*testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
 
 // world is a cluster of fakes in a bubble of fake time.
 type world struct {
@@ -42,7 +36,7 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w := &world{World: fakemanager.World{Clientset: fakeapi.NewClientset(t, objects...), T: t}, cfg: *DefaultConfig(), events: record.NewFakeRecorder(10_000)}
-	w.Recorder = w.events
+	w.Recorder, w.Registration = w.events, Registration(&w.cfg)
 	w.SetListVersions("endpointslices")
 	w.PrependReactor("update", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		slice := a.(clienttesting.UpdateAction).GetObject().(*discoveryv1.EndpointSlice)
@@ -57,19 +51,9 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	return w
 }
 
-// standby starts caches and a controller without a term.
-func (w *world) standby() (c controller.Controller, stop func()) {
-	w.T.Helper()
-	cfg := w.cfg
-	w.Registration = Registration(&cfg)
-	return w.Standby()
-}
-
 // manager starts caches, controller and a term. stop ends all three.
 func (w *world) manager() (stop func()) {
 	w.T.Helper()
-	cfg := w.cfg
-	w.Registration = Registration(&cfg)
 	_, stop = w.Manager()
 	return stop
 }
@@ -217,7 +201,7 @@ func aNode(name, zone string) *corev1.Node {
 		node.Labels[corev1.LabelTopologyZone] = zone
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: *cpus(1)}
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	return node
 }
 
@@ -229,14 +213,13 @@ func versioned[T metav1.Object](obj T) T {
 }
 
 // change replaces a pod by an edited one.
-func (w *world) change(pod *corev1.Pod, edits ...func(*corev1.Pod)) *corev1.Pod {
+func (w *world) change(pod *corev1.Pod, edits ...func(*corev1.Pod)) {
 	w.T.Helper()
 	pod = versioned(w.Pod(pod.Name))
 	for _, edit := range edits {
 		edit(pod)
 	}
 	w.Put(pod)
-	return pod
 }
 
 func TestMain(m *testing.M) { faket.Main(m) }

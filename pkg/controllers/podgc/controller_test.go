@@ -42,13 +42,13 @@ func (w *world) outcome() podOutcome {
 	return podOutcome{Deleted: w.deletes(), Marked: slices.Sorted(maps.Keys(w.Accepted("patch pods")))}
 }
 
-func (w *world) check(c *Controller, why cause, want podOutcome) {
+func (w *world) check(why cause, want podOutcome) {
 	w.T.Helper()
 	if want.Deleted == nil {
 		want.Deleted = map[string]time.Duration{}
 	}
 	fakeapi.WantEqual(w.T, "pods", w.outcome(), want)
-	fakeapi.Want(w.T, "deletes in the metric for "+string(why), testutil.ToFloat64(c.metrics.deletes.WithLabelValues("default", string(why))), float64(len(want.Deleted)))
+	fakeapi.Want(w.T, "deletes in the metric for "+string(why), testutil.ToFloat64(w.controller.metrics.deletes.WithLabelValues("default", string(why))), float64(len(want.Deleted)))
 }
 
 type (
@@ -66,15 +66,12 @@ type scenario struct {
 }
 
 func (s scenario) run(t *testing.T, why cause, threshold int) {
-	t.Run(s.name, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, s.start...)
-			c, stop := w.manager(threshold)
-			defer stop()
-			fakeapi.PlaySteps(w, s.steps)
-			w.Until(s.until)
-			w.check(c, why, s.want)
-		})
+	fakeapi.Bubble(t, s.name, func(t *testing.T) {
+		w := newWorld(t, s.start...)
+		defer w.manager(threshold)()
+		fakeapi.PlaySteps(w, s.steps)
+		w.Until(s.until)
+		w.check(why, s.want)
 	})
 }
 
@@ -91,7 +88,7 @@ func TestOrphaned(t *testing.T) {
 		return objects{aPod("a", node, failed), aPod("b", node, succeeded), aPod("c", node, running)}
 	}
 	created, removed := func(w *world) { w.Put(aNode("n")) }, func(w *world) { w.Remove("nodes", "", "n") }
-	onlyLive := func(w *world) { w.pretend(aNode("n")) } // the node is in no cache
+	onlyLive := func(w *world) { w.putUnseen(aNode("n")) }
 	for _, s := range []scenario{
 		{"nodes are there", append(three("n"), aNode("n")), nil, 2 * quarantine, podOutcome{}},
 		{"nodes are there, but the cache does not know", three("n"), steps{0: onlyLive}, 3 * quarantine, podOutcome{}},
@@ -114,11 +111,14 @@ func TestOrphaned(t *testing.T) {
 			podOutcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + gather + quarantine}, Marked: []string{"late"}}},
 		{"a pod on a node that is back and that the cache has not seen", objects{aPod("a", "n", running, finalized)},
 			steps{quarantine + 200*time.Millisecond: func(w *world) {
-				w.pretend(aNode("n"))
+				onlyLive(w)
 				w.Put(aPod("late", "n", pending)) // within the second in which the live read for "a" is shared
 			}}, time.Hour, podOutcome{Deleted: at(quarantine, "a"), Marked: []string{"a"}}},
 		{"a node that only the API server knew of, and that went unseen", three("n")[:1],
-			steps{0: onlyLive, time.Hour - 1: func(w *world) { w.pretend(nil) }}, 2 * time.Hour, podOutcome{Deleted: at(time.Hour, "a")}},
+			steps{0: onlyLive, time.Hour - 1: removed}, 2 * time.Hour, podOutcome{Deleted: at(time.Hour, "a")}},
+		{"a pod that replaces a deleted pod of its name in one event", objects{aPod("a", "n", failed, deleted)},
+			steps{time.Hour: func(w *world) { w.Put(aPod("a", "n", failed, terminating, finalized, second)) }}, 2 * time.Hour,
+			podOutcome{Deleted: at(time.Hour+gather, "a")}},
 	} {
 		s.run(t, orphaned, 0)
 	}
@@ -128,8 +128,12 @@ func TestUnscheduledTerminating(t *testing.T) {
 	scenario{"", objects{
 		aPod("failed", "", failed, terminating), aPod("succeeded", "", succeeded, terminating), aPod("running", "", running, terminating),
 		aPod("waiting", "", pending), aPod("scheduled", "n", succeeded), aPod("leaving", "n", running, terminating), aNode("n"),
-	}, steps{time.Minute: func(w *world) { w.Put(aPod("late", "", pending, terminating, finalized)) }}, time.Hour, podOutcome{
-		Deleted: map[string]time.Duration{"failed": 0, "succeeded": 0, "running": 0, "late": time.Minute}, Marked: []string{"late", "running"},
+	}, steps{time.Minute: func(w *world) {
+		w.Put(aPod("late", "", pending, terminating, finalized))
+		w.Put(aPod("unheld", "", pending, terminating))
+	}}, time.Hour, podOutcome{
+		Deleted: map[string]time.Duration{"failed": 0, "succeeded": 0, "running": 0, "late": time.Minute, "unheld": time.Minute + removalDelay},
+		Marked:  []string{"late", "running", "unheld"},
 	}}.run(t, unscheduled, 0)
 }
 
@@ -137,8 +141,7 @@ func TestUnscheduledTerminating(t *testing.T) {
 func TestUnscheduledPodsThatGoByThemselvesCostNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		c, stop := w.manager(0)
-		defer stop()
+		defer w.manager(0)()
 		w.Until(time.Minute)
 		before := len(w.Requests(""))
 		w.Put(aPod("p", "", pending))
@@ -149,7 +152,7 @@ func TestUnscheduledPodsThatGoByThemselvesCostNoRequest(t *testing.T) {
 		if requests := w.Requests("")[before:]; len(requests) > 0 {
 			t.Errorf("the first of %d requests: %s", len(requests), requests[0].What)
 		}
-		w.check(c, unscheduled, podOutcome{})
+		w.check(unscheduled, podOutcome{})
 	})
 }
 
@@ -187,10 +190,11 @@ func TestOutOfService(t *testing.T) {
 			objects{outOf("n", corev1.ConditionUnknown), aPod("running", "n", running)},
 			steps{time.Second: func(w *world) { w.Put(aPod("running", "n", running, terminating)) }}, time.Minute,
 			podOutcome{Deleted: map[string]time.Duration{"running": time.Second + gather}, Marked: []string{"running"}}},
-		{"a live node in service, whatever the cache shows", podsOn(silent("n")), steps{0: func(w *world) {
-			w.pretend(silent("n"))
-			w.Put(outOf("n", corev1.ConditionUnknown))
-		}}, time.Minute, podOutcome{}},
+		{"a live node in service, whatever the cache shows", objects{outOf("n", corev1.ConditionUnknown), aPod("running", "n", running)},
+			steps{0: func(w *world) {
+				w.putUnseen(silent("n"))
+				w.Put(aPod("running", "n", running, terminating))
+			}}, time.Minute, podOutcome{}},
 	} {
 		s.run(t, outOfService, 0)
 	}
@@ -213,8 +217,7 @@ func TestMark(t *testing.T) {
 			p.Status.Conditions = []corev1.PodCondition{ready}
 			p.Spec.Containers = []corev1.Container{{Name: "c", Env: twice}}
 		}))
-		_, stop := w.manager(0)
-		defer stop()
+		defer w.manager(0)()
 		w.Until(time.Hour)
 		pod := w.Pod("p")
 		want := corev1.PodStatus{Phase: failed, ObservedGeneration: 2, Conditions: []corev1.PodCondition{{
@@ -234,13 +237,11 @@ func TestNoDuplicateDeletes(t *testing.T) {
 				p.CreationTimestamp = metav1.Now()
 			}))
 		for range 2 {
-			_, stop := w.manager(1)
+			stop := w.manager(1)
 			time.Sleep(time.Hour)
 			stop()
 		}
-		if got, want := []int{w.Count("patch pods"), w.Count("delete pods")}, []int{3, 4}; !slices.Equal(got, want) {
-			t.Errorf("%v patches and deletes, want %v", got, want)
-		}
+		fakeapi.WantEqual(t, "patches and deletes", []int{w.Count("patch pods"), w.Count("delete pods")}, []int{3, 4})
 	})
 }
 
@@ -248,13 +249,12 @@ func TestSameName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", running), aNode("n"))
 		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			w.Put(aPod("p", "n", running, func(p *corev1.Pod) { p.UID = "second" }))
+			w.Put(aPod("p", "n", running, second))
 			return false, nil, nil
 		})
-		c, stop := w.manager(0)
-		defer stop()
+		defer w.manager(0)()
 		w.Until(time.Hour)
-		w.check(c, orphaned, podOutcome{Marked: []string{"p"}})
+		w.check(orphaned, podOutcome{Marked: []string{"p"}})
 		fakeapi.Want(t, "deletes, which the UID rejects", w.Count("delete pods"), 1)
 	})
 }
@@ -266,8 +266,7 @@ func TestOneReadForAllPodsOfANode(t *testing.T) {
 			objects = append(objects, aPod(fmt.Sprintf("p%d", i), "gone", running))
 		}
 		w := newWorld(t, objects...)
-		_, stop := w.manager(0)
-		defer stop()
+		defer w.manager(0)()
 		w.Until(time.Hour)
 		fakeapi.Want(t, "deleted pods", len(w.deletes()), 100)
 		fakeapi.Want(t, "reads of the node", w.Count("get nodes"), 1)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/outcome"
@@ -17,8 +18,9 @@ import (
 // A delete is bounded in time, because the node may return meanwhile.
 func TestDeletePutOffIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, stop := newWorld(t).manager(0)
-		defer stop()
+		w := newWorld(t)
+		defer w.manager(0)()
+		c := w.controller
 		c.Client = fakeapi.BusyClient(t)
 		begun := time.Now()
 		err := c.markAndDelete(fakeapi.Quiet(t.Context()), c.pods.Trim(aPod("p", "gone", failed)), orphaned)
@@ -31,22 +33,17 @@ func TestDeletePutOffIsGivenUp(t *testing.T) {
 func TestRefusalsOfAllKinds(t *testing.T) {
 	for name, refusal := range fakeapi.NewRefusals("Pod", "pods", "p") {
 		for _, request := range []string{"get nodes", "patch pods/status", "delete pods"} {
-			t.Run(request+" "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, aPod("p", "gone", running))
-					w.Break(refusal, request)
-					_, stop := w.manager(0)
-					defer stop()
-					w.Until(10 * time.Minute)
-					if n := w.Count(request); n < 5 || n > 40 {
-						t.Errorf("%d tries in ten minutes, want a few", n)
-					}
-					w.Break(nil, request)
-					w.Until(12 * time.Minute)
-					if len(w.outcome().Deleted) != 1 {
-						t.Error("not deleted after the refusals had ended")
-					}
-				})
+			fakeapi.Bubble(t, request+" "+name, func(t *testing.T) {
+				w := newWorld(t, aPod("p", "gone", running))
+				w.Break(refusal, request)
+				defer w.manager(0)()
+				w.Until(10 * time.Minute)
+				if n := w.Count(request); n < 5 || n > 40 {
+					t.Errorf("%d tries in ten minutes, want a few", n)
+				}
+				w.Break(nil, request)
+				w.Until(12 * time.Minute)
+				fakeapi.Want(t, "deleted pods after the refusals had ended", len(w.deletes()), 1)
 			})
 		}
 	}
@@ -57,7 +54,7 @@ func TestMarkedBeforeTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", running))
 		w.Break(errors.New("the leader died here"), "delete pods")
-		_, stop := w.manager(0)
+		stop := w.manager(0)
 		w.Until(quarantine)
 		stop()
 		if got := w.Pod("p").Status.Phase; got != failed {
@@ -65,12 +62,10 @@ func TestMarkedBeforeTheTerm(t *testing.T) {
 		}
 		w.Break(nil, "delete pods")
 		patches := w.Count("patch pods")
-		_, stop = w.manager(0)
-		defer stop()
+		defer w.manager(0)()
 		w.Until(3 * quarantine)
-		if _, ok := w.outcome().Deleted["p"]; !ok || w.Count("patch pods") != patches {
-			t.Errorf("deleted %v, %d more marks, want it deleted and not marked again", ok, w.Count("patch pods")-patches)
-		}
+		fakeapi.Want(t, "deleted pods", len(w.deletes()), 1)
+		fakeapi.Want(t, "marks by the second process", w.Count("patch pods")-patches, 0)
 	})
 }
 
@@ -79,48 +74,56 @@ func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", running))
 		lost := w.LoseResponse("delete", "pods")
-		c, stop := w.manager(0)
-		defer stop()
+		defer w.manager(0)()
 		w.Until(time.Hour)
 		fakeapi.Want(t, "a response was lost", lost.Load(), true)
 		if d := w.deletes(); len(d) != 1 || w.Count("delete pods") > 2 {
 			t.Errorf("deleted %v with %d requests, want one pod and at most one repeated request", d, w.Count("delete pods"))
 		}
-		if err := c.Healthy(); err != nil {
-			t.Error(err)
-		}
+		fakeapi.NoError(t, w.controller.Healthy())
 	})
 }
 
-func TestPodsThatTerminateOneByOneShareLooksAtTheirNode(t *testing.T) {
+func TestEndOfTermWaitsForDeletes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aPod("p", "gone", failed))
+		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			time.Sleep(time.Second)
+			return false, nil, nil
+		})
+		stop := w.manager(0)
+		w.Until(quarantine)
+		stop()
+		fakeapi.Want(t, "deleted pods at the end of the term", len(w.deletes()), 1)
+	})
+}
+
+func TestTerminatingPodsShareSyncsOfTheirNode(t *testing.T) {
 	const pods = 30
 	for _, tt := range []struct {
 		name  string
 		nodes []runtime.Object
-		looks int // including the first sync of the term
+		syncs int // including the first sync of the term
 	}{
-		{"on a node in service: none", []runtime.Object{aNode("n")}, 1},
+		{"on a node in service", []runtime.Object{aNode("n")}, 1},
 		{"on a node out of service", []runtime.Object{outOf("n", corev1.ConditionUnknown)}, 5},
 		{"on a missing node", nil, 5},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				objects := tt.nodes
-				for i := range pods {
-					objects = append(objects, aPod(fmt.Sprint("p", i), "n", running, finalized))
-				}
-				w := newWorld(t, objects...)
-				_, stop := w.manager(0)
-				defer stop()
-				for i := range pods {
-					w.Until(time.Duration(i) * 5 * time.Millisecond)
-					w.Put(aPod(fmt.Sprint("p", i), "n", running, finalized, terminating))
-				}
-				w.Until(time.Second)
-				if n := fakeapi.Syncs(t, w.Metrics, "orphaned_pods_nodes"); int(n) > tt.looks {
-					t.Errorf("%d looks at the node while %d pods began to terminate, want at most %d", n, pods, tt.looks)
-				}
-			})
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
+			objects := tt.nodes
+			for i := range pods {
+				objects = append(objects, aPod(fmt.Sprint("p", i), "n", running, finalized))
+			}
+			w := newWorld(t, objects...)
+			defer w.manager(0)()
+			for i := range pods {
+				w.Until(time.Duration(i) * 5 * time.Millisecond)
+				w.Put(aPod(fmt.Sprint("p", i), "n", running, finalized, terminating))
+			}
+			w.Until(time.Second)
+			if n := fakeapi.Syncs(t, w.Metrics, "orphaned_pods_nodes"); int(n) > tt.syncs {
+				t.Errorf("%d syncs of the node while %d pods began to terminate, want at most %d", n, pods, tt.syncs)
+			}
 		})
 	}
 }

@@ -59,9 +59,7 @@ func TestSurplus(t *testing.T) {
 		for _, pod := range surplusPods(pods, tt.threshold) {
 			got = append(got, pod.Name)
 		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: surplus = %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.WantEqual(t, tt.name+": surplus", got, tt.want)
 	}
 }
 
@@ -72,14 +70,10 @@ func TestSurplusOrder(t *testing.T) {
 		return p
 	}
 	b, a2, a1 := pod("n1", "b"), pod("n2", "a"), pod("n1", "a")
-	if got := surplusPods([]*caches.Pod{b, a2, a1}, 1); len(got) != 2 || got[0] != a1 || got[1] != a2 {
-		t.Errorf("pods of one age go in the order %v, want by name, then namespace", got)
-	}
+	fakeapi.WantEqual(t, "order of pods of one age", surplusPods([]*caches.Pod{b, a2, a1}, 1), []*caches.Pod{a1, a2})
 	held := pod("n1", "0")
 	held.DeletionTimestamp, held.DeletionGracePeriodSeconds = &metav1.Time{}, new(int64)
-	if got := surplusPods([]*caches.Pod{held, a1}, 1); len(got) != 0 {
-		t.Errorf("%v is surplus beside a pod that only its finalizers hold, want none", got)
-	}
+	fakeapi.Want(t, "surplus beside a pod that only its finalizers hold", len(surplusPods([]*caches.Pod{held, a1}, 1)), 0)
 }
 
 // The cases of upstream's pkg/util/node TestIsNodeReady and of the nodes in its TestGCTerminating.

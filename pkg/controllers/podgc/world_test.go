@@ -1,16 +1,13 @@
 package podgc
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/internal/fakeapi/fakemanager"
@@ -23,12 +20,11 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // world is a cluster of fakes in a bubble of fake time.
 type world struct {
 	fakemanager.World
-	pretended atomic.Pointer[pretended] // nil for the nodes of the client
+	controller *Controller
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w := &world{World: fakemanager.World{Clientset: fakeapi.NewClientset(t, objects...), T: t}}
-	w.PrependReactor("get", "nodes", w.getNode)
 	t.Cleanup(func() {
 		for _, r := range w.Requests("delete pods") {
 			if p, g := r.Delete.Preconditions, r.Delete.GracePeriodSeconds; p == nil || p.UID == nil || g == nil || *g != 0 {
@@ -43,32 +39,20 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 func (w *world) deletes() map[string]time.Duration { return w.Accepted("delete pods ") }
 
 // manager starts caches, controller and a term. The returned function ends the term.
-func (w *world) manager(threshold int) (c *Controller, stop func()) {
+func (w *world) manager(threshold int) (stop func()) {
 	w.T.Helper()
 	cfg := DefaultConfig()
 	cfg.TerminatedPodThreshold = threshold
 	w.Registration = Registration(cfg)
-	started, stop := w.Manager()
-	return started.(*Controller), stop
+	c, stop := w.Manager()
+	w.controller = c.(*Controller)
+	return stop
 }
 
-// pretend sets the result of live reads of a node. Nil is "not found".
-func (w *world) pretend(node *corev1.Node) {
-	w.pretended.Store(&pretended{node})
-}
-
-// pretended is the result of a live read of a node.
-type pretended struct{ node *corev1.Node }
-
-func (w *world) getNode(action clienttesting.Action) (bool, runtime.Object, error) {
-	p := w.pretended.Load()
-	switch {
-	case p == nil:
-		return false, nil, nil
-	case p.node == nil:
-		return true, nil, apierrors.NewNotFound(corev1.Resource("nodes"), action.(clienttesting.GetAction).GetName())
-	}
-	return true, p.node, nil
+// putUnseen creates or replaces a node. The cache does not show this or any later change of nodes.
+func (w *world) putUnseen(node *corev1.Node) {
+	w.Freeze("nodes", true)
+	w.Put(node)
 }
 
 func aNode(name string) *corev1.Node {
@@ -96,5 +80,14 @@ func terminating(pod *corev1.Pod) {
 }
 
 func finalized(pod *corev1.Pod) { pod.Finalizers = []string{"test.example.org/hold"} }
+
+// deleted marks a pod as deleted without grace and held by a finalizer.
+func deleted(pod *corev1.Pod) {
+	finalized(pod)
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: epoch}, new(int64)
+}
+
+// second makes a pod another pod of the same name.
+func second(pod *corev1.Pod) { pod.UID = "second" }
 
 func TestMain(m *testing.M) { faket.Main(m) }

@@ -1,7 +1,6 @@
 package tainteviction
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -40,13 +39,8 @@ import (
 // Like upstream's timers, taints made by nowTaint date from this moment and are seen at once.
 func TestUpstreamCases(t *testing.T) {
 	sec := time.Second
-	type deletes = map[string]time.Duration
 	unbound := func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = ""; return p }
 	bind := func(p *corev1.Pod) { p.Spec.NodeName = "node1" }
-	intolerant := func(p *corev1.Pod) { p.Spec.Tolerations = nil }
-	tolerateFor := func(seconds int64) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = seconds }
-	}
 	wait := func(*world) {}
 	for _, tt := range []struct {
 		name  string
@@ -101,7 +95,7 @@ func TestUpstreamCases(t *testing.T) {
 		{"late pod: created after the taint", objects{aNode(), aPod("p1")}, steps{setTaints("t1"), putObject(aPod("p2"))}, deletes{"p1": sec, "p2": 2 * sec}},
 		{"late pod: created after the taint, tolerating", objects{aNode(), aPod("p1")}, steps{setTaints("t1"), putObject(aPod("p2", tolerates("t1", 5000)))}, deletes{"p1": sec}},
 	} {
-		steps := map[time.Duration]func(*world){}
+		steps := changes{}
 		for i, step := range tt.steps {
 			steps[time.Duration(i+1)*sec] = step
 		}
@@ -112,6 +106,8 @@ func TestUpstreamCases(t *testing.T) {
 type (
 	objects = []runtime.Object
 	steps   = []func(*world)
+	changes = map[time.Duration]func(*world)
+	deletes = map[string]time.Duration
 )
 
 // setTaints replaces the taints of node1 by taints of this moment.
@@ -125,8 +121,19 @@ func setTaints(keys ...string) func(*world) {
 	}
 }
 
+// editPod changes a pod.
 func editPod(name string, edit func(*corev1.Pod)) func(*world) {
-	return func(w *world) { w.update(name, edit) }
+	return func(w *world) {
+		pod := w.Pod(name)
+		edit(pod)
+		w.Put(pod)
+	}
+}
+
+func intolerant(p *corev1.Pod) { p.Spec.Tolerations = nil }
+
+func tolerateFor(seconds int64) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = seconds }
 }
 
 func putObject(obj runtime.Object) func(*world) { return func(w *world) { w.Put(obj) } }
@@ -135,19 +142,18 @@ func putObject(obj runtime.Object) func(*world) { return func(w *world) { w.Put(
 type scenario struct {
 	name  string
 	start objects
-	steps map[time.Duration]func(*world)
-	want  map[string]time.Duration // first deletes
+	steps changes
+	want  deletes // the first of each pod
 }
 
 func (s scenario) run(t *testing.T, window time.Duration) {
-	inBubble(t, s.name, func(t *testing.T) {
+	fakeapi.Bubble(t, s.name, func(t *testing.T) {
 		w := newWorld(t, s.start...)
-		defer w.manager(window)()
+		w.stop = w.manager(window)
+		defer func() { w.stop() }()
 		fakeapi.PlaySteps(w, s.steps)
 		w.Until(time.Hour)
-		if !maps.Equal(w.deletes(), s.want) {
-			t.Errorf("deleted at %v, want %v", w.deletes(), s.want)
-		}
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), s.want)
 		fakeapi.Want(t, "marked pods", w.Count("patch pods"), len(s.want))
 	})
 }
@@ -182,30 +188,22 @@ func TestEvents(t *testing.T) {
 	}{
 		{"an eviction", func(*world) {}, 10 * time.Second, []string{marking("p")}},
 		{"taint removed", func(w *world) { w.taint() }, time.Second, []string{cancelling("p")}},
-		{"tolerated for ever", func(w *world) {
-			w.update("p", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = nil })
-		}, time.Second, []string{cancelling("p")}},
+		{"tolerated for ever", editPod("p", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = nil }), time.Second, []string{cancelling("p")}},
 		{"pod deleted by another", func(w *world) { w.Remove("pods", "default", "p") }, time.Second, []string{cancelling("p")}},
-		{"moved to a later time", func(w *world) {
-			w.update("p", func(p *corev1.Pod) { *p.Spec.Tolerations[0].TolerationSeconds = 20 })
-		}, 20 * time.Second, []string{marking("p")}},
-		{"moved to now", func(w *world) {
-			w.update("p", func(p *corev1.Pod) { p.Spec.Tolerations = nil })
-		}, time.Second, []string{marking("p")}},
+		{"moved to a later time", editPod("p", tolerateFor(20)), 20 * time.Second, []string{marking("p")}},
+		{"moved to now", editPod("p", intolerant), time.Second, []string{marking("p")}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10)))
-				defer w.manager(0)()
-				w.Until(time.Second)
-				tt.do(w)
-				w.Until(tt.at - 1)
-				if tt.at > time.Second && len(w.told()) > 0 {
-					t.Errorf("too early: %v", w.told())
-				}
-				w.Until(tt.at)
-				fakeapi.WantEqual(t, "events", w.told(), tt.want)
-			})
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
+			w := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10)))
+			defer w.manager(0)()
+			w.Until(time.Second)
+			tt.do(w)
+			w.Until(tt.at - 1)
+			if tt.at > time.Second && len(w.told()) > 0 {
+				t.Errorf("too early: %v", w.told())
+			}
+			w.Until(tt.at)
+			fakeapi.WantEqual(t, "events", w.told(), tt.want)
 		})
 	}
 }
@@ -221,8 +219,7 @@ func TestMetrics(t *testing.T) {
 		fakeapi.Want(t, "pending evictions", testutil.ToFloat64(c.metrics.pending), 2)
 		w.Until(60 * time.Second) // the taint is taken for 20 s old, the window is 50 s
 		fakeapi.Want(t, "pending evictions", testutil.ToFloat64(c.metrics.pending), 1)
-		families, err := w.Metrics.Gather()
-		fakeapi.NoError(t, err)
+		families := fakeapi.Must(w.Metrics.Gather())
 		got := map[string]float64{}
 		for _, f := range families {
 			for _, m := range f.Metric {
@@ -238,23 +235,21 @@ func TestMetrics(t *testing.T) {
 			"taint_eviction_controller_pod_deletion_duration_seconds": 70,
 			"taint_eviction_controller_eviction_lateness_seconds":     70,
 		} {
-			if got[name] != want {
-				t.Errorf("%s is %v, want %v", name, got[name], want)
-			}
+			fakeapi.Want(t, name, got[name], want)
 		}
 	})
 }
 
 func (w *world) mustBeDeletedAt(pod string, want time.Duration) {
 	w.T.Helper()
-	if got, ok := w.deletedAt(pod); !ok || got != want {
+	if got, ok := w.deletes()[pod]; !ok || got != want {
 		w.T.Errorf("%s deleted: %v at %v, want at %v", pod, ok, got, want)
 	}
 }
 
 func (w *world) mustLive(pod string) {
 	w.T.Helper()
-	if got, ok := w.deletedAt(pod); ok {
+	if got, ok := w.deletes()[pod]; ok {
 		w.T.Errorf("%s was deleted at %v, want it left alone", pod, got)
 	}
 }
@@ -284,12 +279,8 @@ func TestTerminatingAndFinished(t *testing.T) {
 		w.Until(time.Second)
 		w.taint(nowTaint("t2")) // a second change of the node
 		w.Until(time.Minute)
-		w.mustLive("leaving")
-		w.mustBeDeletedAt("succeeded", 0)
-		w.mustBeDeletedAt("failed", 0)
-		if got, want := []int{w.Count("patch pods"), w.Count("delete pods")}, []int{0, 2}; !slices.Equal(got, want) {
-			t.Errorf("%v patches and deletes, want %v", got, want)
-		}
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{"succeeded": 0, "failed": 0})
+		fakeapi.WantEqual(t, "patches and deletes", []int{w.Count("patch pods"), w.Count("delete pods")}, []int{0, 2})
 	})
 }
 

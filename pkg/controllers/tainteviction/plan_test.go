@@ -49,9 +49,7 @@ func TestSince(t *testing.T) {
 		{"seen within the stamped second: then", metav1.NewTime(at(0)), at(0.4), at(0.4)},
 		{"in the future, by a clock ahead of ours: when first seen", metav1.NewTime(at(3600)), at(7), at(7)},
 	} {
-		if got := startTime(tt.stamp, tt.seen); !got.Equal(tt.want) {
-			t.Errorf("%s: since = %v, want %v", tt.name, got.Sub(begin), tt.want.Sub(begin))
-		}
+		fakeapi.WantEqual(t, tt.name+": since", startTime(tt.stamp, tt.seen), tt.want)
 	}
 }
 
@@ -95,9 +93,7 @@ func TestPatience(t *testing.T) {
 		if !limited {
 			got = forever
 		}
-		if got != tt.want {
-			t.Errorf("%s: patience = %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name+": patience", got, tt.want)
 	}
 }
 

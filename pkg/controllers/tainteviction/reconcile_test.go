@@ -24,22 +24,26 @@ func TestSameName(t *testing.T) {
 		return pod
 	}
 	start := objects{aNode("t1"), aPod("p", tolerates("t1", 10))}
-	replaceBy := func(tolerations ...corev1.Toleration) map[time.Duration]func(*world) {
-		return map[time.Duration]func(*world){9 * time.Second: func(w *world) {
+	replaceBy := func(tolerations ...corev1.Toleration) changes {
+		return changes{9 * time.Second: func(w *world) {
 			w.Remove("pods", "default", "p")
 			w.Put(second(tolerations...))
 		}}
 	}
-	scenario{"a tolerant pod of the same name stays", start, replaceBy(tolerates("t1")), map[string]time.Duration{}}.run(t, 0)
-	scenario{"an intolerant one is evicted", start, replaceBy(), map[string]time.Duration{"p": 9 * time.Second}}.run(t, 0)
-	inBubble(t, "one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
+	scenario{"a tolerant pod of the same name stays", start, replaceBy(tolerates("t1")), deletes{}}.run(t, 0)
+	scenario{"an intolerant one is evicted", start, replaceBy(), deletes{"p": 9 * time.Second}}.run(t, 0)
+	scenario{"a taint without a time dates from the first sight of a node that replaces another in one event",
+		objects{node1(corev1.ConditionTrue, noExecuteTaint("t1")), aPod("p", tolerates("t1", 100))},
+		changes{50 * time.Second: func(w *world) { w.node(func(n *corev1.Node) { n.UID = "another" }) }},
+		deletes{"p": 150 * time.Second}}.run(t, 0)
+	fakeapi.Bubble(t, "one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
 		w := newWorld(t, aNode("t1"), aPod("p"))
 		w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
 		defer w.manager(0)()
 		w.Until(time.Minute)
 		fakeapi.Want(t, "writes", w.Count("patch pods")+w.Count("delete pods"), 0)
 	})
-	inBubble(t, "one that comes between the last look and the delete is safe", func(t *testing.T) {
+	fakeapi.Bubble(t, "one that comes between the last look and the delete is safe", func(t *testing.T) {
 		w := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10)))
 		swapped := false
 		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -53,15 +57,13 @@ func TestSameName(t *testing.T) {
 		defer w.manager(0)()
 		w.Until(time.Minute)
 		w.mustLive("p")
-		if !swapped {
-			t.Error("no delete was sent")
-		}
+		fakeapi.Want(t, "a delete was sent", swapped, true)
 	})
 }
 
 // Node and pod are read live before an eviction. All pods of a node share a read of the node.
 func TestLiveCheck(t *testing.T) {
-	inBubble(t, "a taint that is gone evicts nobody", func(t *testing.T) {
+	fakeapi.Bubble(t, "a taint that is gone evicts nobody", func(t *testing.T) {
 		w, reads := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10))), 0
 		w.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			reads++
@@ -75,37 +77,15 @@ func TestLiveCheck(t *testing.T) {
 			t.Errorf("%d reads of the node in a minute, want one each 30 s", reads)
 		}
 	})
-	inBubble(t, "a toleration that was added keeps the pod", func(t *testing.T) {
-		w := newWorld(t, aNode("t1"), aPod("p"))
-		w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, aPod("p", tolerates("t1")), nil
-		})
-		defer w.manager(0)()
-		w.Until(time.Minute)
-		w.mustLive("p")
-	})
-	inBubble(t, "an unreadable node evicts nobody until it can be read", func(t *testing.T) {
-		w := newWorld(t, aNode("t1"), aPod("p"))
-		w.Break(errors.New("unreachable"), "get nodes")
-		defer w.manager(0)()
-		w.Until(10 * time.Second)
-		w.mustLive("p")
-		w.Break(nil, "delete pods", "get nodes")
-		w.Until(time.Minute)
-		if _, ok := w.deletedAt("p"); !ok {
-			t.Error("not deleted")
-		}
-	})
-	inBubble(t, "an answer from before the node's last change is not used", func(t *testing.T) {
-		w := newWorld(t, aNode("t1"), aPod("p"), aPod("q", tolerates("t1", 1000)))
-		defer w.manager(0)()
-		w.mustBeDeletedAt("p", 0) // the node was read
-		w.Until(200 * time.Millisecond)
-		w.taint(nowTaint("t1"), nowTaint("t2"))
-		w.Until(time.Minute)
-		w.mustBeDeletedAt("q", 200*time.Millisecond)
-	})
-	inBubble(t, "one read for all pods of a node", func(t *testing.T) {
+	scenario{"a toleration that the cache does not show keeps the pod", objects{aNode("t1"), aPod("p", tolerates("t1", 10))},
+		changes{time.Second: func(w *world) {
+			w.Freeze("pods", true)
+			w.Put(aPod("p", tolerates("t1")))
+		}}, deletes{}}.run(t, 0)
+	scenario{"a read from before the node's last change is not used", objects{aNode("t1"), aPod("p"), aPod("q", tolerates("t1", 1000))},
+		changes{200 * time.Millisecond: setTaints("t1", "t2")},
+		deletes{"p": 0, "q": 200 * time.Millisecond}}.run(t, 0) // the node was read for p
+	fakeapi.Bubble(t, "one read for all pods of a node", func(t *testing.T) {
 		world := objects{aNode("t1")}
 		for i := range 100 {
 			world = append(world, aPod(fmt.Sprintf("p%d", i)))
@@ -138,26 +118,33 @@ func TestRestart(t *testing.T) {
 	tolerant := func() *corev1.Pod {
 		return aPod("p", tolerates("t1", 3000), tolerates(corev1.TaintNodeUnreachable, 300))
 	}
-	inBubble(t, "the time before the restart counts", func(t *testing.T) {
-		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
-		w.manager(window)()
-		w.Until(1000 * time.Second)
-		defer w.manager(window)()
-		w.Until(4000 * time.Second)
-		w.mustBeDeletedAt("p", 3000*time.Second)
-	})
-	inBubble(t, "a pod bound long after the taint has its full time", func(t *testing.T) {
-		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", 2*time.Hour)), tolerant())
-		w.update("p", func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{
-				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.Begin.Add(-1001 * time.Second)),
-			}}
-		})
-		defer w.manager(window)()
-		w.Until(4000 * time.Second)
-		w.mustBeDeletedAt("p", 2000*time.Second)
-	})
-	inBubble(t, "a taint without time dates from when the standby saw it", func(t *testing.T) {
+	bound := tolerant()
+	bound.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(-1001 * time.Second)),
+	}}
+	end, begin := func(w *world) { w.stop() }, func(w *world) { w.stop = w.manager(window) }
+	for _, s := range []scenario{
+		{"the time before the restart counts", objects{node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant()},
+			changes{0: end, 1000 * time.Second: begin}, deletes{"p": 3000 * time.Second}},
+		{"a pod bound long after the taint has its full time", objects{node1(corev1.ConditionTrue, agoTaint("t1", 2*time.Hour)), bound},
+			nil, deletes{"p": 2000 * time.Second}},
+		{"half an hour away while the node dies, is tainted and recovers", objects{node1(corev1.ConditionTrue), tolerant(), aPod("q")}, changes{
+			time.Minute: func(w *world) {
+				w.node(func(n *corev1.Node) {
+					n.Status.Conditions[0].Status = corev1.ConditionUnknown
+					n.Spec.Taints = []corev1.Taint{nowTaint(corev1.TaintNodeUnreachable)}
+				})
+			},
+			time.Minute + 1: end,
+			30 * time.Minute: func(w *world) {
+				w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
+				begin(w)
+			},
+		}, deletes{"q": time.Minute}}, // q has no toleration
+	} {
+		s.run(t, window)
+	}
+	fakeapi.Bubble(t, "a taint without time dates from when the standby saw it", func(t *testing.T) {
 		taint := noExecuteTaint("t1")
 		w := newWorld(t, node1(corev1.ConditionTrue, taint), tolerant())
 		c, stop := w.standby(window)
@@ -167,24 +154,7 @@ func TestRestart(t *testing.T) {
 		w.Until(4000 * time.Second)
 		w.mustBeDeletedAt("p", 3000*time.Second)
 	})
-	inBubble(t, "an hour away while the node dies, is tainted and recovers", func(t *testing.T) {
-		w := newWorld(t, node1(corev1.ConditionTrue), tolerant(), aPod("q"))
-		stop := w.manager(window)
-		w.Until(time.Minute)
-		w.node(func(n *corev1.Node) {
-			n.Status.Conditions[0].Status = corev1.ConditionUnknown
-			n.Spec.Taints = []corev1.Taint{nowTaint(corev1.TaintNodeUnreachable)}
-		})
-		synctest.Wait()
-		stop()
-		w.mustBeDeletedAt("q", time.Minute) // the pod has no toleration
-		w.Until(time.Hour)
-		w.node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
-		defer w.manager(window)()
-		w.Until(2 * time.Hour)
-		w.mustLive("p")
-	})
-	inBubble(t, "a second term of the same process knows nothing of the first", func(t *testing.T) {
+	fakeapi.Bubble(t, "a second term of the same process knows nothing of the first", func(t *testing.T) {
 		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
 		c, stop := w.standby(window)
 		defer stop()
@@ -202,7 +172,6 @@ func TestTrustWindow(t *testing.T) {
 	const window = 50 * time.Second
 	unreachable := corev1.TaintNodeUnreachable
 	sec := time.Second
-	type deletes = map[string]time.Duration
 	cluster := func(ready corev1.ConditionStatus, taints ...corev1.Taint) objects {
 		return objects{node1(ready, taints...), aPod("p", tolerates(unreachable, 300))}
 	}
@@ -218,47 +187,31 @@ func TestTrustWindow(t *testing.T) {
 		{"pods of a dead node leave at the end of the window", cluster("Unknown", old), nil, deletes{"p": window}},
 		{"a later deadline stays", cluster("Unknown", agoTaint(unreachable, sec)), nil, deletes{"p": 300 * sec}},
 		{"pods of a node that is Ready stay", cluster("True", old), nil, deletes{}},
-		{"pods of a node that becomes Ready within the window stay", cluster("Unknown", old), map[time.Duration]func(*world){49 * sec: becomes("True")}, deletes{}},
-		{"a later taint waits for the end of the window", cluster("Unknown"), map[time.Duration]func(*world){20 * sec: tainted}, deletes{"intolerant": window, "p": 320 * sec}},
-		{"a taint after the window does not wait", cluster("Unknown"), map[time.Duration]func(*world){70 * sec: tainted}, deletes{"intolerant": 70 * sec, "p": 370 * sec}},
-		{"a node with an old taint becomes Unknown after the window", cluster("True", old), map[time.Duration]func(*world){60 * sec: becomes("Unknown")}, deletes{"p": 60 * sec}},
+		{"pods of a node that becomes Ready within the window stay", cluster("Unknown", old), changes{49 * sec: becomes("True")}, deletes{}},
+		{"a later taint waits for the end of the window", cluster("Unknown"), changes{20 * sec: tainted}, deletes{"intolerant": window, "p": 320 * sec}},
+		{"a taint after the window does not wait", cluster("Unknown"), changes{70 * sec: tainted}, deletes{"intolerant": 70 * sec, "p": 370 * sec}},
+		{"a node with an old taint becomes Unknown after the window", cluster("True", old), changes{60 * sec: becomes("Unknown")}, deletes{"p": 60 * sec}},
 		{"a taint of a user does not wait", cluster("Unknown", old, agoTaint("user", time.Hour)), nil, deletes{"p": 0}},
 	} {
 		s.run(t, window)
 	}
 }
 
-// An interrupted watch may replace a node by a node of the same name and taints in one event.
-func TestNodeReplacedInOneEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, node1(corev1.ConditionTrue, noExecuteTaint("t1")), aPod("p", tolerates("t1", 100)))
-		defer w.manager(0)()
-		w.Until(50 * time.Second)
-		w.node(func(n *corev1.Node) { n.UID = "another" })
-		w.Until(300 * time.Second)
-		w.mustBeDeletedAt("p", 150*time.Second) // a taint without a time dates from the first sight of the node
-	})
-}
-
 // A refusal that looks like the conflict of a UID is still a refusal.
 func TestRefusalsOfAllKinds(t *testing.T) {
 	for name, refusal := range fakeapi.NewRefusals("Pod", "pods", "p") {
 		for _, refused := range []string{"get nodes", "get pods", "patch pods/status", "delete pods"} {
-			t.Run(name+" of "+refused, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, aNode("t1"), aPod("p"))
-					w.Break(refusal, refused)
-					defer w.manager(0)()
-					w.Until(10 * time.Minute)
-					if n := w.Count(refused); n < 5 || n > 40 {
-						t.Errorf("%d tries in ten minutes, want a few", n)
-					}
-					w.Break(nil, refused)
-					w.Until(12 * time.Minute)
-					if _, ok := w.deletedAt("p"); !ok {
-						t.Error("never deleted")
-					}
-				})
+			fakeapi.Bubble(t, name+" of "+refused, func(t *testing.T) {
+				w := newWorld(t, aNode("t1"), aPod("p"))
+				w.Break(refusal, refused)
+				defer w.manager(0)()
+				w.Until(10 * time.Minute)
+				if n := w.Count(refused); n < 5 || n > 40 {
+					t.Errorf("%d tries in ten minutes, want a few", n)
+				}
+				w.Break(nil, refused)
+				w.Until(12 * time.Minute)
+				fakeapi.Want(t, "deleted pods", len(w.deletes()), 1)
 			})
 		}
 	}
@@ -296,8 +249,5 @@ func TestStandbyTakesOverAmidEvictions(t *testing.T) {
 		w.mustBeDeletedAt("now", 50*time.Second)
 		w.mustBeDeletedAt("soon", 50*time.Second)
 		w.mustBeDeletedAt("later", 100*time.Second)
-		if n := w.Count("delete pods"); n < 3 {
-			t.Errorf("%d deletes", n)
-		}
 	})
 }

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/internal/fakeapi/fakemanager"
@@ -23,6 +23,8 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // world is a cluster of fakes in a bubble of fake time.
 type world struct {
 	fakemanager.World
+	record.EventRecorder        // only Eventf is called
+	stop                 func() // ends the process
 
 	lock   sync.Mutex
 	events []string
@@ -39,11 +41,6 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		}
 	})
 	return w
-}
-
-// inBubble runs a subtest in a bubble of fake time.
-func inBubble(t *testing.T, name string, run func(*testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, run) })
 }
 
 // deletes are the times at which pods were deleted first.
@@ -68,19 +65,6 @@ func (w *world) standby(window time.Duration) (c *Controller, stop func()) {
 // run begins a term. The returned function ends the term.
 func (w *world) run(c *Controller) (end func()) { return fakeapi.Term(w.T, c.Run) }
 
-func (w *world) deletedAt(pod string) (time.Duration, bool) {
-	d, ok := w.deletes()[pod]
-	return d, ok
-}
-
-// update changes a pod.
-func (w *world) update(name string, edit func(*corev1.Pod)) {
-	w.T.Helper()
-	pod := w.Pod(name)
-	edit(pod)
-	w.Put(pod)
-}
-
 // taint replaces the taints of node1.
 func (w *world) taint(taints ...corev1.Taint) {
 	w.T.Helper()
@@ -94,20 +78,12 @@ func (w *world) node(edit func(*corev1.Node)) {
 	w.Put(node)
 }
 
-// Event, Eventf and AnnotatedEventf make world an event recorder.
-func (w *world) Event(obj runtime.Object, kind, reason, message string) {
-	w.Eventf(obj, kind, reason, "%s", message)
-}
-
+// Eventf implements record.EventRecorder.
 func (w *world) Eventf(obj runtime.Object, kind, reason, format string, args ...any) {
 	ref := obj.(*corev1.ObjectReference)
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.events = append(w.events, fmt.Sprintf("%s %s %s %s %s %s %s", ref.APIVersion, ref.Kind, ref.Namespace+"/"+ref.Name, ref.UID, kind, reason, fmt.Sprintf(format, args...)))
-}
-
-func (w *world) AnnotatedEventf(obj runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
-	w.Eventf(obj, kind, reason, format, args...)
 }
 
 func (w *world) told() []string {
