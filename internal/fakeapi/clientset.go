@@ -73,10 +73,7 @@ func NewClientset(t testing.TB, objects ...runtime.Object) *Clientset {
 // React handles a request, for reactors of tests, for example a reactor that drops the response.
 func (c *Clientset) React(action clienttesting.Action) (bool, runtime.Object, error) {
 	r := Request{Name: nameOf(action), At: time.Now()}
-	key := action.GetVerb() + " " + action.GetResource().Resource
-	if sub := action.GetSubresource(); sub != "" {
-		key += "/" + sub
-	}
+	key := describeAction(action)
 	r.What = key + " " + r.Name
 	if remove, ok := action.(clienttesting.DeleteActionImpl); ok {
 		r.Delete = remove.DeleteOptions
@@ -404,41 +401,31 @@ func (c *Clientset) Accepted(prefix string) map[string]time.Duration {
 func (c *Clientset) Put(obj runtime.Object) {
 	c.t.Helper()
 	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	NoError(c.t, err)
 	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
 	namespace := obj.(metav1.Object).GetNamespace()
 	if err = c.Tracker().Update(resource, obj, namespace); apierrors.IsNotFound(err) {
 		err = c.Tracker().Create(resource, obj, namespace)
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	NoError(c.t, err)
 }
 
 // Remove removes an object of the core group without a request.
 func (c *Clientset) Remove(resource, namespace, name string) {
 	c.t.Helper()
-	if err := c.Tracker().Delete(corev1.SchemeGroupVersion.WithResource(resource), namespace, name); err != nil {
-		c.t.Fatal(err)
-	}
+	NoError(c.t, c.Tracker().Delete(corev1.SchemeGroupVersion.WithResource(resource), namespace, name))
 }
 
 func (c *Clientset) Pod(name string) *corev1.Pod {
 	c.t.Helper()
 	obj, err := c.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), metav1.NamespaceDefault, name)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	NoError(c.t, err)
 	return obj.(*corev1.Pod).DeepCopy()
 }
 
 func (c *Clientset) Node(name string) *corev1.Node {
 	c.t.Helper()
 	obj, err := c.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	NoError(c.t, err)
 	return obj.(*corev1.Node).DeepCopy()
 }

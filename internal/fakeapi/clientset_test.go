@@ -70,9 +70,7 @@ func TestWritesOnOldVersionsAreRefused(t *testing.T) {
 	if _, err := pods.Update(t.Context(), newer, metav1.UpdateOptions{}); !errors.Is(err, broken) {
 		t.Errorf("update: %v, want %v", err, broken)
 	}
-	if got := []int{c.Count("patch pods"), len(c.Accepted("patch pods")), c.Writes()}; fmt.Sprint(got) != "[2 1 5]" {
-		t.Errorf("patches sent and accepted, and all writes: %v", got)
-	}
+	WantEqual(t, "patches sent and accepted, and all writes", []int{c.Count("patch pods"), len(c.Accepted("patch pods")), c.Writes()}, []int{2, 1, 5})
 }
 
 // client-go's own watch panics when a hundred events are waiting.
@@ -83,9 +81,7 @@ func TestFrozenWatchKeepsAllEvents(t *testing.T) {
 		c.Freeze("pods", true)
 		const many = 300
 		for i := range many {
-			if _, err := c.CoreV1().Pods("default").Create(t.Context(), pod(fmt.Sprint("p", i)), metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			Must(c.CoreV1().Pods("default").Create(t.Context(), pod(fmt.Sprint("p", i)), metav1.CreateOptions{}))
 		}
 		time.Sleep(time.Minute)
 		select {

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestCourse(t *testing.T) {
@@ -80,19 +82,13 @@ func TestCourse(t *testing.T) {
 func TestStepWithoutReasonKeepsTheReasonOfOthers(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Reason: "R", Message: "m"}}
 	at := progress{}.advance(Course{Steps: []Step{{State: Ready}}}, false, time.Unix(1e9, 0))
-	if got, want := at.currentStep(pod), (Step{State: Ready, Reason: "R", Message: "m"}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	fakeapi.Want(t, "step", at.currentStep(pod), Step{State: Ready, Reason: "R", Message: "m"})
 }
 
 func TestACourseThatChangesBeginsAnew(t *testing.T) {
 	begun := time.Unix(1e9, 0)
 	ready, failed := Course{Steps: []Step{{State: Ready}}}, Course{Steps: []Step{{State: Failed, After: time.Second}}}
 	at := progress{}.advance(ready, false, begun).advance(failed, false, begun.Add(time.Hour))
-	if at.steps != 0 {
-		t.Errorf("%d steps of the new course were taken at once, want none", at.steps)
-	}
-	if at = at.advance(failed, false, begun.Add(time.Hour+time.Second)); at.steps != 1 {
-		t.Errorf("%d steps were taken after a second, want one", at.steps)
-	}
+	fakeapi.Want(t, "steps of the new course at once", at.steps, 0)
+	fakeapi.Want(t, "steps after a second", at.advance(failed, false, begun.Add(time.Hour+time.Second)).steps, 1)
 }

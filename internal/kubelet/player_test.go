@@ -1,10 +1,7 @@
 package kubelet
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -25,16 +22,15 @@ import (
 )
 
 // newPlayer returns a player whose requests get the responses of a function.
-func newPlayer(t *testing.T, answer fakeapi.RoundTripper, course Course) *Player {
+func newPlayer(t *testing.T, answer fakeapi.RoundTripper) *Player {
 	t.Helper()
 	client := fakeapi.Must(kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: answer}))
-	player := fakeapi.Must(NewPlayer(client, corev1.NamespaceAll, func(*corev1.Pod) Course { return course }))
-	return player
+	return fakeapi.Must(NewPlayer(client, corev1.NamespaceAll, func(*corev1.Pod) Course { return Course{} }))
 }
 
 // A player of a manager that never starts is not run.
 func TestAPlayerThatIsNotRunLeavesNoGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { newPlayer(t, nil, Course{}) })
+	synctest.Test(t, func(t *testing.T) { newPlayer(t, nil) })
 }
 
 // client-go's informers sleep regardless of the context when a streaming list is rejected with 429.
@@ -44,7 +40,7 @@ func TestStoppingWaitsASecondForAnInformerThatSleeps(t *testing.T) {
 	}
 	for range 10 {
 		synctest.Test(t, func(t *testing.T) {
-			player := newPlayer(t, overloaded, Course{})
+			player := newPlayer(t, overloaded)
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
@@ -64,14 +60,10 @@ func TestStoppingWaitsASecondForAnInformerThatSleeps(t *testing.T) {
 }
 
 func TestAStatusThatIsRefusedIsLogged(t *testing.T) {
-	invalid := func(req *http.Request) (*http.Response, error) {
-		status := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil).ErrStatus
-		body, err := json.Marshal(status)
-		return &http.Response{
-			StatusCode: int(status.Code), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: req,
-		}, err
-	}
-	player := newPlayer(t, invalid, Course{Steps: []Step{{State: Ready}}})
+	client := fakeapi.NewClientset(t)
+	client.Break(apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil), "patch pods/status")
+	ready := func(*corev1.Pod) Course { return Course{Steps: []Step{{State: Ready}}} }
+	player := fakeapi.Must(NewPlayer(client, corev1.NamespaceAll, ready))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	fakeapi.NoError(t, player.informer.GetIndexer().Add(pod))
 	var log []string

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -35,9 +34,7 @@ func TestContainersFollowTheStateOfTheirPod(t *testing.T) {
 			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: tt.was}}},
 		}
 		want := []corev1.ContainerStatus{{Name: "main", Image: "example.com/main:1", Ready: tt.ready, Started: &tt.started, State: tt.want}}
-		if got := containerStatuses(pod, tt.state, now); !apiequality.Semantic.DeepEqual(got, want) {
-			t.Errorf("%s: got %+v, want %+v", tt.name, got, want)
-		}
+		fakeapi.WantEqual(t, tt.name, containerStatuses(pod, tt.state, now), want)
 	}
 }
 
@@ -65,9 +62,7 @@ func TestAConditionThatStaysKeepsItsTransitionTime(t *testing.T) {
 		client := fake.NewClientset(pod)
 		fakeapi.NoError(t, Post(t.Context(), client, pod, tt.state, "", ""))
 		got := fakeapi.Must(client.CoreV1().Pods("shop").Get(t.Context(), "web", metav1.GetOptions{}))
-		if len(got.Status.Conditions) != 2 {
-			t.Errorf("%s: conditions %+v, want two", tt.name, got.Status.Conditions)
-		}
+		fakeapi.Want(t, tt.name+": conditions", len(got.Status.Conditions), 2)
 		for _, c := range got.Status.Conditions {
 			want := map[corev1.PodConditionType]bool{corev1.PodReady: tt.ready, corev1.ContainersReady: tt.container}[c.Type]
 			if stays := c.LastTransitionTime.Equal(&before); stays != want || c.LastTransitionTime.IsZero() {

@@ -32,16 +32,14 @@ type World struct {
 // Standby starts caches and a controller without a term. stop ends the caches.
 func (w *World) Standby() (c controller.Controller, stop func()) {
 	w.T.Helper()
-	store := caches.New(w.Clientset, caches.Config{Name: "test", Fields: w.Registration.CachedFields})
+	store := caches.New(w.Clientset, caches.Config{Name: "test", Fields: w.Registration.CachedFields, LeaseNamespaces: w.Registration.LeaseNamespaces})
 	w.Metrics = prometheus.NewRegistry()
 	c, err := w.Registration.New(controller.Base{
 		Client: w.Clientset, Caches: store, Clock: clock.RealClock{}, Metrics: w.Metrics,
 		Recorder: func(string) record.EventRecorder { return w.Recorder },
 		Enabled:  func(featuregate.Feature) bool { return !w.GatesOff },
 	})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	fakeapi.NoError(w.T, err)
 	return c, fakeapi.FillCaches(w.T, store)
 }
 

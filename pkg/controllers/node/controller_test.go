@@ -32,8 +32,15 @@ func cluster(live, dying int) (objects []runtime.Object, liveNames, dyingNames [
 	return objects, liveNames, dyingNames
 }
 
+// inCluster runs a test in a zone of live and dying nodes, beside other objects.
+func inCluster(t *testing.T, live, dying int, others []runtime.Object, run func(b *bench, live, dying []string)) {
+	t.Helper()
+	objects, liveNames, dyingNames := cluster(live, dying)
+	inBubble(t, defaults(), append(objects, others...), func(b *bench) { run(b, liveNames, dyingNames) })
+}
+
 func (b *bench) tainted(taint string, names []string) int {
-	b.t.Helper()
+	b.T.Helper()
 	n := 0
 	for _, name := range names {
 		if slices.Contains(taintsOf(b.Node(name)), taint) {
@@ -45,7 +52,7 @@ func (b *bench) tainted(taint string, names []string) int {
 
 // taintedAt returns the time of a NoExecute taint, zero without the taint.
 func (b *bench) taintedAt(name, key string) time.Time {
-	b.t.Helper()
+	b.T.Helper()
 	for _, taint := range b.Node(name).Spec.Taints {
 		if taint.Key == key && taint.Effect == noExec {
 			return taint.TimeAdded.Time
@@ -55,8 +62,7 @@ func (b *bench) taintedAt(name, key string) time.Time {
 }
 
 func TestSilentNodeGoesTheWholeWay(t *testing.T) {
-	objects, live, dying := cluster(1, 1)
-	inBubble(t, defaults(), append(objects, aPod("pod", "dying0")), func(b *bench) {
+	inCluster(t, 1, 1, []runtime.Object{aPod("pod", "dying0")}, func(b *bench, live, dying []string) {
 		b.term()
 		b.renewFor(50*time.Second, live...)
 		b.wantReady(corev1.ConditionTrue, "dying0")
@@ -65,9 +71,7 @@ func TestSilentNodeGoesTheWholeWay(t *testing.T) {
 		b.wantTaints("dying0", silentTaints...)
 		b.wantPods(corev1.ConditionFalse, "pod")
 		b.wantReady(corev1.ConditionTrue, live...)
-		if got := b.Count("update nodes/status") + b.Count("patch nodes"); got != 2 {
-			t.Errorf("%d writes of nodes, want 2: one of the status, one of all taints\n%v", got, b.Requests(""))
-		}
+		fakeapi.Want(t, "writes of the status and of all taints", b.Count("update nodes/status")+b.Count("patch nodes"), 2)
 		b.post(dying[0], corev1.ConditionTrue)
 		b.wantTaints("dying0")
 		fakeapi.Want(t, "patches", b.Count("patch nodes"), 2)
@@ -75,14 +79,11 @@ func TestSilentNodeGoesTheWholeWay(t *testing.T) {
 }
 
 func TestHealthyClusterIsNotWritten(t *testing.T) {
-	objects, live, _ := cluster(20, 0)
-	inBubble(t, defaults(), objects, func(b *bench) {
+	inCluster(t, 20, 0, nil, func(b *bench, live, _ []string) {
 		before := b.Writes()
 		b.term()
 		b.renewFor(3*time.Minute, live...)
-		if got := b.Writes() - before - b.Count("update leases"); got != 0 {
-			t.Errorf("%d writes, want none\n%v", got, b.Requests(""))
-		}
+		fakeapi.Want(t, "writes", b.Writes()-before-b.Count("update leases"), 0)
 		fakeapi.Want(t, "live reads of nodes", b.Count("get nodes"), 0)
 	})
 }
@@ -164,30 +165,22 @@ func TestLeaseCases(t *testing.T) {
 				if got := readiness(node); got != tt.want || reason != tt.why {
 					t.Errorf("Ready = %q, %q; want %q, %q", got, reason, tt.want, tt.why)
 				}
-				writes := 0
-				if tt.want == "Unknown" {
-					writes = 1
-				}
-				fakeapi.Want(t, "status writes", b.Count("update nodes/status"), writes)
+				fakeapi.Want(t, "a status was written", b.Count("update nodes/status") == 1, tt.want == "Unknown")
 			})
 		})
 	}
 }
 
 func TestNoExecuteFollowsReady(t *testing.T) {
-	objects, live, _ := cluster(4, 0)
-	objects = append(objects,
-		aNode("unready", "zone", "False"), aNode("unknown", "zone", "Unknown"),
+	others := []runtime.Object{
+		aNode("unready", "zone", "False"), aLease("unready", epoch), aNode("unknown", "zone", "Unknown"), aLease("tainted", epoch),
 		aNode("silent", "zone", "", func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) }),
 		aNode("tainted", "zone", "True", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: noExec}, {Key: "user", Effect: noExec}}
 		}),
-	)
-	for _, name := range []string{"unready", "tainted"} {
-		objects = append(objects, aLease(name, epoch))
 	}
-	live = append(live, "unready", "tainted")
-	inBubble(t, defaults(), objects, func(b *bench) {
+	inCluster(t, 4, 0, others, func(b *bench, live, _ []string) {
+		live = append(live, "unready", "tainted")
 		b.term()
 		b.renewFor(11*time.Second, live...) // the second token
 		b.wantTaints("unready", notReadyTaints...)
@@ -206,9 +199,7 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 		since := b.taintedAt("unknown", corev1.TaintNodeUnreachable)
 		b.post("unknown", "False")
 		b.wantTaints("unknown", notReadyTaints...)
-		if got := b.taintedAt("unknown", corev1.TaintNodeNotReady); !got.Equal(since) || since.IsZero() {
-			t.Errorf("TimeAdded after the swap = %v, want that of the old taint, %v", got, since)
-		}
+		fakeapi.WantEqual(t, "TimeAdded after the swap", b.taintedAt("unknown", corev1.TaintNodeNotReady), since)
 		fakeapi.Want(t, "evictions_total, which does not count swaps", testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")), 3)
 	})
 }
@@ -217,26 +208,22 @@ func TestNodeEvents(t *testing.T) {
 	inBubble(t, defaults(), []runtime.Object{aNode("node", "", "True"), aNode("live", "", "True"), aLease("live", epoch)}, func(b *bench) {
 		b.events.IncludeObject = true
 		b.term()
-		object := " involvedObject{kind=Node,apiVersion=v1}"
-		if got, want := slices.Sorted(slices.Values(b.drainEvents())), []string{
-			"Normal RegisteredNode Node live event: Registered Node live in Controller" + object,
-			"Normal RegisteredNode Node node event: Registered Node node in Controller" + object,
-		}; !slices.Equal(got, want) {
-			t.Errorf("events = %q, want %q", got, want)
+		wantEvents := func(when string, want ...string) {
+			t.Helper()
+			for i := range want {
+				want[i] = "Normal " + want[i] + " involvedObject{kind=Node,apiVersion=v1}"
+			}
+			fakeapi.WantEqual(t, "events "+when, slices.Sorted(slices.Values(b.drainEvents())), want)
 		}
+		wantEvents("at the first sight", "RegisteredNode Node live event: Registered Node live in Controller",
+			"RegisteredNode Node node event: Registered Node node in Controller")
 		b.renewFor(51*time.Second, "live")
-		if got, want := b.drainEvents(), []string{"Normal NodeNotReady Node node status is now: NodeNotReady" + object}; !slices.Equal(got, want) {
-			t.Errorf("events = %q, want %q", got, want)
-		}
+		wantEvents("after the grace period", "NodeNotReady Node node status is now: NodeNotReady")
 		b.endTerm()
 		b.term()
-		if got := b.drainEvents(); len(got) > 0 {
-			t.Errorf("events of another term: %q", got)
-		}
-		fakeapi.NoError(t, b.CoreV1().Nodes().Delete(b.t.Context(), "node", metav1.DeleteOptions{}))
+		wantEvents("of another term")
+		fakeapi.NoError(t, b.CoreV1().Nodes().Delete(b.T.Context(), "node", metav1.DeleteOptions{}))
 		b.pass(time.Second)
-		if got, want := b.drainEvents(), []string{"Normal RemovingNode Node node event: Removing Node node from Controller" + object}; !slices.Equal(got, want) {
-			t.Errorf("events = %q, want %q", got, want)
-		}
+		wantEvents("of the deletion", "RemovingNode Node node event: Removing Node node from Controller")
 	})
 }

@@ -89,9 +89,7 @@ func TestRestart(t *testing.T) {
 		fakeapi.Want(t, tt.name, (state{int(h.heartbeat.seen.Sub(day).Seconds()), int(h.heartbeat.extra.Seconds())}), tt.want)
 	}
 	h := heartbeat{seen: at(0), extra: 150 * time.Second}.afterLease(at(5), at(5))
-	if want := (heartbeat{seen: at(5), renewed: at(5)}); h != want {
-		t.Errorf("heartbeat after a sign of life = %+v, want %+v", h, want)
-	}
+	fakeapi.Want(t, "heartbeat after a sign of life", h, heartbeat{seen: at(5), renewed: at(5)})
 }
 
 // A Lease event between the read of the cached Lease and the record of the node would be lost.
@@ -123,8 +121,7 @@ func TestLeasesOfOtherTimes(t *testing.T) {
 		{"the time was taken away", ahead, func(time.Time) *metav1.MicroTime { return nil }, "Unknown"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			objects, live, _ := cluster(3, 1)
-			inBubble(t, defaults(), objects, func(b *bench) {
+			inCluster(t, 3, 1, nil, func(b *bench, live, _ []string) {
 				b.renewAs("dying0", tt.first)
 				b.term()
 				for range 12 {
@@ -132,7 +129,7 @@ func TestLeasesOfOtherTimes(t *testing.T) {
 					b.renewAs("dying0", tt.then(time.Now()))
 					b.pass(10 * time.Second)
 					if tt.want == "True" && readiness(b.Node("dying0")) != "True" {
-						b.t.Fatalf("Unknown after %v", time.Since(epoch))
+						b.T.Fatalf("Unknown after %v", time.Since(epoch))
 					}
 				}
 				b.wantReady(tt.want, "dying0")
@@ -150,8 +147,7 @@ func TestBrokenLeaseWatch(t *testing.T) {
 		cut, frozen, noLists bool
 	}{{"frozen", false, true, false}, {"cut", true, false, false}, {"cut, and lists fail", true, false, true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			objects, live, dying := cluster(6, 1)
-			inBubble(t, defaults(), objects, func(b *bench) {
+			inCluster(t, 6, 1, nil, func(b *bench, live, dying []string) {
 				b.term()
 				b.renewFor(10*time.Second, append(live, dying...)...)
 				b.Freeze("leases", tt.frozen)
@@ -169,7 +165,7 @@ func TestBrokenLeaseWatch(t *testing.T) {
 					b.wantReady("Unknown", dying...)
 				}
 				if got := b.Count("get leases") + b.Count("list leases"); got > 6*2*26+200 { // kubelets read, too
-					b.t.Errorf("%d reads of Leases", got)
+					b.T.Errorf("%d reads of Leases", got)
 				}
 				b.Freeze("leases", false)
 				b.RestoreWatches("leases")
@@ -177,9 +173,7 @@ func TestBrokenLeaseWatch(t *testing.T) {
 				b.renewFor(2*time.Minute, live...)
 				b.wantReady("True", live...)
 				b.wantReady("Unknown", dying...)
-				if b.controller.api.isSuspended(false, time.Now()) {
-					t.Error("suspended after the watch came back")
-				}
+				fakeapi.Want(t, "suspended after the watch came back", b.controller.api.isSuspended(false, time.Now()), false)
 			})
 		})
 	}

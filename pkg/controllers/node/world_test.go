@@ -3,13 +3,12 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,23 +21,18 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/internal/fakeapi/fakemanager"
 	"minikcm/internal/faket"
-	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 )
 
 // bench is a controller on a fake API in a bubble of fake time.
 type bench struct {
-	t *testing.T
-	*fakeapi.Clientset
+	fakemanager.World
 	controller *Controller
-	caches     *caches.Caches
 	events     *record.FakeRecorder
-	registry   *prometheus.Registry
-	stopCaches func()
 	stopTerm   func()
 }
 
@@ -54,21 +48,19 @@ func defaults() Config {
 func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, Clientset: fakeapi.NewClientset(t), events: record.NewFakeRecorder(10000), registry: prometheus.NewRegistry()}
+		b := &bench{events: record.NewFakeRecorder(10000)}
+		b.World = fakemanager.World{Clientset: fakeapi.NewClientset(t), T: t, Recorder: b.events, Registration: Registration(&cfg)}
 		for _, obj := range objects {
 			b.create(obj)
 		}
-		b.caches = caches.New(b.Clientset, caches.Config{LeaseNamespaces: []string{corev1.NamespaceNodeLease}})
-		var err error
-		b.controller, err = newController(cfg, controller.Base{
-			Client: b.Clientset, Caches: b.caches, Clock: clock.RealClock{}, Metrics: b.registry,
-			Recorder: func(string) record.EventRecorder { return b.events },
-		}, b.Clientset, metadataOf(b.Clientset))
-		fakeapi.NoError(t, err)
-		b.stopCaches = fakeapi.FillCaches(t, b.caches)
+		b.Registration.New = func(base controller.Base) (controller.Controller, error) {
+			return newController(cfg, base, b.Clientset, metadataOf(b.Clientset))
+		}
+		standby, stopCaches := b.Standby()
+		b.controller = standby.(*Controller)
 		run(b)
 		b.endTerm()
-		b.stopCaches()
+		stopCaches()
 	})
 }
 
@@ -90,7 +82,7 @@ func metadataOf(api *fakeapi.Clientset) metadata.Interface {
 }
 
 // term starts a term.
-func (b *bench) term() { b.stopTerm = fakeapi.Term(b.t, b.controller.Run) }
+func (b *bench) term() { b.stopTerm = fakeapi.Term(b.T, b.controller.Run) }
 
 func (b *bench) endTerm() {
 	if b.stopTerm != nil {
@@ -114,18 +106,17 @@ func (b *bench) pass(d time.Duration) {
 }
 
 func (b *bench) create(obj runtime.Object) {
-	b.t.Helper()
+	b.T.Helper()
 	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
-	fakeapi.NoError(b.t, err)
+	fakeapi.NoError(b.T, err)
 	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
-	if _, _, err := b.React(clienttesting.NewCreateAction(resource, obj.(metav1.Object).GetNamespace(), obj)); err != nil {
-		b.t.Fatal(err)
-	}
+	_, _, err = b.React(clienttesting.NewCreateAction(resource, obj.(metav1.Object).GetNamespace(), obj))
+	fakeapi.NoError(b.T, err)
 }
 
 // renew renews Leases, as kubelets do.
 func (b *bench) renew(names ...string) {
-	b.t.Helper()
+	b.T.Helper()
 	for _, name := range names {
 		b.renewAs(name, &metav1.MicroTime{Time: time.Now()})
 	}
@@ -133,14 +124,11 @@ func (b *bench) renew(names ...string) {
 
 // renewAs writes the Lease of a kubelet with a chosen time.
 func (b *bench) renewAs(name string, at *metav1.MicroTime) {
-	b.t.Helper()
+	b.T.Helper()
 	leases := b.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
-	fakeapi.NoError(b.t, err)
+	lease := fakeapi.Must(leases.Get(b.T.Context(), name, metav1.GetOptions{}))
 	lease.Spec.RenewTime = at
-	if _, err := leases.Update(b.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-		b.t.Fatal(err)
-	}
+	fakeapi.Must(leases.Update(b.T.Context(), lease, metav1.UpdateOptions{}))
 	synctest.Wait()
 }
 
@@ -149,7 +137,7 @@ const leaseInterval = 10 * time.Second
 
 // renewFor lets kubelets renew every 10 s for some time.
 func (b *bench) renewFor(d time.Duration, names ...string) {
-	b.t.Helper()
+	b.T.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		b.renew(names...)
 		b.pass(min(leaseInterval, time.Until(end)))
@@ -158,32 +146,25 @@ func (b *bench) renewFor(d time.Duration, names ...string) {
 
 // edit changes a node.
 func (b *bench) edit(name string, change func(*corev1.Node)) {
-	b.t.Helper()
+	b.T.Helper()
 	node := b.Node(name)
 	change(node)
-	if _, err := b.CoreV1().Nodes().Update(b.t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		b.t.Fatal(err)
-	}
+	fakeapi.Must(b.CoreV1().Nodes().Update(b.T.Context(), node, metav1.UpdateOptions{}))
 	synctest.Wait()
 }
 
 // post posts a Ready condition, as kubelets do.
 func (b *bench) post(name string, status corev1.ConditionStatus) {
-	b.t.Helper()
+	b.T.Helper()
 	b.edit(name, func(node *corev1.Node) { setReady(node, status, time.Now()) })
 }
 
 // drainEvents returns and removes the events so far.
-func (b *bench) drainEvents() []string {
-	var all []string
-	for {
-		select {
-		case e := <-b.events.Events:
-			all = append(all, e)
-		default:
-			return all
-		}
+func (b *bench) drainEvents() (all []string) {
+	for len(b.events.Events) > 0 {
+		all = append(all, <-b.events.Events)
 	}
+	return all
 }
 
 // Objects.
@@ -264,28 +245,22 @@ var (
 
 // wantTaints checks all taints of a node.
 func (b *bench) wantTaints(name string, want ...string) {
-	b.t.Helper()
-	if got := taintsOf(b.Node(name)); !slices.Equal(got, want) {
-		b.t.Errorf("after %v: taints of node %s = %v, want %v", time.Since(epoch), name, got, want)
-	}
+	b.T.Helper()
+	fakeapi.WantEqual(b.T, fmt.Sprintf("taints of node %s after %v", name, time.Since(epoch)), taintsOf(b.Node(name)), want)
 }
 
 // wantReady checks the Ready status of nodes, wantPods that of pods.
 func (b *bench) wantReady(want corev1.ConditionStatus, names ...string) {
-	b.t.Helper()
+	b.T.Helper()
 	for _, name := range names {
-		if got := readiness(b.Node(name)); got != want {
-			b.t.Errorf("after %v: Ready of node %s = %q, want %q", time.Since(epoch), name, got, want)
-		}
+		fakeapi.Want(b.T, fmt.Sprintf("Ready of node %s after %v", name, time.Since(epoch)), readiness(b.Node(name)), want)
 	}
 }
 
 func (b *bench) wantPods(want corev1.ConditionStatus, names ...string) {
-	b.t.Helper()
+	b.T.Helper()
 	for _, name := range names {
-		if got := podReady(b.Pod(name)); got != want {
-			b.t.Errorf("after %v: Ready of pod %s = %q, want %q", time.Since(epoch), name, got, want)
-		}
+		fakeapi.Want(b.T, fmt.Sprintf("Ready of pod %s after %v", name, time.Since(epoch)), podReady(b.Pod(name)), want)
 	}
 }
 

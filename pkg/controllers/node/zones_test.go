@@ -138,7 +138,9 @@ func TestFreeze(t *testing.T) {
 	up, down := member{counted: true, ready: true}, member{counted: true}
 	now := epoch
 	turns, toggles := map[string]time.Duration{}, 0
-	z := newZones(defaults(), newMetrics(prometheus.NewRegistry()), func(name string, after time.Duration) { turns[name] = after }, func(bool) { toggles++ })
+	z := newZones(defaults(), newMetrics(prometheus.NewRegistry()), func(name string, after time.Duration) {
+		turns[name] = after.Round(time.Millisecond)
+	}, func(bool) { toggles++ })
 	set := func(m member, names ...string) {
 		for _, name := range names {
 			z.setNode(name, "zone of "+name[:1], m, now)
@@ -146,9 +148,8 @@ func TestFreeze(t *testing.T) {
 	}
 	set(up, "a0", "a1", "a2", "a3", "b0")
 	set(down, "a3", "a4", "a5")
-	if granted, _ := z.acquire("a3", false, now); !granted {
-		t.Fatal("the first node got no token")
-	}
+	granted, _ := z.acquire("a3", false, now)
+	fakeapi.Want(t, "token for the first node", granted, true)
 	z.freeze(true, now)
 	set(down, "a0", "a1", "a2", "b0")
 	for _, name := range []string{"a4", "a5"} {
@@ -161,27 +162,18 @@ func TestFreeze(t *testing.T) {
 	if z.isStopped() || toggles > 0 {
 		t.Errorf("stopped %v, %d toggles after one zone has failed and the other has recovered", z.isStopped(), toggles)
 	}
-	fakeapi.WantEqual(t, "turns after the outage", roundTurns(turns), map[string]time.Duration{"a4": 10 * time.Second})
+	fakeapi.WantEqual(t, "turns after the outage", turns, map[string]time.Duration{"a4": 10 * time.Second})
 	z.freeze(true, now)
 	now = now.Add(10 * time.Second)
-	if granted, _ := z.acquire("a4", true, now); !granted {
-		t.Error("frozen: a node without extra time got no token")
-	}
+	granted, _ = z.acquire("a4", true, now)
+	fakeapi.Want(t, "token for a node without extra time while frozen", granted, true)
 	z.freeze(false, now)
-	fakeapi.WantEqual(t, "turns after the second outage", roundTurns(turns), map[string]time.Duration{"a4": 10 * time.Second, "a5": 10 * time.Second})
-}
-
-func roundTurns(turns map[string]time.Duration) map[string]time.Duration {
-	for name, after := range turns {
-		turns[name] = after.Round(time.Millisecond)
-	}
-	return turns
+	fakeapi.WantEqual(t, "turns after the second outage", turns, map[string]time.Duration{"a4": 10 * time.Second, "a5": 10 * time.Second})
 }
 
 func TestNoTaintStaysWhileEverythingIsDown(t *testing.T) {
-	objects, live, dying := cluster(1, 2)
-	all := append(slices.Clone(live), dying...)
-	inBubble(t, defaults(), objects, func(b *bench) {
+	inCluster(t, 1, 2, nil, func(b *bench, live, dying []string) {
+		all := slices.Concat(live, dying)
 		tainted := func(want int, when string) {
 			t.Helper()
 			fakeapi.Want(t, "tainted nodes "+when, b.tainted(unreachableNoExecute, all), want)
@@ -215,14 +207,11 @@ func TestReadyNodesStartAnewAfterAStop(t *testing.T) {
 		b.post("b", "False")                 // sign of life at 30
 		b.renewFor(10*time.Second, "a", "c")
 		b.post("c", "False") // all down
-		if !b.controller.zones.isStopped() {
-			t.Fatal("not stopped")
-		}
+		fakeapi.Want(t, "stopped", b.controller.zones.isStopped(), true)
 		b.edit("b", func(n *corev1.Node) { readyCondition(n).Status = "True" })
 		r, _ := b.controller.health.get("b", "")
-		if b.controller.zones.isStopped() || !r.heartbeat.seen.Equal(time.Now()) {
-			t.Errorf("stopped %v, b seen at %v, want now (%v)", b.controller.zones.isStopped(), r.heartbeat.seen.Sub(epoch), time.Since(epoch))
-		}
+		fakeapi.Want(t, "stopped", b.controller.zones.isStopped(), false)
+		fakeapi.WantEqual(t, "last heartbeat of b", r.heartbeat.seen, time.Now())
 		if r, _ := b.controller.health.get("a", ""); r.heartbeat.seen.Equal(time.Now()) {
 			t.Error("a, which is not Ready, was given a new start too")
 		}
@@ -230,9 +219,7 @@ func TestReadyNodesStartAnewAfterAStop(t *testing.T) {
 }
 
 func TestZoneThatDiesAtOnce(t *testing.T) {
-	objects, _, dying := cluster(0, 100)
-	objects = append(objects, aNode("other", "other", "True"), aLease("other", epoch))
-	inBubble(t, defaults(), objects, func(b *bench) {
+	inCluster(t, 0, 100, []runtime.Object{aNode("other", "other", "True"), aLease("other", epoch)}, func(b *bench, _, dying []string) {
 		b.term()
 		for i := range 100 { // the last renewals are spread over ten seconds
 			b.renew(dying[i])
