@@ -9,6 +9,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/go-logr/logr/testr"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestLinesOfTheLogNameWhoWroteThem(t *testing.T) {
@@ -28,9 +30,7 @@ func TestLinesOfTheLogNameWhoWroteThem(t *testing.T) {
 			func() { log.WithCallDepth(1).Info("With call depth") }()
 			silence()
 			log.Info("Too late")
-			if len(lines) != 3 {
-				t.Errorf("logged %q, want 3 lines", lines)
-			}
+			fakeapi.Want(t, "logged lines", len(lines), 3)
 			for _, line := range lines {
 				if !strings.Contains(line, "log_test.go") {
 					t.Errorf("the caller is not in %s", line)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -39,13 +38,9 @@ func TestAnnotationSteersAPod(t *testing.T) {
 		{"", invalid(`"" is none of failed, pending, ready, running, succeeded, gone after <duration>, never gone`)},
 	} {
 		got := courseOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{PodAnnotation: tt.value}}})
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s: course (-want +got):\n%s", tt.value, diff)
-		}
+		fakeapi.WantEqual(t, tt.value+": course", got, tt.want)
 	}
-	if diff := cmp.Diff(steps(kubelet.Step{State: kubelet.Ready}), courseOf(&corev1.Pod{})); diff != "" {
-		t.Errorf("course without the annotation (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "course without the annotation", courseOf(&corev1.Pod{}), steps(kubelet.Step{State: kubelet.Ready}))
 }
 
 // A watch that follows a streamed list may be silent for any time.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,9 +26,7 @@ func TestStopOfAManagerThatStoppedByItself(t *testing.T) {
 	m := &Manager{t: f, stop: func() {}, done: ended, err: errors.New("broken")}
 	m.Stop()
 	m.Stop()
-	if want := []string{"kcmtest: the controllers stopped by themselves: broken"}; !slices.Equal(f.Errors, want) {
-		t.Errorf("told %q, want %q", f.Errors, want)
-	}
+	fakeapi.WantEqual(t, "errors", f.Errors, []string{"kcmtest: the controllers stopped by themselves: broken"})
 }
 
 func TestStartIsDoneWithControllersThatStopOnceTheyWork(t *testing.T) {

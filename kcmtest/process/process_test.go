@@ -13,13 +13,19 @@ import (
 
 func patient(s *settings) { s.patience = time.Minute }
 
+// must ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // program writes a shell script in the place of the program.
 func program(t *testing.T, script string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "controller-manager")
-	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o700))
 	return file
 }
 

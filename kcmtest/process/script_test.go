@@ -23,9 +23,7 @@ func TestAProgramBehindAScriptIsStopped(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pipe := filepath.Join(t.TempDir(), "pipe")
-			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Mkfifo(pipe, 0o600))
 			var said *os.File
 			f, binary := &fakeT{}, program(t, "sh -c 'exec 3>"+pipe+"; "+tt.program+"'\n: # so that the shell stays")
 			f.run(func() {

@@ -41,21 +41,15 @@ func TestAProgramEndsWithWhoWatches(t *testing.T) {
 	watcher := exec.Command(os.Args[0])
 	watcher.Env = append(os.Environ(), watcherEnv+"=1")
 	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	watcher.Stdout = in
-	if err := watcher.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, watcher.Start())
 	_ = in.Close()
 	lines := bufio.NewReader(out)
 	if line, err := lines.ReadString('\n'); err != nil || line != "watching\n" {
 		t.Fatalf("read %q, %v", line, err)
 	}
-	if err := watcher.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, watcher.Process.Kill())
 	_ = watcher.Wait()
 	if _, err := io.Copy(io.Discard, lines); err != nil { // returns when the program has ended
 		t.Error(err)
@@ -66,16 +60,10 @@ func TestAProgramThatIsReleasedIsLeftAlone(t *testing.T) {
 	program := exec.Command("/bin/sh", "-c", "read -r line; exit 7")
 	program.SysProcAttr = processAttributes()
 	in, err := program.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, program.Start())
 	release, err := guardProcess(program.Process)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	release()
 	_ = in.Close()
 	_ = program.Wait()
