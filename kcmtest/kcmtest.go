@@ -192,7 +192,7 @@ func (s *settings) managerConfig(cfg *rest.Config) (app.Config, error) {
 	out.StartTimeout = serverPatience
 	out.MinResync = 0 // no watch lasts that long
 	out.Election.Enabled, out.Election.ShutdownTimeout = false, stopPatience
-	out.WatchLiveness = false // a test freezes watches on purpose
+	out.CheckFreshness = false // a test freezes watches on purpose
 	out.Serving.Port = 0
 	return out, nil
 }

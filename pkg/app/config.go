@@ -33,7 +33,7 @@ type Config struct {
 	Enabled func(featuregate.Feature) bool
 
 	// REST reaches the API server with the identity of this process. Clients append their purpose to its user
-	// agent. REST has no Dial, and no Transport with Election or WatchLiveness: the manager closes connections
+	// agent. REST has no Dial, and no Transport with Election or CheckFreshness: the manager closes connections
 	// itself then.
 	REST *rest.Config
 
@@ -59,8 +59,8 @@ type Config struct {
 
 	// Election configures the Lease.
 	Election leadership.Config
-	// WatchLiveness reopens watch streams that deliver nothing. A leader whose caches stay behind steps down.
-	WatchLiveness bool
+	// CheckFreshness reopens watch streams that deliver nothing. A leader whose caches stay behind steps down.
+	CheckFreshness bool
 
 	// Serving configures the HTTPS endpoint.
 	Serving serving.Config
@@ -71,7 +71,7 @@ type Config struct {
 // content type, compression, user agent and warning handler of the copy are replaced. Most programs change
 // Election and Serving of the result. Controllers that their own Config disables do not run. It returns an error
 // if cfg is nil, or if the host name, part of the identity, cannot be read. [New] rejects a cfg with a Dial, and a
-// Transport with Election or WatchLiveness.
+// Transport with Election or CheckFreshness.
 func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Config, error) {
 	if cfg == nil {
 		return Config{}, errors.New("no rest.Config")
@@ -93,8 +93,8 @@ func (c *Config) validateConfig() error {
 	if c.REST.Dial != nil {
 		errs = append(errs, errors.New("rest.Config.Dial would not be used: the manager dials connections that the manager can close"))
 	}
-	if c.REST.Transport != nil && (c.Election.Enabled || c.WatchLiveness) {
-		errs = append(errs, errors.New("rest.Config.Transport has connections that the manager cannot close: Election and WatchLiveness need them closed"))
+	if c.REST.Transport != nil && (c.Election.Enabled || c.CheckFreshness) {
+		errs = append(errs, errors.New("rest.Config.Transport has connections that the manager cannot close: Election and CheckFreshness need them closed"))
 	}
 	if !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) {
 		errs = append(errs, errors.New("client-go's feature gate AtomicFIFO is off: without the gate a cache cannot return the version that it has reached"))

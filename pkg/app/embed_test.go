@@ -51,7 +51,7 @@ func TestNewManager(t *testing.T) {
 				controllers = append(controllers, namespace.Registration(tt.namespaces))
 			}
 			cfg := fakeapi.Must(DefaultConfig(tt.rest, controllers))
-			cfg.Serving.Port, cfg.Election.Enabled, cfg.WatchLiveness = 0, tt.election, tt.watch
+			cfg.Serving.Port, cfg.Election.Enabled, cfg.CheckFreshness = 0, tt.election, tt.watch
 			m, err := New(cfg)
 			if (err == nil) != (tt.want == nil) || err != nil && strings.Contains(err.Error(), "\n") {
 				t.Fatalf("New = %v, want one line with %q", err, tt.want)

@@ -50,7 +50,7 @@ type Manager struct {
 	caches      *caches.Caches
 	events      *events
 	elector     *leadership.Elector
-	freshness   *freshness.Monitor // nil if Config.WatchLiveness is off
+	freshness   *freshness.Monitor // nil if Config.CheckFreshness is off
 	controllers []namedController
 
 	markStarted func() // closes started; may be called again
@@ -134,10 +134,10 @@ func New(cfg Config) (*Manager, error) {
 	}
 
 	// 5. Build the monitor of all caches that the steps above use.
-	if cfg.WatchLiveness {
-		client, err := metadata.NewForConfig(kubeclient.WithAgent(cfg.REST, "watch-liveness"))
+	if cfg.CheckFreshness {
+		client, err := metadata.NewForConfig(kubeclient.WithAgent(cfg.REST, "freshness"))
 		if err != nil {
-			return nil, fmt.Errorf("build the client of the watch monitor: %w", err)
+			return nil, fmt.Errorf("build the client of the freshness monitor: %w", err)
 		}
 		types := m.caches.Types()
 		for i := range types {
@@ -316,7 +316,7 @@ func (m *Manager) Started() <-chan struct{} { return m.started }
 // for a token may take half a minute.
 func (m *Manager) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { m.stopping.Store(true) })()
-	err := runStages(ctx, m.serveHTTPS, m.sendEvents, m.preflight, m.keepCaches, m.watchOver, m.competeForLease)
+	err := runStages(ctx, m.serveHTTPS, m.sendEvents, m.preflight, m.keepCaches, m.checkCaches, m.competeForLease)
 	if ctx.Err() != nil { // otherwise the caller reports the error
 		klog.FromContext(ctx).Info("Stopped", "reason", context.Cause(ctx))
 	}
@@ -374,8 +374,8 @@ func (m *Manager) keepCaches(ctx context.Context, up func()) error {
 	return err
 }
 
-// watchOver monitors the watches of filled caches.
-func (m *Manager) watchOver(ctx context.Context, up func()) error {
+// checkCaches monitors the watches of filled caches.
+func (m *Manager) checkCaches(ctx context.Context, up func()) error {
 	up()
 	if m.freshness == nil {
 		<-ctx.Done()

@@ -73,8 +73,8 @@ func NewOptions(controllers []controller.Registration) *Options {
 				ResourceLock:    leadership.ResourceLock,
 				ShutdownTimeout: 10 * time.Second,
 			},
-			WatchLiveness: true,
-			Serving:       serving.DefaultConfig(),
+			CheckFreshness: true,
+			Serving:        serving.DefaultConfig(),
 		},
 		ContentType: runtime.ContentTypeProtobuf,
 		// Ours: no rate limit. The number of workers, the writes in flight and the API server's priority and

@@ -98,7 +98,7 @@ func TestFlagsReachConfig(t *testing.T) {
 			LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 5 * time.Second,
 			Namespace: "ns", Name: "name", ResourceLock: "leases", ShutdownTimeout: time.Hour,
 		},
-		WatchLiveness: true,
+		CheckFreshness: true,
 		Serving: serving.Config{
 			BindAddress: net.IPv4(192, 168, 4, 10), Port: 10001, SharePort: true, ShareAddresses: true,
 			TLS: serving.TLSConfig{

@@ -64,8 +64,8 @@ type FeedEvents struct {
 // feeds can be started and stopped while the process runs. Feeds have connections of their own, with at most
 // feedsPerLink feeds each. Connections are kept for later feeds.
 type Feeds struct {
-	caches       *Caches
-	first, again *semaphore.Weighted // lists in flight: first lists and retries
+	caches              *Caches
+	firstLists, retries *semaphore.Weighted // lists in flight
 
 	lock   sync.Mutex
 	feeds  map[schema.GroupVersionResource]*Feed
@@ -82,7 +82,7 @@ type feedLink struct {
 func newFeeds(c *Caches) *Feeds {
 	return &Feeds{
 		caches: c, feeds: map[schema.GroupVersionResource]*Feed{},
-		first: semaphore.NewWeighted(listsAtOnce), again: semaphore.NewWeighted(listsAtOnce),
+		firstLists: semaphore.NewWeighted(listsAtOnce), retries: semaphore.NewWeighted(listsAtOnce),
 	}
 }
 
@@ -158,7 +158,7 @@ func (f *Feeds) leastUsedLink() (*feedLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := metadata.NewForConfigAndClient(cfg, &http.Client{Transport: impatient{client.Transport}, Timeout: client.Timeout})
+	m, err := metadata.NewForConfigAndClient(cfg, &http.Client{Transport: withoutRetryAfter{client.Transport}, Timeout: client.Timeout})
 	if err != nil {
 		return nil, err
 	}
@@ -203,10 +203,10 @@ func (f *Feed) removeFeed() {
 	delete(f.feeds.feeds, f.resource)
 }
 
-func (f *Feed) listAndWatch(ctx context.Context, reflector *cache.Reflector, again bool) error {
-	slots := f.feeds.first
-	if again {
-		slots = f.feeds.again
+func (f *Feed) listAndWatch(ctx context.Context, reflector *cache.Reflector, retry bool) error {
+	slots := f.feeds.firstLists
+	if retry {
+		slots = f.feeds.retries
 	}
 	if err := slots.Acquire(ctx, 1); err != nil {
 		return err
@@ -249,10 +249,10 @@ func (s reportingStore) Replace(list []any, version string) error {
 func (f *Feeds) worthFreeing(objects int) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if f.listed += objects; f.listed < manyObjects || !f.first.TryAcquire(listsAtOnce) {
+	if f.listed += objects; f.listed < manyObjects || !f.firstLists.TryAcquire(listsAtOnce) {
 		return false
 	}
-	f.first.Release(listsAtOnce)
+	f.firstLists.Release(listsAtOnce)
 	f.listed = 0
 	return true
 }
@@ -294,14 +294,14 @@ func (f *Feed) listWatch() *cache.ListWatch {
 	}
 }
 
-// impatient removes Retry-After from responses. client-go would wait for as long, up to ten times, without an error.
-type impatient struct{ next http.RoundTripper }
+// withoutRetryAfter removes Retry-After from responses. client-go would wait for as long, up to ten times, without an error.
+type withoutRetryAfter struct{ next http.RoundTripper }
 
 // WrappedRoundTripper lets client-go find the transport below.
-func (i impatient) WrappedRoundTripper() http.RoundTripper { return i.next }
+func (i withoutRetryAfter) WrappedRoundTripper() http.RoundTripper { return i.next }
 
 // RoundTrip implements http.RoundTripper.
-func (i impatient) RoundTrip(req *http.Request) (*http.Response, error) {
+func (i withoutRetryAfter) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := i.next.RoundTrip(req)
 	if resp != nil {
 		resp.Header.Del("Retry-After")

@@ -201,11 +201,11 @@ func TestMemoryIsReturnedAfterLongLists(t *testing.T) {
 		{0, 1, false}, // counted from zero
 		{0, manyObjects, true},
 	} {
-		if !f.first.TryAcquire(step.under) {
+		if !f.firstLists.TryAcquire(step.under) {
 			t.Fatal("no place is free")
 		}
 		fakeapi.Want(t, fmt.Sprintf("freed after %+v", step), f.worthFreeing(step.objects), step.want)
-		f.first.Release(step.under)
+		f.firstLists.Release(step.under)
 	}
 }
 
