@@ -45,26 +45,26 @@ const (
 
 // observation is the input of a decision. Durations end now.
 type observation struct {
-	behind     bool
-	missing    time.Duration // Since an expected version was first missed. Zero if no version is missed.
-	impatience time.Duration // See Watched.
-	open       bool          // A watch is open, or requested.
-	silent     time.Duration // Since the last byte.
-	listing    bool          // The reflector lists, with progress.
-	inState    time.Duration
-	unchanged  time.Duration // Since the cache last changed.
-	compared   time.Duration // Since the last comparison.
-	differs    bool          // A difference that the last comparison has shown still exists.
+	behind       bool
+	missingFor   time.Duration // Since an expected version was first missed. Zero if no version is missed.
+	impatience   time.Duration // See Watched.
+	open         bool          // A watch is open, or requested.
+	silentFor    time.Duration // Since the last byte.
+	listing      bool          // The reflector lists, with progress.
+	inState      time.Duration
+	unchangedFor time.Duration // Since the cache last changed.
+	comparedAgo  time.Duration // Since the last comparison.
+	differs      bool          // A difference that the last comparison has shown still exists.
 }
 
 // nextState returns the next state of a type and the action. Being behind is normal until the next
 // bookmark. A reopened watch resumes where the cache is and needs no proof. Stepping down needs a proof: a
 // difference that does not heal, or own renewals that no watch delivers.
 func (s cacheState) nextState(o observation) (cacheState, action) {
-	impatient := o.impatience > 0 && o.open && min(o.missing, o.silent) >= o.impatience
-	heals := settleTime
-	if o.unchanged < o.compared { // The cache changes, and may get there.
-		heals = silenceLimit
+	impatient := o.impatience > 0 && o.open && min(o.missingFor, o.silentFor) >= o.impatience
+	healTime := settleTime
+	if o.unchangedFor < o.comparedAgo { // The cache changes, and may get there.
+		healTime = silenceLimit
 	}
 	switch {
 	case !o.behind:
@@ -73,13 +73,13 @@ func (s cacheState) nextState(o observation) (cacheState, action) {
 		return behind, noAction
 	case o.listing:
 		return s, noAction
-	case s == behind && (impatient || o.unchanged >= silenceLimit || o.inState >= lagLimit):
+	case s == behind && (impatient || o.unchangedFor >= silenceLimit || o.inState >= lagLimit):
 		return reopened, reopen
-	case s == reopened && (impatient && o.inState >= o.impatience || o.differs && o.compared >= heals):
+	case s == reopened && (impatient && o.inState >= o.impatience || o.differs && o.comparedAgo >= healTime):
 		return stale, declare
-	case s == reopened && !o.differs && (o.inState >= silenceLimit || o.inState >= settleTime && o.unchanged >= o.inState):
+	case s == reopened && !o.differs && (o.inState >= silenceLimit || o.inState >= settleTime && o.unchangedFor >= o.inState):
 		return s, compare
-	case s == stale && o.compared >= listInterval:
+	case s == stale && o.comparedAgo >= listInterval:
 		return s, compare
 	}
 	return s, noAction

@@ -14,10 +14,10 @@ import (
 // Every state with every observation.
 func TestNextCacheState(t *testing.T) {
 	const long, short = time.Hour, 9 * time.Second
-	quiet := observation{behind: true, inState: 10 * time.Second, unchanged: 90 * time.Second, compared: long, open: true, silent: short}
+	quiet := observation{behind: true, inState: 10 * time.Second, unchangedFor: 90 * time.Second, comparedAgo: long, open: true, silentFor: short}
 	with := func(change func(*observation)) observation { o := quiet; change(&o); return o }
 	lease := func(change func(*observation)) observation {
-		o := observation{behind: true, open: true, impatience: 6 * time.Second, missing: 6 * time.Second, silent: 6 * time.Second, inState: 6 * time.Second}
+		o := observation{behind: true, open: true, impatience: 6 * time.Second, missingFor: 6 * time.Second, silentFor: 6 * time.Second, inState: 6 * time.Second}
 		change(&o)
 		return o
 	}
@@ -30,31 +30,31 @@ func TestNextCacheState(t *testing.T) {
 		want []cacheState // Empty if the state stays.
 		act  action
 	}{
-		{"all versions reached", all, observation{unchanged: long, compared: long, inState: long}, []cacheState{current, current, current, current}, noAction},
+		{"all versions reached", all, observation{unchangedFor: long, comparedAgo: long, inState: long}, []cacheState{current, current, current, current}, noAction},
 		{"first behind", all[:1], quiet, []cacheState{behind}, noAction},
 		{"unchanged for too long", []cacheState{behind}, quiet, []cacheState{reopened}, reopen},
-		{"the next bookmark may come", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchanged = 80*time.Second, 89*time.Second }), nil, noAction},
-		{"late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchanged = 179*time.Second, time.Second }), nil, noAction},
-		{"minutes late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchanged = 180*time.Second, time.Second }), []cacheState{reopened}, reopen},
+		{"the next bookmark may come", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchangedFor = 80*time.Second, 89*time.Second }), nil, noAction},
+		{"late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchangedFor = 179*time.Second, time.Second }), nil, noAction},
+		{"minutes late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchangedFor = 180*time.Second, time.Second }), []cacheState{reopened}, reopen},
 		{"just reopened", []cacheState{reopened}, with(func(o *observation) { o.inState = short }), nil, noAction},
 		{"the reopened watch delivers nothing", []cacheState{reopened}, quiet, nil, compare},
-		{"changing after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchanged = 89*time.Second, time.Second }), nil, noAction},
-		{"changing for long after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchanged = 90*time.Second, time.Second }), nil, compare},
-		{"the difference may heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.compared = true, short }), nil, noAction},
-		{"the difference does not heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.compared = true, 10*time.Second }), []cacheState{stale}, declare},
+		{"changing after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchangedFor = 89*time.Second, time.Second }), nil, noAction},
+		{"changing for long after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchangedFor = 90*time.Second, time.Second }), nil, compare},
+		{"the difference may heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.comparedAgo = true, short }), nil, noAction},
+		{"the difference does not heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.comparedAgo = true, 10*time.Second }), []cacheState{stale}, declare},
 		{"the difference does not heal in a cache that changes", []cacheState{reopened},
-			with(func(o *observation) { o.differs, o.compared, o.unchanged = true, 89*time.Second, time.Second }), nil, noAction},
+			with(func(o *observation) { o.differs, o.comparedAgo, o.unchangedFor = true, 89*time.Second, time.Second }), nil, noAction},
 		{"the difference does not heal for long", []cacheState{reopened},
-			with(func(o *observation) { o.differs, o.compared, o.unchanged = true, 90*time.Second, time.Second }), []cacheState{stale}, declare},
-		{"stale as before", []cacheState{stale}, with(func(o *observation) { o.differs, o.compared = true, 30*time.Second }), nil, compare},
-		{"stale and compared a short time ago", []cacheState{stale}, with(func(o *observation) { o.compared = 29 * time.Second }), nil, noAction},
+			with(func(o *observation) { o.differs, o.comparedAgo, o.unchangedFor = true, 90*time.Second, time.Second }), []cacheState{stale}, declare},
+		{"stale as before", []cacheState{stale}, with(func(o *observation) { o.differs, o.comparedAgo = true, 30*time.Second }), nil, compare},
+		{"stale and compared a short time ago", []cacheState{stale}, with(func(o *observation) { o.comparedAgo = 29 * time.Second }), nil, noAction},
 		{"the reflector lists", same, with(func(o *observation) {
-			o.differs, o.listing, o.inState, o.unchanged, o.missing, o.impatience, o.silent = true, true, long, long, long, time.Second, long
+			o.differs, o.listing, o.inState, o.unchangedFor, o.missingFor, o.impatience, o.silentFor = true, true, long, long, long, time.Second, long
 		}), nil, noAction},
 		{"renewals are not delivered", []cacheState{behind}, lease(func(*observation) {}), []cacheState{reopened}, reopen},
 		{"renewals are not delivered after the reopening", []cacheState{reopened}, lease(func(*observation) {}), []cacheState{stale}, declare},
-		{"a late renewal", []cacheState{behind, reopened}, lease(func(o *observation) { o.missing = 5 * time.Second }), nil, noAction},
-		{"late renewals on a stream with data", []cacheState{behind, reopened}, lease(func(o *observation) { o.silent = 5 * time.Second }), nil, noAction},
+		{"a late renewal", []cacheState{behind, reopened}, lease(func(o *observation) { o.missingFor = 5 * time.Second }), nil, noAction},
+		{"late renewals on a stream with data", []cacheState{behind, reopened}, lease(func(o *observation) { o.silentFor = 5 * time.Second }), nil, noAction},
 		{"the reflector is between two attempts", []cacheState{behind, reopened}, lease(func(o *observation) { o.open = false }), nil, noAction},
 		{"just reopened for renewals", []cacheState{reopened}, lease(func(o *observation) { o.inState = 5 * time.Second }), nil, noAction},
 	} {

@@ -212,10 +212,10 @@ func (k *typeMonitor) setGauges(a activity, now time.Time) {
 
 func (k *typeMonitor) newObservation(a activity, now time.Time) observation {
 	return observation{
-		behind: k.listedGoal.version != "" || k.expectedGoal.version != "", missing: k.expectedGoal.age(now),
-		impatience: k.Impatience, open: a.watch != nil, silent: now.Sub(a.lastByte),
+		behind: k.listedGoal.version != "" || k.expectedGoal.version != "", missingFor: k.expectedGoal.age(now),
+		impatience: k.Impatience, open: a.watch != nil, silentFor: now.Sub(a.lastByte),
 		listing: !a.listingSince.IsZero() && now.Sub(a.listingSince) < relistLimit && now.Sub(a.lastProgress) < silenceLimit,
-		inState: now.Sub(k.enteredAt), unchanged: now.Sub(k.changedAt), compared: now.Sub(k.comparedAt),
+		inState: now.Sub(k.enteredAt), unchangedFor: now.Sub(k.changedAt), comparedAgo: now.Sub(k.comparedAt),
 		differs: k.stillDiffers(),
 	}
 }
