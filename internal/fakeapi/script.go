@@ -62,13 +62,16 @@ func describeAction(a clienttesting.Action) string {
 	return request
 }
 
-// Sent returns the requests since the last ClearActions.
-func (s *Script) Sent() (requests []string) {
-	for _, a := range s.Actions() {
+// RequestTexts returns the texts of requests.
+func RequestTexts(actions []clienttesting.Action) (requests []string) {
+	for _, a := range actions {
 		requests = append(requests, describeAction(a))
 	}
 	return requests
 }
+
+// Sent returns the requests since the last ClearActions.
+func (s *Script) Sent() []string { return RequestTexts(s.Actions()) }
 
 // Count returns the number of requests such as "create pods".
 func (s *Script) Count(request string) int {

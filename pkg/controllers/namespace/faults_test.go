@@ -23,29 +23,19 @@ import (
 
 func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
 	b := newBench(t, terminating())
-	b.discovery.err = broken("b.io/v1")
+	b.discovery.Err = broken("b.io/v1")
 	purge := []string{"list pods", "list configmaps"}
 
 	b.mustSync(t)
-	expect(t, requests(b.metadata.Actions()), purge...)
+	expect(t, b.content(), purge...)
 	b.clock.Step(time.Second)
 	b.mustSync(t)
-	expect(t, requests(b.metadata.Actions())[2:], "list pods")
+	expect(t, b.content()[2:], "list pods")
 
-	b.discovery.err = nil
+	b.discovery.Err = nil
 	b.clock.Step(30 * time.Second)
 	b.mustFinalize(t)
-	expect(t, requests(b.metadata.Actions())[4:], purge...) // all types once more, in one pass
-}
-
-func TestOneDiscoveryServesTheSyncsAfterTheGate(t *testing.T) {
-	b := newBench(t, terminating())
-	b.respond("list", "pods", deleting("Pod", "v1"), nil)
-	for range 3 {
-		b.mustSync(t)
-		b.clock.Step(time.Second)
-	}
-	fakeapi.Want(t, "discoveries", b.discovery.asked.Load(), 1)
+	expect(t, b.content()[4:], purge...) // all types once more, in one pass
 }
 
 // An API server that has just started shows its own types before those of CustomResourceDefinitions. Objects of
@@ -54,19 +44,18 @@ func TestNamespaceWaitsForAReadyAPIServer(t *testing.T) {
 	b := newBench(t, terminating())
 	b.discovery.Status = http.StatusInternalServerError
 	b.mustSync(t)
-	expect(t, requests(b.metadata.Actions(), b.client.Actions()), "list pods", "list configmaps", "get namespaces", "get namespaces", statusWrite)
+	expect(t, b.content(), "list pods", "list configmaps")
+	b.client.Wants(t, "get namespaces", "get namespaces", statusWrite)
 	const reason = "discovery fails: API server is not ready: Internal error occurred: failing checks: poststarthook/start-apiextensions-controllers"
 	fakeapi.Want(t, "condition", b.blocker(), reason)
 
 	b.discovery.Status = 0
-	b.serve("a.io/v1", typ("widgets", "delete", "list"))
+	b.serve("a.io/v1", fakeapi.APIType("widgets", "delete", "list"))
 	custom := true
 	b.respondWhile(&custom, "list", "widgets", item("Widget", "a.io/v1", "a/b"), nil)
 	b.clock.Step(time.Second)
 	b.mustSync(t)
-	if b.finalized() {
-		t.Error("finalized before the custom resource is gone")
-	}
+	fakeapi.Want(t, "finalized before the custom resource is gone", b.finalized(), false)
 	custom = false
 	b.mustFinalize(t)
 }
@@ -77,10 +66,10 @@ func TestSilentAPIBlocksNoOtherType(t *testing.T) {
 	b := newBench(t, terminating())
 	var silent []metav1.APIResource
 	for i := range types {
-		silent = append(silent, typ(fmt.Sprintf("hang-%02d", i), "delete", "list"))
+		silent = append(silent, fakeapi.APIType(fmt.Sprintf("hang-%02d", i), "delete", "list"))
 	}
 	b.serve("a.io/v1", silent...)
-	b.serve("z.io/v1", typ("answered", "delete", "list"))
+	b.serve("z.io/v1", fakeapi.APIType("answered", "delete", "list"))
 	tried := map[string]bool{}
 	inThisPass := 0
 	b.metadata.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -104,7 +93,7 @@ func TestSilentAPIBlocksNoOtherType(t *testing.T) {
 			t.Errorf("pass %d: %d types were tried after the first timeout", pass, inThisPass)
 		}
 	}
-	fakeapi.Want(t, "lists of the type that responds", len(slices.DeleteFunc(requests(b.metadata.Actions()), func(r string) bool { return r != "list answered" })), 1)
+	fakeapi.Want(t, "lists of the type that responds", len(slices.DeleteFunc(b.content(), func(r string) bool { return r != "list answered" })), 1)
 }
 
 // A namespace is finalized without conditions. Later syncs write the conditions, which show the finalizers of the
@@ -123,17 +112,15 @@ func TestStatusWritesMayFail(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Finalizers = []string{"other/x"} }))
-			b.discovery.err = tt.discovery
+			b.discovery.Err = tt.discovery
 			failing := true
 			b.client.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return failing, nil, tt.failure })
 			b.cfg.SyncPeriod = time.Minute
 			if next, err := b.sync(t.Context(), "test"); !errors.Is(err, tt.failure) || next.RequeueAfter == 0 {
 				t.Errorf("error %v, next sync after %v, want %v and a sync", err, next.RequeueAfter, tt.failure)
 			}
-			if b.finalized() != (tt.discovery == nil) {
-				t.Errorf("finalized: %v", b.finalized())
-			}
-			failing, b.discovery.err = false, nil
+			fakeapi.Want(t, "finalized", b.finalized(), tt.discovery == nil)
+			failing, b.discovery.Err = false, nil
 			b.clock.Step(time.Second)
 			b.client.ClearActions()
 			for range 3 {
@@ -151,32 +138,28 @@ func TestFailingTypeBlocksNoOther(t *testing.T) {
 	const count = 30
 	b := newBench(t, terminating())
 	for i := range count {
-		b.serve("apps/v1", typ(fmt.Sprintf("type-%02d", i), "delete", "list"))
+		b.serve("apps/v1", fakeapi.APIType(fmt.Sprintf("type-%02d", i), "delete", "list"))
 	}
 	failing := true
 	b.respondWhile(&failing, "list", "type-00", nil, apierrors.NewInternalError(errors.New("conversion webhook is down")))
 	if _, err := b.sync(t.Context(), "test"); !apierrors.IsInternalError(err) {
 		t.Errorf("error %v", err)
 	}
-	if n := len(b.metadata.Actions()); n != 2+count { // pods, configmaps
-		t.Errorf("%d lists, want one of each type", n)
-	}
-	if b.finalized() {
-		t.Error("finalized although a type could not be listed")
-	}
+	fakeapi.Want(t, "lists, with pods and configmaps", len(b.content()), 2+count)
+	fakeapi.Want(t, "finalized", b.finalized(), false)
 	failing = false
 	b.metadata.ClearActions()
 	b.mustSync(t)
-	expect(t, requests(b.metadata.Actions()), "list pods", "list type-00")
+	expect(t, b.content(), "list pods", "list type-00")
 	b.mustFinalize(t)
-	fakeapi.Want(t, "lists, with all types before the end", len(b.metadata.Actions()), 2+2+count)
+	fakeapi.Want(t, "lists, with all types before the end", len(b.content()), 2+2+count)
 }
 
 // A CRD with an object goes while the namespace waits, and a CRD with another object comes.
 func TestTypesComeAndGo(t *testing.T) {
 	b := newBench(t, terminating())
 	with := func(name string) []*metav1.APIResourceList {
-		return []*metav1.APIResourceList{coreList(typ("pods", "delete", "list")), served("a.io/v1", typ(name, "delete", "deletecollection", "list"))}
+		return []*metav1.APIResourceList{fakeapi.CoreList(fakeapi.APIType("pods", "delete", "list")), fakeapi.APIList("a.io/v1", fakeapi.APIType(name, "delete", "deletecollection", "list"))}
 	}
 	b.respond("list", "goings", item("Going", "a.io/v1"), nil)
 	removed, left := false, true
@@ -185,15 +168,13 @@ func TestTypesComeAndGo(t *testing.T) {
 		removed, left = true, false
 		return true, nil, nil
 	})
-	b.discovery.lists = with("goings")
+	b.discovery.Lists = with("goings")
 	b.mustSync(t)
 	b.respond("list", "goings", nil, apierrors.NewNotFound(schema.GroupResource{Resource: "goings"}, ""))
-	b.discovery.lists = with("comings")
+	b.discovery.Lists = with("comings")
 	b.clock.Step(10*time.Second + 1)
 	b.mustFinalize(t)
-	if !removed {
-		t.Error("the object of the type that came is an orphan")
-	}
+	fakeapi.Want(t, "the object of the type that came was deleted", removed, true)
 }
 
 // Objects that are stored in another version than the preferred version are listed and deleted in that version.
@@ -210,8 +191,8 @@ func TestFailingConversionWebhookBlocksNoType(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, terminating())
-			legacies := typ("legacies", "delete", "deletecollection", "list")
-			b.discovery.groups = append(b.discovery.groups, group("a.io", "v2", "v1"))
+			legacies := fakeapi.APIType("legacies", "delete", "deletecollection", "list")
+			b.discovery.Groups = append(b.discovery.Groups, fakeapi.APIGroup("a.io", "v2", "v1"))
 			b.serve("a.io/v2", legacies)
 			b.serve("a.io/v1", legacies)
 			var sent []string
@@ -232,9 +213,7 @@ func TestFailingConversionWebhookBlocksNoType(t *testing.T) {
 				t.Errorf("error %v, want one: %v", err, tt.left)
 			}
 			expect(t, sent, tt.want...)
-			if b.finalized() == tt.left {
-				t.Errorf("finalized: %v, want %v", b.finalized(), !tt.left)
-			}
+			fakeapi.Want(t, "finalized", b.finalized(), !tt.left)
 		})
 	}
 }
@@ -251,10 +230,8 @@ func TestDiscoveredTypeWith404IsNotEmpty(t *testing.T) {
 		t.Errorf("error %v, want that the type is hidden", err)
 	}
 	_, _ = b.sync(t.Context(), "test")
-	fakeapi.Want(t, "discoveries, with another after the 404", b.discovery.asked.Load(), 2)
-	if b.finalized() {
-		t.Error("finalized")
-	}
+	fakeapi.Want(t, "discoveries, with another after the 404", b.discovery.Count(), 2)
+	fakeapi.Want(t, "finalized", b.finalized(), false)
 	failing = false
 	b.mustFinalize(t)
 }
@@ -262,7 +239,7 @@ func TestDiscoveredTypeWith404IsNotEmpty(t *testing.T) {
 // Requests that time out and requests that are skipped have the same text: every change would cause a write.
 func TestConditionsDoNotAlternate(t *testing.T) {
 	b := newBench(t, terminating())
-	b.serve("a.io/v1", typ("hang", "delete", "list"))
+	b.serve("a.io/v1", fakeapi.APIType("hang", "delete", "list"))
 	port := 40000
 	b.metadata.PrependReactor("list", "hang", func(clienttesting.Action) (bool, runtime.Object, error) {
 		port++
@@ -272,8 +249,5 @@ func TestConditionsDoNotAlternate(t *testing.T) {
 		_, _ = b.sync(t.Context(), "test")
 		b.clock.Step(4 * time.Second) // now it is tried, now not
 	}
-	written := slices.DeleteFunc(requests(b.client.Actions()), func(r string) bool { return r != statusWrite })
-	if len(written) != 1 {
-		t.Errorf("%d status writes, want one", len(written))
-	}
+	fakeapi.Want(t, "status writes", b.client.Count(statusWrite), 1)
 }

@@ -8,10 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,15 +26,15 @@ import (
 type pagedClient struct {
 	metadata.Interface
 	metadata.ResourceInterface
-	list   func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
+	list   func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
 	remove func(token string) error
 	one    func(name string) error
 }
 
 func (c pagedClient) Resource(schema.GroupVersionResource) metadata.Getter { return c }
 func (c pagedClient) Namespace(string) metadata.ResourceInterface          { return c }
-func (c pagedClient) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	return c.list(o)
+func (c pagedClient) List(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	return c.list(ctx, o)
 }
 func (c pagedClient) DeleteCollection(_ context.Context, _ metav1.DeleteOptions, o metav1.ListOptions) error {
 	if o.Limit == 0 { // the API server would hold the whole namespace in memory
@@ -72,44 +72,9 @@ func named(names ...string) *metav1.PartialObjectMetadataList {
 	return page
 }
 
-func TestPagesFollowTheContinueToken(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		next    error // of the second page
-		removed []string
-		left    int64
-	}{
-		{"three pages", nil, []string{"", "two", "three"}, 9},
-		{"an expired token", apierrors.NewResourceExpired("too old"), []string{""}, 3},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			pages := map[string]*metav1.PartialObjectMetadataList{"": named("a", "b", "c"), "two": named("d", "e", "f"), "three": named("g", "h", "i")}
-			pages[""].Continue, pages["two"].Continue = "two", "three"
-			pages[""].RemainingItemCount, pages["two"].RemainingItemCount = new(int64(6)), new(int64(3))
-			var removed []string
-			p := newPurger(t, pagedClient{
-				list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-					if o.Continue != "" && tt.next != nil {
-						return nil, tt.next
-					}
-					return pages[o.Continue], nil
-				},
-				remove: func(token string) error {
-					removed = append(removed, token)
-					return nil
-				},
-			})
-			out, _ := p.walk(t.Context(), discovery.Pods, true)
-			if diff := gocmp.Diff(tt.removed, removed); diff != "" || out.remaining != tt.left || out.err != nil {
-				t.Errorf("%d objects, error %v, pages removed:\n%s", out.remaining, out.err, diff)
-			}
-		})
-	}
-}
-
 // For the latest version of a type that was just listed, a server may wait. The first page is deleted by its version,
-// and that version suffices for the second list if the list shows the deletion.
-func TestVersionsOfRequests(t *testing.T) {
+// and that version suffices for the second list if the list shows the deletion. Further pages follow by continue token.
+func TestPagesAndVersions(t *testing.T) {
 	page := func(version string, items ...metav1.PartialObjectMetadata) *metav1.PartialObjectMetadataList {
 		return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: items}
 	}
@@ -117,12 +82,15 @@ func TestVersionsOfRequests(t *testing.T) {
 		DeletionTimestamp: &metav1.Time{Time: epoch}, Finalizers: []string{"a/b"}}}
 	shown, empty, many := page("7", there), page("7"), page("7", make([]metav1.PartialObjectMetadata, pageSize+1)...)
 	many.Continue = "more"
+	next := func(token string, items ...metav1.PartialObjectMetadata) *metav1.PartialObjectMetadataList {
+		return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{Continue: token}, Items: items}
+	}
 	unsupported, expired := apierrors.NewBadRequest("resourceVersionMatch"), apierrors.NewResourceExpired("too old")
 	for _, tt := range []struct {
 		name    string
-		lists   []any // a page or an error
-		refusal error // of deletes by version
-		want    []string
+		lists   []any    // a page or an error
+		refusal error    // of deletes by version
+		want    []string // each with a continue token or a version
 		left    int64
 		fails   bool
 	}{
@@ -133,7 +101,10 @@ func TestVersionsOfRequests(t *testing.T) {
 		{"no response", []any{shown, io.ErrUnexpectedEOF}, nil, []string{"list ", "delete 7", "list 7"}, 0, true},
 		{"a list without a version", []any{page("", there), empty}, nil, []string{"list ", "delete ", "list "}, 0, false},
 		{"a list of any version", []any{page("0", there), empty}, nil, []string{"list ", "delete ", "list "}, 0, false},
-		{"more than a page", []any{many, empty, empty}, nil, []string{"list ", "delete 7", "list ", "list "}, 0, false},
+		{"more than a page", []any{many, empty, empty}, nil, []string{"list ", "delete 7", "list more", "list "}, 0, false},
+		{"three pages", []any{next("two", there), next("three", there), next("", there), next("two", held), next("three", held), next("", held)}, nil,
+			[]string{"list ", "delete ", "list two", "delete two", "list three", "delete three", "list ", "list two", "list three"}, 3, false},
+		{"an expired token", []any{next("two", there), expired, next("two"), expired}, nil, []string{"list ", "delete ", "list two", "list ", "list two"}, 1, false},
 		{"no deletes by version", []any{shown, empty}, unsupported, []string{"list ", "delete 7", "delete ", "list 7"}, 0, false},
 		{"an expired version", []any{shown, empty}, expired, []string{"list ", "delete 7", "delete ", "list 7"}, 0, false},
 	} {
@@ -141,26 +112,27 @@ func TestVersionsOfRequests(t *testing.T) {
 			var sent []string
 			lists := tt.lists
 			p := newPurger(t, pagedClient{
-				list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+				list: func(_ context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 					if o.ResourceVersion != "" && o.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
 						t.Errorf("listed version %s, match %q", o.ResourceVersion, o.ResourceVersionMatch)
 					}
-					sent = append(sent, "list "+o.ResourceVersion)
+					sent = append(sent, "list "+cmp.Or(o.Continue, o.ResourceVersion))
 					page, _ := lists[0].(*metav1.PartialObjectMetadataList)
 					err, _ := lists[0].(error)
 					lists = lists[1:]
 					return page, err
 				},
-				remove: func(version string) error {
-					if sent = append(sent, "delete "+version); version != "" {
+				remove: func(page string) error {
+					if sent = append(sent, "delete "+page); page != "" {
 						return tt.refusal
 					}
 					return nil
 				},
 			})
 			out := p.purge(t.Context(), discovery.Pods)
-			if diff := gocmp.Diff(tt.want, sent); diff != "" || out.remaining != tt.left || (out.err != nil) != tt.fails {
-				t.Errorf("%d left, error %v\n%s", out.remaining, out.err, diff)
+			expect(t, sent, tt.want...)
+			if out.remaining != tt.left || (out.err != nil) != tt.fails {
+				t.Errorf("%d left, error %v", out.remaining, out.err)
 			}
 		})
 	}
@@ -186,7 +158,7 @@ func TestObjectsOfTheGarbageCollectorAreDeleted(t *testing.T) {
 					deletes++
 					return nil
 				}
-				p := newPurger(t, pagedClient{list: func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return page, nil }, remove: remove, one: remove})
+				p := newPurger(t, pagedClient{list: func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return page, nil }, remove: remove, one: remove})
 				r := discovery.Pods
 				r.DeleteCollection = collections
 				if out := p.purge(t.Context(), r); deletes != tt.deletes || out.err != nil {
@@ -201,7 +173,7 @@ func TestPagesShrinkAfterTimeouts(t *testing.T) {
 	configMaps := discovery.Type{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, List: true}
 	var limits []int64
 	var fault error
-	p := newPurger(t, pagedClient{list: func(o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	p := newPurger(t, pagedClient{list: func(_ context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 		limits = append(limits, o.Limit)
 		return &metav1.PartialObjectMetadataList{}, fault
 	}})
@@ -242,57 +214,47 @@ func TestOneRejectionBlocksNoOther(t *testing.T) {
 	denied := apierrors.NewForbidden(pods, "a-first", errors.New("admission webhook said no"))
 	for _, tt := range []struct {
 		name    string
-		all     error            // of deletecollection
-		each    map[string]error // of delete, by name
-		deletes int              // one by one
-		says    string           // the error
+		all     error // of deletecollection
+		each    error // of deletes of the first objects
+		first   int
+		deletes int    // one by one
+		says    string // the error
 	}{
-		{"one by admission", denied, map[string]error{"00": denied}, 20, "delete pods: 00: "},
-		{"one whose webhook is down", apierrors.NewInternalError(errors.New("calling webhook")), map[string]error{"00": denied}, 20, "delete pods: 00: "},
-		{"deletecollection only", denied, nil, 20, ""},
-		{"all", denied, everything(20, denied), 10, "delete pods: pods \"a-first\""},
-		{"none: the server asks for patience", apierrors.NewTooManyRequests("later", 1), nil, 0, "delete pods: later"},
-		{"none: no answer", io.ErrUnexpectedEOF, nil, 0, "delete pods: unexpected EOF"},
-		{"one by one only, and the connection breaks", denied, everything(20, io.ErrUnexpectedEOF), 1, "unexpected EOF"},
-		{"no deletecollection", apierrors.NewMethodNotSupported(pods, "delete"), everything(20, denied), 10, "delete pods: 0"},
-		{"no deletecollection of this namespace", apierrors.NewNotFound(pods, ""), nil, 20, ""},
-		{"so many at once take too long", apierrors.NewTimeoutError("slow", 1), nil, 0, ""},
+		{"one by admission", denied, denied, 1, 20, "delete pods: 00: "},
+		{"one whose webhook is down", apierrors.NewInternalError(errors.New("calling webhook")), denied, 1, 20, "delete pods: 00: "},
+		{"deletecollection only", denied, nil, 0, 20, ""},
+		{"all", denied, denied, 20, 10, "delete pods: pods \"a-first\""},
+		{"none: the server asks for patience", apierrors.NewTooManyRequests("later", 1), nil, 0, 0, "delete pods: later"},
+		{"none: no answer", io.ErrUnexpectedEOF, nil, 0, 0, "delete pods: unexpected EOF"},
+		{"one by one only, and the connection breaks", denied, io.ErrUnexpectedEOF, 20, 1, "unexpected EOF"},
+		{"no deletecollection", apierrors.NewMethodNotSupported(pods, "delete"), denied, 20, 10, "delete pods: 0"},
+		{"no deletecollection of this namespace", apierrors.NewNotFound(pods, ""), nil, 0, 20, ""},
+		{"so many at once take too long", apierrors.NewTimeoutError("slow", 1), nil, 0, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			page := named(numbers(20)...)
-			var sent []string
+			var names, sent []string
+			for i := range 20 {
+				names = append(names, fmt.Sprintf("%02d", i))
+			}
 			p := newPurger(t, pagedClient{
-				list:   func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return page, nil },
+				list: func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+					return named(names...), nil
+				},
 				remove: func(string) error { return tt.all },
 				one: func(name string) error {
-					sent = append(sent, name)
-					return tt.each[name]
+					if sent = append(sent, name); slices.Index(names, name) < tt.first {
+						return tt.each
+					}
+					return nil
 				},
 			})
 			out, _ := p.walk(t.Context(), discovery.Pods, true)
 			if (out.err != nil) != (tt.says != "") || out.err != nil && !strings.Contains(out.err.Error(), tt.says) {
 				t.Errorf("error %v, want %q", out.err, tt.says)
 			}
-			if len(sent) != tt.deletes {
-				t.Errorf("%d objects deleted one by one, want %d: %v", len(sent), tt.deletes, sent)
-			}
+			fakeapi.Want(t, "objects deleted one by one", len(sent), tt.deletes)
 		})
 	}
-}
-
-func numbers(n int) (names []string) {
-	for i := range n {
-		names = append(names, fmt.Sprintf("%02d", i))
-	}
-	return names
-}
-
-func everything(n int, err error) map[string]error {
-	each := map[string]error{}
-	for _, name := range numbers(n) {
-		each[name] = err
-	}
-	return each
 }
 
 // The response to a deletecollection has every deleted object.

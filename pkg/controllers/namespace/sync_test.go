@@ -49,7 +49,7 @@ func TestSync(t *testing.T) {
 	}
 	widgetsFail := func(err error) func(*bench) {
 		return func(b *bench) {
-			b.serve("a.io/v1", typ("widgets", "delete", "list"))
+			b.serve("a.io/v1", fakeapi.APIType("widgets", "delete", "list"))
 			b.respond("list", "widgets", nil, err)
 		}
 	}
@@ -89,20 +89,20 @@ func TestSync(t *testing.T) {
 			[]string{"list pods", "delete-collection pods", "list pods"}, append(once, statusWrite)},
 		{"no pods in a complete discovery", nil, func(b *bench) {
 			lists(apierrors.NewNotFound(pods, ""), "pods")(b)
-			b.discovery.lists = []*metav1.APIResourceList{coreList(typ("configmaps", "delete", "list"))}
+			b.discovery.Lists = []*metav1.APIResourceList{fakeapi.CoreList(fakeapi.APIType("configmaps", "delete", "list"))}
 		}, "", all, finalized},
 		{"no pods in an incomplete discovery", nil, func(b *bench) {
 			lists(apierrors.NewNotFound(pods, ""), "pods")(b)
-			b.discovery.lists, b.discovery.err = []*metav1.APIResourceList{coreList()}, broken("b.io/v1")
+			b.discovery.Lists, b.discovery.Err = []*metav1.APIResourceList{fakeapi.CoreList()}, broken("b.io/v1")
 		}, "", []string{"list pods"}, append(once, statusWrite)},
 
 		// client-go takes a 404 for /api as an API without core types. Finalization would orphan their objects.
 		{"discovery without core types", nil, func(b *bench) {
-			b.discovery.lists = []*metav1.APIResourceList{served("apps/v1", typ("deployments", "delete", "list"))}
+			b.discovery.Lists = []*metav1.APIResourceList{fakeapi.APIList("apps/v1", fakeapi.APIType("deployments", "delete", "list"))}
 		}, "", []string{"list pods", "list deployments"}, reported},
-		{"an unparsable group version", nil, func(b *bench) { b.serve("a/b/c", typ("x", "delete", "list")) }, "", all, reported},
+		{"an unparsable group version", nil, func(b *bench) { b.serve("a/b/c", fakeapi.APIType("x", "delete", "list")) }, "", all, reported},
 		{"an API that is skipped", nil, func(b *bench) {
-			b.serve("a.io/v1", typ("hang", "delete", "list"))
+			b.serve("a.io/v1", fakeapi.APIType("hang", "delete", "list"))
 			b.unresponsive.record(schema.GroupVersion{Group: "a.io", Version: "v1"}, "test", true)
 		}, "", all, reported}, // without an error: the back-off would outlast the repair
 
@@ -140,13 +140,13 @@ func TestSync(t *testing.T) {
 			if blocked := slices.Contains(tt.client, statusWrite); blocked && next.RequeueAfter == 0 {
 				t.Error("no further sync")
 			}
-			sent := requests(b.metadata.Actions())
+			sent := b.content()
 			if len(sent) > 1 {
 				slices.Sort(sent[1:]) // types are listed side by side
 				slices.Sort(tt.sent[1:])
 			}
 			expect(t, sent, tt.sent...)
-			expect(t, requests(b.client.Actions()), tt.client...)
+			b.client.Wants(t, tt.client...)
 		})
 	}
 }
@@ -156,12 +156,8 @@ func TestFinalizersOfOthersStay(t *testing.T) {
 		ns.Spec.Finalizers = []corev1.FinalizerName{"other/x", "kubernetes", "a/b", "other/x"}
 	}))
 	b.mustSync(t)
-	actions := b.client.Actions()
-	expect(t, requests(actions), "get namespaces", "get namespaces", statusWrite, finalization)
-	if t.Failed() {
-		return
-	}
-	sent := actions[3].(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
+	b.client.Wants(t, "get namespaces", "get namespaces", statusWrite, finalization)
+	sent := b.client.Actions()[3].(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
 	fakeapi.WantEqual(t, "finalizers", sent.Spec.Finalizers, []corev1.FinalizerName{"a/b", "other/x"})
 }
 
@@ -181,8 +177,8 @@ func TestReplacedNamespaceKeepsItsContent(t *testing.T) {
 			if _, err := b.sync(t.Context(), "test"); !errors.Is(err, failure) {
 				t.Errorf("error %v, want %v", err, failure)
 			}
-			expect(t, requests(b.client.Actions()), "get namespaces", "get namespaces")
-			expect(t, requests(b.metadata.Actions()), "list pods")
+			b.client.Wants(t, "get namespaces", "get namespaces")
+			expect(t, b.content(), "list pods")
 			states := 0
 			b.states.ForEach(func(*state) { states++ })
 			fakeapi.Want(t, "state kept", states == 1, failure != nil)
@@ -209,19 +205,18 @@ func TestConflictsOfFinalizeAreRetriedAndBounded(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.failures, tt.failure, tt.uid), func(t *testing.T) {
 			b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.UID, ns.ResourceVersion = tt.uid, "2" }))
-			tries := 0
-			b.client.PrependReactor("create", "namespaces", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			b.client.On(finalization, func(try int, a clienttesting.Action) (runtime.Object, error) {
 				sent := a.(clienttesting.CreateAction).GetObject().(*corev1.Namespace).ResourceVersion
-				if tries > 0 && sent != "2" {
+				if try > 1 && sent != "2" {
 					t.Errorf("retried with the resource version %s that met the conflict", sent)
 				}
-				if tries++; tries <= tt.failures {
-					return true, nil, tt.failure
+				if try <= tt.failures {
+					return nil, tt.failure
 				}
-				return true, terminating(), nil
+				return terminating(), nil
 			})
 			done, err := b.finalize(t.Context(), terminating())
-			if !errors.Is(err, tt.want) || tries != tt.tries || done != tt.done {
+			if tries := b.client.Count(finalization); !errors.Is(err, tt.want) || tries != tt.tries || done != tt.done {
 				t.Errorf("%v, done %v, after %d tries, want %v after %d", err, done, tries, tt.want, tt.tries)
 			}
 		})
@@ -231,7 +226,7 @@ func TestConflictsOfFinalizeAreRetriedAndBounded(t *testing.T) {
 // Another type is listed alone for a while. Then an object is in a type that was empty before.
 func TestLastPassListsAllTypes(t *testing.T) {
 	b := newBench(t, terminating())
-	b.discovery.lists = []*metav1.APIResourceList{coreList(typ("pods", "delete", "list"), typ("secrets", "delete", "list"), typ("configmaps", "delete", "list"))}
+	b.discovery.Lists = []*metav1.APIResourceList{fakeapi.CoreList(fakeapi.APIType("pods", "delete", "list"), fakeapi.APIType("secrets", "delete", "list"), fakeapi.APIType("configmaps", "delete", "list"))}
 	held, late := true, false
 	b.respondWhile(&held, "list", "configmaps", item("Any", "v1"), nil)
 	b.respondWhile(&late, "list", "secrets", item("Any", "v1"), nil)
@@ -257,17 +252,17 @@ func TestNothingButPodsBeforeTheGraceIsOver(t *testing.T) {
 		b.cfg.Grace = grace
 		fakeapi.Want(t, fmt.Sprint("next sync with a grace of ", grace), b.mustSync(t).RequeueAfter, max(grace, minGrace))
 	}
-	expect(t, requests(b.metadata.Actions()), "list pods")
+	expect(t, b.content(), "list pods")
 	b.clock.Step(5*time.Second - 1)
 	left := true
 	b.respondWhile(&left, "list", "pods", deleting("Pod", "v1", "a/b"), nil)
 	b.mustSync(t)
 	left = false
 	b.mustSync(t)
-	expect(t, requests(b.metadata.Actions()), "list pods", "list pods", "list pods")
+	expect(t, b.content(), "list pods", "list pods", "list pods")
 	b.clock.Step(1)
 	b.mustSync(t)
-	expect(t, requests(b.metadata.Actions())[3:], "list pods", "list configmaps")
+	expect(t, b.content()[3:], "list pods", "list configmaps")
 }
 
 // The time of the first sight outlives a term, and ends with the namespace. The event of the deletion may precede the

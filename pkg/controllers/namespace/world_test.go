@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,13 +11,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -34,102 +31,49 @@ import (
 // bench is a controller on fakes, for errors that are hard to cause on a real API server.
 type bench struct {
 	*Controller
-	client    *fake.Clientset
+	client    *fakeapi.Script
 	metadata  *metadatafake.FakeMetadataClient
-	discovery *fakeDiscovery
+	discovery *fakeapi.Discovery
 	clock     *testclock.FakeClock
-}
-
-type fakeDiscovery struct {
-	fakeapi.Readyz
-	groups []*metav1.APIGroup
-	lists  []*metav1.APIResourceList
-	err    error
-	asked  atomic.Int32
-	ask    func() // may be nil
-}
-
-func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	d.asked.Add(1)
-	if d.ask != nil {
-		d.ask()
-	}
-	return d.groups, d.lists, d.err
-}
-
-func group(name string, versions ...string) *metav1.APIGroup {
-	g := &metav1.APIGroup{Name: name}
-	for _, v := range versions {
-		gv := schema.GroupVersion{Group: name, Version: v}
-		g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: v})
-	}
-	g.PreferredVersion = g.Versions[0]
-	return g
 }
 
 var epoch = time.Unix(1e9, 0)
 
 func at(d time.Duration) time.Time { return epoch.Add(d) }
 
-func served(gv string, resources ...metav1.APIResource) *metav1.APIResourceList {
-	return &metav1.APIResourceList{GroupVersion: gv, APIResources: resources}
-}
-
-func typ(name string, verbs ...string) metav1.APIResource {
-	return metav1.APIResource{Name: name, Namespaced: true, Verbs: verbs}
-}
-
-// coreList returns the core types of every complete discovery, with further types.
-func coreList(types ...metav1.APIResource) *metav1.APIResourceList {
-	return served("v1", append(types, metav1.APIResource{Name: "namespaces", Verbs: []string{"delete", "list"}})...)
-}
-
-func newBench(t *testing.T, namespaces ...runtime.Object) *bench {
+func newBench(t *testing.T, objects ...runtime.Object) *bench {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
 	fakeapi.NoError(t, metav1.AddMetaToScheme(scheme))
 	all := []string{"delete", "deletecollection", "list", "watch"}
 	b := &bench{
-		client: fake.NewClientset(namespaces...), metadata: metadatafake.NewSimpleMetadataClient(scheme),
-		discovery: &fakeDiscovery{
-			groups: []*metav1.APIGroup{group("", "v1")},
-			lists:  []*metav1.APIResourceList{coreList(typ("pods", all...), typ("configmaps", all...))},
-		},
+		client: fakeapi.NewScript(t, objects...), metadata: metadatafake.NewSimpleMetadataClient(scheme), discovery: &fakeapi.Discovery{},
 		clock: testclock.NewFakeClock(epoch.Add(time.Hour)),
 	}
-	// Lists are empty by default. Later reactors come first.
-	b.metadata.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &metav1.List{}, nil
-	})
-	c := &Controller{
-		cfg: Config{Workers: 1}, metrics: newMetrics(prometheus.NewRegistry()), slots: semaphore.NewWeighted(requestsAtOnce),
-		Base: controller.Base{Client: b.client, Clock: b.clock}, metadata: b.metadata, discovery: b.discovery,
-	}
-	c.beginTerm()
-	for _, o := range namespaces {
-		if ns := o.(*corev1.Namespace); ns.DeletionTimestamp != nil {
-			c.firstSeen(ns.UID, b.clock.Now().Add(-minGrace))
+	b.discovery.Groups = []*metav1.APIGroup{fakeapi.APIGroup("", "v1")}
+	b.discovery.Lists = []*metav1.APIResourceList{fakeapi.CoreList(fakeapi.APIType("pods", all...), fakeapi.APIType("configmaps", all...))}
+	b.respond("list", "*", &metav1.List{}, nil)
+	b.build(t, Config{Workers: 1}, b.clock, b.metadata)
+	b.beginTerm()
+	for _, o := range objects {
+		if ns, ok := o.(*corev1.Namespace); ok && ns.DeletionTimestamp != nil {
+			b.firstSeen(ns.UID, b.clock.Now().Add(-minGrace))
 		}
 	}
-	b.Controller = c
-	b.client.ClearActions()
 	return b
 }
 
-// requests returns the calls as verb, resource and subresource.
-func requests(actions ...[]clienttesting.Action) []string {
-	var texts []string
-	for _, list := range actions {
-		for _, a := range list {
-			text := a.GetVerb() + " " + a.GetResource().Resource
-			if a.GetSubresource() != "" {
-				text += "/" + a.GetSubresource()
-			}
-			texts = append(texts, text)
-		}
-	}
-	return texts
+// build makes the controller and returns its caches.
+func (b *bench) build(t *testing.T, cfg Config, clk clock.WithTicker, content metadata.Interface) *caches.Caches {
+	t.Helper()
+	known := caches.New(b.client, caches.Config{Name: t.Name()})
+	base := controller.Base{Client: b.client, Caches: known, Clock: clk, Metrics: prometheus.NewRegistry()}
+	b.Controller = fakeapi.Must(newController(cfg, base, content, b.discovery))
+	return known
 }
+
+// content returns the requests about content.
+func (b *bench) content() []string { return fakeapi.RequestTexts(b.metadata.Actions()) }
 
 func terminating(edits ...func(*corev1.Namespace)) *corev1.Namespace {
 	deleted := metav1.NewTime(epoch)
@@ -168,7 +112,7 @@ func (b *bench) respondWhile(on *bool, verb, resource string, o runtime.Object, 
 
 // serve adds types to the discovery.
 func (b *bench) serve(gv string, types ...metav1.APIResource) {
-	b.discovery.lists = append(b.discovery.lists, served(gv, types...))
+	b.discovery.Lists = append(b.discovery.Lists, fakeapi.APIList(gv, types...))
 }
 
 func (b *bench) mustSync(t *testing.T) controller.Result {
@@ -180,9 +124,7 @@ func (b *bench) mustSync(t *testing.T) controller.Result {
 	return next
 }
 
-func (b *bench) finalized() bool {
-	return slices.Contains(requests(b.client.Actions()), "create namespaces/finalize")
-}
+func (b *bench) finalized() bool { return b.client.Count(finalization) > 0 }
 
 // blocker returns the message of the condition NamespaceDeletionBlocked in the last status write.
 func (b *bench) blocker() (message string) {
@@ -206,14 +148,12 @@ func (b *bench) mustFinalize(t *testing.T) {
 			b.mustSync(t)
 		}
 	}
-	if !b.finalized() {
-		t.Errorf("not finalized: %v", requests(b.client.Actions()))
-	}
+	fakeapi.Want(t, "finalized", b.finalized(), true)
 }
 
 func expect(t *testing.T, got []string, want ...string) {
 	t.Helper()
-	fakeapi.WantEqual(t, "strings", got, want)
+	fakeapi.WantEqual(t, "texts", got, want)
 }
 
 func sumOf(t *testing.T, h prometheus.Histogram) float64 {
@@ -225,20 +165,11 @@ func sumOf(t *testing.T, h prometheus.Histogram) float64 {
 
 func TestMain(m *testing.M) { faket.Main(m) }
 
-// work runs the controller, with its caches and its loop, on the fakes of a bench in a synctest bubble. Call
-// stop before the bubble ends.
-func (b *bench) work(t *testing.T) (stop func()) {
+// work runs the controller, with its caches and its loop, on the fakes of a bench until the end of a synctest bubble.
+func (b *bench) work(t *testing.T) {
 	t.Helper()
-	known := caches.New(b.client, caches.Config{Name: t.Name()})
-	base := controller.Base{Client: b.client, Caches: known, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry()}
-	c, err := newController(Config{Workers: 10}, base, b.Controller.metadata, b.discovery)
-	fakeapi.NoError(t, err)
-	stopCaches := fakeapi.FillCaches(t, known)
-	end := fakeapi.Term(t, c.Run)
-	return func() {
-		end()
-		stopCaches()
-	}
+	t.Cleanup(fakeapi.FillCaches(t, b.build(t, Config{Workers: 10}, clock.RealClock{}, b.Controller.metadata)))
+	t.Cleanup(fakeapi.Term(t, b.Run))
 }
 
 // namesake returns a terminating namespace with another name.
@@ -265,8 +196,7 @@ func TestStuckNamespacesCostFewRequests(t *testing.T) {
 		b.metadata.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return !released.Load(), deleting("ConfigMap", "v1", "example.com/hold"), nil
 		})
-		stop := b.work(t)
-		defer stop()
+		b.work(t)
 		// The first sync sends five requests, the conditions included; each of the others four.
 		for _, tt := range []struct {
 			after, during time.Duration
@@ -282,13 +212,13 @@ func TestStuckNamespacesCostFewRequests(t *testing.T) {
 				t.Errorf("%.1f requests for each stuck namespace during %v after %v, want %d syncs of 4 requests", each, tt.during, tt.after, tt.syncs)
 			}
 			synctest.Wait()
-			if n := int(b.discovery.asked.Load()); tt.after == 0 && n > count {
+			if n := b.discovery.Count(); tt.after == 0 && n > count {
 				t.Errorf("%d discoveries in the first minute, want namespaces to share discoveries", n)
 			}
 		}
 		released.Store(true)
 		time.Sleep(31 * time.Second)
-		fakeapi.Want(t, "finalized namespaces", len(slices.DeleteFunc(requests(b.client.Actions()), func(r string) bool { return r != finalization })), count)
+		fakeapi.Want(t, "finalized namespaces", b.client.Count(finalization), count)
 	})
 }
 
@@ -299,19 +229,13 @@ type hanging struct {
 }
 
 func (h hanging) Resource(r schema.GroupVersionResource) metadata.Getter {
-	if r.Group == h.group {
-		return hangingType{}
+	if r.Group != h.group {
+		return h.Interface.Resource(r)
 	}
-	return h.Interface.Resource(r)
-}
-
-type hangingType struct{ metadata.ResourceInterface }
-
-func (h hangingType) Namespace(string) metadata.ResourceInterface { return h }
-
-func (hangingType) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
+	return pagedClient{list: func(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
 }
 
 // Many namespaces wait for an API that never responds. The pods of another namespace must not wait.
@@ -319,7 +243,7 @@ func TestSilentAPIBlocksNoOtherNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const late = "late"
 		b := newBench(t, stuck(200)...)
-		b.serve("a.io/v1", typ("hang", "delete", "list"))
+		b.serve("a.io/v1", fakeapi.APIType("hang", "delete", "list"))
 		var lookedAt time.Time
 		b.metadata.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if a.GetNamespace() == late && lookedAt.IsZero() {
@@ -328,13 +252,10 @@ func TestSilentAPIBlocksNoOtherNamespace(t *testing.T) {
 			return false, nil, nil
 		})
 		b.Controller.metadata = hanging{b.metadata, "a.io"}
-		stop := b.work(t)
-		defer stop()
+		b.work(t)
 		time.Sleep(11 * time.Second)
 		begin := time.Now()
-		if _, err := b.client.CoreV1().Namespaces().Create(t.Context(), namesake(late), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		fakeapi.Must(b.client.CoreV1().Namespaces().Create(t.Context(), namesake(late), metav1.CreateOptions{}))
 		time.Sleep(time.Second)
 		before := b.sent()
 		time.Sleep(24 * time.Second)
@@ -355,19 +276,18 @@ func TestSyncWithoutASlotEnds(t *testing.T) {
 		b.Clock = clock.RealClock{}
 		b.beginTerm()
 		for i := range 50 {
-			b.serve("a.io/v1", typ(fmt.Sprint("type", i), "delete", "list"))
+			b.serve("a.io/v1", fakeapi.APIType(fmt.Sprint("type", i), "delete", "list"))
 		}
 		b.deletions.Store(types.UID("uid-1"), time.Now().Add(-time.Second))
 		api := schema.GroupVersion{Group: "a.io", Version: "v1"}
 		b.unresponsive.record(api, "other", true)
 		begin := time.Now()
-		b.discovery.ask = func() { b.slots.TryAcquire(requestsAtOnce) } // other namespaces take all slots
+		b.discovery.Called = func() { b.slots.TryAcquire(requestsAtOnce) } // other namespaces take all slots
 		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errNoSlot) || time.Since(begin) > 90*time.Second {
 			t.Errorf("%v after %v, want no slot after a minute", err, time.Since(begin))
 		}
-		if _, paused := b.unresponsive.pauses[api]; !paused {
-			t.Error("a sync without a request ended the pause of the API")
-		}
+		_, paused := b.unresponsive.pauses[api]
+		fakeapi.Want(t, "paused after a sync without a request", paused, true)
 	})
 }
 
@@ -375,20 +295,16 @@ func TestSyncWithoutASlotEnds(t *testing.T) {
 func TestDeletionOfTheLastPodEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "x"}}
-		b := newBench(t, terminating())
-		fakeapi.NoError(t, b.client.Tracker().Add(pod))
+		b := newBench(t, terminating(), pod)
 		var gone atomic.Bool
 		b.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return !gone.Load(), item("Pod", "v1"), nil
 		})
-		stop := b.work(t)
-		defer stop()
+		b.work(t)
 		time.Sleep(time.Minute)
 		gone.Store(true)
 		fakeapi.NoError(t, b.client.CoreV1().Pods("test").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 		time.Sleep(100 * time.Millisecond)
-		if !b.finalized() {
-			t.Error("not finalized 100 ms after the last pod was gone")
-		}
+		fakeapi.Want(t, "finalized 100 ms after the last pod was gone", b.finalized(), true)
 	})
 }

@@ -31,46 +31,27 @@ func TestAnswersAreReused(t *testing.T) {
 		{"older", 0, 10*time.Second + 1, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}}
+			client := core()
 			now := testclock.NewFakeClock(epoch)
 			c := NewCatalogue(client, now, deletable)
 			fakeapi.Must(c.Read(t.Context(), epoch))
 			now.Step(tt.after)
-			if _, err := c.Read(t.Context(), at(tt.notBefore)); err != nil || client.asked != tt.want {
-				t.Errorf("%d discoveries, error %v, want %d", client.asked, err, tt.want)
+			if _, err := c.Read(t.Context(), at(tt.notBefore)); err != nil || client.Count() != tt.want {
+				t.Errorf("%d discoveries, error %v, want %d", client.Count(), err, tt.want)
 			}
 		})
 	}
 }
 
-type fakeDiscovery struct {
-	fakeapi.Readyz
-	lists []*metav1.APIResourceList
-	err   error
-	takes time.Duration
-	ask   func() // may be nil
-	lock  sync.Mutex
-	asked int
-}
-
-func (d *fakeDiscovery) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	d.lock.Lock()
-	d.asked++
-	d.lock.Unlock()
-	if d.ask != nil {
-		d.ask()
-	}
-	select {
-	case <-time.After(d.takes):
-		return nil, d.lists, d.err
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
+// core returns a discovery client of an API server with core types alone.
+func core() *fakeapi.Discovery {
+	return &fakeapi.Discovery{Lists: []*metav1.APIResourceList{fakeapi.CoreList()}}
 }
 
 func TestDiscoveryIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}, takes: time.Second}
+		client := core()
+		client.Takes = time.Second
 		c := NewCatalogue(client, clock.RealClock{}, deletable)
 		var wait sync.WaitGroup
 		read := func(after time.Duration) {
@@ -88,16 +69,15 @@ func TestDiscoveryIsShared(t *testing.T) {
 			read(500 * time.Millisecond) // these callers come later and need another request
 		}
 		wait.Wait()
-		if client.asked != 2 {
-			t.Errorf("%d discoveries, want 2", client.asked)
-		}
+		fakeapi.Want(t, "discoveries", client.Count(), 2)
 	})
 }
 
 // A caller with a short deadline does not fail other callers.
 func TestCanceledDiscoveryIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}, takes: time.Second}
+		client := core()
+		client.Takes = time.Second
 		c := NewCatalogue(client, clock.RealClock{}, deletable)
 		hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -114,9 +94,7 @@ func TestCanceledDiscoveryIsRepeated(t *testing.T) {
 			}
 		})
 		wait.Wait()
-		if client.asked != 2 {
-			t.Errorf("%d discoveries, want 2", client.asked)
-		}
+		fakeapi.Want(t, "discoveries", client.Count(), 2)
 	})
 }
 
@@ -141,46 +119,43 @@ func TestDiscoveryBeforeReadinessIsIncomplete(t *testing.T) {
 		{"roles a moment later", 403, 0, nil, "not ready", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}, err: tt.broken}
-			client.Status = tt.before
-			client.ask = func() { client.Status = tt.after }
+			client := core()
+			client.Err, client.Status = tt.broken, tt.before
+			client.Called = func() { client.Status = tt.after }
 			got := FetchTypes(t.Context(), client, testclock.NewFakeClock(epoch), deletable)
 			if tt.want == "" && !got.Complete() || tt.want != "" && (got.Err == nil || !strings.Contains(got.Err.Error(), tt.want)) {
 				t.Errorf("error %v, want %q", got.Err, tt.want)
 			}
-			if len(got.Failing) > 0 {
-				t.Errorf("failing are %v alone, but any type may be missing", got.Failing)
-			}
-			if client.Checks != tt.checks {
-				t.Errorf("%d requests to /readyz, want %d", client.Checks, tt.checks)
-			}
+			fakeapi.Want(t, "failing group versions, although any type may be missing", len(got.Failing), 0)
+			fakeapi.Want(t, "requests to /readyz", client.Checks, tt.checks)
 		})
 	}
 }
 
 // The loop recovers from panics. The next caller must not wait for the failed read.
 func TestDiscoveryThatPanicsIsRepeated(t *testing.T) {
-	client := &fakeDiscovery{lists: []*metav1.APIResourceList{coreList()}, ask: func() { panic("a client with a bug") }}
+	client := core()
+	client.Called = func() { panic("a client with a bug") }
 	c := NewCatalogue(client, clock.RealClock{}, deletable)
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = c.Read(t.Context(), time.Time{})
 	}()
-	client.ask = nil
+	client.Called = nil
 	if result, err := c.Read(t.Context(), time.Time{}); err != nil || !result.Complete() {
 		t.Errorf("result %+v, error %v", result, err)
 	}
 }
 
 func TestBrokenDiscoveryBacksOff(t *testing.T) {
-	client := &fakeDiscovery{err: errors.New("down")}
+	client := &fakeapi.Discovery{Err: errors.New("down")}
 	now := testclock.NewFakeClock(epoch)
 	c := NewCatalogue(client, now, deletable)
 	for i, pause := range []time.Duration{1, 2, 4, 8, 8} {
 		for _, step := range []time.Duration{0, pause*time.Second - 1} {
 			now.Step(step)
-			if _, err := c.Read(t.Context(), epoch); err != nil || client.asked != i+1 {
-				t.Fatalf("%d discoveries, error %v, want %d", client.asked, err, i+1)
+			if _, err := c.Read(t.Context(), epoch); err != nil || client.Count() != i+1 {
+				t.Fatalf("%d discoveries, error %v, want %d", client.Count(), err, i+1)
 			}
 		}
 		now.Step(1)

@@ -7,11 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"minikcm/internal/fakeapi"
+	"minikcm/internal/faket"
 )
+
+func TestMain(m *testing.M) { faket.Main(m) }
 
 var epoch = time.Unix(1e9, 0)
 
@@ -20,29 +24,6 @@ func at(d time.Duration) time.Time { return epoch.Add(d) }
 // deletable selects the types of the namespace controller.
 func deletable(api metav1.APIResource) bool {
 	return api.Namespaced && slices.Contains(api.Verbs, "delete")
-}
-
-func group(name string, versions ...string) *metav1.APIGroup {
-	g := &metav1.APIGroup{Name: name}
-	for _, v := range versions {
-		gv := schema.GroupVersion{Group: name, Version: v}
-		g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: v})
-	}
-	g.PreferredVersion = g.Versions[0]
-	return g
-}
-
-func served(gv string, resources ...metav1.APIResource) *metav1.APIResourceList {
-	return &metav1.APIResourceList{GroupVersion: gv, APIResources: resources}
-}
-
-func typ(name string, verbs ...string) metav1.APIResource {
-	return metav1.APIResource{Name: name, Kind: strings.ToUpper(name), Namespaced: true, Verbs: verbs}
-}
-
-// coreList returns the core types of every complete discovery, with further types.
-func coreList(types ...metav1.APIResource) *metav1.APIResourceList {
-	return served("v1", append(types, metav1.APIResource{Name: "namespaces", Verbs: []string{"delete", "list"}})...)
 }
 
 func TestSelect(t *testing.T) {
@@ -55,32 +36,32 @@ func TestSelect(t *testing.T) {
 		want   []string // group/versions/resource and verbs
 	}{
 		{"only what lives in namespaces and can be deleted",
-			[]*metav1.APIGroup{group("", "v1")},
-			[]*metav1.APIResourceList{coreList(typ("pods", all...), typ("pods/eviction", all...), typ("bindings", "create"), clusterScoped)},
+			[]*metav1.APIGroup{fakeapi.APIGroup("", "v1")},
+			[]*metav1.APIResourceList{fakeapi.CoreList(fakeapi.APIType("pods", all...), fakeapi.APIType("pods/eviction", all...), fakeapi.APIType("bindings", "create"), clusterScoped)},
 			[]string{"/v1/pods list deletecollection watch"}},
 		{"verbs besides delete are optional",
-			[]*metav1.APIGroup{group("x", "v1")},
-			[]*metav1.APIResourceList{coreList(), served("x/v1", typ("a", "delete"), typ("b", "delete", "list"))},
+			[]*metav1.APIGroup{fakeapi.APIGroup("x", "v1")},
+			[]*metav1.APIResourceList{fakeapi.CoreList(), fakeapi.APIList("x/v1", fakeapi.APIType("a", "delete"), fakeapi.APIType("b", "delete", "list"))},
 			[]string{"x/v1/a", "x/v1/b list"}},
 		{"the preferred version",
-			[]*metav1.APIGroup{group("x", "v2", "v1")},
-			[]*metav1.APIResourceList{coreList(), served("x/v1", typ("a", all...)), served("x/v2", typ("a", all...))},
+			[]*metav1.APIGroup{fakeapi.APIGroup("x", "v2", "v1")},
+			[]*metav1.APIResourceList{fakeapi.CoreList(), fakeapi.APIList("x/v1", fakeapi.APIType("a", all...)), fakeapi.APIList("x/v2", fakeapi.APIType("a", all...))},
 			[]string{"x/v2,v1/a list deletecollection watch"}},
 		{"or the first other one that can delete it",
-			[]*metav1.APIGroup{group("x", "v3", "v2", "v1")},
-			[]*metav1.APIResourceList{coreList(), served("x/v1", typ("a", all...)), served("x/v2", typ("a", all...)), served("x/v3", typ("a", "list"))},
+			[]*metav1.APIGroup{fakeapi.APIGroup("x", "v3", "v2", "v1")},
+			[]*metav1.APIResourceList{fakeapi.CoreList(), fakeapi.APIList("x/v1", fakeapi.APIType("a", all...)), fakeapi.APIList("x/v2", fakeapi.APIType("a", all...)), fakeapi.APIList("x/v3", fakeapi.APIType("a", "list"))},
 			[]string{"x/v2,v1/a list deletecollection watch"}},
 		{"events are stored once",
-			[]*metav1.APIGroup{group("", "v1"), group("events.k8s.io", "v1")},
-			[]*metav1.APIResourceList{coreList(typ("events", "delete")), served("events.k8s.io/v1", typ("events", "delete"))},
+			[]*metav1.APIGroup{fakeapi.APIGroup("", "v1"), fakeapi.APIGroup("events.k8s.io", "v1")},
+			[]*metav1.APIResourceList{fakeapi.CoreList(fakeapi.APIType("events", "delete")), fakeapi.APIList("events.k8s.io/v1", fakeapi.APIType("events", "delete"))},
 			[]string{"/v1/events"}},
 		{"unless the core group cannot be seen",
-			[]*metav1.APIGroup{group("events.k8s.io", "v1")},
-			[]*metav1.APIResourceList{served("events.k8s.io/v1", typ("events", "delete"))},
+			[]*metav1.APIGroup{fakeapi.APIGroup("events.k8s.io", "v1")},
+			[]*metav1.APIResourceList{fakeapi.APIList("events.k8s.io/v1", fakeapi.APIType("events", "delete"))},
 			[]string{"events.k8s.io/v1/events"}},
 		{"one bad name does not spoil the rest",
-			[]*metav1.APIGroup{group("x", "v1")},
-			[]*metav1.APIResourceList{coreList(), served("x/y/z", typ("a", "delete")), served("x/v1", typ("b", "delete"))},
+			[]*metav1.APIGroup{fakeapi.APIGroup("x", "v1")},
+			[]*metav1.APIResourceList{fakeapi.CoreList(), fakeapi.APIList("x/y/z", fakeapi.APIType("a", "delete")), fakeapi.APIList("x/v1", fakeapi.APIType("b", "delete"))},
 			[]string{"x/v1/b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,9 +83,7 @@ func TestSelect(t *testing.T) {
 				}
 				got = append(got, text)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			fakeapi.WantEqual(t, "types", got, tt.want)
 			bad, blind := tt.name == "one bad name does not spoil the rest", tt.name == "unless the core group cannot be seen"
 			if a.Complete() == (bad || blind) || (a.ParseErr != nil) != bad || (a.Err != nil) != blind {
 				t.Errorf("complete %v with error %v and parse error %v", a.Complete(), a.Err, a.ParseErr)
@@ -131,8 +110,8 @@ func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 		err   error
 		want  []string
 	}{
-		{"it is there, and another API fails", []*metav1.APIResourceList{coreList()}, failed(x), []string{"v1.x"}},
-		{"it is there, and two other APIs fail", []*metav1.APIResourceList{coreList()}, failed(z, a), []string{"v1.z.example.com", "v1beta1.a.example.com"}},
+		{"it is there, and another API fails", []*metav1.APIResourceList{fakeapi.CoreList()}, failed(x), []string{"v1.x"}},
+		{"it is there, and two other APIs fail", []*metav1.APIResourceList{fakeapi.CoreList()}, failed(z, a), []string{"v1.z.example.com", "v1beta1.a.example.com"}},
 		{"it is not, and another API fails", nil, failed(x), []string{"v1.", "v1.x"}},
 		{"it fails", nil, failed(core, x), []string{"v1.", "v1.x"}},
 		{"nothing fails: anything may be missing", nil, nil, nil},
