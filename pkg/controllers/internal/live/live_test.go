@@ -13,7 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/faket"
 )
+
+func TestMain(m *testing.M) { faket.Main(m) }
 
 func TestGet(t *testing.T) {
 	type get struct {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
@@ -81,24 +78,24 @@ func (podCache) Expect(string)                  {}
 // bench is a Changer whose API server returns the given results.
 type bench struct {
 	*Changer[*appsv1.ReplicaSet, *corev1.Pod]
+	*fakeapi.Script
 	state   State
 	barrier controller.ConsistencyBarrier
-	events  *record.FakeRecorder
 	clock   *testingclock.FakePassiveClock
 	live    *appsv1.ReplicaSet
 	bodies  []string
 	patch   func(*corev1.Pod) (*corev1.Pod, error)
 }
 
-func newBench() *bench {
-	b := &bench{events: record.NewFakeRecorder(100), clock: testingclock.NewFakePassiveClock(now), live: owner()}
+func newBench(t *testing.T) *bench {
+	b := &bench{Script: fakeapi.NewScript[*corev1.Pod](t), clock: testingclock.NewFakePassiveClock(now), live: owner()}
 	b.patch = func(pod *corev1.Pod) (*corev1.Pod, error) {
 		patched := newPod(pod.Name, pod.Labels, ours())
 		patched.ResourceVersion = "9"
 		return patched, nil
 	}
 	b.Changer = &Changer[*appsv1.ReplicaSet, *corev1.Pod]{
-		Kind: kind, Noun: "pod", Objects: podCache{}, Recorder: b.events, Clock: b.clock,
+		Kind: kind, Noun: "pod", Objects: podCache{}, Recorder: b.Script.Recorder, Clock: b.clock,
 		Get: func(context.Context, *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) { return b.live, nil },
 		Patch: func(_ context.Context, pod *corev1.Pod, body []byte) (*corev1.Pod, error) {
 			b.bodies = append(b.bodies, string(body))
@@ -117,15 +114,8 @@ func (b *bench) run(t *testing.T, adopt, release []*corev1.Pod) ([]*corev1.Pod, 
 	})
 }
 
-func (b *bench) told() (events []string) {
-	for len(b.events.Events) > 0 {
-		events = append(events, <-b.events.Events)
-	}
-	return events
-}
-
 func TestPatches(t *testing.T) {
-	b := newBench()
+	b := newBench(t)
 	adopted, err := b.run(t, []*corev1.Pod{newPod("orphan", web)}, []*corev1.Pod{newPod("stray", db, ours())})
 	if err != nil || len(adopted) != 1 || adopted[0].ResourceVersion != "9" || !b.barrier.Pending() {
 		t.Errorf("adopted %v, error %v, pending %t", adopted, err, b.barrier.Pending())
@@ -135,13 +125,9 @@ func TestPatches(t *testing.T) {
 			"controller":true,"blockOwnerDeletion":true}]}}`,
 		`{"metadata":{"uid":"stray","resourceVersion":"5","ownerReferences":[{"$patch":"delete","uid":"set"}]}}`,
 	} {
-		if diff := cmp.Diff(parsed(t, want), parsed(t, b.bodies[i])); diff != "" {
-			t.Errorf("patch (-want +got):\n%s", diff)
-		}
+		fakeapi.WantEqual(t, "patch", parsed(t, b.bodies[i]), parsed(t, want))
 	}
-	if told := b.told(); !slices.Equal(told, []string{"Normal SuccessfulAdopt Adopted pod: orphan"}) {
-		t.Errorf("events %q", told)
-	}
+	b.WantsEvents(t, "Normal SuccessfulAdopt Adopted pod: orphan")
 }
 
 func parsed(t *testing.T, text string) (v any) {
@@ -151,7 +137,7 @@ func parsed(t *testing.T, text string) (v any) {
 }
 
 func TestOwnerBeingDeletedAdoptsNothing(t *testing.T) {
-	b := newBench()
+	b := newBench(t)
 	b.live.DeletionTimestamp = &metav1.Time{Time: now}
 	if _, err := b.run(t, []*corev1.Pod{newPod("orphan", web)}, nil); err == nil || len(b.bodies) > 0 {
 		t.Errorf("error %v, patches %v; want an error and none", err, b.bodies)
@@ -162,44 +148,42 @@ func TestFailedChanges(t *testing.T) {
 	invalid := apierrors.NewInvalid(kind.GroupKind(), "a", nil)
 	forbidden := apierrors.NewForbidden(pods, "a", errors.New("no"))
 	for _, tt := range []struct {
-		name             string
-		err              error
-		adoption         string // event of an adoption; empty if the text begins with an error
-		release          string
-		adopts, releases bool // the sync ends with the error
+		name              string
+		err               error
+		adoption, release string // reasons of events; no event if empty
+		fails             bool   // the sync ends with the error
 	}{
-		{"deleted", apierrors.NewNotFound(pods, "a"), "", "", false, false},
-		{"404 of a load balancer", apierrors.NewGenericServerResponse(404, "patch", pods, "a", "no backend", 0, true), "", "", true, true},
-		{"forbidden", forbidden, "FailedAdopt", "FailedRelease", false, false},
-		{"invalid", invalid, "FailedAdopt", "", false, false},
-		{"changed", apierrors.NewConflict(pods, "a", errors.New("changed")), "", "", true, true},
-		{"failed", apierrors.NewInternalError(errors.New("boom")), "", "", true, true},
+		{"deleted", apierrors.NewNotFound(pods, "a"), "", "", false},
+		{"404 of a load balancer", apierrors.NewGenericServerResponse(404, "patch", pods, "a", "no backend", 0, true), "", "", true},
+		{"forbidden", forbidden, "FailedAdopt", "FailedRelease", false},
+		{"invalid", invalid, "FailedAdopt", "", false},
+		{"changed", apierrors.NewConflict(pods, "a", errors.New("changed")), "", "", true},
+		{"failed", apierrors.NewInternalError(errors.New("boom")), "", "", true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			for event, change := range map[string][2][]*corev1.Pod{
-				tt.adoption + " ": {{newPod("a", web)}, nil}, tt.release + "  ": {nil, {newPod("a", db, ours())}},
-			} {
-				b := newBench()
+		for _, change := range []struct {
+			verb           string
+			adopt, release []*corev1.Pod
+			reason         string
+		}{
+			{"adopt", []*corev1.Pod{newPod("a", web)}, nil, tt.adoption},
+			{"release", nil, []*corev1.Pod{newPod("a", db, ours())}, tt.release},
+		} {
+			t.Run(change.verb+" "+tt.name, func(t *testing.T) {
+				b := newBench(t)
 				b.patch = func(*corev1.Pod) (*corev1.Pod, error) { return nil, tt.err }
-				adopted, err := b.run(t, change[0], change[1])
-				if ends := change[0] != nil && tt.adopts || change[1] != nil && tt.releases; len(adopted) > 0 || ends != errors.Is(err, tt.err) {
+				if adopted, err := b.run(t, change.adopt, change.release); len(adopted) > 0 || errors.Is(err, tt.err) != tt.fails {
 					t.Errorf("adopted %v, error %v", adopted, err)
 				}
-				told := strings.Join(b.told(), "")
-				if event = strings.TrimSpace(event); !strings.Contains(told, event) || event == "" && told != "" {
-					t.Errorf("event %q, want %q", told, event)
-				}
-				if rejected := b.state.Remaining(now) == time.Minute; rejected != (event != "") {
-					t.Errorf("next attempt after %v", b.state.Remaining(now))
-				}
-			}
-		})
+				b.WantsEvents(t, strings.Fields(change.reason)...)
+				fakeapi.Want(t, "rejected for a minute", b.state.Remaining(now) == time.Minute, change.reason != "")
+			})
+		}
 	}
 }
 
 // TestRejectedChangesAreRepeatedAfterAMinute, or as soon as the labels or owners of the object change.
 func TestRejectedChangesAreRepeatedAfterAMinute(t *testing.T) {
-	b := newBench()
+	b := newBench(t)
 	b.patch = func(*corev1.Pod) (*corev1.Pod, error) {
 		return nil, apierrors.NewForbidden(pods, "a", errors.New("no"))
 	}
@@ -223,13 +207,11 @@ func TestRejectedChangesAreRepeatedAfterAMinute(t *testing.T) {
 }
 
 func TestAdoptionWithoutEffect(t *testing.T) {
-	b := newBench()
+	b := newBench(t)
 	b.patch = func(pod *corev1.Pod) (*corev1.Pod, error) { return newPod(pod.Name, pod.Labels), nil }
 	adopted, err := b.run(t, []*corev1.Pod{newPod("a", web)}, nil)
 	if err != nil || len(adopted) > 0 || !b.state.Disowned || b.state.Remaining(now) != time.Minute {
 		t.Errorf("adopted %v, error %v, disowned %t", adopted, err, b.state.Disowned)
 	}
-	if told := b.told(); len(told) != 1 || !strings.Contains(told[0], "FailedAdopt") {
-		t.Errorf("events %q", told)
-	}
+	b.WantsEvents(t, "FailedAdopt")
 }

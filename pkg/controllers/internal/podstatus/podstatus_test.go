@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"minikcm/internal/fakeapi"
 )
 
 func TestPatch(t *testing.T) {
@@ -47,26 +48,11 @@ func TestPatch(t *testing.T) {
 			pod(func(p *corev1.Pod) { p.UID, p.ResourceVersion, p.Status.Phase = "other", "8", corev1.PodFailed })},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			patch, err := tt.change.patch()
-			if err != nil {
-				t.Fatal(err)
-			}
-			old, err := json.Marshal(pod(func(*corev1.Pod) {}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			merged, err := strategicpatch.StrategicMergePatch(old, patch, corev1.Pod{})
-			if err != nil {
-				t.Fatalf("apply %s: %v", patch, err)
-			}
+			old, patch := fakeapi.Must(json.Marshal(pod(func(*corev1.Pod) {}))), fakeapi.Must(tt.change.patch())
 			var got corev1.Pod
-			if err := json.Unmarshal(merged, &got); err != nil {
-				t.Fatal(err)
-			}
+			fakeapi.NoError(t, json.Unmarshal(fakeapi.Must(strategicpatch.StrategicMergePatch(old, patch, corev1.Pod{})), &got))
 			anyOrder := cmpopts.SortSlices(func(a, b corev1.PodCondition) bool { return a.Type < b.Type })
-			if diff := cmp.Diff(tt.want, got, anyOrder); diff != "" {
-				t.Errorf("patched pod (-want +got):\n%s", diff)
-			}
+			fakeapi.WantEqual(t, "patched pod", got, tt.want, anyOrder)
 		})
 	}
 }
@@ -84,11 +70,7 @@ func TestTransition(t *testing.T) {
 		{"an unchanged status keeps its time", &isTrue, corev1.ConditionTrue, then},
 		{"a changed status begins now", &isTrue, corev1.ConditionFalse, now},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := Transition(tt.old, corev1.PodCondition{Status: tt.next}, now)
-			if got.LastTransitionTime != tt.want || got.Status != tt.next {
-				t.Errorf("got %+v, want %s since %v", got, tt.next, tt.want)
-			}
-		})
+		got := Transition(tt.old, corev1.PodCondition{Status: tt.next}, now)
+		fakeapi.WantEqual(t, tt.name, got, &corev1.PodCondition{Status: tt.next, LastTransitionTime: tt.want})
 	}
 }

@@ -12,50 +12,43 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/fakeapi"
+	"minikcm/internal/faket"
 	"minikcm/pkg/controller"
 )
+
+func TestMain(m *testing.M) { faket.Main(m) }
 
 func keyOf(namespace, name string) cache.ObjectName { return cache.NewObjectName(namespace, name) }
 
 func TestAShareLeavesRoomForOthers(t *testing.T) {
-	// takes gives slots to the keys in turn until no key is admitted any more.
-	takes := func(s *share, keys ...cache.ObjectName) []int {
-		got := make([]int, len(keys))
+	var crowd []cache.ObjectName
+	for i := range 1000 {
+		crowd = append(crowd, keyOf("a", fmt.Sprint(i)))
+	}
+	for _, tt := range []struct {
+		name       string
+		keys       []cache.ObjectName
+		first, all int // slots of the first key and of all keys
+	}{
+		{"a key alone has a third", crowd[:1], 32, 32},
+		{"two keys of a namespace have a fifth each", crowd[:2], 20, 39},
+		{"keys of two namespaces have a quarter each", []cache.ObjectName{crowd[0], keyOf("b", "1")}, 24, 48},
+		{"a namespace of a thousand keys has half", crowd, 1, 48},
+	} {
+		s := newShare(96)
 		for more := true; more; {
 			more = false
-			for i, key := range keys {
+			for _, key := range tt.keys {
 				if s.canAdd(key) {
 					s.add(key, 1)
-					got[i]++
 					more = true
 				}
 			}
 		}
-		return got
-	}
-	for _, tt := range []struct {
-		name string
-		keys []cache.ObjectName
-		want []int
-	}{
-		{"a key alone has a third", []cache.ObjectName{keyOf("a", "1")}, []int{32}},
-		{"two keys of a namespace have a fifth each", []cache.ObjectName{keyOf("a", "1"), keyOf("a", "2")}, []int{20, 19}},
-		{"keys of two namespaces have a quarter each", []cache.ObjectName{keyOf("a", "1"), keyOf("b", "1")}, []int{24, 24}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := takes(new(newShare(96)), tt.keys...); fmt.Sprint(got) != fmt.Sprint(tt.want) {
-				t.Errorf("they take %v, want %v", got, tt.want)
-			}
-		})
-	}
-	var many []cache.ObjectName
-	for i := range 1000 {
-		many = append(many, keyOf("crowded", fmt.Sprint(i)))
-	}
-	crowded := newShare(96)
-	takes(&crowded, many...)
-	if crowded.left != 48 || !crowded.canAdd(keyOf("other", "1")) {
-		t.Errorf("a namespace of a thousand keys leaves %d of 96, want half", crowded.left)
+		fakeapi.Want(t, tt.name+": slots of the first key", s.byKey[tt.keys[0]], tt.first)
+		fakeapi.Want(t, tt.name+": slots of all keys", 96-s.left, tt.all)
+		fakeapi.Want(t, tt.name+": another namespace gets a slot", s.canAdd(keyOf("other", "1")), true)
 	}
 }
 
@@ -78,9 +71,7 @@ func TestWritesThatHangLeaveRoomForQuickOnes(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			s.Release(w)
 		}
-		if took := time.Since(asked); took != 100*time.Millisecond {
-			t.Errorf("ten writes of another namespace took %v, want 100 ms", took)
-		}
+		fakeapi.Want(t, "time of ten writes of another namespace", time.Since(asked), 100*time.Millisecond)
 	})
 }
 
@@ -101,14 +92,11 @@ func TestASlotThatIsReleasedGoesToWhoHasWaitedLongest(t *testing.T) {
 		}
 		s.Release(held)
 		synctest.Wait()
-		if fmt.Sprint(order) != "[first second]" {
-			t.Errorf("served %v", order)
-		}
+		fakeapi.WantEqual(t, "order", order, []string{"first", "second"})
 	})
 }
 
-// A waiter whose time is over, or whose term has ended, would never release
-// a slot.
+// A waiter whose time is over, or whose term has ended, would never release a slot.
 func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
