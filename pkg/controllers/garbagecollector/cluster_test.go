@@ -15,16 +15,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/internal/faket"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/writelimit"
 )
+
+func TestMain(m *testing.M) { faket.Main(m) }
 
 // cluster is an API server with a collector in fake time. Its types are ConfigMaps, ReplicaSets, nodes, which have an
 // informer, widgets, which are custom objects, and things, which an aggregated API server serves.
@@ -96,32 +100,44 @@ func inClusterNamed(t *testing.T, name string, test func(*testing.T, *cluster)) 
 	t.Run(name, func(t *testing.T) { inCluster(t, func(c *cluster) { test(t, c) }) })
 }
 
-// start starts the collector and waits until the watches are evidence.
-func (c *cluster) start(edits ...func(*Config)) {
+// newTestController returns a controller on an API server, and its caches.
+func newTestController(api *fakeapi.Types, client kubernetes.Interface, clk clock.WithTicker, cfg *Config, events record.EventRecorder) (*Controller, *caches.Caches) {
+	store := caches.New(client, caches.Config{Name: "test", Direct: func() (*rest.Config, *http.Client, error) {
+		return api.Config(), &http.Client{Transport: api.Config().Transport}, nil
+	}})
+	made := fakeapi.Must(Registration(cfg).New(controller.Base{
+		REST: api.Config(), Caches: store, Clock: clk, Metrics: prometheus.NewRegistry(), Drain: time.Minute,
+		Recorder: func(string) record.EventRecorder { return events },
+	}))
+	return made.(*Controller), store
+}
+
+// standBy starts the collector without a term. The result begins the term and waits until the watches are evidence.
+func (c *cluster) standBy(edits ...func(*Config)) (begin func()) {
 	c.t.Helper()
 	cfg := DefaultConfig()
 	for _, edit := range edits {
 		edit(cfg)
 	}
-	store := caches.New(c.clientset, caches.Config{Name: "test", Direct: func() (*rest.Config, *http.Client, error) {
-		return c.Config(), &http.Client{Transport: c.Config().Transport}, nil
-	}})
-	_, err := store.Nodes()
-	fakeapi.NoError(c.t, err)
-	made, err := Registration(cfg).New(controller.Base{
-		REST: c.Config(), Caches: store, Clock: clock.RealClock{}, Metrics: prometheus.NewRegistry(), Drain: time.Minute,
-		Recorder: func(string) record.EventRecorder { return c.events },
-	})
-	fakeapi.NoError(c.t, err)
-	c.Controller = made.(*Controller)
+	made, store := newTestController(c.Types, c.clientset, clock.RealClock{}, cfg, c.events)
+	c.Controller = made
+	fakeapi.Must(store.Nodes())
 	c.stop = sync.OnceFunc(fakeapi.FillCaches(c.t, store))
-	c.end = fakeapi.Term(c.t, c.Run)
-	c.t.Cleanup(func() {
-		c.end()
-		c.stop()
-		time.Sleep(time.Hour) // requests in flight
-	})
-	time.Sleep(time.Minute)
+	return func() {
+		c.end = fakeapi.Term(c.t, c.Run)
+		c.t.Cleanup(func() {
+			c.end()
+			c.stop()
+			time.Sleep(time.Hour) // requests in flight
+		})
+		time.Sleep(time.Minute)
+	}
+}
+
+// start starts the collector with a term.
+func (c *cluster) start(edits ...func(*Config)) {
+	c.t.Helper()
+	c.standBy(edits...)()
 }
 
 // define serves widgets, as a CustomResourceDefinition does.

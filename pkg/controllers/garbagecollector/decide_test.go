@@ -52,7 +52,7 @@ func TestDecide(t *testing.T) {
 		{"it is being deleted", terminating, of(absent), true, decision{action: keep}},
 	} {
 		if got := decide(tt.marks, tt.owners, tt.owns); !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%s: action is %+v, want %+v", tt.name, got, tt.want)
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
 }

@@ -71,39 +71,33 @@ func blockingRef(apiVersion, kind, name string, u types.UID) metav1.OwnerReferen
 	return r
 }
 
-// world is a graph with the objects that changes have woken.
+// world is a graph with the objects that changes have queued.
 type world struct {
 	*graph
-	t     *testing.T
-	clock *clocktesting.FakePassiveClock
-	woken queueKeys
+	t      *testing.T
+	clock  *clocktesting.FakePassiveClock
+	queued []id
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
-	w.graph = newGraph(w.clock, func(more queueKeys) {
-		w.woken.objects = append(w.woken.objects, more.objects...)
-		w.woken.owners = append(w.woken.owners, more.owners...)
-	})
+	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(began)}
+	w.graph = newGraph(w.clock, func(more queueKeys) { w.queued = append(w.queued, more.objects...) })
 	return w
 }
 
-// do runs a change and returns the woken objects, sorted.
-func (w *world) do(change func() error) (objects, owners []types.UID) {
+func (w *world) add(typ objectType, o *thing) {
 	w.t.Helper()
-	w.woken = queueKeys{}
-	if err := change(); err != nil {
-		w.t.Fatal(err)
-	}
-	for _, s := range w.woken.objects {
-		objects = append(objects, types.UID(s.String()))
-	}
-	for _, o := range w.woken.owners {
-		owners = append(owners, types.UID(o.String()))
-	}
-	slices.Sort(objects)
-	slices.Sort(owners)
-	return slices.Compact(objects), slices.Compact(owners)
+	fakeapi.NoError(w.t, w.feed(typ).Add(o))
+}
+
+func (w *world) delete(typ objectType, o *thing) {
+	w.t.Helper()
+	fakeapi.NoError(w.t, w.feed(typ).Delete(o))
+}
+
+func (w *world) replace(typ objectType, all ...any) {
+	w.t.Helper()
+	fakeapi.NoError(w.t, w.feed(typ).Replace(all, "5"))
 }
 
 // ownersOf returns the observations of the owners of an object.
@@ -113,13 +107,8 @@ func (g *graph) ownersOf(u types.UID) []ownerObservation {
 	return owners
 }
 
-// statuses returns the status of each reference of an object.
-func (w *world) statuses(u types.UID) (all []refStatus) {
-	for _, o := range w.graph.ownersOf(u) {
-		all = append(all, o.status)
-	}
-	return all
-}
+// status returns the status of the first reference of an object.
+func (w *world) status(u types.UID) refStatus { return w.ownersOf(u)[0].status }
 
 func TestRefStatus(t *testing.T) {
 	const owner, other = 1, 2
@@ -152,26 +141,18 @@ func TestRefStatus(t *testing.T) {
 		for _, ownerFirst := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, owner first %v", tt.name, ownerFirst), func(t *testing.T) {
 				w := newWorld(t)
-				owners, children := w.feed(replicaSets), w.feed(configMaps)
-				steps := []func() error{func() error { return children.Add(tt.child) }}
-				if tt.owner != nil {
-					steps = append(steps, func() error { return owners.Add(tt.owner) })
+				if tt.owner != nil && ownerFirst {
+					w.add(replicaSets, tt.owner)
 				}
-				if ownerFirst {
-					slices.Reverse(steps)
+				w.add(configMaps, tt.child)
+				if tt.owner != nil && !ownerFirst {
+					w.add(replicaSets, tt.owner)
 				}
-				woken := []types.UID{}
-				for _, step := range steps {
-					objects, _ := w.do(step)
-					woken = append(woken, objects...)
-				}
-				if got := w.statuses(uid(3)); !slices.Equal(got, []refStatus{tt.want}) {
-					t.Errorf("statuses are %v, want %v", got, tt.want)
-				}
-				if tt.want != refValid && !slices.Contains(woken, uid(3)) {
+				fakeapi.Want(t, "status", w.status(uid(3)), tt.want)
+				if tt.want != refValid && !slices.Contains(w.queued, keyOf(uid(3))) {
 					t.Error("no object was queued")
 				}
-				o, _ := w.graph.observe(keyOf(uid(3)))
+				o, _ := w.observe(keyOf(uid(3)))
 				if want := testReference(tt.child.OwnerReferences[0]); !slices.Equal(o.refs, []reference{want}) {
 					t.Errorf("references are %v, want what is written: %v", o.refs, want)
 				}
@@ -187,21 +168,14 @@ func TestLocalTypeWinsOverAggregatedType(t *testing.T) {
 		t.Run(order[0].Resource+" first", func(t *testing.T) {
 			w := newWorld(t)
 			for _, typ := range order {
-				w.do(func() error { return w.feed(typ).Replace([]any{newThing("", "shop", uid(1))}, "5") })
+				w.replace(typ, newThing("", "shop", uid(1)))
 			}
-			w.do(func() error {
-				return w.feed(configMaps).Add(newThing("a", "c", uid(3)).owned(ref("v1", "Namespace", "shop", uid(1))))
-			})
-			if got := w.statuses(uid(3)); !slices.Equal(got, []refStatus{refValid}) {
-				t.Errorf("statuses are %v, want none", got)
-			}
-			w.do(func() error { return w.feed(projects).Delete(newThing("", "shop", uid(1))) })
-			if got := w.statuses(uid(3)); !slices.Equal(got, []refStatus{refValid}) {
-				t.Errorf("the project was deleted, the namespace not: statuses are %v, want none", got)
-			}
-			if a, b := w.feed(namespaces).objectCount(), w.feed(projects).objectCount(); a != 1 || b != 0 {
-				t.Errorf("%d namespaces and %d projects, want one namespace", a, b)
-			}
+			w.add(configMaps, newThing("a", "c", uid(3)).owned(ref("v1", "Namespace", "shop", uid(1))))
+			fakeapi.Want(t, "status", w.status(uid(3)), refValid)
+			w.delete(projects, newThing("", "shop", uid(1)))
+			fakeapi.Want(t, "status without the project", w.status(uid(3)), refValid)
+			fakeapi.Want(t, "namespaces", w.feed(namespaces).objectCount(), 1)
+			fakeapi.Want(t, "projects", w.feed(projects).objectCount(), 0)
 		})
 	}
 }
@@ -229,21 +203,16 @@ func TestUIDs(t *testing.T) {
 		}
 	}
 	w := newWorld(t)
-	w.do(func() error {
-		return w.feed(configMaps).Add(newThing("a", "c", "odd").owned(ref("v1", "Node", "n", "odder")))
-	})
-	o, ok := w.graph.observe(keyOf("odd"))
+	w.add(configMaps, newThing("a", "c", "odd").owned(ref("v1", "Node", "n", "odder")))
+	o, ok := w.observe(keyOf("odd"))
 	if !ok || o.uid != "odd" || o.refs[0].uid != "odder" {
 		t.Errorf("the object is %+v, want the UIDs as they are written", o)
 	}
-	w.do(func() error { return w.feed(configMaps).Replace(nil, "2") })
-	if len(w.graph.texts) != 0 {
-		t.Errorf("texts %v are kept for nothing", w.graph.texts)
-	}
-	w.do(func() error { return w.feed(widgets).Replace([]any{newThing("a", "computed", "")}, "2") })
-	if objects, _, _ := w.graph.size(); objects != 0 {
-		t.Errorf("%d objects without UID are kept, want none", objects)
-	}
+	w.replace(configMaps)
+	fakeapi.Want(t, "texts of removed objects", len(w.texts), 0)
+	w.replace(widgets, newThing("a", "computed", ""))
+	objects, _, _ := w.size()
+	fakeapi.Want(t, "objects without UID", objects, 0)
 }
 
 // size counts objects, virtual nodes and references.
@@ -282,35 +251,29 @@ func TestFirstSightOfReferences(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			began := w.clock.Now()
 			for n, refs := range tt.refs {
 				w.clock.SetTime(began.Add(time.Duration(n) * time.Second))
-				w.do(func() error {
-					return w.feed(configMaps).Add(newThing("a", "d", uid(9)).at(string(rune('1' + n))).owned(refs...))
-				})
+				w.add(configMaps, newThing("a", "d", uid(9)).at(fmt.Sprint(n+1)).owned(refs...))
 			}
 			w.clock.SetTime(began.Add(time.Minute))
 			var got []time.Duration
-			for _, s := range w.graph.ownersOf(uid(9)) {
+			for _, s := range w.ownersOf(uid(9)) {
 				got = append(got, s.refSeen.Sub(began))
 			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("references are seen since %v, want %v", got, tt.want)
-			}
+			fakeapi.WantEqual(t, "first sights of references", got, tt.want)
 		})
 	}
 	t.Run("read live, before its event", func(t *testing.T) {
 		w := newWorld(t)
-		began := w.clock.Now()
-		w.do(func() error { return w.feed(configMaps).Add(newThing("a", "d", uid(9)).owned(one)) })
+		w.add(configMaps, newThing("a", "d", uid(9)).owned(one))
 		live := objectOf(configMaps.GroupResource, newThing("a", "d", uid(9)).owned(one, two))
 		live.readAt = began.Add(time.Second)
 		w.clock.SetTime(began.Add(time.Minute))
-		if got, _ := w.graph.observeOwners(live); got[0].refSeen != live.readAt || got[1].refSeen != live.readAt {
+		if got, _ := w.observeOwners(live); got[0].refSeen != live.readAt || got[1].refSeen != live.readAt {
 			t.Errorf("references are seen since %v and %v, want %v, when they were read", got[0].refSeen, got[1].refSeen, live.readAt)
 		}
 		live.refs = live.refs[:1]
-		if got, _ := w.graph.observeOwners(live); got[0].refSeen != began {
+		if got, _ := w.observeOwners(live); got[0].refSeen != began {
 			t.Errorf("the reference is seen since %v, want %v, as in the graph", got[0].refSeen, began)
 		}
 	})
@@ -335,15 +298,13 @@ func TestDeletionEventsCountForTheirKindOnly(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			fakeapi.NoError(t, w.feed(nodesType).Add(newThing("", "d", uid(2)).owned(tt.ref)))
-			fakeapi.NoError(t, w.feed(tt.from).Add(view))
-			fakeapi.NoError(t, w.feed(tt.from).Delete(view))
+			w.add(nodesType, newThing("", "d", uid(2)).owned(tt.ref))
+			w.add(tt.from, view)
+			w.delete(tt.from, view)
 			if tt.withdrawn {
-				fakeapi.NoError(t, w.feed(widgets).Delete(view))
+				w.delete(widgets, view)
 			}
-			if against := w.ownersOf(uid(2)); against[0].deletedAt.IsZero() == tt.seen {
-				t.Errorf("observation is %+v, want a deletion event: %v", against, tt.seen)
-			}
+			fakeapi.Want(t, "deletion event", !w.ownersOf(uid(2))[0].deletedAt.IsZero(), tt.seen)
 		})
 	}
 }
@@ -357,13 +318,11 @@ func TestNumericVersions(t *testing.T) {
 // One response must not count twice: once because the graph lacks the owner since then, and once as the response.
 func TestRemovedOwnersNeedLaterEvidence(t *testing.T) {
 	w := newWorld(t)
-	w.do(func() error { return w.feed(configMaps).Add(newThing("a", "o", uid(1))) })
-	w.do(func() error {
-		return w.feed(replicaSets).Add(newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))))
-	})
+	w.add(configMaps, newThing("a", "o", uid(1)))
+	w.add(replicaSets, newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))))
 	w.clock.SetTime(began.Add(time.Hour))
-	w.do(func() error { w.graph.removeNotFound(keyOf(uid(1))); return nil })
-	if got := w.graph.ownersOf(uid(2))[0]; got.status != refVirtual || !got.refSeen.Equal(began.Add(time.Hour)) {
+	w.removeNotFound(keyOf(uid(1)))
+	if got := w.ownersOf(uid(2))[0]; got.status != refVirtual || !got.refSeen.Equal(began.Add(time.Hour)) {
 		t.Errorf("the graph has %+v, want evidence from after the denial", got)
 	}
 }

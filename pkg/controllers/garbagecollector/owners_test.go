@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"minikcm/internal/fakeapi"
 )
 
 var (
@@ -66,7 +68,6 @@ func TestResolve(t *testing.T) {
 			}
 		}
 	}
-	if _, p := (catalogue{}).resolve(reference{apiVersion: "v1", kind: "Node"}, ""); p != undiscovered {
-		t.Errorf("before any discovery the problem is %q, want %q", p, undiscovered)
-	}
+	_, p := catalogue{}.resolve(reference{apiVersion: "v1", kind: "Node"}, "")
+	fakeapi.Want(t, "problem before any discovery", p, undiscovered)
 }

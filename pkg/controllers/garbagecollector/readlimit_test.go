@@ -197,22 +197,3 @@ func TestRejectionsShareARate(t *testing.T) {
 		t.Errorf("the last of 2,000 rejected requests is sent again after %v, want about %v", got, least)
 	}
 }
-
-func TestStandstillIsCountedFromTheLastChange(t *testing.T) {
-	begin := time.Unix(1e9, 0)
-	m := newTermState()
-	for key, moved := range map[id]time.Time{object{uid: "a"}.key(): begin, object{uid: "b"}.key(): begin.Add(time.Minute), object{uid: "c"}.key(): {}} {
-		m.setOwner(key, ownerRecord{cause: causeFinalizers, blockersChanged: moved})
-	}
-	if _, got := m.counts(begin.Add(time.Hour)); got != time.Hour {
-		t.Errorf("longest standstill is %v, want 1h", got)
-	}
-	m.forgetOwner(object{uid: "a"}.key())
-	if _, got := m.counts(begin.Add(time.Hour)); got != 59*time.Minute {
-		t.Errorf("longest standstill without the first is %v, want 59m", got)
-	}
-	m.reset()
-	if _, got := m.counts(begin.Add(time.Hour)); got != 0 {
-		t.Errorf("longest standstill of none is %v", got)
-	}
-}

@@ -26,9 +26,7 @@ func TestRejectedDeletionBacksOff(t *testing.T) {
 		if reads, deletes := c.Count("get"), c.Count("delete"); deletes != 5 || reads > deletes+1 {
 			t.Errorf("%d deletes and %d reads in 20 s, want deletes after 2, 3, 5, 9 and 17 s", deletes, reads)
 		}
-		if got := c.blocked(); got[string(causeRejected)] != 1 {
-			t.Errorf("blocked are %v, want one rejected", got)
-		}
+		fakeapi.Want(t, "rejected", c.blocked()[string(causeRejected)], 1)
 		time.Sleep(2 * time.Hour)
 		deletes := c.Requests("delete")
 		for n, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
@@ -39,9 +37,7 @@ func TestRejectedDeletionBacksOff(t *testing.T) {
 		c.on("delete", nil)
 		c.gone(configMaps, "d", maxRejectedBackoff)
 		time.Sleep(pruneEvery)
-		if got := c.blocked(); len(got) > 0 {
-			t.Errorf("blocked after the deletion are %v", got)
-		}
+		fakeapi.Want(t, "blocked after the deletion", len(c.blocked()), 0)
 	})
 }
 
@@ -143,9 +139,7 @@ func TestNoRequestsForUnservedTypes(t *testing.T) {
 		c.remove(configMaps, "o", metav1.DeletePropagationBackground)
 		c.ChangeObject("v1", "configmaps", "a", "b", func(o *metav1.PartialObjectMetadata) { o.Finalizers = nil })
 		time.Sleep(definitionLag / 2)
-		if n := sent() - before; n > 0 {
-			t.Errorf("%d requests", n)
-		}
+		fakeapi.Want(t, "requests", sent()-before, 0)
 	})
 }
 
@@ -157,9 +151,7 @@ func TestDeletionEventOfAggregatedAPICausesRead(t *testing.T) {
 		c.fail("list things", errOutage)
 		c.dependent(ref("far.example.com/v1", "Thing", "w", uid(9)))
 		c.start()
-		if n := c.Count("get things w"); n != 1 {
-			t.Fatalf("%d reads, want one until the next poll", n)
-		}
+		fakeapi.Want(t, "reads until the next poll", c.Count("get things w"), 1)
 		c.on("watch things", nil)
 		c.on("list things", nil)
 		c.wait(2*time.Minute, "watched", func() bool { return c.types.state(things.GroupResource).phase == current })
@@ -180,9 +172,7 @@ func TestDryRunSendsNothingAndBacksOff(t *testing.T) {
 		if lasting != 1 || counted != lastingRejections {
 			t.Errorf("after two minutes %v objects are lasting, and %v deletes are counted, want 1 and %d", lasting, counted, lastingRejections)
 		}
-		if n := c.Count("delete") + c.Count("patch"); n > 0 {
-			t.Errorf("%d writes", n)
-		}
+		fakeapi.Want(t, "writes", c.Count("delete")+c.Count("patch"), 0)
 	})
 }
 
@@ -220,9 +210,7 @@ func TestDecisionIsCheckedBeforeTheRequest(t *testing.T) {
 			time.Sleep(time.Second)
 			release()
 			time.Sleep(5 * time.Second)
-			if o := c.object(configMaps, "d"); (o != nil) != tt.stays {
-				t.Errorf("the dependent is %+v", o)
-			}
+			fakeapi.Want(t, "the dependent stays", c.object(configMaps, "d") != nil, tt.stays)
 		})
 	}
 }
@@ -337,12 +325,9 @@ func TestIgnoredTypes(t *testing.T) {
 		c.put(replicaSets, newThing("a", "kept", uid(5)).owned(ref("v1", "ConfigMap", "lives", uid(3))))
 		c.gone(replicaSets, "leaves", 5*time.Second)
 		time.Sleep(time.Hour)
-		if c.object(configMaps, "d") == nil || c.object(replicaSets, "kept") == nil {
-			t.Error("an object of an ignored type, or with an owner of an ignored type, was deleted")
-		}
-		if n := c.Count("list configmaps") + c.Count("watch configmaps"); n > 0 {
-			t.Errorf("%d lists and watches of an ignored type", n)
-		}
+		fakeapi.Want(t, "an object of an ignored type is there", c.object(configMaps, "d") != nil, true)
+		fakeapi.Want(t, "an object with an owner of an ignored type is there", c.object(replicaSets, "kept") != nil, true)
+		fakeapi.Want(t, "lists and watches of an ignored type", c.Count("list configmaps")+c.Count("watch configmaps"), 0)
 	})
 }
 

@@ -29,36 +29,89 @@ func (c *cluster) orphans() {
 	}
 }
 
+// Owners are deleted before the term begins. The queues drop keys until then.
+func TestCascadesEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		owners  [][]int // of each object; objects are numbered from 1
+		deleted []int
+		policy  metav1.DeletionPropagation
+		again   bool // the first object is created again
+		left    []string
+	}{
+		{"a chain goes with its head", [][]int{{}, {1}, {2}}, []int{1}, "Background", false, nil},
+		{"a chain goes from its end", [][]int{{}, {1}, {2}}, []int{1}, "Foreground", false, nil},
+		{"a cycle of three that are all deleted in the foreground", [][]int{{2}, {3}, {1}}, []int{1, 2, 3}, "Foreground", false, nil},
+		{"a cycle of three, of which one is deleted in the foreground", [][]int{{2}, {3}, {1}}, []int{2}, "Foreground", false, nil},
+		{"two cycles that share an object", [][]int{{2, 3}, {1}, {1}}, []int{1, 2, 3}, "Foreground", false, nil},
+		{"a cycle with other objects above and below", [][]int{{4, 2}, {1}, {2}, {}}, []int{4, 1, 2}, "Foreground", false, nil},
+		{"an object that owns itself", [][]int{{1}}, []int{1}, "Foreground", false, nil},
+		{"a cycle without deletion stays", [][]int{{2}, {1}}, nil, "", false, []string{"o1", "o2"}},
+		{"of two owners one stays", [][]int{{}, {}, {1, 2}}, []int{1}, "Foreground", false, []string{"o2", "o3"}},
+		{"orphans stay, with those below them", [][]int{{}, {1}, {2}}, []int{1}, "Orphan", false, []string{"o2", "o3"}},
+		{"a namesake of the owner does not keep its dependents", [][]int{{}, {1}}, []int{1}, "Background", true, []string{"o1"}},
+	} {
+		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
+			for n, owners := range tt.owners {
+				o := newThing("a", fmt.Sprint("o", n+1), uid(n+1))
+				for _, owner := range owners {
+					o.OwnerReferences = append(o.OwnerReferences, blockingRef("v1", "ConfigMap", fmt.Sprint("o", owner), uid(owner)))
+				}
+				c.put(configMaps, o)
+			}
+			begin := c.standBy()
+			time.Sleep(time.Minute)
+			for _, n := range tt.deleted {
+				c.remove(configMaps, fmt.Sprint("o", n), tt.policy)
+			}
+			if tt.again {
+				c.put(configMaps, newThing("a", "o1", uid(9)))
+			}
+			time.Sleep(time.Second)
+			begin()
+			time.Sleep(time.Minute) // less than discoveryInterval since the start
+			var left []string
+			for _, o := range c.ListObjects("v1", "configmaps") {
+				left = append(left, o.Name)
+			}
+			slices.Sort(left)
+			fakeapi.WantEqual(t, "objects that are left", left, tt.left)
+		})
+	}
+}
+
 // Without discovery, dependents of unknown types would stay behind.
 func TestOwnersWaitForDiscovery(t *testing.T) {
-	requireWait := func(c *cluster) {
-		c.t.Helper()
-		time.Sleep(10 * time.Minute)
-		if n := c.Count("patch"); n > 0 || c.blocked()[string(causeUnlistedType)] != 1 {
-			c.t.Errorf("%d patches, blocked are %v", n, c.blocked())
-		}
-		if got := c.newEvents(); len(got) == 0 || !strings.Contains(got[0], "any type") {
-			c.t.Errorf("events are %q", got)
-		}
-		c.SetReadyz(0)
+	for name, deleteOwner := range map[string]func(c *cluster) (gone func() bool){
+		"foreground": func(c *cluster) func() bool {
+			c.SetReadyz(500) // nodes have an informer, so the owner is known before discovery
+			now := metav1.Now()
+			c.Put("v1", "nodes", metav1.ObjectMeta{Name: "m", UID: uid(1), Finalizers: []string{metav1.FinalizerDeleteDependents}, DeletionTimestamp: &now})
+			c.clientset.Put(&corev1.Node{ObjectMeta: c.GetObject("v1", "nodes", "", "m").ObjectMeta})
+			c.start()
+			return func() bool { return c.GetObject("v1", "nodes", "", "m") == nil }
+		},
+		"orphan": func(c *cluster) func() bool {
+			c.owner()
+			c.start()
+			c.SetReadyz(500)
+			c.remove(configMaps, "o", orphans)
+			return func() bool { return c.object(configMaps, "o") == nil }
+		},
+	} {
+		inClusterNamed(t, name, func(t *testing.T, c *cluster) {
+			gone := deleteOwner(c)
+			time.Sleep(10 * time.Minute)
+			if n := c.Count("patch"); n > 0 || c.blocked()[string(causeUnlistedType)] != 1 {
+				t.Errorf("%d patches, blocked are %v", n, c.blocked())
+			}
+			if got := c.newEvents(); len(got) == 0 || !strings.Contains(got[0], "any type") {
+				t.Errorf("events are %q", got)
+			}
+			c.SetReadyz(0)
+			c.wait(time.Minute, "gone", gone)
+		})
 	}
-	inClusterNamed(t, "foreground", func(t *testing.T, c *cluster) {
-		c.SetReadyz(500) // nodes have an informer, so the owner is known before discovery
-		now := metav1.Now()
-		c.Put("v1", "nodes", metav1.ObjectMeta{Name: "m", UID: uid(1), Finalizers: []string{metav1.FinalizerDeleteDependents}, DeletionTimestamp: &now})
-		c.clientset.Put(&corev1.Node{ObjectMeta: c.GetObject("v1", "nodes", "", "m").ObjectMeta})
-		c.start()
-		requireWait(c)
-		c.wait(time.Minute, "finalized", func() bool { return c.GetObject("v1", "nodes", "", "m") == nil })
-	})
-	inClusterNamed(t, "orphan", func(t *testing.T, c *cluster) {
-		c.owner()
-		c.start()
-		c.SetReadyz(500)
-		c.remove(configMaps, "o", orphans)
-		requireWait(c)
-		c.gone(configMaps, "o", time.Minute)
-	})
 }
 
 // A type may be defined, and get objects, just before an owner is deleted.
@@ -102,9 +155,7 @@ func TestOnlyUnlistedTypesAreListedAgain(t *testing.T) {
 		c.remove(configMaps, "o", orphans)
 		time.Sleep(10 * time.Second)
 		for _, name := range []string{"d0", "d1"} {
-			if o := c.object(configMaps, name); len(o.OwnerReferences) > 0 {
-				t.Errorf("%s has references", name)
-			}
+			fakeapi.Want(t, "references of "+name, len(c.object(configMaps, name).OwnerReferences), 0)
 		}
 		failed, listed := c.Count("list replicasets"), c.Count("list")
 		time.Sleep(5 * time.Minute)
@@ -135,9 +186,7 @@ func TestRejectedOrphansBlockTheirOwner(t *testing.T) {
 		if got := c.newEvents(); len(got) == 0 || !strings.Contains(got[0], "a policy keeps it") {
 			t.Errorf("events are %q", got)
 		}
-		if got := c.blocked(); got[string(causeRejected)] != 1 {
-			t.Errorf("blocked are %v", got)
-		}
+		fakeapi.Want(t, "rejected", c.blocked()[string(causeRejected)], 1)
 		c.on("patch configmaps d1", nil)
 		c.orphaned(maxRecheck, "d0", "d1")
 	})
@@ -176,9 +225,7 @@ func TestOrphansOfOtherNamespacesKeepReferences(t *testing.T) {
 		c.put(configMaps, newThing("b", "e", uid(9)).owned(ref("v1", "ConfigMap", "o", uid(1))))
 		c.remove(configMaps, "o", orphans)
 		c.orphaned(time.Minute, "d0", "d1")
-		if o := c.GetObject("v1", "configmaps", "b", "e"); len(o.OwnerReferences) != 1 {
-			t.Errorf("the object of another namespace is %+v", o)
-		}
+		fakeapi.Want(t, "references of the object of another namespace", len(c.GetObject("v1", "configmaps", "b", "e").OwnerReferences), 1)
 	})
 }
 
@@ -234,27 +281,32 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 		build  func(*cluster)
 		policy metav1.DeletionPropagation
 		why    cause
+		event  string
 	}{
-		{"read of the owner", "get configmaps o", (*cluster).owner, inForeground, causeFailed},
-		{"foreground finalizer", "patch configmaps o", (*cluster).owner, inForeground, causeFailed},
-		{"orphan finalizer", "patch configmaps o", (*cluster).owner, orphans, causeFailed},
-		{"orphans", "patch configmaps d", (*cluster).orphans, orphans, causeReferences},
+		{"read of the owner", "get configmaps o", (*cluster).owner, inForeground, causeFailed, "failed calling webhook"},
+		{"foreground finalizer", "patch configmaps o", (*cluster).owner, inForeground, causeFailed, "failed calling webhook"},
+		{"orphan finalizer", "patch configmaps o", (*cluster).owner, orphans, causeFailed, "failed calling webhook"},
+		{"orphans", "patch configmaps d", (*cluster).orphans, orphans, causeReferences, "failed calling webhook"},
 		{"cycle", "patch configmaps o", func(c *cluster) {
 			c.put(configMaps, newThing("a", "o", uid(1)).owned(blockingRef("v1", "ConfigMap", "o2", uid(2))))
 			c.put(configMaps, newThing("a", "o2", uid(2)).owned(blockingRef("v1", "ConfigMap", "o", uid(1))))
-		}, inForeground, causeDependents},
+		}, inForeground, causeDependents, "failed calling webhook"},
+		{"dependent with another owner", "get configmaps x", func(c *cluster) {
+			c.owner()
+			c.dependent(blockingRef("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(3)))
+		}, inForeground, causeNotRemoved, `its owner v1 ConfigMap "x" is unknown (unable)`},
 	} {
 		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
 			tt.build(c)
-			c.start()
 			c.fail(tt.fails, errOutage)
+			c.start()
 			c.remove(configMaps, "o", tt.policy)
 			time.Sleep(3 * reportAfter)
 			if got := c.blocked(); got[string(tt.why)] == 0 || c.Count(tt.fails) < 3 {
 				t.Errorf("%d requests, blocked are %v, want one for %s", c.Count(tt.fails), got, tt.why)
 			}
-			if got := c.newEvents(); !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, "failed calling webhook") }) {
-				t.Errorf("events are %q", got)
+			if got := c.newEvents(); !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, tt.event) }) {
+				t.Errorf("events are %q, want %q", got, tt.event)
 			}
 			c.on(tt.fails, nil)
 			c.gone(configMaps, "o", 2*time.Minute)
@@ -275,9 +327,15 @@ func TestOwnerWithoutFinalizerIsNotCounted(t *testing.T) {
 	})
 }
 
-// An event about a blocked owner is sent every ten minutes, and its text takes reads.
+// An event about a blocked owner is sent every ten minutes, and its text takes reads. The metric counts from the latest
+// change of the blockers.
 func TestBlockersAreReadForTheEvent(t *testing.T) {
 	inCluster(t, func(c *cluster) {
+		wantStandstill := func(want time.Duration) {
+			t.Helper()
+			_, standstill := c.state.counts(time.Now())
+			fakeapi.Want(t, "standstill", standstill.Round(time.Second), want)
+		}
 		c.owner()
 		c.put(configMaps, newThing("a", "d", uid(2)).finalizedBy("x/y").owned(blockingRef("v1", "ConfigMap", "o", uid(1))))
 		c.start()
@@ -286,20 +344,16 @@ func TestBlockersAreReadForTheEvent(t *testing.T) {
 		if got := c.newEvents(); c.Count("get configmaps d") != 1 || len(got) != 1 || !strings.Contains(got[0], "finalizers x/y") {
 			t.Errorf("%d reads of the blocker in ten minutes, events %q", c.Count("get configmaps d"), got)
 		}
-	})
-}
-
-func TestEventNamesUnknownOwner(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.owner()
-		c.dependent(blockingRef("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(3)))
-		c.fail("get configmaps x", errPolicy)
-		c.start()
-		c.remove(configMaps, "o", inForeground)
-		time.Sleep(2 * reportAfter)
-		if got := c.newEvents(); len(got) != 1 || !strings.Contains(got[0], `v1 ConfigMap "x"`) || !strings.Contains(got[0], "(refused)") {
-			t.Errorf("events are %q, want one about x, which is refused", got)
+		wantStandstill(reportAgain)
+		c.put(configMaps, newThing("a", "e", uid(3)).finalizedBy("x/y").owned(blockingRef("v1", "ConfigMap", "o", uid(1))))
+		time.Sleep(time.Minute)
+		wantStandstill(time.Minute)
+		for _, name := range []string{"d", "e"} {
+			c.ChangeObject("v1", "configmaps", "a", name, func(o *metav1.PartialObjectMetadata) { o.Finalizers = nil })
 		}
+		c.gone(configMaps, "o", time.Second)
+		time.Sleep(time.Second)
+		wantStandstill(0)
 	})
 }
 

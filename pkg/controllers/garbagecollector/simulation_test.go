@@ -15,14 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
@@ -38,13 +35,11 @@ type collector struct {
 	r       *rand.Rand
 	clock   *clocktesting.FakeClock
 	serial  int
-	feeds   map[schema.GroupResource]*feed
 	read    map[schema.GroupResource]int // events of each type that the graph has
 	objects map[id]bool                  // queued
 	owners  map[id]bool                  // queued
 	faults  bool
 	frozen  schema.GroupResource // no event of this type is delivered
-	changes bool                 // other clients write between a decision and its request
 
 	names int           // number of object names; few names are reused soon
 	pace  time.Duration // longest time between two steps
@@ -83,21 +78,6 @@ func (c *collector) all() (all []stored) {
 	return all
 }
 
-// find returns the object with a UID. The object is nil if there is none.
-func (c *collector) find(u types.UID) stored {
-	for _, o := range c.all() {
-		if o.obj.UID == u {
-			return o
-		}
-	}
-	return stored{}
-}
-
-func (c *collector) create(typ objectType, obj *thing) {
-	c.Put(versionFor(typ), typ.Resource, obj.ObjectMeta)
-	c.note("create %s %v", obj.Name, ownersOf(obj))
-}
-
 func ownersOf(o *thing) (names []string) {
 	for _, r := range o.OwnerReferences {
 		names = append(names, fmt.Sprintf("%s %s/%v", r.Kind, r.Name, blocking(r)))
@@ -116,11 +96,12 @@ func (c *collector) delete(o stored, policy metav1.DeletionPropagation) {
 
 // owner returns the owner that a reference names, or nil.
 func (c *collector) owner(from *thing, r metav1.OwnerReference) *thing {
-	o := c.find(r.UID)
-	if o.obj == nil || o.obj.Name != r.Name || o.typ.kind != r.Kind || o.obj.Namespace != "" && o.obj.Namespace != from.Namespace {
-		return nil
+	for _, o := range c.all() {
+		if o.obj.UID == r.UID && o.obj.Name == r.Name && o.typ.kind == r.Kind && (o.obj.Namespace == "" || o.obj.Namespace == from.Namespace) {
+			return o.obj
+		}
 	}
-	return o.obj
+	return nil
 }
 
 var simulated = []objectType{configMaps, replicaSets, nodesType}
@@ -135,28 +116,13 @@ var simulatedCatalogue = newCatalogue(began, nil, simulatedKind(configMaps), sim
 // start replaces the process.
 func (c *collector) start() {
 	c.note("a new process")
-	c.feeds, c.read = map[schema.GroupResource]*feed{}, map[schema.GroupResource]int{}
-	c.objects, c.owners = map[id]bool{}, map[id]bool{}
-	client, err := metadata.NewForConfig(c.Config())
-	fakeapi.NoError(c.t, err)
-	c.Controller = newTestController(client, c.clock, c.queue)
+	c.read, c.objects, c.owners = map[schema.GroupResource]int{}, map[id]bool{}, map[id]bool{}
+	c.Controller, _ = newTestController(c.Types, fakeapi.BusyClient(c.t), c.clock, DefaultConfig(), &record.FakeRecorder{})
+	c.graph.enqueue, c.types.latest = c.queue, simulatedCatalogue
 	for _, typ := range simulated {
-		c.feeds[typ.GroupResource] = c.graph.feed(typ)
 		c.relist(typ)
 	}
 	c.queue(c.graph.all())
-}
-
-// newTestController returns a controller without types, whose loops drop all keys.
-func newTestController(client metadata.Interface, clk clock.WithTicker, enqueue func(queueKeys)) *Controller {
-	g, state, m := newGraph(clk, enqueue), newTermState(), newMetrics(prometheus.NewRegistry())
-	known := &knownTypes{Base: controller.Base{Clock: clk}, graph: g, defined: map[string]time.Time{}, types: map[schema.GroupResource]*knownType{}, latest: simulatedCatalogue}
-	loop := controller.NewLoop[id](controller.LoopConfig{Workers: 1, Clock: clk}, prometheus.NewRegistry(), nil)
-	return &Controller{
-		Base: controller.Base{Clock: clk}, metadata: client, recorder: &record.FakeRecorder{}, graph: g, types: known, objectLoop: loop, ownerLoop: loop,
-		owners: newOwnerReader(client, clk, g, known), sweeper: newSweeper(client, clk, g, known, state.finishing), state: state,
-		writer: newWriter(client, clk, false, m), metrics: m,
-	}
 }
 
 func (c *collector) queue(w queueKeys) {
@@ -174,10 +140,10 @@ func (c *collector) relist(typ objectType) {
 	for _, o := range c.ListObjects(versionFor(typ), typ.Resource) {
 		list = append(list, o)
 	}
-	of := typ.GroupResource
+	of, feed := typ.GroupResource, c.graph.feed(typ)
 	c.read[of] = len(c.Events(versionFor(typ), typ.Resource))
-	c.types.types[of] = &knownType{typeState: typeState{apiType: simulatedKind(typ), feedState: feedState{current, c.clock.Now()}, feed: c.feeds[of]}}
-	fakeapi.NoError(c.t, c.feeds[of].Replace(list, "1"))
+	c.types.types[of] = &knownType{typeState: typeState{apiType: simulatedKind(typ), feedState: feedState{current, c.clock.Now()}, feed: feed}}
+	fakeapi.NoError(c.t, feed.Replace(list, "1"))
 }
 
 // deliver delivers the next event of a type.
@@ -188,9 +154,9 @@ func (c *collector) deliver(typ objectType) bool {
 	}
 	event := events[c.read[of]]
 	c.read[of]++
-	do := c.feeds[of].Update
+	do := c.graph.feed(typ).Update
 	if event.Type == "DELETED" {
-		do = c.feeds[of].Delete
+		do = c.graph.feed(typ).Delete
 	}
 	fakeapi.NoError(c.t, do(event.Object.DeepCopy()))
 	return true
@@ -218,7 +184,7 @@ func (c *collector) before(_ context.Context, of fakeapi.Request) error {
 	if p := of.Delete.Preconditions; verb == "delete" && (p == nil || p.UID == nil || p.ResourceVersion == nil) {
 		c.fail("%s is deleted by name", of.Name)
 	}
-	if c.changes && (verb == "delete" || verb == "patch") && c.chance(fakeapi.Request{What: "change", Name: of.Name}).IntN(3) == 0 {
+	if (verb == "delete" || verb == "patch") && c.chance(fakeapi.Request{What: "change", Name: of.Name}).IntN(3) == 0 {
 		for _, o := range c.all() {
 			if o.typ.Resource == resource && o.obj.Name == of.Name && o.obj.Namespace == of.Namespace {
 				c.changeMeanwhile(o)
@@ -347,7 +313,8 @@ func (c *collector) act() {
 		if c.r.IntN(6) == 0 {
 			o.finalizedBy([]string{"x/y", "orphan", "foregroundDeletion"}[c.r.IntN(3)])
 		}
-		c.create(typ, o)
+		c.Put(versionFor(typ), typ.Resource, o.ObjectMeta)
+		c.note("create %s %v", o.Name, ownersOf(o))
 		return
 	}
 	o := all[c.r.IntN(len(all))]
@@ -443,10 +410,6 @@ func TestSimulation(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			c := newCollector(t, seed)
-			c.changes = true
-			if seed%3 > 0 { // names are reused at once
-				c.names, c.pace = 2, 40*time.Millisecond
-			}
 			c.start()
 			for range 1500 {
 				if c.r.IntN(5) == 0 {
@@ -539,6 +502,9 @@ func newCollector(t *testing.T, seed uint64) *collector {
 		Types: fakeapi.NewLocalTypes(), t: t, r: rand.New(rand.NewPCG(seed, 131)), clock: clocktesting.NewFakeClock(began),
 		names: 30, pace: 700 * time.Millisecond,
 	}
+	if seed%3 > 0 { // names are reused at once
+		c.names, c.pace = 2, 40*time.Millisecond
+	}
 	c.PageSize = 1
 	for _, typ := range simulated {
 		c.AddType(versionFor(typ), metav1.APIResource{Name: typ.Resource, Kind: typ.kind, Namespaced: typ != nodesType})
@@ -546,60 +512,4 @@ func newCollector(t *testing.T, seed uint64) *collector {
 	c.Before(c.before)
 	c.After(c.after)
 	return c
-}
-
-func TestCascadesEnd(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		owners  [][]int // of each object; objects are numbered from 1
-		deleted []int
-		policy  metav1.DeletionPropagation
-		then    func(c *collector) // may be nil
-		left    []types.UID
-	}{
-		{"a chain goes with its head", [][]int{{}, {1}, {2}}, []int{1}, "Background", nil, nil},
-		{"a chain goes from its end", [][]int{{}, {1}, {2}}, []int{1}, "Foreground", nil, nil},
-		{"a cycle of three that are all deleted in the foreground", [][]int{{2}, {3}, {1}}, []int{1, 2, 3}, "Foreground", nil, nil},
-		{"a cycle of three, of which one is deleted in the foreground", [][]int{{2}, {3}, {1}}, []int{2}, "Foreground", nil, nil},
-		{"two cycles that share an object", [][]int{{2, 3}, {1}, {1}}, []int{1, 2, 3}, "Foreground", nil, nil},
-		{"a cycle with other objects above and below", [][]int{{4, 2}, {1}, {2}, {}}, []int{4, 1, 2}, "Foreground", nil, nil},
-		{"an object that owns itself", [][]int{{1}}, []int{1}, "Foreground", nil, nil},
-		{"a cycle without deletion stays", [][]int{{2}, {1}}, nil, "", nil, []types.UID{uid(1), uid(2)}},
-		{"of two owners one stays", [][]int{{}, {}, {1, 2}}, []int{1}, "Foreground", nil, []types.UID{uid(2), uid(3)}},
-		{"orphans stay, with those below them", [][]int{{}, {1}, {2}}, []int{1}, "Orphan", nil, []types.UID{uid(2), uid(3)}},
-		{"a foreground deletion becomes orphaning: the remaining dependents stay", [][]int{{}, {1}, {1}}, []int{1}, "Foreground", func(c *collector) {
-			c.change(c.find(uid(3)), func(o *metav1.PartialObjectMetadata) { o.Finalizers = []string{"x/y"} })
-			c.start()
-			c.delete(c.find(uid(1)), metav1.DeletePropagationOrphan)
-		}, []types.UID{uid(2), uid(3)}},
-		{"a namesake of the owner does not keep its dependents", [][]int{{}, {1}}, []int{1}, "Background", func(c *collector) {
-			c.create(configMaps, newThing("a", "o1", uid(9)))
-		}, []types.UID{uid(9)}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := newCollector(t, 1)
-			c.start()
-			for n, owners := range tt.owners {
-				o := newThing("a", fmt.Sprint("o", n+1), uid(n+1))
-				for _, owner := range owners {
-					o.OwnerReferences = append(o.OwnerReferences, blockingRef("v1", "ConfigMap", fmt.Sprint("o", owner), uid(owner)))
-				}
-				c.create(configMaps, o)
-			}
-			for _, n := range tt.deleted {
-				c.delete(c.find(uid(n)), tt.policy)
-			}
-			if tt.then != nil {
-				tt.then(c)
-			}
-			c.settle()
-			var left []types.UID
-			for _, o := range c.all() {
-				left = append(left, o.obj.UID)
-			}
-			if !slices.Equal(left, tt.left) {
-				c.fail("left are %v, want %v", left, tt.left)
-			}
-		})
-	}
 }

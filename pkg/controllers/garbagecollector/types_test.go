@@ -62,15 +62,11 @@ func TestTypesFollowDiscovery(t *testing.T) {
 		c.start()
 		for _, r := range []schema.GroupResource{configMaps.GroupResource, widgetType.GroupResource, things.GroupResource, crds, apiServices, nodesType.GroupResource, {Resource: "namespaces"}} {
 			c.is(r, current)
-			if s := c.types.state(r); s.local == (r == things.GroupResource) {
-				t.Errorf("%v: local %v", r, s.local)
-			}
+			fakeapi.Want(t, fmt.Sprint(r, " are local"), c.types.state(r).local, r != things.GroupResource)
 		}
 		c.shows(uid(1), true)
 		c.shows("node-uid", true)
-		if n := c.Count("watch nodes") + c.Count("list nodes"); n > 0 {
-			t.Errorf("nodes, which have a cache, were requested %d times", n)
-		}
+		fakeapi.Want(t, "requests of nodes, which have a cache", c.Count("watch nodes")+c.Count("list nodes"), 0)
 		for _, r := range []string{"events", "componentstatuses"} {
 			if s := c.types.state(schema.GroupResource{Resource: r}); s.watched || s.phase != "" || c.Count("watch "+r) > 0 {
 				t.Errorf("%s are watched: %+v", r, s)
@@ -184,11 +180,9 @@ func TestDiscoveryOfUnreadyServerIsIgnored(t *testing.T) {
 					t.Fatal("owners that leave orphans may go")
 				}
 			}
-			if p := c.types.state(configMaps.GroupResource).phase; p != current {
-				t.Errorf("ConfigMaps are %q", p)
-			}
-			if p := c.types.state(widgetType.GroupResource).phase; tt.name == "not ready" && p != listing {
-				t.Errorf("widgets are %q", p)
+			fakeapi.Want(t, "phase of ConfigMaps", c.types.state(configMaps.GroupResource).phase, current)
+			if tt.name == "not ready" {
+				fakeapi.Want(t, "phase of widgets", c.types.state(widgetType.GroupResource).phase, listing)
 			}
 			tt.repair(c)
 			c.is(widgetType.GroupResource, "")
@@ -207,26 +201,18 @@ func TestUnlistableTypesDelayNoOtherType(t *testing.T) {
 		heal := c.BlockRequests(c.t, "example.com/v1", "hanging")
 		c.start()
 		for _, r := range []schema.GroupResource{widgetType.GroupResource, configMaps.GroupResource} {
-			if p := c.types.state(r).phase; p != current {
-				t.Errorf("%v are %q", r, p)
-			}
+			fakeapi.Want(t, fmt.Sprint("phase of ", r), c.types.state(r).phase, current)
 		}
 		if s := c.types.state(broken); s.err == nil || s.phase != listing {
 			t.Errorf("the broken type is %+v", s)
 		}
-		if s := c.types.state(hanging); s.phase != listing {
-			t.Errorf("the type that hangs is %+v", s)
-		}
-		if n := testutil.CollectAndCount(gauges{c.Controller}, "garbagecollector_type_failing"); n == 0 {
-			t.Error("no type is shown as failing")
-		}
+		fakeapi.Want(t, "phase of the type that hangs", c.types.state(hanging).phase, listing)
+		fakeapi.Want(t, "shown as failing", testutil.CollectAndCount(gauges{c.Controller}, "garbagecollector_type_failing"), 1)
 		c.BreakType("example.com/v1", "broken", 0)
 		heal()
 		c.is(broken, current)
 		c.is(hanging, current)
-		if s := c.types.state(broken); s.err != nil {
-			t.Errorf("the type still has the error %v", s.err)
-		}
+		fakeapi.NoError(t, c.types.state(broken).err)
 	})
 }
 
@@ -304,9 +290,7 @@ func TestRemovedTypesLeaveNothing(t *testing.T) {
 		c.end()
 		c.stop()
 		time.Sleep(time.Second)
-		if n := c.OpenWatches(); n > 0 {
-			t.Errorf("%d watches are open after the end", n)
-		}
+		fakeapi.Want(t, "open watches after the end", c.OpenWatches(), 0)
 	})
 }
 
@@ -350,9 +334,7 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 			c.RemoveType("example.com/v1", "widgets")
 			served(unserved)
 			time.Sleep(tt.kept - 100*time.Millisecond)
-			if s := c.types.state(widgetType.GroupResource); s.phase != away {
-				t.Errorf("after %v widgets are %+v", tt.kept, s)
-			}
+			fakeapi.Want(t, "phase of widgets", c.types.state(widgetType.GroupResource).phase, away)
 			c.is(widgetType.GroupResource, "")
 		})
 	}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"minikcm/internal/fakeapi"
@@ -47,13 +45,11 @@ func TestPatches(t *testing.T) {
 }
 
 func TestPatchesHaveAtMostTenThousandOperations(t *testing.T) {
-	var refs []metav1.OwnerReference
-	var all []int
-	for n := range 3000 {
-		refs, all = append(refs, ref("v1", "Node", fmt.Sprint("n", n), "one")), append(all, n)
+	refs, all := make([]reference, 3000), make([]int, 3000)
+	for n := range all {
+		all[n] = n
 	}
-	o := objectOf(schema.GroupResource{}, newThing("a", "c", "self").owned(refs...))
-	if got := len(refPatch(o, all, removed)); got != 1+5*refsAtOnce || got > 10_000 {
+	if got := len(refPatch(object{refs: refs}, all, removed)); got != 1+5*refsAtOnce || got > 10_000 {
 		t.Errorf("patch has %d operations, want %d", got, 1+5*refsAtOnce)
 	}
 }

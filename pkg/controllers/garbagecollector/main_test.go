@@ -1,9 +1,0 @@
-package garbagecollector
-
-import (
-	"testing"
-
-	"minikcm/internal/faket"
-)
-
-func TestMain(m *testing.M) { faket.Main(m) }
