@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/discovery"
 
-	"minikcm/pkg/app"
-	"minikcm/pkg/app/command"
 	"minikcm/test/controlplane"
 )
 
@@ -61,12 +59,9 @@ func newWidget(t testing.TB, typ schema.GroupVersionResource, namespace, name st
 	return create(t, typ, namespace, name, edits...)
 }
 
-func collectible() ([]string, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
-	if err != nil {
-		return nil, err
-	}
-	lists, err := discovery.ServerPreferredResources(client)
+func collectible(t testing.TB) ([]string, error) {
+	t.Helper()
+	lists, err := cluster.Client(t).Discovery().ServerPreferredResources()
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +83,7 @@ func TestEveryTypeHasOneStream(t *testing.T) {
 		t.Run(controllers, func(t *testing.T) {
 			account := "gc-" + rand.String(8)
 			user := controlplane.ServiceAccount(account)
-			manager := controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.ManagerKubeconfig(t, account), "--secure-port=0",
-				"--leader-elect=false", "--controllers="+controllers)
+			manager := start(t, cluster.ManagerConfig(account), controllers)
 			var want []string
 			// A watch without response may be opened again, so only open streams count.
 			streams := func() map[string]int {
@@ -103,7 +97,7 @@ func TestEveryTypeHasOneStream(t *testing.T) {
 			}
 			var since time.Time
 			controlplane.Eventually(t, 2*soon, func(context.Context) (err error) {
-				if want, err = collectible(); err != nil || len(want) < 30 {
+				if want, err = collectible(t); err != nil || len(want) < 30 {
 					return errors.Join(err, fmt.Errorf("discovery shows only %v", want))
 				}
 				open := streams()
@@ -168,17 +162,18 @@ func TestBrokenConversionDelaysNoOtherType(t *testing.T) {
 	waiting, leaving := create(t, configMaps, ns, "waiting"), create(t, configMaps, ns, "leaving")
 	held := newWidget(t, typ, ns, "of-waiting", blockedBy(waiting))
 	orphan := newWidget(t, typ, ns, "of-leaving", ownedBy(leaving))
-	conversion := fmt.Sprintf(`{"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"url":"https://%s/convert"},"conversionReviewVersions":["v1"]}}}}`, closedPort(t))
-	_, err := objects(t, definitions, "").Patch(t.Context(), typ.GroupResource().String(), types.MergePatchType, []byte(conversion), metav1.PatchOptions{})
-	controlplane.Must(t, err)
+	convert := func(conversion string) {
+		patch := []byte(`{"spec":{"conversion":` + conversion + `}}`)
+		_, err := objects(t, definitions, "").Patch(t.Context(), typ.GroupResource().String(), types.MergePatchType, patch, metav1.PatchOptions{})
+		controlplane.Must(t, err)
+	}
+	convert(fmt.Sprintf(`{"strategy":"Webhook","webhook":{"clientConfig":{"url":"https://127.0.0.1:%d/convert"},"conversionReviewVersions":["v1"]}}`, controlplane.FreePort(t)))
 	_, cfg := account()
-	start(t, cfg)
+	start(t, cfg, "garbagecollector")
 	owner := create(t, rcs, ns, "owner")
 	pod := create(t, pods, ns, "pod", ownedBy(owner))
 	owner.delete(t, metav1.DeletePropagationBackground)
-	begun := time.Now()
 	gone(t, soon, owner, pod)
-	t.Logf("gone after %v", time.Since(begun).Round(time.Millisecond))
 	waiting.delete(t, metav1.DeletePropagationForeground)
 	leaving.delete(t, metav1.DeletePropagationOrphan)
 	controlplane.Consistently(t, 2*time.Second, func(ctx context.Context) error {
@@ -187,9 +182,7 @@ func TestBrokenConversionDelaysNoOtherType(t *testing.T) {
 		}
 		return nil
 	})
-	repaired := []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`)
-	_, err = objects(t, definitions, "").Patch(t.Context(), typ.GroupResource().String(), types.MergePatchType, repaired, metav1.PatchOptions{})
-	controlplane.Must(t, err)
+	convert(`{"strategy":"None","webhook":null}`)
 	gone(t, 2*soon, waiting, leaving, held)
 	owners(t, soon, orphan)
 	undefineType(t, typ)

@@ -23,8 +23,8 @@ type process struct {
 func startProcess(t testing.TB, flags ...string) process {
 	t.Helper()
 	user, own := account()
-	proxy, cfg := proxied(t, own)
-	flags = append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, cfg), "--controllers=garbagecollector", "--secure-port=0"}, flags...)
+	proxy := faults.New(t, own)
+	flags = append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config()), "--controllers=garbagecollector", "--secure-port=0"}, flags...)
 	return process{controlplane.StartProcess(t, flags...), proxy, user}
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"testing"
@@ -27,7 +26,6 @@ import (
 	"minikcm/pkg/app/command"
 	"minikcm/pkg/controllers/garbagecollector"
 	"minikcm/test/controlplane"
-	"minikcm/test/faults"
 )
 
 var cluster *controlplane.Cluster
@@ -62,26 +60,10 @@ func account() (user string, cfg *rest.Config) {
 	return controlplane.ServiceAccount(name), cluster.ManagerConfig(name, garbagecollector.Name)
 }
 
-// proxied returns a proxy and the configuration that reaches the API server through the proxy.
-func proxied(t testing.TB, own *rest.Config) (*faults.Proxy, *rest.Config) {
+// start runs controllers until the test ends.
+func start(t testing.TB, cfg *rest.Config, controllers string) *controlplane.Manager {
 	t.Helper()
-	proxy := faults.New(t, own)
-	cfg := proxy.Config()
-	cfg.TLSClientConfig.CertData, cfg.TLSClientConfig.KeyData = own.TLSClientConfig.CertData, own.TLSClientConfig.KeyData
-	return proxy, cfg
-}
-
-// start runs the collector until the test ends.
-func start(t testing.TB, cfg *rest.Config) {
-	t.Helper()
-	controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.KubeconfigFor(t, cfg), "--secure-port=0",
-		"--leader-elect=false", "--controllers=garbagecollector")
-}
-
-// startAll runs controllers until the test ends, with the rights of all.
-func startAll(t testing.TB, controllers string) {
-	t.Helper()
-	controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.ManagerKubeconfig(t, "gc-"+rand.String(8)), "--secure-port=0",
+	return controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.KubeconfigFor(t, cfg), "--secure-port=0",
 		"--leader-elect=false", "--controllers="+controllers)
 }
 
@@ -297,12 +279,4 @@ func reported(t testing.TB, o thing, reason, message string) {
 		}
 		return nil
 	})
-}
-
-func closedPort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	controlplane.Must(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }

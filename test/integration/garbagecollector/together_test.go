@@ -35,7 +35,7 @@ func testObjectChanges(proxy *faults.Proxy, change func(t *testing.T, ns string,
 func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {
 	ns := cluster.Namespace(t)
 	_, cfg := account()
-	start(t, cfg)
+	start(t, cfg, "garbagecollector")
 	upstream, err := controlplane.Binary("kube-controller-manager")
 	controlplane.Must(t, err)
 	const theirs = "system:kube-controller-manager"

@@ -6,17 +6,19 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"minikcm/test/controlplane"
+	"minikcm/test/faults"
 )
 
 // TestSharedCollector runs the cases of kube-controller-manager v1.37's tests and all tests that need only default
 // flags. They share the collector and the controllers of workloads and namespaces.
 func TestSharedCollector(t *testing.T) {
 	_, own := account()
-	proxy, cfg := proxied(t, own)
-	start(t, cfg)
-	startAll(t, "replicaset,deployment,namespace")
+	proxy := faults.New(t, own)
+	start(t, proxy.Config(), "garbagecollector")
+	start(t, cluster.ManagerConfig("gc-"+rand.String(8)), "replicaset,deployment,namespace")
 	for name, test := range map[string]func(t *testing.T, ns string){
 		"only blocking dependents hold their owner": func(t *testing.T, ns string) {
 			free, held := create(t, rcs, ns, "free"), create(t, rcs, ns, "held")
