@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
@@ -22,7 +21,7 @@ import (
 func TestBrokenAPIService(t *testing.T) {
 	ns := create(t)
 	client := cluster.Client(t)
-	configMap(t, client, ns, "content")
+	cluster.Create(t, configMap(ns, "content"))
 	const group = "broken.example.com"
 	apis, err := aggregator.NewForConfig(cluster.Config())
 	controlplane.Must(t, err)
@@ -39,10 +38,8 @@ func TestBrokenAPIService(t *testing.T) {
 		controlplane.Must(t, apis.ApiregistrationV1().APIServices().Delete(context.Background(), broken.Name, metav1.DeleteOptions{}))
 	})
 	t.Cleanup(repair)
-	disco, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
-	controlplane.Must(t, err)
-	controlplane.Eventually(t, time.Minute, func(ctx context.Context) error {
-		if _, _, err := disco.ServerGroupsAndResourcesWithContext(ctx); err == nil {
+	controlplane.Eventually(t, time.Minute, func(context.Context) error {
+		if _, _, err := client.Discovery().ServerGroupsAndResources(); err == nil {
 			return errors.New("discovery is complete")
 		}
 		return nil

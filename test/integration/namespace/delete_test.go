@@ -8,32 +8,37 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"minikcm/test/controlplane"
 )
 
-var widgets = schema.GroupVersionResource{Group: "crd.example.com", Version: "v1", Resource: "widgets"}
+var widgets = schema.GroupVersion{Group: "crd.example.com", Version: "v1"}
 
 // The case of upstream's test/integration/namespace.TestNamespaceCondition, with custom resources.
 func TestConditionsHaveTheKnownTexts(t *testing.T) {
 	m := start(t)
-	client := cluster.Client(t)
 	admin, err := controlplane.NewClient(cluster.Config())
 	controlplane.Must(t, err)
-	definition := controlplane.CustomType(widgets.Group, widgets.Resource, "Widget")
+	definition := controlplane.CustomType(widgets.Group, "widgets", "Widget")
 	// An earlier definition may not be gone yet, and the type is served a moment later.
 	controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error { return admin.Create(ctx, definition) })
 	t.Cleanup(func() { controlplane.Must(t, admin.Delete(context.Background(), definition)) })
 	ns := create(t)
-	pod(t, client, ns, "pod")
+	cluster.Create(t, controlplane.Pod(ns, "pod", nil))
+	var held []*unstructured.Unstructured
 	for name, finalizers := range map[string][]string{"w-0": {"custom.io/finalizer"}, "w-1": {"custom.io/finalizer"}, "w-2": nil} {
 		widget := &unstructured.Unstructured{}
-		widget.SetGroupVersionKind(widgets.GroupVersion().WithKind("Widget"))
+		widget.SetGroupVersionKind(widgets.WithKind("Widget"))
 		widget.SetNamespace(ns)
 		widget.SetName(name)
 		widget.SetFinalizers(finalizers)
 		controlplane.Eventually(t, 20*time.Second, func(ctx context.Context) error { return admin.Create(ctx, widget) })
+		if len(finalizers) > 0 {
+			held = append(held, widget)
+		}
 	}
 	remove(t, ns)
 	shows(t, ns, map[corev1.NamespaceConditionType]string{
@@ -46,12 +51,13 @@ func TestConditionsHaveTheKnownTexts(t *testing.T) {
 			"start the controller that is to remove the finalizer, or remove it by hand",
 	})
 	wantBlocked(t, m, ns, 1)
-	controlplane.Consistently(t, 2*time.Second, func(ctx context.Context) error { return namespaceKnown(ctx, client, ns) })
+	controlplane.Consistently(t, 2*time.Second, func(ctx context.Context) error { return namespaceKnown(ctx, cluster.Client(t), ns) })
 	if lists := m.requests(t, controlplane.ByNamespace(ns), controlplane.ByVerb("list"), controlplane.ByResource("secrets")); len(lists) != 1 {
 		t.Errorf("secrets, found empty, were listed %d times while widgets were held", len(lists))
 	}
-	release(t, widgets, ns, "w-0")
-	release(t, widgets, ns, "w-1")
+	for _, widget := range held {
+		controlplane.Must(t, admin.Patch(t.Context(), widget, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	}
 	gone(t, ns, 10*time.Second)
 	wantBlocked(t, m, ns, 0)
 }

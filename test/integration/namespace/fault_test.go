@@ -5,31 +5,21 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
-
-func through(proxy *faults.Proxy) func(*setup) {
-	return func(s *setup) { s.rest = proxy.Config() }
-}
 
 // The response to finalize is lost, and a client creates the namespace again before the retry.
 func TestFinalizedWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	proxy := faults.New(t, rights("faulty"))
-	m := start(t, through(proxy))
-	client := cluster.Client(t)
+	m := start(t, func(s *setup) { s.rest = proxy.Config() })
 	ns := create(t)
 	gate := faults.NewGate()
 	proxy.Inject(faults.Match{Verbs: "update", Resource: "namespaces/finalize", Name: ns}, faults.HoldAnswer(gate), faults.Next(1))
 	remove(t, ns)
 	answer := gate.Next(t)
 	gone(t, ns, 5*time.Second)
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), named(t, ns), metav1.CreateOptions{})
-	controlplane.Must(t, err)
-	configMap(t, client, ns, "of-the-new-one")
+	cluster.Create(t, named(t, ns), configMap(ns, "of-the-new-one"))
 	seen := len(proxy.Requests())
 	answer.Cut()
 	other := create(t)

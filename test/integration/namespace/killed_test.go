@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,11 +28,11 @@ import (
 
 func rights(user string) *rest.Config { return cluster.ManagerConfig(user, namespace.Name) }
 
-func launch(t *testing.T, proxy *faults.Proxy, args ...string) *controlplane.Process {
+func launch(t *testing.T, proxy *faults.Proxy, log string, args ...string) *controlplane.Process {
 	t.Helper()
 	p := controlplane.StartProcess(t, append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config()), "--controllers=namespace-controller",
 		"--secure-port=0", "-v=2"}, args...)...)
-	p.WaitForLog(t, `"Controller started"`)
+	p.WaitForLog(t, log)
 	return p
 }
 
@@ -58,7 +59,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	bystander := eventful(t)
 	untouched := contentOf(t, bystander)
 	k := &killer{proxy: proxy}
-	k.manager = launch(t, proxy, killedFlags...)
+	k.manager = launch(t, proxy, "Controller started", killedFlags...)
 	inTurn := func(n int) death { return deaths[n%2] }
 	discoveries := k.every(t, aboutDiscovery, 1, inTurn)
 	reads := k.every(t, about("get,list"), killedAtOnce, inTurn)
@@ -111,7 +112,11 @@ func (k *killer) kill(t *testing.T, match func(ns string) faults.Match, first, l
 	defer cancel()
 	count := last - first
 	names, gates, held := make([]string, count), make([]*faults.Gate, count), make([]*faults.Held, count)
-	atOnce(count, 8, func(i int) { names[i], gates[i] = eventful(t), faults.NewGate() })
+	var made sync.WaitGroup
+	for i := range count {
+		made.Go(func() { names[i], gates[i] = eventful(t), faults.NewGate() })
+	}
+	made.Wait()
 	k.victims = append(k.victims, names...)
 	for i, ns := range names {
 		defer k.proxy.Inject(match(ns), way(first+i).fault(gates[i]), faults.After(first+i), faults.Next(1)).Remove()
@@ -134,7 +139,7 @@ func (k *killer) kill(t *testing.T, match func(ns string) faults.Match, first, l
 			way(first + i).end(h)
 		}
 	}
-	k.manager = launch(t, k.proxy, killedFlags...)
+	k.manager = launch(t, k.proxy, "Controller started", killedFlags...)
 	for i, ns := range names {
 		gone(t, ns, 30*time.Second)
 		if left := contentOf(t, ns); len(left) > 0 && held[i] != nil {
@@ -180,13 +185,10 @@ func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
 			flags := []string{"--namespace-deletion-grace-period=" + wait.String(),
 				"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
 			proxy := faults.New(t, scoped(t, rights("leader")))
-			leader := launch(t, proxy, flags...)
-			standby := controlplane.StartProcess(t, append(flags, "--kubeconfig="+cluster.KubeconfigFor(t, faults.New(t, scoped(t, rights("standby")), faults.WithName("standby")).Config()),
-				"--controllers=namespace-controller", "--secure-port=0", "-v=2")...)
-			standby.WaitForLog(t, "Standing by for another holder")
+			leader := launch(t, proxy, "Controller started", flags...)
+			standby := launch(t, faults.New(t, scoped(t, rights("standby")), faults.WithName("standby")), "Standing by for another holder", flags...)
 			ns := create(t)
-			pod(t, client, ns, "pod", onNode)
-			configMap(t, client, ns, "config")
+			cluster.Create(t, controlplane.Pod(ns, "pod", nil, func(p *corev1.Pod) { p.Spec.NodeName = "no-such-node" }), configMap(ns, "config"))
 			begin := time.Now()
 			remove(t, ns)
 			controlplane.Eventually(t, wait, func(ctx context.Context) error {
@@ -200,7 +202,8 @@ func TestStandbyFinishesWhatTheLeaderBegan(t *testing.T) {
 				return err
 			})
 			controlplane.Must(t, leader.Signal(end))
-			kill(t, client, ns, "pod")
+			// The kubelet removes a pod whose containers have ended.
+			controlplane.Must(t, client.CoreV1().Pods(ns).Delete(t.Context(), "pod", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 			gone(t, ns, 30*time.Second)
 			if took := time.Since(begin); took < wait {
 				t.Errorf("gone after %v with a grace of %v", took, wait)
@@ -219,7 +222,7 @@ func eventful(t *testing.T) string {
 	t.Helper()
 	ns := create(t)
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
-	cluster.Create(t, controlplane.Pod(ns, "pod", nil), &corev1.ConfigMap{ObjectMeta: meta("a")}, &corev1.ConfigMap{ObjectMeta: meta("b")},
+	cluster.Create(t, controlplane.Pod(ns, "pod", nil), configMap(ns, "a"), configMap(ns, "b"),
 		&corev1.Secret{ObjectMeta: meta("a")}, &corev1.Secret{ObjectMeta: meta("b")}, &corev1.ServiceAccount{ObjectMeta: meta("a")},
 		&corev1.Service{ObjectMeta: meta("a"), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}},
 		controlplane.ReplicaSet(ns, "held", 0, func(rs *appsv1.ReplicaSet) { rs.Finalizers = []string{"example.com/hold"} }))

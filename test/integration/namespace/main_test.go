@@ -60,8 +60,6 @@ func start(t testing.TB, edits ...func(*setup)) *manager {
 	}, namespace.Registration(&s.cfg))}
 }
 
-func grace(d time.Duration) func(*setup) { return func(s *setup) { s.cfg.Grace = d } }
-
 func withAgent(cfg *rest.Config, agent string) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = agent
@@ -81,8 +79,8 @@ func scoped(t testing.TB, cfg *rest.Config) *rest.Config {
 
 func create(t testing.TB) string {
 	t.Helper()
-	ns, err := cluster.Client(t).CoreV1().Namespaces().Create(t.Context(), named(t, "test-"+rand.String(8)), metav1.CreateOptions{})
-	controlplane.Must(t, err)
+	ns := named(t, "test-"+rand.String(8))
+	cluster.Create(t, ns)
 	return ns.Name
 }
 
@@ -96,10 +94,8 @@ func remove(t testing.TB, name string) {
 	controlplane.Must(t, cluster.Client(t).CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// gone waits until the namespace is gone and returns how long that took.
-func gone(t testing.TB, name string, within time.Duration) time.Duration {
+// gone waits until the namespace is gone.
+func gone(t testing.TB, name string, within time.Duration) {
 	t.Helper()
-	begin := time.Now()
 	controlplane.Eventually(t, within, func(ctx context.Context) error { return isGone(ctx, cluster.Client(t), name) })
-	return time.Since(begin)
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -15,22 +14,12 @@ import (
 	"minikcm/test/controlplane"
 )
 
-func behind(t *testing.T, ns string) (client kubernetes.Interface, catchUp func()) {
-	t.Helper()
-	client = controlplane.ClientFor(t, cluster.AtSecond(cluster.Config()))
-	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error { return namespaceKnown(ctx, client, ns) })
-	configMap(t, client, ns, "before")
-	cluster.FreezeSecond("namespaces")
-	t.Cleanup(cluster.ThawSecond)
-	return client, cluster.ThawSecond
-}
-
 // stealIn creates a ConfigMap and a pod every 20 ms until ctx ends, and returns how many were admitted.
 func stealIn(ctx context.Context, t *testing.T, client kubernetes.Interface, ns string) (admitted int) {
 	t.Helper()
 	for i := 0; ctx.Err() == nil; i++ {
 		name := fmt.Sprint("late-", i)
-		_, first := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, first := client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap(ns, name), metav1.CreateOptions{})
 		_, second := client.CoreV1().Pods(ns).Create(t.Context(), controlplane.Pod(ns, name, nil), metav1.CreateOptions{})
 		for _, err := range []error{first, second} {
 			switch {
@@ -54,14 +43,19 @@ func stealIn(ctx context.Context, t *testing.T, client kubernetes.Interface, ns 
 func TestGraceOutlastsALaggingAPIServer(t *testing.T) {
 	const lag = time.Second
 	now := testingclock.NewFakeClock(time.Now())
-	m := start(t, grace(5*time.Second), func(s *setup) { s.clock = now })
+	m := start(t, func(s *setup) { s.cfg.Grace, s.clock = 5*time.Second, now })
 	ns := create(t)
-	late, catchUp := behind(t, ns)
+	late := controlplane.ClientFor(t, cluster.AtSecond(cluster.Config()))
+	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error { return namespaceKnown(ctx, late, ns) })
+	_, err := late.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap(ns, "before"), metav1.CreateOptions{})
+	controlplane.Must(t, err)
+	cluster.FreezeSecond("namespaces")
+	t.Cleanup(cluster.ThawSecond)
 	remove(t, ns)
 	lagging, cancel := context.WithTimeout(t.Context(), lag)
 	defer cancel()
 	admitted := stealIn(lagging, t, late, ns)
-	catchUp()
+	cluster.ThawSecond()
 	if admitted < 5 {
 		t.Fatalf("%d objects were admitted: the second API server is not behind", admitted)
 	}

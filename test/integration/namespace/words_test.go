@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,57 +12,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"minikcm/test/controlplane"
 )
 
-func configMap(t testing.TB, client kubernetes.Interface, ns, name string) {
-	t.Helper()
-	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	controlplane.Must(t, err)
-}
-
-func pod(t testing.TB, client kubernetes.Interface, ns, name string, edits ...func(*corev1.Pod)) {
-	t.Helper()
-	_, err := client.CoreV1().Pods(ns).Create(t.Context(), controlplane.Pod(ns, name, nil, edits...), metav1.CreateOptions{})
-	controlplane.Must(t, err)
-}
-
-func onNode(p *corev1.Pod) { p.Spec.NodeName = "no-such-node" }
-
-// kill plays the kubelet of a pod that has ended.
-func kill(t testing.TB, client kubernetes.Interface, ns, name string) {
-	t.Helper()
-	controlplane.Must(t, client.CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
-}
-
-func atOnce(n, limit int, f func(i int)) {
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, limit)
-	for i := range n {
-		slots <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-slots }()
-			f(i)
-		})
-	}
-	wait.Wait()
+func configMap(ns, name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 }
 
 func namespaceKnown(ctx context.Context, client kubernetes.Interface, name string) error {
 	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	return err
-}
-
-// release removes the finalizers of an object.
-func release(t testing.TB, resource schema.GroupVersionResource, ns, name string) {
-	t.Helper()
-	_, err := controlplane.MetadataFor(t, cluster.Config()).Resource(resource).Namespace(ns).
-		Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	controlplane.Must(t, err)
 }
 
 // condition returns the namespace's condition as status, reason and message.
