@@ -180,9 +180,10 @@ func TestEndOfTermCancelsRequests(t *testing.T) {
 			result := make(chan error, 1)
 			go func() { result <- send(withTerm(context.Background(), 1), fence, server, tt.method, tt.path) }()
 			synctest.Wait()
-			tt.end(fence)
 			fakeapi.Want(t, "in flight", fence.inFlight(), 1)
+			tt.end(fence)
 			synctest.Wait()
+			fakeapi.Want(t, "still in flight after the end", fence.inFlight() == 1, !tt.cancelled)
 			close(server.gate)
 			err := <-result
 			var fenced *FencedError
