@@ -28,7 +28,7 @@ func TestValidate(t *testing.T) {
 		{"--leader-elect-lease-duration=10s", []string{"--leader-elect-lease-duration: must be greater than the renew deadline of 10s"}},
 		{"--leader-elect-lease-duration=10s --leader-elect-renew-deadline=9900ms", []string{"--leader-elect-lease-duration: must exceed the renew deadline of 9.9s by more than the safety margin of 100ms"}},
 		{"--leader-elect-lease-duration=10900ms --leader-elect-renew-deadline=10900ms", []string{"--leader-elect-lease-duration: must be greater than the renew deadline of 10.9s"}},
-		{"--leader-elect-lease-duration=10050ms --leader-elect-renew-deadline=10s", nil}, // other processes use whole seconds
+		{"--leader-elect-lease-duration=10050ms --leader-elect-renew-deadline=10s", nil}, // others use whole seconds
 		{"--leader-elect-lease-duration=900ms --leader-elect-renew-deadline=500ms --leader-elect-retry-period=100ms", nil},
 		{"--leader-elect-lease-duration=20s --leader-elect-renew-deadline=18s", nil},
 		{"--leader-elect-renew-deadline=14999999999ns", []string{"--leader-elect-lease-duration: must exceed the renew deadline of 14.999999999s by more than"}},

@@ -294,7 +294,8 @@ func (f *Feed) listWatch() *cache.ListWatch {
 	}
 }
 
-// withoutRetryAfter removes Retry-After from responses. client-go would wait for as long, up to ten times, without an error.
+// withoutRetryAfter removes Retry-After from responses. client-go would wait for as long, up to ten times, without an
+// error.
 type withoutRetryAfter struct{ next http.RoundTripper }
 
 // WrappedRoundTripper lets client-go find the transport below.
