@@ -70,7 +70,7 @@ func (p pass) makePlan() plan {
 	}
 
 	// 3. If the new ReplicaSet cannot be created, keep the pods of the old ones.
-	out := plan{create: s.create, result: passResult{observed: true, progressCounts: !d.Spec.Paused}}
+	out := plan{create: s.create, result: passResult{observed: true, canProgress: !d.Spec.Paused}}
 	if s.create != nil && p.facts.createDeferred != "" {
 		s.targets, s.deferred = nil, append(s.deferred, p.facts.createDeferred)
 		out = plan{}

@@ -15,12 +15,12 @@ import (
 
 // passResult is the part of a pass that the status reports.
 type passResult struct {
-	created        *appsv1.ReplicaSet
-	changes        []change
-	collision      bool   // the name of the new ReplicaSet was taken
-	createFailure  string // message of the condition Progressing
-	observed       bool   // the sizes are those of the generation
-	progressCounts bool   // false while the rollout cannot progress
+	created       *appsv1.ReplicaSet
+	changes       []change
+	collision     bool   // the name of the new ReplicaSet was taken
+	createFailure string // message of the condition Progressing
+	observed      bool   // the sizes are those of the generation
+	canProgress   bool   // false while the rollout is paused or cannot create its ReplicaSet
 }
 
 func (p pass) newStatus(o passResult) appsv1.DeploymentStatus {
@@ -101,7 +101,7 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 	switch {
 	case p.d.Spec.Paused && has.Reason == reasonPaused:
 	case name == "":
-		if o.progressCounts && slices.ContainsFunc(p.old, func(s replicaSet) bool { return mentions(has, s.rs.Name) }) {
+		if o.canProgress && slices.ContainsFunc(p.old, func(s replicaSet) bool { return mentions(has, s.rs.Name) }) {
 			c.renewProgressing(reasonProgressing, subject+" is progressing.")
 		}
 	case o.created != nil:
@@ -122,7 +122,7 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 	// 3. Check the progress, unless the rollout was complete.
 	has, _ = c.get(about)
 	switch {
-	case !o.progressCounts || status.Replicas == status.UpdatedReplicas && has.Reason == reasonComplete:
+	case !o.canProgress || status.Replicas == status.UpdatedReplicas && has.Reason == reasonComplete:
 	case isComplete(p.d, status):
 		c.set(about, corev1.ConditionTrue, reasonComplete, subject+" has successfully progressed.")
 	case progressed(p.d.Status, status):
@@ -176,7 +176,7 @@ func (p pass) timedOut(progressing appsv1.DeploymentCondition) bool {
 func (p pass) untilTimeout(status appsv1.DeploymentStatus, o passResult) time.Duration {
 	c := conditions{list: status.Conditions}
 	has, ok := c.get(appsv1.DeploymentProgressing)
-	if !ok || !o.progressCounts || p.progressDeadline() == 0 || isComplete(p.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
+	if !ok || !o.canProgress || p.progressDeadline() == 0 || isComplete(p.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
 		return 0
 	}
 	return max(has.LastUpdateTime.Add(p.progressDeadline()).Sub(p.now)+1, 1)

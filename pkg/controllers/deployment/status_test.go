@@ -68,7 +68,7 @@ func TestProgressing(t *testing.T) {
 	was := func(status corev1.ConditionStatus, reason string) []appsv1.DeploymentCondition {
 		return before(status, reason, "")
 	}
-	none, counts, complete := passResult{}, passResult{progressCounts: true}, passResult{progressCounts: true, observed: true}
+	none, counts, complete := passResult{}, passResult{canProgress: true}, passResult{canProgress: true, observed: true}
 	undone := []replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))}
 	withoutNew := []replicaSet{newOld("old", 2, 1), newOld("older", 1, 2, having(0))}
 	onlyOld := []replicaSet{newOld("old", 3, 1, having(2), revision("2"))}
@@ -104,7 +104,7 @@ func TestProgressing(t *testing.T) {
 		{"nothing is judged while nothing can be created", deadline(10), was(no, reasonCreateFailed), withoutNew, none, was(no, reasonCreateFailed)},
 
 		{"a new ReplicaSet", nil, was(yes, reasonComplete), onlyOld,
-			passResult{progressCounts: true, created: newReplicaSet(newDeployment(3), []replicaSet{newOld("old", 3, 1, revision("2"))}, 0)},
+			passResult{canProgress: true, created: newReplicaSet(newDeployment(3), []replicaSet{newOld("old", 3, 1, revision("2"))}, 0)},
 			is(yes, "NewReplicaSetCreated", `Created new replica set "`+newReplicaSet(newDeployment(3), nil, 0).Name+`"`, 0, time.Minute)},
 		{"undo after the deadline starts anew", deadline(10), was(no, reasonTimedOut), undone, counts, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, 0)},
 		{"undo of a complete rollout", nil, was(yes, reasonComplete), undone, counts, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
@@ -115,7 +115,7 @@ func TestProgressing(t *testing.T) {
 		{"one that could not be created is there after all", nil, before(no, reasonCreateFailed, `Failed to create new replica set "new": no`), same,
 			counts, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
 		{"one that was deleted is created again", deadline(10), before(no, reasonTimedOut, `ReplicaSet "gone" has timed out progressing.`),
-			[]replicaSet{newOld("old", 3, 1, having(2), revision("1"))}, passResult{progressCounts: true, created: newOld("gone", 0, 0, revision("2")).rs},
+			[]replicaSet{newOld("old", 3, 1, having(2), revision("1"))}, passResult{canProgress: true, created: newOld("gone", 0, 0, revision("2")).rs},
 			is(yes, "NewReplicaSetCreated", `Created new replica set "gone"`, 0, 0)},
 		{"old ones make way after the deadline: that starts anew, too", deadline(10), before(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`),
 			onlyOld, counts, is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 0, 0)},
