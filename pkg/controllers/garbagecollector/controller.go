@@ -15,7 +15,7 @@ import (
 
 const (
 	// Names of the queues in the workqueue metrics of kube-controller-manager v1.37. The second queue holds owners
-	// in deletion with the finalizer foregroundDeletion or orphan.
+	// in deletion that have, or have just lost, the finalizer foregroundDeletion or orphan.
 	queueObjects = "garbage_collector_attempt_to_delete"
 	queueOwners  = "garbage_collector_attempt_to_orphan"
 

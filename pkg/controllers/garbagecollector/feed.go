@@ -55,8 +55,8 @@ func (g *graph) removeObjects(f *feed, w *queueKeys, selected func(*node) bool) 
 	}
 }
 
-// definitions returns the names of the CustomResourceDefinitions, with the number of objects of each name: of an object
-// that was created again, a list is stored before the old object is removed.
+// definitions returns the names of the CustomResourceDefinitions, with the number of objects of each name. A list
+// stores an object that was created again before it removes the old object.
 func (g *graph) definitions() map[string]int {
 	g.lock.Lock()
 	defer g.lock.Unlock()

@@ -72,7 +72,7 @@ var clusterScope = unique.Make("")
 // queueKeys are objects for which a change of the graph may require a request.
 type queueKeys struct {
 	objects []id // with references to owners that may be absent or waiting
-	owners  []id // in deletion, with a finalizer of the collector
+	owners  []id // in deletion, with a finalizer of the collector now or before the change
 }
 
 func newGraph(c clock.PassiveClock, enqueue func(queueKeys)) *graph {

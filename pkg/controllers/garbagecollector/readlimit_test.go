@@ -197,3 +197,12 @@ func TestRejectionsShareARate(t *testing.T) {
 		t.Errorf("the last of 2,000 rejected requests is sent again after %v, want about %v", got, least)
 	}
 }
+
+func TestStandstillIsThatOfTheSlowestOwner(t *testing.T) {
+	state := newTermState()
+	for n, changed := range []time.Time{began, began.Add(time.Minute), {}} {
+		state.setOwner(keyOf(uid(n+1)), ownerRecord{cause: causeFinalizers, blockersChanged: changed})
+	}
+	_, standstill := state.counts(began.Add(time.Hour))
+	fakeapi.Want(t, "standstill", standstill, time.Hour)
+}

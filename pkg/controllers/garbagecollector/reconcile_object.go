@@ -176,7 +176,7 @@ func (c *Controller) recordFailure(key id, err error) {
 		record.cause = string(causeBusy)
 	case errors.Is(err, context.Canceled): // the end of the term
 	default:
-		record.cause, record.failure, record.rejected, record.rejections, record.retryAt = string(causeFailed), outcome.EventMessage(err), "", 0, time.Time{}
+		record.failure, record.rejected, record.rejections, record.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
 	}
 	c.state.setObject(key, record)
 }

@@ -261,7 +261,6 @@ func forEach(ctx context.Context, all []object, do func(context.Context, object)
 	var group controller.Group
 	group.SetLimit(writesAtOnce)
 	var consecutive atomic.Int32
-	var stopped atomic.Bool
 	failed := make([]error, len(all))
 	for n, o := range all {
 		if controller.Draining(ctx) {
@@ -269,14 +268,16 @@ func forEach(ctx context.Context, all []object, do func(context.Context, object)
 			return controller.ErrDraining
 		}
 		group.Go(func() error {
-			if stopped.Load() {
+			if consecutive.Load() >= writesAtOnce {
 				return nil
 			}
 			switch failed[n] = controller.Contain(func() error { return do(ctx, o) }); {
 			case failed[n] == nil:
 				consecutive.Store(0)
-			case errors.Is(failed[n], errBusy), consecutive.Add(1) >= writesAtOnce:
-				stopped.Store(true)
+			case errors.Is(failed[n], errBusy):
+				consecutive.Store(writesAtOnce)
+			default:
+				consecutive.Add(1)
 			}
 			return nil
 		})

@@ -38,7 +38,7 @@ type ownerRecord struct {
 
 // objectRecord belongs to an object that has to go, or may have to.
 type objectRecord struct {
-	cause             string    // why the state of an owner is unknown, or why no request was accepted; empty: neither
+	cause             string    // why the state of an owner is unknown; empty: no owner is unknown
 	invalidNamespaces bool      // the event OwnerRefInvalidNamespace was sent
 	failure           string    // of the last request
 	rejected          action    // of the last request if that was rejected
@@ -147,6 +147,8 @@ func (s *termState) counts(now time.Time) (causes map[string]int, standstill tim
 			causes[o.cause]++
 		case o.rejected != "":
 			causes[string(causeRejected)]++
+		case o.failure != "":
+			causes[string(causeFailed)]++
 		}
 	}
 	return causes, standstill
