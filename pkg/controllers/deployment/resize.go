@@ -54,7 +54,8 @@ func (c change) addsFirstAnnotations() bool {
 	return len(c.rs.Annotations) == 0 && len(c.annotations) > 0
 }
 
-// isOutdatedBy reports whether the API server rejects the patch because the ReplicaSet has changed.
+// isOutdatedBy reports whether the API server rejects the patch because the ReplicaSet has changed. rs is a live read
+// with the same UID.
 func (c change) isOutdatedBy(rs *appsv1.ReplicaSet) bool {
 	return rs.Generation != c.rs.Generation || c.addsFirstAnnotations() && rs.ResourceVersion != c.rs.ResourceVersion
 }

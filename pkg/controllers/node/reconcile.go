@@ -124,7 +124,7 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 		return deadlineCheck{}, err
 	}
 	// The state of the API server comes before the health: an outage that ended during the read has restarted
-	// the node by then.
+	// the grace period by then.
 	now = c.Clock.Now()
 	suspended := c.api.isSuspended(extraSpent, now)
 	h, ok := c.health.get(node.Name, node.UID)
