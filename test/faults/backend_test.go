@@ -34,20 +34,15 @@ type backend struct {
 	watches   map[chan string]string // events and resource
 }
 
-func newBackend(t *testing.T) *backend {
+// newTestProxy returns a backend behind a proxy, and a client of the proxy.
+func newTestProxy(t *testing.T) (*backend, *Proxy, *http.Client) {
+	t.Helper()
 	b := &backend{watches: map[chan string]string{}}
 	b.server = httptest.NewUnstartedServer(b)
 	b.server.EnableHTTP2 = true
 	b.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	b.server.StartTLS()
 	t.Cleanup(b.server.Close)
-	return b
-}
-
-// newTestProxy returns a backend behind a proxy, and a client of the proxy.
-func newTestProxy(t *testing.T) (*backend, *Proxy, *http.Client) {
-	t.Helper()
-	b := newBackend(t)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.server.Certificate().Raw})
 	p := New(t, &rest.Config{Host: b.server.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: authority}})
 	return b, p, clientFor(t, p)

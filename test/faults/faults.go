@@ -12,8 +12,7 @@ type Fault struct {
 	before     *Gate         // passed before forwarding
 	after      *Gate
 	answerWait time.Duration
-	late       bool // the client is cut after giveUp
-	giveUp     time.Duration
+	late       bool // the client is cut at once
 	drop       bool
 
 	hiddenGroup string // see HideGroup
@@ -25,11 +24,8 @@ func (f Fault) isDetached() bool { return f.drop || f.late || f.before != nil ||
 // know. The request reaches the server even if the client has left.
 func DropAnswer() Fault { return Fault{name: "drop answer", drop: true} }
 
-// LateCommit resets the client's stream after giveUp (0: at once) and forwards the request only commitAfter later. The
-// client cannot stop the request.
-func LateCommit(giveUp, commitAfter time.Duration) Fault {
-	return Fault{name: "late commit", late: true, giveUp: giveUp, wait: giveUp + commitAfter}
-}
+// LateCommit resets the client's stream at once and forwards the request d later. The client cannot stop the request.
+func LateCommit(d time.Duration) Fault { return Fault{name: "late commit", late: true, wait: d} }
 
 // Refuse returns the status code and a metav1.Status as the API server does, without forwarding the request.
 func Refuse(code int) Fault { return Fault{name: "refuse", refusal: &refusal{code: code}} }

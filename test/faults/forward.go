@@ -143,7 +143,7 @@ func (p *Proxy) serveDetached(ctx context.Context, w http.ResponseWriter, x *exc
 	}
 	answer := httptest.NewRecorder()
 	done := make(chan error, 1)
-	if !p.startWorker(func() { done <- p.forwardDetached(x, body, answer) }) {
+	if !p.startWorker(func() { done <- p.forwardDetached(x, body, answer) }) || x.fault.late {
 		return errCut
 	}
 	select {
@@ -155,19 +155,9 @@ func (p *Proxy) serveDetached(ctx context.Context, w http.ResponseWriter, x *exc
 		w.WriteHeader(answer.Code)
 		_, err = w.Write(answer.Body.Bytes())
 		return err
-	case <-x.clientTimeout():
-		return errCut
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// clientTimeout fires when a late commit cuts the client.
-func (x *exchange) clientTimeout() <-chan time.Time {
-	if !x.fault.late {
-		return nil
-	}
-	return time.After(x.fault.giveUp)
 }
 
 func (p *Proxy) forwardDetached(x *exchange, body []byte, answer http.ResponseWriter) (err error) {

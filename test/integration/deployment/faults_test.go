@@ -84,7 +84,7 @@ func testTurnedRoundRolloutKeepsItsPromise(t *testing.T, m *manager) {
 // testFailedWrites: with lost responses, late commits and rejected writes, sizes keep to their bounds, each template
 // has one ReplicaSet, and rollouts continue. Upstream does not retry the last resize.
 func testFailedWrites(t *testing.T, m *manager) {
-	late := faults.LateCommit(0, 700*time.Millisecond)
+	late := faults.LateCommit(700 * time.Millisecond)
 	for _, tt := range []struct {
 		name            string
 		verbs, resource string
