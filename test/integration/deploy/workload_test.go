@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"minikcm/internal/kubelet"
@@ -47,6 +49,16 @@ func (w *workload) then(what string, do func(context.Context) error) {
 	w.steps = append(w.steps, step{what, do})
 }
 
+// thenIs adds a step that reads an object.
+func (w *workload) thenIs(what string, o client.Object, isDone func() bool) {
+	w.then(what, func(ctx context.Context) error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil || isDone() {
+			return err
+		}
+		return fmt.Errorf("%+v", o)
+	})
+}
+
 func (w *workload) wait(t *testing.T) {
 	t.Helper()
 	for _, s := range w.steps {
@@ -66,36 +78,22 @@ func (w *workload) meta(name string) metav1.ObjectMeta {
 // addNodes registers a node whose kubelet renews the lease, and another node.
 func (w *workload) addNodes(t *testing.T) {
 	t.Helper()
-	kube, silent := cluster.Client(t), w.name+"-silent"
-	for _, name := range []string{w.name + "-alive", silent} {
-		node := controlplane.Node(name)
+	kube, silent := cluster.Client(t), controlplane.Node(w.name+"-silent")
+	for _, node := range []*corev1.Node{controlplane.Node(w.name + "-alive"), silent} {
 		cluster.Create(t, node)
-		controlplane.MarkNodeReady(t, kube, name)
-		controlplane.Must(t, kubelet.CreateLease(t.Context(), kube, name, 40*time.Second))
+		controlplane.MarkNodeReady(t, kube, node.Name)
+		controlplane.Must(t, kubelet.CreateLease(t.Context(), kube, node.Name, 40*time.Second))
 		t.Cleanup(func() { _ = admin.Delete(context.Background(), node) })
 	}
 	lease, err := kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), w.name+"-alive", metav1.GetOptions{})
 	controlplane.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		ticker := time.NewTicker(500 * time.Millisecond)
-		defer ticker.Stop()
-		for ctx.Err() == nil {
-			_ = kubelet.Renew(ctx, kube, lease) // repeated
-			<-ticker.C
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-stopped })
-	w.then("the silent node is Unknown", func(ctx context.Context) error {
-		var node corev1.Node
-		err := admin.Get(ctx, client.ObjectKey{Name: silent}, &node)
-		if status := controlplane.NodeReady(&node); err == nil && status != corev1.ConditionUnknown {
-			err = fmt.Errorf("status is %s", status)
-		}
-		return err
+	var kubelets sync.WaitGroup
+	kubelets.Go(func() {
+		wait.UntilWithContext(ctx, func(ctx context.Context) { _ = kubelet.Renew(ctx, kube, lease) }, 500*time.Millisecond)
 	})
+	t.Cleanup(func() { cancel(); kubelets.Wait() })
+	w.thenIs("the silent node is Unknown", silent, func() bool { return controlplane.NodeReady(silent) == corev1.ConditionUnknown })
 }
 
 // addDeployment makes a Deployment behind a Service.
@@ -103,13 +101,7 @@ func (w *workload) addDeployment(t *testing.T) {
 	t.Helper()
 	d := controlplane.Deployment(w.name, w.name, 3)
 	cluster.Create(t, d, &corev1.Service{ObjectMeta: w.meta(w.name), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: d.Labels}})
-	w.then("the Deployment has three pods", func(ctx context.Context) error {
-		err := admin.Get(ctx, client.ObjectKeyFromObject(d), d)
-		if err == nil && d.Status.Replicas != 3 {
-			err = fmt.Errorf("status is %+v", d.Status)
-		}
-		return err
-	})
+	w.thenIs("the Deployment has three pods", d, func() bool { return d.Status.Replicas == 3 })
 	w.then("the Service has a slice", func(ctx context.Context) error {
 		var list discoveryv1.EndpointSliceList
 		err := admin.List(ctx, &list, client.InNamespace(w.name), client.MatchingLabels{discoveryv1.LabelServiceName: w.name})
@@ -134,13 +126,7 @@ func (w *workload) addPods(t *testing.T) {
 	for pod, state := range map[*corev1.Pod]kubelet.State{evicted: kubelet.Ready, first: kubelet.Succeeded, second: kubelet.Succeeded} {
 		controlplane.Must(t, kubelet.Post(t.Context(), cluster.Client(t), pod, state, "", ""))
 	}
-	w.then("the pod of the silent node is evicted", func(ctx context.Context) error {
-		err := admin.Get(ctx, client.ObjectKeyFromObject(evicted), evicted)
-		if err == nil && evicted.DeletionTimestamp == nil {
-			err = errors.New("pod is not being deleted")
-		}
-		return err
-	})
+	w.thenIs("the pod of the silent node is evicted", evicted, func() bool { return evicted.DeletionTimestamp != nil })
 	w.then("a finished pod is collected", func(ctx context.Context) error {
 		err := errors.Join(admin.Get(ctx, client.ObjectKeyFromObject(first), first), admin.Get(ctx, client.ObjectKeyFromObject(second), second))
 		if err == nil {

@@ -81,7 +81,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 // failed waits for an event about the Service with a text.
 func (w *world) failed(service, text string) {
 	w.t.Helper()
-	w.eventually(func(ctx context.Context) error {
+	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
 		events, err := w.client.CoreV1().Events(w.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedToUpdateEndpointSlices,involvedObject.name=" + service})
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func TestPodWithLoopbackAddress(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
 	w.pods("web", 1, 3)
-	w.setReady("web-3", corev1.ConditionTrue, "127.0.0.1")
+	w.setReady("web-3", "127.0.0.1")
 	w.failed("web", "127.0.0.1")
 	w.remove("web", 3, 3)
 	w.gets("web", 1, 2)

@@ -49,28 +49,23 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, ns: cluster.Namespace(t), client: cluster.Client(t)}
-	_, err := w.client.CoreV1().Nodes().Create(t.Context(), controlplane.Node(w.ns), metav1.CreateOptions{})
-	controlplane.Must(w.t, err)
+	cluster.Create(t, controlplane.Node(w.ns))
 	t.Cleanup(func() { _ = w.client.CoreV1().Nodes().Delete(context.Background(), w.ns, metav1.DeleteOptions{}) })
 	return w
 }
 
 // service creates a headless Service that selects app=NAME.
-func (w *world) service(name string, edits ...func(*corev1.Service)) *corev1.Service {
+func (w *world) service(name string) *corev1.Service {
 	w.t.Helper()
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name},
 		Spec: corev1.ServiceSpec{
 			ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": name},
 			Ports: []corev1.ServicePort{{Name: "web", Port: 80, TargetPort: intstr.FromString("http")}},
 		},
 	}
-	for _, edit := range edits {
-		edit(service)
-	}
-	created, err := w.client.CoreV1().Services(w.ns).Create(w.t.Context(), service, metav1.CreateOptions{})
-	controlplane.Must(w.t, err)
-	return created
+	cluster.Create(w.t, service)
+	return service
 }
 
 // pods creates ready pods of app=APP with the numbers from..to.
@@ -82,20 +77,16 @@ func (w *world) pods(app string, from, to int) {
 			p.Spec.NodeName = w.ns
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
 		})
-		_, err := w.client.CoreV1().Pods(w.ns).Create(w.t.Context(), pod, metav1.CreateOptions{})
-		controlplane.Must(w.t, err)
-		w.setReady(name, corev1.ConditionTrue, fmt.Sprintf("10.0.0.%d", i))
+		cluster.Create(w.t, pod)
+		w.setReady(name, fmt.Sprintf("10.0.0.%d", i))
 	}
 }
 
-func (w *world) setReady(pod string, status corev1.ConditionStatus, ips ...string) {
+func (w *world) setReady(pod, ip string) {
 	w.t.Helper()
 	controlplane.SetPodStatus(w.t, w.client, w.ns, pod, func(s *corev1.PodStatus) {
-		s.Phase, s.PodIP, s.PodIPs = corev1.PodRunning, ips[0], nil
-		for _, ip := range ips {
-			s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: ip})
-		}
-		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now()}}
+		s.Phase, s.PodIP, s.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
+		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 	})
 }
 
@@ -142,14 +133,9 @@ func (w *world) has(ctx context.Context, service string, from, to int) error {
 	return nil
 }
 
-func (w *world) eventually(check func(context.Context) error) {
-	w.t.Helper()
-	controlplane.Eventually(w.t, patience, check)
-}
-
 func (w *world) gets(service string, from, to int) {
 	w.t.Helper()
-	w.eventually(func(ctx context.Context) error { return w.has(ctx, service, from, to) })
+	controlplane.Eventually(w.t, patience, func(ctx context.Context) error { return w.has(ctx, service, from, to) })
 }
 
 // watchTwins fails the test if ever a pod is in two slices of a Service, or the Service has more slices than most.

@@ -36,7 +36,7 @@ func TestLife(t *testing.T) {
 	controlplane.Must(t, w.client.DiscoveryV1().EndpointSlices(w.ns).Delete(t.Context(), all[0].Name, metav1.DeleteOptions{}))
 	w.gets("web", 2, 7)
 	controlplane.Must(t, w.client.DiscoveryV1().EndpointSlices(w.ns).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-	w.eventually(func(ctx context.Context) error {
+	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
 		now, err := w.slices(ctx, "web")
 		for _, slice := range now {
 			for _, old := range all {

@@ -36,8 +36,8 @@ const patience = 2 * time.Minute
 
 func newNamespace(t testing.TB, client kubernetes.Interface) string {
 	t.Helper()
-	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kcmtest-"}}, metav1.CreateOptions{})
-	controlplane.Must(t, err)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kcmtest-"}}
+	cluster.Create(t, ns)
 	return ns.Name
 }
 

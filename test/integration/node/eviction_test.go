@@ -47,7 +47,7 @@ func TestSlowDeletesDoNotBlockOtherNamespaces(t *testing.T) {
 			w.pod(other, "quick", second)
 			hook := cluster.Webhook(t, controlplane.Webhook{Operations: []string{"DELETE"}, Resource: "pods", Namespace: w.ns, TimeoutSeconds: 30})
 			hook.Hang()
-			w.start(defaults(), w.config(controller), w.config(controller), controller)
+			w.start(scaled(), w.config(controller), w.config(controller), controller)
 			lose := func(name string) {
 				if controller == podgc.Name {
 					controlplane.Must(t, w.client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))

@@ -72,7 +72,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 			var f *fleet
 			var victims []victim
 			if tt.controller == node.Name {
-				f = w.newFleet("a", 14)
+				f = w.newFleet(14)
 			}
 			for n := range len(tt.writes) * len(ways) {
 				v := victim{pod: fmt.Sprint("pod-", n)}
@@ -116,7 +116,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 			for _, v := range victims {
 				w.eventually(w.ns, v.pod, tt.done)
 				if f != nil {
-					w.taints(v.node, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+					w.taints(v.node, corev1.TaintNodeUnreachable+":NoSchedule", corev1.TaintNodeUnreachable+":NoExecute")
 				}
 			}
 		})

@@ -30,19 +30,10 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// defaults is the configuration of the daemon.
-func defaults() node.Config {
-	return node.Config{
-		MonitorPeriod: 5 * time.Second, MonitorGracePeriod: 50 * time.Second, StartupGracePeriod: time.Minute,
-		EvictionRate: 0.1, SecondaryEvictionRate: 0.01, LargeClusterSizeThreshold: 50, UnhealthyZoneThreshold: 0.55,
-		Workers: 32, PodWorkers: 32,
-	}
-}
-
-// scaled is the defaults with shorter times, for nodes that renew every half second. A pause of the machine of some
+// scaled is the configuration of the daemon with shorter times, for nodes that renew every half second. A pause of the machine of some
 // seconds does not make a node Unknown.
 func scaled() node.Config {
-	cfg := defaults()
+	cfg := *node.DefaultConfig()
 	cfg.MonitorPeriod, cfg.MonitorGracePeriod, cfg.StartupGracePeriod = 500*time.Millisecond, 8*time.Second, 9*time.Second
 	return cfg
 }

@@ -46,8 +46,7 @@ func (w *world) label(o metav1.Object) {
 func (w *world) create(n *corev1.Node) {
 	w.t.Helper()
 	w.label(n)
-	_, err := w.client.CoreV1().Nodes().Create(w.t.Context(), n, metav1.CreateOptions{})
-	controlplane.Must(w.t, err)
+	cluster.Create(w.t, n)
 	w.t.Cleanup(func() {
 		err := w.client.CoreV1().Nodes().Delete(context.Background(), n.Name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -126,7 +125,7 @@ type fleet struct {
 }
 
 // newFleet makes n Ready nodes in a zone.
-func (w *world) newFleet(zone string, n int) *fleet {
+func (w *world) newFleet(n int) *fleet {
 	w.t.Helper()
 	f := &fleet{}
 	ctx, stop := context.WithCancel(context.Background())
@@ -136,10 +135,10 @@ func (w *world) newFleet(zone string, n int) *fleet {
 		kubelets.Wait()
 	})
 	for i := range n {
-		name := fmt.Sprintf("%s-%s-%d", zone, w.scope, i)
+		name := fmt.Sprintf("fleet-%s-%d", w.scope, i)
 		f.names = append(f.names, name)
 		w.create(controlplane.Node(name, func(n *corev1.Node) {
-			n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelTopologyRegion] = zone, "region"
+			n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelTopologyRegion] = "zone", "region"
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		}))
 		lease := &coordinationv1.Lease{
@@ -147,10 +146,10 @@ func (w *world) newFleet(zone string, n int) *fleet {
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: new(metav1.NowMicro())},
 		}
 		w.label(lease)
-		leases := w.client.CoordinationV1().Leases(lease.Namespace)
-		lease, err := leases.Create(ctx, lease, metav1.CreateOptions{})
-		controlplane.Must(w.t, err)
-		w.t.Cleanup(func() { _ = leases.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+		cluster.Create(w.t, lease)
+		w.t.Cleanup(func() {
+			_ = w.client.CoordinationV1().Leases(lease.Namespace).Delete(context.Background(), name, metav1.DeleteOptions{})
+		})
 		kubelets.Go(func() {
 			wait.UntilWithContext(ctx, func(ctx context.Context) {
 				if _, silent := f.silent.Load(name); !silent {
@@ -168,44 +167,21 @@ func (f *fleet) silence(names ...string) {
 	}
 }
 
-func (w *world) list(ctx context.Context) ([]corev1.Node, error) {
-	list, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: controlplane.ScopeLabel + "=" + w.scope})
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
-}
-
-// unknown names the nodes of a list that are Unknown.
-func unknown(nodes []corev1.Node) (names []string) {
-	for i := range nodes {
-		if controlplane.NodeReady(&nodes[i]) == corev1.ConditionUnknown {
-			names = append(names, nodes[i].Name)
-		}
-	}
-	return names
-}
-
-// hasTaint compares key, value and effect.
-func hasTaint(n *corev1.Node, want corev1.Taint) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == want.Key && t.Effect == want.Effect && t.Value == want.Value
-	})
-}
-
-// taints waits until a node has all the taints, and without any waits until the node has no taint.
-func (w *world) taints(name string, want ...corev1.Taint) {
+// taints waits until a node has exactly these taints, as KEY:EFFECT.
+func (w *world) taints(name string, want ...string) {
 	w.t.Helper()
 	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
 		n, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err == nil && len(want) == 0 && len(n.Spec.Taints) > 0 {
-			err = fmt.Errorf("node %s has taints %v, want none", name, n.Spec.Taints)
+		if err != nil {
+			return err
 		}
-		for _, t := range want {
-			if err == nil && !hasTaint(n, t) {
-				err = fmt.Errorf("node %s has taints %v, want %v", name, n.Spec.Taints, t)
-			}
+		var got []string
+		for _, taint := range n.Spec.Taints {
+			got = append(got, taint.ToString())
 		}
-		return err
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("node %s has taints %v, want %v", name, got, want)
+		}
+		return nil
 	})
 }
