@@ -24,16 +24,12 @@ func TestSiteByHand(t *testing.T) {
 
 	// Without pods the test writes their status. Whether the template is valid is not tested.
 	pods.Status = appsv1.DeploymentStatus{ObservedGeneration: pods.Generation, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}
-	if err := c.Status().Update(t.Context(), &pods); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Status().Update(t.Context(), &pods))
 	eventually(t, "Site ready", func() error { return ready(t, c, key, 3) })
 
 	// Without a garbage collector the test reads the owner reference.
 	var page corev1.ConfigMap
-	if err := c.Get(t.Context(), key, &page); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Get(t.Context(), key, &page))
 	for _, o := range []client.Object{&page, &pods} {
 		if !metav1.IsControlledBy(o, front) {
 			t.Errorf("%T has owners %v, want the Site", o, o.GetOwnerReferences())
@@ -41,9 +37,7 @@ func TestSiteByHand(t *testing.T) {
 	}
 	// The test deletes its objects. The namespace stays Terminating, so the next test needs another name.
 	for _, o := range []client.Object{front, &page, &pods, ns} {
-		if err := c.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Delete(t.Context(), o))
 	}
 }
 

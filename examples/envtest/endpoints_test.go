@@ -17,9 +17,7 @@ import (
 func TestServiceGetsEndpoints(t *testing.T) {
 	kcmtest.Start(t, cfg, kcmtest.PodsReady(), kcmtest.Controllers("replicaset", "deployment", "endpointslice"))
 	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ns := namespace(t, c).Name
 	labels, replicas := map[string]string{"app": "web"}, int32(2)
 	meta := metav1.ObjectMeta{Namespace: ns, Name: "web"}
@@ -34,9 +32,7 @@ func TestServiceGetsEndpoints(t *testing.T) {
 			},
 		}},
 	} {
-		if err := c.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Create(t.Context(), object))
 	}
 	eventually(t, "Service has two ready endpoints", func() error {
 		var slices discoveryv1.EndpointSliceList

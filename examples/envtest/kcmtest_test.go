@@ -30,21 +30,15 @@ func TestSite(t *testing.T) {
 
 	before := front.DeepCopyObject().(*site.Site)
 	front.Spec.Replicas = 1
-	if err := c.Patch(t.Context(), front, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Patch(t.Context(), front, client.MergeFrom(before)))
 	eventually(t, "Site scaled down to one pod", func() error { return ready(t, c, key, 1) })
 
-	if err := c.Delete(t.Context(), front); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Delete(t.Context(), front))
 	eventually(t, "Site deleted, and all that it owned", func() error {
 		return none(t, c, ns.Name, &appsv1.DeploymentList{}, &corev1.ConfigMapList{}, &corev1.PodList{})
 	})
 
-	if err := c.Delete(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Delete(t.Context(), ns))
 	eventually(t, "namespace gone", func() error {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(ns), ns); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("namespace is %s (%v)", ns.Status.Phase, err)

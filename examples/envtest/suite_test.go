@@ -61,6 +61,14 @@ func run(m *testing.M) int {
 	return code
 }
 
+// must ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // operate runs the operator until the test ends and returns a client that does not read from caches.
 func operate(t *testing.T) client.Client {
 	t.Helper()
@@ -71,9 +79,7 @@ func operate(t *testing.T) client.Client {
 	if err == nil {
 		err = (&site.Controller{Client: mgr.GetClient()}).SetUp(mgr)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -84,27 +90,21 @@ func operate(t *testing.T) client.Client {
 		}
 	})
 	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
 func namespace(t *testing.T, c client.Client) *corev1.Namespace {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
-	if err := c.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Create(t.Context(), ns))
 	return ns
 }
 
 func newSite(t *testing.T, c client.Client, ns string) *site.Site {
 	t.Helper()
 	s := &site.Site{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: ns}, Spec: site.Spec{Page: "<h1>Hello</h1>", Replicas: 3}}
-	if err := c.Create(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Create(t.Context(), s))
 	return s
 }
 

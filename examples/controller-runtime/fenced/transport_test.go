@@ -55,8 +55,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-func request(ctx context.Context, t *testing.T, method, path string) *http.Request {
-	t.Helper()
+func request(ctx context.Context, method, path string) *http.Request {
 	return httptest.NewRequestWithContext(ctx, method, path, strings.NewReader("{}"))
 }
 
@@ -80,7 +79,7 @@ func TestStandbyWritesNothingButEventsAndReviews(t *testing.T) {
 		{http.MethodPost, "/api/v1/namespaces/shop/events", false},
 		{http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", false},
 	} {
-		resp, err := rt.RoundTrip(request(t.Context(), t, tt.method, tt.path))
+		resp, err := rt.RoundTrip(request(t.Context(), tt.method, tt.path))
 		if errors.Is(err, leadership.ErrFenced) != tt.rejected {
 			t.Errorf("%s %s: error %v, want rejected: %v", tt.method, tt.path, err, tt.rejected)
 		}
@@ -98,14 +97,14 @@ func TestWriteThatWasSentOutlivesItsContext(t *testing.T) {
 		return okResponse(), req.Context().Err()
 	})
 	rt := &transport{guarded: server, beside: server}
-	resp, err := rt.RoundTrip(request(ctx, t, http.MethodPatch, "/api/v1/namespaces/shop/pods/a"))
+	resp, err := rt.RoundTrip(request(ctx, http.MethodPatch, "/api/v1/namespaces/shop/pods/a"))
 	if err != nil {
 		t.Fatalf("a write in flight: %v, want its response", err)
 	}
 	resp.Body.Close()
 	sent := false
 	rt.guarded = roundTripper(func(*http.Request) (*http.Response, error) { sent = true; return okResponse(), nil })
-	if _, err := rt.RoundTrip(request(ctx, t, http.MethodPatch, "/api/v1/namespaces/shop/pods/a")); !errors.Is(err, context.Canceled) || sent {
+	if _, err := rt.RoundTrip(request(ctx, http.MethodPatch, "/api/v1/namespaces/shop/pods/a")); !errors.Is(err, context.Canceled) || sent {
 		t.Errorf("the next write: error %v, sent: %v; want it not to be sent", err, sent)
 	}
 }
@@ -118,7 +117,7 @@ func TestDeadlineOfAWriteHolds(t *testing.T) {
 		return nil, req.Context().Err()
 	})
 	rt := &transport{guarded: server, beside: server}
-	if _, err := rt.RoundTrip(request(ctx, t, http.MethodPatch, "/api/v1/namespaces/shop/pods/a")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := rt.RoundTrip(request(ctx, http.MethodPatch, "/api/v1/namespaces/shop/pods/a")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want that the deadline has passed", err)
 	}
 }
