@@ -143,7 +143,8 @@ func (p *Proxy) serveDetached(ctx context.Context, w http.ResponseWriter, x *exc
 	}
 	answer := httptest.NewRecorder()
 	done := make(chan error, 1)
-	if !p.startWorker(func() { done <- p.forwardDetached(x, body, answer) }) || x.fault.late {
+	started := p.startWorker(func() { done <- p.forwardDetached(x, body, answer) })
+	if !started || x.fault.late {
 		return errCut
 	}
 	select {

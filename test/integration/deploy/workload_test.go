@@ -49,13 +49,16 @@ func (w *workload) then(what string, do func(context.Context) error) {
 	w.steps = append(w.steps, step{what, do})
 }
 
-// thenIs adds a step that reads an object.
-func (w *workload) thenIs(what string, o client.Object, isDone func() bool) {
+// thenWaitFor adds a step that waits for a state of an object.
+func (w *workload) thenWaitFor(what string, o client.Object, isDone func() bool) {
 	w.then(what, func(ctx context.Context) error {
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil || isDone() {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
-		return fmt.Errorf("%+v", o)
+		if !isDone() {
+			return fmt.Errorf("%s is not so far", client.ObjectKeyFromObject(o))
+		}
+		return nil
 	})
 }
 
@@ -93,7 +96,7 @@ func (w *workload) addNodes(t *testing.T) {
 		wait.UntilWithContext(ctx, func(ctx context.Context) { _ = kubelet.Renew(ctx, kube, lease) }, 500*time.Millisecond)
 	})
 	t.Cleanup(func() { cancel(); kubelets.Wait() })
-	w.thenIs("the silent node is Unknown", silent, func() bool { return controlplane.NodeReady(silent) == corev1.ConditionUnknown })
+	w.thenWaitFor("the silent node is Unknown", silent, func() bool { return controlplane.NodeReady(silent) == corev1.ConditionUnknown })
 }
 
 // addDeployment makes a Deployment behind a Service.
@@ -101,7 +104,7 @@ func (w *workload) addDeployment(t *testing.T) {
 	t.Helper()
 	d := controlplane.Deployment(w.name, w.name, 3)
 	cluster.Create(t, d, &corev1.Service{ObjectMeta: w.meta(w.name), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: d.Labels}})
-	w.thenIs("the Deployment has three pods", d, func() bool { return d.Status.Replicas == 3 })
+	w.thenWaitFor("the Deployment has three pods", d, func() bool { return d.Status.Replicas == 3 })
 	w.then("the Service has a slice", func(ctx context.Context) error {
 		var list discoveryv1.EndpointSliceList
 		err := admin.List(ctx, &list, client.InNamespace(w.name), client.MatchingLabels{discoveryv1.LabelServiceName: w.name})
@@ -126,7 +129,7 @@ func (w *workload) addPods(t *testing.T) {
 	for pod, state := range map[*corev1.Pod]kubelet.State{evicted: kubelet.Ready, first: kubelet.Succeeded, second: kubelet.Succeeded} {
 		controlplane.Must(t, kubelet.Post(t.Context(), cluster.Client(t), pod, state, "", ""))
 	}
-	w.thenIs("the pod of the silent node is evicted", evicted, func() bool { return evicted.DeletionTimestamp != nil })
+	w.thenWaitFor("the pod of the silent node is evicted", evicted, func() bool { return evicted.DeletionTimestamp != nil })
 	w.then("a finished pod is collected", func(ctx context.Context) error {
 		err := errors.Join(admin.Get(ctx, client.ObjectKeyFromObject(first), first), admin.Get(ctx, client.ObjectKeyFromObject(second), second))
 		if err == nil {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 const patience = 2 * time.Minute
 
-func newNamespace(t testing.TB, client kubernetes.Interface) string {
+func newNamespace(t testing.TB) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kcmtest-"}}
 	cluster.Create(t, ns)

@@ -22,7 +22,7 @@ func TestMetricsOfTheHostAreItsOwn(t *testing.T) {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "host"})
 	defer queue.ShutDown()
 	client := cluster.Client(t)
-	namespace := newNamespace(t, client)
+	namespace := newNamespace(t)
 	before := series(t)
 	for _, want := range []string{`workqueue_depth`, `rest_client_requests_total`} {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(s string) bool { return strings.HasPrefix(s, "host "+want) }) {

@@ -30,7 +30,7 @@ func TestTheProgramWorks(t *testing.T) {
 			var log strings.Builder
 			p := program.Start(t, kubeconfig(t, cluster.Config()), program.Binary(binary), program.Controllers("namespace"), program.Log(&log))
 			client := cluster.Client(t)
-			deleteNamespace(t, client, newNamespace(t, client))
+			deleteNamespace(t, client, newNamespace(t))
 			p.Stop()
 			if !strings.Contains(log.String(), `"Stopped"`) {
 				t.Errorf("the program was not stopped in order:\n%s", &log)

@@ -24,7 +24,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		"by its deadline":  {inTime, func() {}},
 		"with a cause": {enough, func() {
 			client := cluster.Client(t)
-			deleteNamespace(t, client, newNamespace(t, client))
+			deleteNamespace(t, client, newNamespace(t))
 			cancel(errors.New("enough"))
 		}},
 	} {

@@ -48,7 +48,7 @@ func TestStartEndsATestThatCannotWork(t *testing.T) {
 // Tests that run at the same time start and stop managers at the same time.
 func TestStartInParallel(t *testing.T) {
 	client := cluster.Client(t)
-	newNamespace(t, client)
+	newNamespace(t)
 	before := goroutines()
 	t.Run("tests", func(t *testing.T) {
 		for _, controller := range []string{"namespace", "garbagecollector", "replicaset", "deployment", "podgc"} {
@@ -84,13 +84,13 @@ func other(cfg *rest.Config) *rest.Config {
 // TestNothingIsLeftWhenTheTestHasEnded requires no goroutines, and no line in the process-wide logger of klog.
 func TestNothingIsLeftWhenTheTestHasEnded(t *testing.T) {
 	client := cluster.Client(t)
-	newNamespace(t, client)
+	newNamespace(t)
 	before := goroutines()
 	log := &log{}
 	_, told := process.told()
 	t.Run("test", func(t *testing.T) {
 		kcmtest.Start(t, cluster.Config(), kcmtest.Log(log.logger()))
-		namespace := newNamespace(t, client)
+		namespace := newNamespace(t)
 		for _, name := range []string{"one", "another"} {
 			twin := controlplane.ReplicaSet(namespace, name, 1, func(rs *appsv1.ReplicaSet) {
 				rs.Spec.Selector.MatchLabels = map[string]string{"app": "twin"}

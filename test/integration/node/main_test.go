@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
-// scaled is the configuration of the daemon with shorter times, for nodes that renew every half second. A pause of the machine of some
-// seconds does not make a node Unknown.
+// scaled is the default configuration with shorter times, for nodes that renew every half second. A pause of the
+// machine of some seconds does not make a node Unknown.
 func scaled() node.Config {
 	cfg := *node.DefaultConfig()
 	cfg.MonitorPeriod, cfg.MonitorGracePeriod, cfg.StartupGracePeriod = 500*time.Millisecond, 8*time.Second, 9*time.Second
