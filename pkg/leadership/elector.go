@@ -217,7 +217,7 @@ func (e *Elector) recordHolder(ctx context.Context) {
 	changed, other := holder != e.loggedHolder, holder != "" && holder != e.cfg.Identity
 	e.loggedHolder = holder
 	if other {
-		e.aloneUntil, e.standDown.otherLed = time.Time{}, true
+		e.aloneUntil = time.Time{}
 	}
 	e.lock.Unlock()
 	if changed && other {
@@ -237,7 +237,7 @@ func (e *Elector) attemptLease(ctx context.Context, renewing bool) attemptResult
 		logger.Error(result.err, "Failed to acquire or renew the lease", "lease", e.lease)
 	}
 	if result.held {
-		e.deps.Metrics.lease.Set(result.written.Seconds())
+		e.deps.Metrics.lease.Set(result.written.Truncate(time.Second).Seconds())
 		e.confirmRenewal(ctx, result.sent, result.reliable)
 	}
 	return result

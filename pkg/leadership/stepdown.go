@@ -16,7 +16,6 @@ type standDown struct {
 	reason   string
 	until    time.Time
 	caughtUp func() bool // may be nil
-	otherLed bool        // another process held the lease meanwhile
 }
 
 func (s standDown) active() bool { return !s.until.IsZero() }
@@ -59,7 +58,8 @@ func (e *Elector) standDownPause(ctx context.Context) time.Duration {
 	if left := s.until.Sub(now); left > 0 && !caughtUp {
 		return min(left, e.cfg.RetryPeriod)
 	}
-	alone := !caughtUp && !s.otherLed
+	holder := e.lease.latestObservation().record.HolderIdentity
+	alone := !caughtUp && (holder == "" || holder == e.cfg.Identity)
 	e.lock.Lock()
 	e.standDown = standDown{}
 	if alone {
