@@ -46,6 +46,7 @@ func TestNextCacheState(t *testing.T) {
 			with(func(o *observation) { o.differs, o.comparedAgo, o.unchangedFor = true, 89*time.Second, time.Second }), nil, noAction},
 		{"the difference does not heal for long", []cacheState{reopened},
 			with(func(o *observation) { o.differs, o.comparedAgo, o.unchangedFor = true, 90*time.Second, time.Second }), []cacheState{stale}, declare},
+		{"a version missed after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.missingFor = time.Minute, 10*time.Second }), []cacheState{behind}, noAction},
 		{"stale as before", []cacheState{stale}, with(func(o *observation) { o.differs, o.comparedAgo = true, 30*time.Second }), nil, compare},
 		{"stale and compared a short time ago", []cacheState{stale}, with(func(o *observation) { o.comparedAgo = 29 * time.Second }), nil, noAction},
 		{"the reflector lists", same, with(func(o *observation) {

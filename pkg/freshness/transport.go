@@ -126,7 +126,7 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 	case r.resumes() && a.shortWatches > 0:
 		p.updateActivity(r.watchTarget, func(a *activity, _ time.Time) { a.shortWatches-- })
 		req = withQuery(req, url.Values{"timeoutSeconds": {strconv.Itoa(int(shortWatch.Seconds()))}})
-	case r.Resource != "" && !r.watch: // A list without a resourceVersion: the API server pages no other list.
+	case r.Resource != "" && !r.watch: // Without a version the API server reads etcd, in pages.
 		req = withQuery(req, url.Values{"limit": {strconv.Itoa(pageSize)}, "resourceVersion": nil, "resourceVersionMatch": nil})
 	}
 	var err error

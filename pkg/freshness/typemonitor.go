@@ -84,7 +84,7 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 	case min(now.Sub(k.forbiddenSince), silent) >= watchPatience+settleTime:
 		k.enterState(ctx, stale, now)
 		k.setStale(ctx, k.target(), "its lists are forbidden and its watch is silent")
-	case k.state == stale && silent < settleTime && !k.stillDiffers():
+	case k.state == stale && silent < settleTime && !k.stillDiffers() && k.expectedGoal.age(now) < settleTime:
 		k.enterState(ctx, current, now)
 	}
 	if !k.listed {
@@ -253,15 +253,15 @@ func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal
 	if now.Before(k.nextComparison) {
 		return false
 	}
+	k.comparedAt = now // A failed list shows nothing about a version that is first missed while the list is read.
 	listed, version, err := k.listAll(ctx, k.listPage)
-	k.comparedAt = k.deps.Clock.Now()
 	if err != nil {
 		k.failurePause = min(max(2*k.failurePause, listInterval), equalInterval)
-		k.nextComparison = k.comparedAt.Add(wait.Jitter(k.failurePause, 0.5))
+		k.nextComparison = k.deps.Clock.Now().Add(wait.Jitter(k.failurePause, 0.5))
 		klog.FromContext(ctx).V(2).Info("Whole list failed, cannot check cache freshness", "watch", k.target().String(), "err", err, "nextTry", k.nextComparison)
 		return false
 	}
-	k.failurePause = 0
+	k.comparedAt, k.failurePause = k.deps.Clock.Now(), 0
 	k.lacking, k.nextComparison = differenceTo(listed, version, k.Objects()), k.comparedAt.Add(listInterval)
 	if len(k.lacking) > 0 {
 		return false

@@ -44,7 +44,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Time without a renewal after which another replica may take the Lease. After a crash no replica works for this time, "+
 			"or for up to 45 seconds while writes are slow (55 with --leader-elect-retry-period=5s). Rounded up to whole seconds.")
 	fs.DurationVar(&c.RenewDeadline, "leader-elect-renew-deadline", c.RenewDeadline,
-		"Time that the attempts of one renewal have before a leader stops leading. They begin --leader-elect-retry-period after the last renewal. Must be less than --leader-elect-lease-duration, by more than 0.1 s.")
+		"Time for the attempts of one renewal, after which a leader stops leading. The first attempt is made "+
+			"--leader-elect-retry-period after the last renewal. Must be less than --leader-elect-lease-duration, by more than 0.1 s.")
 	fs.DurationVar(&c.RetryPeriod, "leader-elect-retry-period", c.RetryPeriod,
 		"Pause between two renewals. A standby reads a held Lease again after 1.5 to 2.5 times this pause, and retries a failed "+
 			"acquisition of a free Lease after 0.5 to 1 times this pause.")

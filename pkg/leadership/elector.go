@@ -92,7 +92,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 		e.lease = &leaseClient{
 			client:    deps.Leases.Leases(cfg.Namespace),
 			namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
-			minDuration: cfg.LeaseDuration.Truncate(time.Second), maxDuration: e.cfg.extendedLease(),
+			minDuration: e.cfg.LeaseDuration, maxDuration: e.cfg.extendedLease(),
 			clock: e.clock, seenVersion: deps.Seen, lost: e.loseLease,
 		}
 	}

@@ -149,3 +149,13 @@ func TestRelease(t *testing.T) {
 		})
 	}
 }
+
+// Other processes see whole seconds, so deadlines of writes must count whole seconds too.
+func TestLeaseDurationIsRoundedUp(t *testing.T) {
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
+		a := start(t, s, "a", func(_ *process, c *Config) { c.LeaseDuration = 15100 * time.Millisecond })
+		fakeapi.Want(t, "duration in the Lease", s.duration(), 16*time.Second)
+		fakeapi.Want(t, "duration that deadlines count from", a.cfg.LeaseDuration, 16*time.Second)
+		fakeapi.Want(t, "shortest duration that counts for others", a.lease.minDuration, 16*time.Second)
+	})
+}
