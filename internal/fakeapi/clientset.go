@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	goruntime "runtime"
 	"slices"
 	"strconv"
@@ -136,7 +137,11 @@ func (c *Clientset) handleAction(action clienttesting.Action, name string) (hand
 			var next metav1.ObjectMeta
 			c.setNextVersion(action, &next)
 			a.Patch = fmt.Appendf(bytes.TrimSuffix(a.Patch, []byte("]")), `,{"op":"add","path":"/metadata/resourceVersion","value":%q}]`, next.ResourceVersion)
-			return clienttesting.ObjectReaction(c.Tracker())(a)
+			_, patched, err := clienttesting.ObjectReaction(c.Tracker())(a)
+			if err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown { // a test of the patch failed
+				err = apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", a.GetResource().GroupResource(), name, err.Error(), 0, false)
+			}
+			return true, patched, err
 		}
 		var sent struct {
 			metav1.ObjectMeta `json:"metadata"`

@@ -17,7 +17,7 @@ type Discovery struct {
 	Lists  []*metav1.APIResourceList
 	Err    error
 	Takes  time.Duration // before each response
-	Called func()        // at the begin of each discovery; may be nil
+	Called func()        // at the start of each discovery; may be nil
 	count  atomic.Int32
 }
 

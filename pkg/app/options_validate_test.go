@@ -28,14 +28,14 @@ func TestValidate(t *testing.T) {
 		{"--leader-elect-lease-duration=10s", []string{"--leader-elect-lease-duration: must be greater than the renew deadline of 10s"}},
 		{"--leader-elect-lease-duration=10s --leader-elect-renew-deadline=9900ms", []string{"--leader-elect-lease-duration: must exceed the renew deadline of 9.9s by more than the safety margin of 100ms"}},
 		{"--leader-elect-lease-duration=10900ms --leader-elect-renew-deadline=10900ms", []string{"--leader-elect-lease-duration: must be greater than the renew deadline of 10.9s"}},
-		{"--leader-elect-lease-duration=10050ms --leader-elect-renew-deadline=10s", nil}, // others use whole seconds
+		{"--leader-elect-lease-duration=10050ms --leader-elect-renew-deadline=10s", nil}, // rounded up to 11s
 		{"--leader-elect-lease-duration=900ms --leader-elect-renew-deadline=500ms --leader-elect-retry-period=100ms", nil},
 		{"--leader-elect-lease-duration=20s --leader-elect-renew-deadline=18s", nil},
 		{"--leader-elect-renew-deadline=14999999999ns", []string{"--leader-elect-lease-duration: must exceed the renew deadline of 14.999999999s by more than"}},
 		{"--leader-elect-lease-duration=0 --leader-elect-renew-deadline=0 --leader-elect-retry-period=0", notPositive},
 		{"--leader-elect-lease-duration=-3ns --leader-elect-renew-deadline=-2ns --leader-elect-retry-period=-1ns", notPositive},
 		{"--leader-elect-resource-namespace= --leader-elect-resource-name=", []string{"--leader-elect-resource-namespace: must not be empty", "--leader-elect-resource-name: must not be empty"}},
-		{"--leader-elect-resource-lock=", []string{`--leader-elect-resource-lock: must be "leases"`}}, // one problem
+		{"--leader-elect-resource-lock=", []string{`--leader-elect-resource-lock: must be "leases"`}},
 		{"--leader-elect-resource-lock=endpoints", []string{`--leader-elect-resource-lock: "endpoints": `}},
 		{"--leader-elect=false --controller-shutdown-timeout=-1s", []string{"--controller-shutdown-timeout: -1s is negative"}},
 		{"--leader-elect-retry-period=8500ms", []string{"--leader-elect-renew-deadline: must be greater than 1.2 times the retry period of 8.5s"}},

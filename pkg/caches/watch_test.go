@@ -79,14 +79,18 @@ func TestTypeRequestedTwiceIsTrimmed(t *testing.T) {
 
 // Leases of two namespaces come in one stream of all Leases.
 func TestTypeOfOneNamespace(t *testing.T) {
-	for watched, namespaces := range map[string][]string{"": {"kube-system", "kube-node-lease"}, "kube-system": {"kube-system"}} {
-		c := New(fake.NewClientset(), Config{LeaseNamespaces: namespaces})
+	for _, tt := range []struct {
+		namespaces     []string
+		watched, error string
+	}{
+		{[]string{"kube-system", "kube-node-lease"}, "", "<nil>"},
+		{[]string{"kube-system"}, "kube-system", "watch leases: only those of namespace kube-system are watched"},
+	} {
+		c := New(fake.NewClientset(), Config{LeaseNamespaces: tt.namespaces})
 		fakeapi.Must(c.Leases())
 		fakeapi.Must(c.Leases())
-		fakeapi.Want(t, fmt.Sprint("watched namespace for ", namespaces), c.Types()[0].Namespace, watched)
+		fakeapi.Want(t, fmt.Sprint("watched namespace for ", tt.namespaces), c.Types()[0].Namespace, tt.watched)
 		_, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"), Options{})
-		if watched != "" {
-			fakeapi.Want(t, "error", fmt.Sprint(err), "watch leases: only those of namespace kube-system are watched")
-		}
+		fakeapi.Want(t, "error", fmt.Sprint(err), tt.error)
 	}
 }

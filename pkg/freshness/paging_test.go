@@ -29,7 +29,8 @@ func TestPlainListsComeInPages(t *testing.T) {
 		{"expired list is repeated in pages", true, slices.Concat(pages, pages)},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
-			api, lists := fakeapi.NewLocalTypes(), []string(nil)
+			api := fakeapi.NewLocalTypes()
+			var lists []string
 			api.AddType(group, metav1.APIResource{Name: widgets, Kind: "Widget", Namespaced: true})
 			api.NoStream(group, widgets)
 			for i := range objects {

@@ -57,6 +57,7 @@ func TestRollout(t *testing.T) {
 		{"no replicas", newDeployment(0, within(1, 0)), facts{}, nil, []string{"create 0"}, nil},
 		{"pods of another create with an unknown outcome keep their capacity", newDeployment(10, within(3, 0)), facts{pendingOld: 2}, []replicaSet{newOld("old", 10, 1)}, []string{"create 1"}, nil},
 		{"also all of the capacity", newDeployment(10, within(3, 2)), facts{pendingOld: 5}, []replicaSet{newOld("old", 10, 1)}, []string{"create 0", "old 10→8"}, nil},
+		{"unchanged minReadySeconds", newDeployment(10, within(0, 2)), facts{}, []replicaSet{newNext("new", 5), newOld("old", 5, 1)}, []string{"old 5→3", "new 5→7"}, nil},
 		{"more minReadySeconds apply at once", newDeployment(10, within(0, 2), slow), facts{}, []replicaSet{newNext("new", 5), newOld("old", 5, 1)}, nil, nil},
 		{"also to surplus pods", newDeployment(10, within(0, 2), slow), facts{}, []replicaSet{newNext("new", 12), newOld("old", 5, 1)}, []string{"new 12→10"}, nil},
 

@@ -123,6 +123,7 @@ func (c *cluster) standBy(edits ...func(*Config)) (begin func()) {
 	c.Controller = made
 	fakeapi.Must(store.Nodes())
 	c.stop = sync.OnceFunc(fakeapi.FillCaches(c.t, store))
+	c.t.Cleanup(c.stop)
 	return func() {
 		c.end = fakeapi.Term(c.t, c.Run)
 		c.t.Cleanup(func() {

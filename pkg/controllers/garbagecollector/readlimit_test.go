@@ -205,4 +205,8 @@ func TestStandstillIsThatOfTheSlowestOwner(t *testing.T) {
 	}
 	_, standstill := state.counts(began.Add(time.Hour))
 	fakeapi.Want(t, "standstill", standstill, time.Hour)
+	state.reset()
+	causes, standstill := state.counts(began.Add(time.Hour))
+	fakeapi.Want(t, "standstill in the next term", standstill, 0)
+	fakeapi.Want(t, "causes in the next term", len(causes), 0)
 }

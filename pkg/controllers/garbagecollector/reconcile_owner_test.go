@@ -36,20 +36,23 @@ func TestCascadesEnd(t *testing.T) {
 		owners  [][]int // of each object; objects are numbered from 1
 		deleted []int
 		policy  metav1.DeletionPropagation
-		again   bool // the first object is created again
+		then    func(*cluster) // may be nil
 		left    []string
 	}{
-		{"a chain goes with its head", [][]int{{}, {1}, {2}}, []int{1}, "Background", false, nil},
-		{"a chain goes from its end", [][]int{{}, {1}, {2}}, []int{1}, "Foreground", false, nil},
-		{"a cycle of three that are all deleted in the foreground", [][]int{{2}, {3}, {1}}, []int{1, 2, 3}, "Foreground", false, nil},
-		{"a cycle of three, of which one is deleted in the foreground", [][]int{{2}, {3}, {1}}, []int{2}, "Foreground", false, nil},
-		{"two cycles that share an object", [][]int{{2, 3}, {1}, {1}}, []int{1, 2, 3}, "Foreground", false, nil},
-		{"a cycle with other objects above and below", [][]int{{4, 2}, {1}, {2}, {}}, []int{4, 1, 2}, "Foreground", false, nil},
-		{"an object that owns itself", [][]int{{1}}, []int{1}, "Foreground", false, nil},
-		{"a cycle without deletion stays", [][]int{{2}, {1}}, nil, "", false, []string{"o1", "o2"}},
-		{"of two owners one stays", [][]int{{}, {}, {1, 2}}, []int{1}, "Foreground", false, []string{"o2", "o3"}},
-		{"orphans stay, with those below them", [][]int{{}, {1}, {2}}, []int{1}, "Orphan", false, []string{"o2", "o3"}},
-		{"a namesake of the owner does not keep its dependents", [][]int{{}, {1}}, []int{1}, "Background", true, []string{"o1"}},
+		{"a chain goes with its head", [][]int{{}, {1}, {2}}, []int{1}, "Background", nil, nil},
+		{"a chain goes from its end", [][]int{{}, {1}, {2}}, []int{1}, "Foreground", nil, nil},
+		{"a cycle of three that are all deleted in the foreground", [][]int{{2}, {3}, {1}}, []int{1, 2, 3}, "Foreground", nil, nil},
+		{"a cycle of three, of which one is deleted in the foreground", [][]int{{2}, {3}, {1}}, []int{2}, "Foreground", nil, nil},
+		{"two cycles that share an object", [][]int{{2, 3}, {1}, {1}}, []int{1, 2, 3}, "Foreground", nil, nil},
+		{"a cycle with other objects above and below", [][]int{{4, 2}, {1}, {2}, {}}, []int{4, 1, 2}, "Foreground", nil, nil},
+		{"an object that owns itself", [][]int{{1}}, []int{1}, "Foreground", nil, nil},
+		{"a cycle without deletion stays", [][]int{{2}, {1}}, nil, "", nil, []string{"o1", "o2"}},
+		{"of two owners one stays", [][]int{{}, {}, {1, 2}}, []int{1}, "Foreground", nil, []string{"o2", "o3"}},
+		{"orphans stay, with those below them", [][]int{{}, {1}, {2}}, []int{1}, "Orphan", nil, []string{"o2", "o3"}},
+		{"a namesake of the owner does not keep its dependents", [][]int{{}, {1}}, []int{1}, "Background",
+			func(c *cluster) { c.put(configMaps, newThing("a", "o1", uid(9))) }, []string{"o1"}},
+		{"a foreground deletion becomes orphaning", [][]int{{}, {1}, {1}}, []int{1}, "Foreground",
+			func(c *cluster) { c.remove(configMaps, "o1", orphans) }, []string{"o2", "o3"}},
 	} {
 		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
 			for n, owners := range tt.owners {
@@ -64,8 +67,8 @@ func TestCascadesEnd(t *testing.T) {
 			for _, n := range tt.deleted {
 				c.remove(configMaps, fmt.Sprint("o", n), tt.policy)
 			}
-			if tt.again {
-				c.put(configMaps, newThing("a", "o1", uid(9)))
+			if tt.then != nil {
+				tt.then(c)
 			}
 			time.Sleep(time.Second)
 			begin()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	goruntime "runtime"
 	"slices"
 	"sync/atomic"
@@ -31,10 +32,13 @@ func TestCrashAtAnyWriteLeavesNoPodReady(t *testing.T) {
 				pods = append(pods, aPod(fmt.Sprint("pod", i), "dying0"))
 			}
 			inCluster(t, 2, 1, pods, func(b *bench, live, _ []string) {
+				var killed sync.Once
 				b.After(func() {
-					if b.Count("patch")+b.Count("update nodes/status") == crash {
-						b.Break(context.Canceled, everything...)
-						go b.stopTerm()
+					if b.Count("patch")+b.Count("update nodes/status") >= crash {
+						killed.Do(func() {
+							b.Break(context.Canceled, everything...)
+							go b.stopTerm() // which waits for this write
+						})
 					}
 				})
 				b.term()

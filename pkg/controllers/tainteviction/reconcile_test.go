@@ -85,6 +85,16 @@ func TestLiveCheck(t *testing.T) {
 	scenario{"a read from before the node's last change is not used", objects{aNode("t1"), aPod("p"), aPod("q", tolerates("t1", 1000))},
 		changes{200 * time.Millisecond: setTaints("t1", "t2")},
 		deletes{"p": 0, "q": 200 * time.Millisecond}}.run(t, 0) // the node was read for p
+	fakeapi.Bubble(t, "an unreadable node evicts no pod until it can be read", func(t *testing.T) {
+		w := newWorld(t, aNode("t1"), aPod("p"))
+		w.Break(errors.New("unreachable"), "get nodes")
+		defer w.manager(0)()
+		w.Until(10 * time.Second)
+		w.mustLive("p")
+		w.Break(nil, "get nodes")
+		w.Until(time.Minute)
+		fakeapi.Want(t, "deleted pods", len(w.deletes()), 1)
+	})
 	fakeapi.Bubble(t, "one read for all pods of a node", func(t *testing.T) {
 		world := objects{aNode("t1")}
 		for i := range 100 {

@@ -47,9 +47,9 @@ func judgeLease(t *testing.T, contenders ...*contender) {
 	}
 }
 
-// terms returns the first write of each holder.
+// terms returns the first write of each term.
 func terms(t *testing.T) []controlplane.LeaseChange {
 	t.Helper()
-	held := slices.DeleteFunc(leaseChanges(t), func(c controlplane.LeaseChange) bool { return c.Holder == "" })
-	return slices.CompactFunc(held, func(a, b controlplane.LeaseChange) bool { return a.Holder == b.Holder })
+	changes := slices.CompactFunc(leaseChanges(t), func(a, b controlplane.LeaseChange) bool { return a.Holder == b.Holder })
+	return slices.DeleteFunc(changes, func(c controlplane.LeaseChange) bool { return c.Holder == "" })
 }

@@ -3,6 +3,7 @@ package leadership
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -101,10 +102,13 @@ func (w *workload) settles(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		w.lock.Lock()
-		defer w.lock.Unlock()
-		if rs.Status.Replicas != replicas || len(w.active) != replicas {
-			return fmt.Errorf("%d pods and %d in the status, want %d", len(w.active), rs.Status.Replicas, replicas)
+		pods, err := client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		active := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+		if rs.Status.Replicas != replicas || len(active) != replicas {
+			return fmt.Errorf("%d pods and %d in the status, want %d", len(active), rs.Status.Replicas, replicas)
 		}
 		return nil
 	})
