@@ -308,7 +308,7 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 			if got := c.blocked(); got[string(tt.why)] == 0 || c.Count(tt.fails) < 3 {
 				t.Errorf("%d requests, blocked are %v, want one for %s", c.Count(tt.fails), got, tt.why)
 			}
-			if got := c.newEvents(); !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, tt.event) }) {
+			if got := c.newEvents(); len(got) > 2 || !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, tt.event) }) {
 				t.Errorf("events are %q, want %q", got, tt.event)
 			}
 			c.on(tt.fails, nil)

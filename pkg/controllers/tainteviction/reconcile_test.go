@@ -219,6 +219,7 @@ func TestRefusalsOfAllKinds(t *testing.T) {
 				if n := w.Count(refused); n < 5 || n > 40 {
 					t.Errorf("%d tries in ten minutes, want a few", n)
 				}
+				fakeapi.Want(t, "deleted pods", len(w.deletes()), 0)
 				w.Break(nil, refused)
 				w.Until(12 * time.Minute)
 				fakeapi.Want(t, "deleted pods", len(w.deletes()), 1)
