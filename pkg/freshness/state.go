@@ -73,7 +73,7 @@ func (s cacheState) nextState(o observation) (cacheState, action) {
 		return behind, noAction
 	case o.listing:
 		return s, noAction
-	case s == reopened && o.missingFor >= settleTime && o.missingFor < o.inState: // The watch was reopened for an older version.
+	case s == reopened && o.missingFor >= settleTime && o.missingFor < o.inState: // Reopened for an older version.
 		return behind, noAction
 	case s == behind && (impatient || o.unchangedFor >= silenceLimit || o.inState >= lagLimit):
 		return reopened, reopen

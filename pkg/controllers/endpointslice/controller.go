@@ -197,8 +197,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer running.Wait()
 	running.Go(func() { t.baseline.Read(ctx, c.Client, c.slices, c.pods) })
 	running.Go(func() { t.services.Read(ctx, c.Client, c.services) })
-	// The topology is filled when the queue exists, so later events of nodes are queued, and before a worker can store a
-	// newer list.
+	// The topology is filled when the queue exists, so later events of nodes are queued, and before a worker can store
+	// a newer list.
 	c.nodeLoop.Start(ctx, &running, func() []string {
 		t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // before the first sync, which would remove all hints
 		return nil
