@@ -58,13 +58,10 @@ func (m *listingMux) Handle(path string, h http.Handler) {
 	m.ServeMux.Handle(path, h)
 }
 
-// metricsHandler serves the global registry of the libraries together with the metrics of the program, which
-// may be nil. A metric that cannot be collected does not affect other metrics.
+// metricsHandler serves the global registry of the libraries together with the metrics of the program. A metric
+// that cannot be collected does not affect other metrics.
 func metricsHandler(ours prometheus.Gatherer) http.Handler {
-	all := prometheus.Gatherers{legacyregistry.DefaultGatherer}
-	if ours != nil {
-		all = append(all, ours)
-	}
+	all := prometheus.Gatherers{legacyregistry.DefaultGatherer, ours}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		promhttp.HandlerFor(all, promhttp.HandlerOpts{
 			ErrorHandling:    promhttp.ContinueOnError,

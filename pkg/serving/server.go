@@ -21,11 +21,11 @@ import (
 type Deps struct {
 	// Name is the name of the program on pages, in a self-signed certificate and in requests to the API server.
 	Name string
-	// Metrics are served together with those of the libraries. May be nil.
+	// Metrics are served together with those of the libraries.
 	Metrics prometheus.Gatherer
 	// Configz is served as JSON by /configz: configurations by API group.
 	Configz map[string]any
-	// Clock measures the rate of reviews. nil means the real clock.
+	// Clock measures the rate of reviews.
 	Clock clock.PassiveClock
 	// Live are the checks of /livez and /healthz, Ready those of /readyz.
 	Live, Ready []Check
@@ -54,9 +54,6 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	s := &Server{}
 	if cfg.Port == 0 {
 		return s, nil
-	}
-	if deps.Clock == nil {
-		deps.Clock = clock.RealClock{}
 	}
 	var err error
 	if s.auth, err = newAuth(cfg, deps); err != nil {

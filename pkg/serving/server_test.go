@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,9 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
@@ -40,6 +43,8 @@ func testServing(t *testing.T, api *fakeapi.Server) Config {
 // newServer builds a server on a free port.
 func newServer(t *testing.T, cfg Config, deps Deps) *Server {
 	t.Helper()
+	deps.Clock = cmp.Or[clock.PassiveClock](deps.Clock, clock.RealClock{})
+	deps.Metrics = cmp.Or[prometheus.Gatherer](deps.Metrics, prometheus.NewRegistry())
 	for range 10 {
 		free := fakeapi.Must(net.Listen("tcp", "127.0.0.1:0"))
 		cfg.Port = free.Addr().(*net.TCPAddr).Port
