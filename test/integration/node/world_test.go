@@ -147,9 +147,8 @@ func (w *world) newFleet(n int) *fleet {
 		}
 		w.label(lease)
 		cluster.Create(w.t, lease)
-		w.t.Cleanup(func() {
-			_ = w.client.CoordinationV1().Leases(lease.Namespace).Delete(context.Background(), name, metav1.DeleteOptions{})
-		})
+		leases := w.client.CoordinationV1().Leases(lease.Namespace)
+		w.t.Cleanup(func() { _ = leases.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 		kubelets.Go(func() {
 			wait.UntilWithContext(ctx, func(ctx context.Context) {
 				if _, silent := f.silent.Load(name); !silent {
