@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"sync"
+
 	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,10 +17,13 @@ import (
 // NewClient returns a client for objects of all types, also of types that are defined later.
 func NewClient(cfg *rest.Config) (client.WithWatch, error) {
 	cfg = rest.CopyConfig(cfg)
-	log.SetLogger(logr.Discard()) // without a logger, controller-runtime prints a stack after 30 s
+	discardLogs()
 	cfg.WarningHandler = rest.NoWarnings{}
 	return client.NewWithWatch(cfg, client.Options{Scheme: clientScheme})
 }
+
+// discardLogs keeps controller-runtime from printing a stack after 30 s without a logger.
+var discardLogs = sync.OnceFunc(func() { log.SetLogger(logr.Discard()) })
 
 var clientScheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()

@@ -40,7 +40,8 @@ their defaults are those of kube-controller-manager v1.37, as far as they apply.
 // your own. The command runs until its context ends, stops in order and returns nil.
 //
 // Several commands may run in one process. The first command sets the global state: logging, and the gates
-// of client-go and of metrics. Call New for all commands before the first one runs, because New reads this state.
+// of client-go and of metrics. Call New for all commands before the first one runs, and start no
+// two at the same moment, because both read this state.
 func New(controllers []controller.Registration) *cobra.Command {
 	o := app.NewOptions(controllers)
 	cmd := &cobra.Command{

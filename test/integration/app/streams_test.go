@@ -29,14 +29,12 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 		{"", false, nil},
 	} {
 		t.Run(fmt.Sprintf("controllers=%s elect=%v", tt.controllers, tt.elect), func(t *testing.T) {
-			cmd := command.New(app.Controllers()) // before the first command sets the logger of the process
-			t.Parallel()
 			account := strings.NewReplacer("/", "-", "=", "-", "*", "all", ",", "", " ", "-", "#", "-").Replace(t.Name())
 			user := controlplane.ServiceAccount(account)
 			args := []string{"--kubeconfig=" + cluster.ManagerKubeconfig(t, account), "--secure-port=0",
 				"--controllers=" + tt.controllers, fmt.Sprintf("--leader-elect=%v", tt.elect)}
 			begun := time.Now()
-			manager := controlplane.StartManager(t, cmd, args...)
+			manager := controlplane.StartManager(t, command.New(app.Controllers()), args...)
 			controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
 				got := slices.Sorted(maps.Keys(streams(t, user, begun)))
 				if tt.controllers == "*" { // the garbage collector watches more types
