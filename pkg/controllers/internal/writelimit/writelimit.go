@@ -86,10 +86,10 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 	s.lock.Lock()
 	t := &waiter{key: key, got: make(chan struct{})}
 	s.waiting = append(s.waiting, t)
-	s.assignSlots()
 	s.lock.Unlock()
 	for {
 		s.lock.Lock()
+		s.assignSlots()
 		now := s.clock.Now()
 		if t.write == nil && (!now.Before(until) || controller.Draining(ctx) || ctx.Err() != nil) {
 			s.waiting = slices.DeleteFunc(s.waiting, func(other *waiter) bool { return other == t })
@@ -111,9 +111,6 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 		select {
 		case <-t.got:
 		case <-timer.C():
-			s.lock.Lock()
-			s.assignSlots()
-			s.lock.Unlock()
 		case <-controller.TermDone(ctx):
 		case <-ctx.Done():
 		}
