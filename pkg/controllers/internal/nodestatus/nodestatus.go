@@ -1,3 +1,4 @@
+// Package nodestatus reads the conditions of nodes.
 package nodestatus
 
 import corev1 "k8s.io/api/core/v1"

@@ -1,2 +1,0 @@
-// Package nodestatus reads the conditions of nodes.
-package nodestatus
