@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -86,18 +85,13 @@ type State struct {
 	// Disowned is set if the last adoption was accepted and had no effect: a webhook removed the owner.
 	Disowned bool
 
-	rejected map[version]time.Time // time of the next attempt
+	rejected map[string]time.Time // time of the next attempt, by versionOf
 }
 
-// version identifies an object and the fields that an adoption or release depends on.
-type version struct {
-	uid    types.UID
-	fields string
-}
-
-func versionOf(object metav1.Object) version {
-	fields, _ := json.Marshal([]any{object.GetLabels(), object.GetOwnerReferences(), object.GetDeletionTimestamp() != nil})
-	return version{object.GetUID(), string(fields)}
+// versionOf identifies an object and the fields that an adoption or release depends on.
+func versionOf(object metav1.Object) string {
+	fields, _ := json.Marshal([]any{object.GetUID(), object.GetLabels(), object.GetOwnerReferences(), object.GetDeletionTimestamp() != nil})
+	return string(fields)
 }
 
 // Remaining returns the time until the next attempt for a rejected object, or 0 if there is none.
@@ -158,7 +152,7 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 				adopted = append(adopted, ch.patched)
 			}
 		case outcome.IsNotFound(ch.err, ch.object.GetName()), !ch.adopt && apierrors.IsInvalid(ch.err): // gone
-		case outcome.FromError(ch.err) == outcome.Rejected && (apierrors.IsForbidden(ch.err) || apierrors.IsInvalid(ch.err)):
+		case outcome.FromError(ch.err) == outcome.Rejected && (apierrors.IsForbidden(ch.err) || apierrors.IsInvalid(ch.err) || apierrors.IsBadRequest(ch.err)):
 			c.recordRejection(owner, s, ch, ch.err)
 		default:
 			failures = append(failures, fmt.Errorf("change the owner of %s %s: %w", c.Noun, ch.object.GetName(), ch.err))
@@ -184,7 +178,7 @@ func (c *Changer[O, T]) recordRejection(owner O, s *State, ch change[T], err err
 	}
 	c.Recorder.Eventf(owner, corev1.EventTypeWarning, reason, "Error %s %s %s: %v", verb, c.Noun, ch.object.GetName(), err)
 	if s.rejected == nil {
-		s.rejected = map[version]time.Time{}
+		s.rejected = map[string]time.Time{}
 	}
 	s.rejected[versionOf(ch.object)] = c.Clock.Now().Add(rejectedFor)
 }

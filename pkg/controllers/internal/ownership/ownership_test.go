@@ -157,6 +157,7 @@ func TestFailedChanges(t *testing.T) {
 		{"404 of a load balancer", apierrors.NewGenericServerResponse(404, "patch", pods, "a", "no backend", 0, true), "", "", true},
 		{"forbidden", forbidden, "FailedAdopt", "FailedRelease", false},
 		{"invalid", invalid, "FailedAdopt", "", false},
+		{"denied by a webhook that names no code", apierrors.NewBadRequest("denied the request"), "FailedAdopt", "FailedRelease", false},
 		{"changed", apierrors.NewConflict(pods, "a", errors.New("changed")), "", "", true},
 		{"failed", apierrors.NewInternalError(errors.New("boom")), "", "", true},
 	} {
