@@ -15,9 +15,9 @@ import (
 // rank holds the sort keys of a pod in the order of deletion.
 type rank struct {
 	pod        *caches.Pod
-	unassigned bool
+	assigned   int // 1 if on a node
 	phase      int // pending 0, unknown 1, running 2
-	ready      bool
+	ready      int // 1 if ready
 	cost       int32
 	neighbours int // related active pods on the same node
 	readyAge   int // bucket; 0 if not ready
@@ -26,24 +26,13 @@ type rank struct {
 	age        int   // bucket
 }
 
-// trueFirst orders true before false.
-func trueFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	}
-	return 1
-}
-
 // compareRanks orders pods by deletion. The order is total, so the order in which the cache lists pods does
 // not matter.
 func compareRanks(a, b rank) int {
 	return cmp.Or(
-		trueFirst(a.unassigned, b.unassigned),
+		cmp.Compare(a.assigned, b.assigned),
 		cmp.Compare(a.phase, b.phase),
-		trueFirst(!a.ready, !b.ready),
+		cmp.Compare(a.ready, b.ready),
 		cmp.Compare(a.cost, b.cost),
 		cmp.Compare(b.neighbours, a.neighbours),
 		cmp.Compare(a.readyAge, b.readyAge),
@@ -80,9 +69,7 @@ func rankPods(pods, related []*caches.Pod, useCost bool, now time.Time) []rank {
 	for i, pod := range pods {
 		ranks[i] = rank{
 			pod:        pod,
-			unassigned: pod.NodeName == "",
 			phase:      phaseOrder(pod.Phase),
-			ready:      isReady(pod),
 			neighbours: onNode[pod.NodeName],
 			restarts:   pod.Restarts,
 			sidecars:   pod.SidecarRestarts,
@@ -91,8 +78,11 @@ func rankPods(pods, related []*caches.Pod, useCost bool, now time.Time) []rank {
 		if useCost {
 			ranks[i].cost = deletionCost(pod.Annotations)
 		}
-		if ranks[i].ready {
-			ranks[i].readyAge = ageBucket(pod.Ready.Since.Time, now)
+		if pod.NodeName != "" {
+			ranks[i].assigned = 1
+		}
+		if isReady(pod) {
+			ranks[i].ready, ranks[i].readyAge = 1, ageBucket(pod.Ready.Since.Time, now)
 		}
 	}
 	return ranks
