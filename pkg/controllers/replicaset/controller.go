@@ -42,7 +42,8 @@ const (
 	allWrites   = 300 // half of the requests that kube-apiserver v1.37 works on at a time
 )
 
-// syncLimit is the time after which a sync sends no more writes. The key is requeued at once for the rest.
+// syncLimit is the longest time, from the start of a sync, for which a write waits for a slot. Then the key
+// is requeued at once for the rest.
 const syncLimit = 30 * time.Second
 
 // Controller is the ReplicaSet control loop. The state between two syncs is in states.
@@ -134,10 +135,8 @@ func (c *Controller) newEnqueuer() *enqueue.Owners[*appsv1.ReplicaSet, *caches.P
 		Selector: func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector },
 		Enqueue:  c.enqueue,
 		Several: func(pod *caches.Pod, sets []*appsv1.ReplicaSet) {
-			if log := c.log.Load(); log != nil {
-				// Not utilruntime.HandleError, which may sleep: handlers must not delay the watch.
-				log.Error(nil, "More than one ReplicaSet selects the pod", "controller", Name, "pod", klog.KObj(pod), "replicaSets", klog.KObjSlice(sets))
-			}
+			// Not utilruntime.HandleError, which may sleep: handlers must not delay the watch.
+			c.log.Load().Error(nil, "More than one ReplicaSet selects the pod", "controller", Name, "pod", klog.KObj(pod), "replicaSets", klog.KObjSlice(sets))
 		},
 	}
 }

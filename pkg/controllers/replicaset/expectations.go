@@ -31,8 +31,8 @@ func newExpectations() expectations {
 	return expectations{deleted: map[types.UID]bool{}, unconfirmed: map[types.UID]unconfirmedDelete{}}
 }
 
-// withoutDeleted drops cached pods that the last live read did not return.
-func (e *expectations) withoutDeleted(pods []*caches.Pod, selects func(*caches.Pod) bool) []*caches.Pod {
+// withoutUnlisted drops cached pods that the last live read did not return.
+func (e *expectations) withoutUnlisted(pods []*caches.Pod, selects func(*caches.Pod) bool) []*caches.Pod {
 	return slices.DeleteFunc(pods, func(pod *caches.Pod) bool { return selects(pod) && e.barrier.DeletedBeforeList(pod) })
 }
 

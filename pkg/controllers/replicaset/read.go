@@ -24,7 +24,7 @@ func (c *Controller) readCached(t syncState) syncState {
 		_, found := c.pods.Get(cache.NewObjectName(t.rs.Namespace, name))
 		return found
 	})
-	t.pods = t.expectations.withoutDeleted(c.pods.Claimable(t.rs.Namespace, t.rs.UID), t.selects)
+	t.pods = t.expectations.withoutUnlisted(c.pods.Claimable(t.rs.Namespace, t.rs.UID), t.selects)
 	t.expectations.update(t.pods, time.Time{})
 	return t
 }

@@ -50,8 +50,8 @@ func Registration(cfg *Config) controller.Registration {
 		Config: cfg, Section: "ReplicaSetController",
 		WatchPermissions: []controller.Access{{Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"}},
 		Permissions: []controller.Access{
-			{Group: "apps", Resource: "replicasets", Verbs: []string{"get"}, Impact: "cannot adopt or release pods or write the first time in a term"},
-			{Group: "apps", Resource: "replicasets", Verbs: []string{"list"}, Impact: "reads the pods of every ReplicaSet live in each term", Optional: true},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"get"}, Impact: "cannot adopt pods or write the first time in a term"},
+			{Group: "apps", Resource: "replicasets", Verbs: []string{"list"}, Impact: "reads pods live before the first write of each ReplicaSet in a term", Optional: true},
 			{Group: "apps", Resource: "replicasets/status", Verbs: []string{"update"}, Impact: "cannot report the number of pods"},
 			{Group: "apps", Resource: "replicasets/finalizers", Verbs: []string{"update"}, Impact: "cannot create pods that keep their owner"},
 			{Resource: "pods", Verbs: []string{"list"}, Impact: "cannot write the first time in a term or after a lost response"},
