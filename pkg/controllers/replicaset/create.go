@@ -27,6 +27,10 @@ const (
 	// terminatingRecheck is the requeue delay after a response that the namespace is terminating. The
 	// response may concern an earlier namespace with the same name.
 	terminatingRecheck = time.Minute
+
+	// foreignInterval is the time without creates after a webhook changed a new pod so that it no longer
+	// belongs to the ReplicaSet: the events of that pod cause syncs without back-off.
+	foreignInterval = time.Minute
 )
 
 // allowedCreates returns the number of missing pods to create now, and the delay of the others or 0.
@@ -35,6 +39,9 @@ func (c *Controller) allowedCreates(ctx context.Context, t syncState, missing in
 	if c.namespaces.Terminating(t.rs.Namespace) {
 		logger.V(4).Info("Namespace is terminating, creating no pods") // the event of a new namespace requeues the key
 		return 0, 0
+	}
+	if wait := t.backoffs.foreignAt.Add(foreignInterval).Sub(t.now); wait > 0 {
+		return 0, wait
 	}
 	held, delay := failedBackoff(failed, t.wantedReplicas(), t.now)
 	if held == 0 {
@@ -61,7 +68,7 @@ func (c *Controller) create(ctx context.Context, t syncState, n int) applyResult
 	var made []*caches.Pod
 	err := slowStart(first, n, func(size int) error {
 		last = c.createBatch(ctx, t, template, size)
-		made = append(made, last.created...)
+		made, t.pods = append(made, last.created...), append(t.pods, last.created...)
 		return last.err
 	})
 	switch {
@@ -177,8 +184,8 @@ func (c *Controller) deleteForeign(ctx context.Context, t syncState, pod *caches
 	return &r
 }
 
-// foreignPodError returns the error of a new pod that a webhook changed. Without a pod name, equal errors
-// are counted together.
+// foreignPodError returns the error of a new pod that a webhook changed. Without the name of the pod, equal
+// errors are counted together.
 func foreignPodError(pod deleteResult) error {
 	switch {
 	case pod.outcome == outcome.Done:
@@ -190,7 +197,7 @@ func foreignPodError(pod deleteResult) error {
 }
 
 // findEarlierCreate looks for the pod of a rejected create. A pod that is owned and not known yet was made
-// by an earlier attempt.
+// by an earlier attempt of the same name.
 func (c *Controller) findEarlierCreate(ctx context.Context, t syncState, attempt controller.Create, refused createResult) createResult {
 	found, readErr := c.livePod(ctx, t.rs.Namespace, attempt.Name)
 	switch {
@@ -214,6 +221,7 @@ func (c *Controller) recordCreate(ctx context.Context, t syncState, attempt cont
 		t.expectations.creates.Done(attempt.Name)
 		t.expectations.barrier.WroteAt(c.pods, r.pod.ResourceVersion, t.now)
 		if r.foreign != nil {
+			t.backoffs.foreignAt = t.now
 			err := foreignPodError(*r.foreign)
 			c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)
 			return err
@@ -230,7 +238,7 @@ func (c *Controller) recordCreate(ctx context.Context, t syncState, attempt cont
 	case outcome.Unknown:
 		// The next attempt uses the name again, so that both attempts create one pod.
 		c.metrics.unknownOutcomes.WithLabelValues("create").Inc()
-		attempt.Unknown, attempt.Until = true, c.Clock.Now().Add(outcome.MaxCompletionDelay)
+		attempt.Unknown = true
 	}
 	t.expectations.creates.Retry(attempt)
 	if !isCanceled(r.err) {
@@ -248,7 +256,7 @@ func podFor(rs *appsv1.ReplicaSet) *corev1.Pod {
 			Labels:          rs.Spec.Template.Labels,
 			Annotations:     rs.Spec.Template.Annotations,
 			Finalizers:      rs.Spec.Template.Finalizers,
-			OwnerReferences: []metav1.OwnerReference{*controllerRef(rs)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(rs, ownerKind)},
 		},
 		Spec: rs.Spec.Template.Spec,
 	}

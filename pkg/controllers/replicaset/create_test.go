@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,6 +47,43 @@ func TestCreateUntilNameIsFree(t *testing.T) {
 	if len(tried) != 3 || tried[0] == tried[1] || tried[1] == tried[2] || len(b.expectations.creates) != 0 {
 		t.Errorf("names tried are %v, names kept %v", tried, b.expectations.creates)
 	}
+}
+
+// TestNameDrawnTwice: a name that a create of the same sync used does not count as that create.
+func TestNameDrawnTwice(t *testing.T) {
+	b := newBench(t, newSet(2))
+	var made []string
+	b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+		if call == 2 {
+			return nil, apierrors.NewAlreadyExists(podResource, pod.Name)
+		}
+		made, pod.UID = append(made, pod.Name), types.UID(pod.Name)
+		return pod, nil
+	})
+	b.On("list pods", func(int, clienttesting.Action) (runtime.Object, error) { return podList(newPod(made[0])), nil })
+	b.mustRun(t)
+	fakeapi.Want(t, "pods created", len(made), 2)
+}
+
+// TestVaryingRejectionsWriteOneStatus: a webhook may return another message each time, and the event of a
+// status causes another sync.
+func TestVaryingRejectionsWriteOneStatus(t *testing.T) {
+	b := newBench(t, newSet(1, statusOfSize(0)))
+	b.On("create pods", func(call int, _ clienttesting.Action) (runtime.Object, error) {
+		return nil, apierrors.NewForbidden(podResource, "web", fmt.Errorf("request %d", call))
+	})
+	b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		b.rs = a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
+		return b.rs, nil
+	})
+	for _, after := range []time.Duration{0, time.Second, failureInterval} {
+		b.now = now.Add(after)
+		if _, err := b.run(t.Context()); err == nil {
+			t.Error("no error")
+		}
+	}
+	b.Wants(t, "create pods", "update replicasets/status", "create pods", "create pods", "update replicasets/status")
 }
 
 // The events of the retries are equal and are merged.
@@ -110,6 +148,13 @@ func TestPodModifiedByAdmission(t *testing.T) {
 			}
 			if told := b.NewEvents(); len(told) == 0 || !strings.Contains(told[0], tt.told) {
 				t.Errorf("events are %q, want %q", told, tt.told)
+			}
+			if !tt.failed {
+				return
+			}
+			b.ClearActions()
+			if again := b.mustRun(t); slices.Contains(b.Sent(), "create pods") || again <= 0 || again > time.Minute {
+				t.Errorf("the next sync sends %v and requeues after %v, want no create for a minute", b.Sent(), again)
 			}
 		})
 	}

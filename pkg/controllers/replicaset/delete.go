@@ -35,13 +35,13 @@ func (c *Controller) deletePods(ctx context.Context, t syncState, todo plan) app
 	}
 	results := make([]deleteResult, len(victims))
 	begun, err := c.slots.RunEach(ctx, t.key, t.deadline(), len(victims), func(i int) {
-		results[i] = c.deletePod(ctx, t, victims[i], deleteVersion(t, victims[i]))
+		results[i] = c.deletePod(ctx, t, victims[i])
 	})
 	var a applyResult
 	if errors.Is(err, errTimeUp) {
 		a.requeueAfter, err = controller.Immediately, nil
 	}
-	a.err = err
+	a.err, a.deferred = err, begun == 0
 	for i, result := range results[:begun] {
 		again, err := c.recordDelete(t, victims[i], result)
 		a.requeueAfter, a.err = controller.MinPositive(a.requeueAfter, again), mainError(a.err, err)
@@ -72,15 +72,6 @@ func (c *Controller) relatedPods(t syncState, own []*caches.Pod, surplus int) []
 	return related
 }
 
-// deleteVersion returns the version of the pod for the delete. A repeated delete uses the version of the
-// first one.
-func deleteVersion(t syncState, pod *caches.Pod) string {
-	if d, ok := t.expectations.unconfirmed[pod.UID]; ok {
-		return d.version
-	}
-	return pod.ResourceVersion
-}
-
 // deleteResult is the result of one delete.
 type deleteResult struct {
 	outcome outcome.Outcome // not Exists and not Terminating
@@ -96,8 +87,9 @@ func (r deleteResult) isTerminating(pod *caches.Pod) bool {
 }
 
 // deletePod deletes the pod if it is unchanged since the decision, or changed only in fields that do not
-// matter.
-func (c *Controller) deletePod(ctx context.Context, t syncState, pod *caches.Pod, version string) deleteResult {
+// matter. A repeated delete uses the version of the first one.
+func (c *Controller) deletePod(ctx context.Context, t syncState, pod *caches.Pod) deleteResult {
+	version := cmp.Or(t.expectations.unconfirmed[pod.UID].version, pod.ResourceVersion)
 	if controller.Draining(ctx) {
 		return deleteResult{outcome: outcome.NotSent, version: version, err: controller.ErrDraining}
 	}

@@ -23,6 +23,7 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
+	"minikcm/pkg/controllers/internal/writelimit"
 	"minikcm/pkg/outcome"
 )
 
@@ -97,8 +98,7 @@ func TestDeleteOutcomes(t *testing.T) {
 	}
 }
 
-// TestRefusedDeletesFailEachSync with the same message: with another message each sync would write a status
-// and requeue the ReplicaSet.
+// TestRefusedDeletesFailEachSync with the same message. See TestVaryingRejectionsWriteOneStatus.
 func TestRefusedDeletesFailEachSync(t *testing.T) {
 	b := newBench(t, newSet(0, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
 	b.On("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
@@ -118,6 +118,16 @@ func TestRefusedDeletesFailEachSync(t *testing.T) {
 		}
 		b.Wants(t, want...)
 	}
+}
+
+// TestDeletesWithoutASlotKeepTheCondition: nothing was tried, so the failure may still hold.
+func TestDeletesWithoutASlotKeepTheCondition(t *testing.T) {
+	b := newBench(t, newSet(0, statusOfSize(1), func(rs *appsv1.ReplicaSet) {
+		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedDelete"}}
+	}), newPod("a"))
+	b.slots, b.now = writelimit.New(b.Clock, 0, 0), now.Add(-syncLimit)
+	b.mustRun(t)
+	b.Wants(t)
 }
 
 // TestUnansweredDeleteIsSentAgain before other deletes, with the same precondition, and no other

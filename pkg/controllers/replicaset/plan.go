@@ -5,7 +5,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -84,10 +83,6 @@ func controls(rs *appsv1.ReplicaSet, pod *caches.Pod) bool {
 // lingers reports whether a pod stays for a while after its deletion: a kubelet stops it first, or a
 // finalizer blocks it.
 func lingers(pod *caches.Pod) bool { return pod.NodeName != "" || len(pod.Finalizers) > 0 }
-
-func controllerRef(rs *appsv1.ReplicaSet) *metav1.OwnerReference {
-	return metav1.NewControllerRef(rs, ownerKind)
-}
 
 // plan holds the numbers of pods to create or delete.
 type plan struct {

@@ -204,38 +204,33 @@ func TestCount(t *testing.T) {
 	anHour := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 }
 	ready := readySince(ago(0))
 	for _, tt := range []struct {
-		name        string
-		set         *appsv1.ReplicaSet
-		pods        []*caches.Pod
-		terminating int // -1: the gate is off
-		want        counts
+		name string
+		set  *appsv1.ReplicaSet
+		pods []*caches.Pod
+		want counts
 	}{
-		{"one with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready)}, -1,
+		{"one with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready)},
 			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
-		{"one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready)}, -1, counts{replicas: 1, ready: 1, available: 1}},
-		{"two with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready), newPod("b", labelled(full), ready)}, -1,
+		{"one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready)}, counts{replicas: 1, ready: 1, available: 1}},
+		{"two with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready), newPod("b", labelled(full), ready)},
 			counts{replicas: 2, fullyLabeled: 2, ready: 2, available: 2}},
-		{"two, none terminating", newSet(2), []*caches.Pod{newPod("a", ready), newPod("b", ready)}, 0,
-			counts{replicas: 2, fullyLabeled: 2, ready: 2, available: 2, terminating: new(int32(0))}},
-		{"two without all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", ready)}, -1,
+		{"two without all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", ready)},
 			counts{replicas: 2, ready: 2, available: 2}},
-		{"one with, one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", labelled(full), ready)}, -1,
+		{"one with, one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", labelled(full), ready)},
 			counts{replicas: 2, fullyLabeled: 1, ready: 2, available: 2}},
-		{"more labels than the template has", newSet(1), []*caches.Pod{newPod("a", labelled(full))}, -1, counts{replicas: 1, fullyLabeled: 1}},
-		{"not ready", newSet(1), []*caches.Pod{newPod("a", phase(corev1.PodPending))}, -1, counts{replicas: 1, fullyLabeled: 1}},
-		{"ready, not yet available", newSet(1, anHour), []*caches.Pod{newPod("a", ready)}, -1, counts{replicas: 1, fullyLabeled: 1, ready: 1}},
-		{"available from this moment", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour)))}, -1,
+		{"more labels than the template has", newSet(1), []*caches.Pod{newPod("a", labelled(full))}, counts{replicas: 1, fullyLabeled: 1}},
+		{"not ready", newSet(1), []*caches.Pod{newPod("a", phase(corev1.PodPending))}, counts{replicas: 1, fullyLabeled: 1}},
+		{"ready, not yet available", newSet(1, anHour), []*caches.Pod{newPod("a", ready)}, counts{replicas: 1, fullyLabeled: 1, ready: 1}},
+		{"available from this moment", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour)))},
 			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
-		{"available in a nanosecond", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour-1)))}, -1,
+		{"available in a nanosecond", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour-1)))},
 			counts{replicas: 1, fullyLabeled: 1, ready: 1}},
-		{"available for long", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(2*time.Hour)))}, -1,
+		{"available for long", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(2*time.Hour)))},
 			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
-		{"ready since nobody knows", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, -1,
+		{"ready since nobody knows", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(metav1.Time{}))},
 			counts{replicas: 1, fullyLabeled: 1, ready: 1}},
-		{"two terminating", newSet(1), []*caches.Pod{newPod("a", ready)}, 2,
-			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1, terminating: new(int32(2))}},
 	} {
-		got := countPods(tt.set, tt.pods, tt.terminating, now)
+		got := countPods(tt.set, tt.pods, now)
 		fakeapi.WantEqual(t, tt.name+": counts", got, tt.want, cmp.AllowUnexported(counts{}))
 	}
 }
@@ -257,7 +252,7 @@ func TestConditions(t *testing.T) {
 		{"none, nothing failed", nil, applyResult{}, nil},
 		{"creating failed", nil, applyResult{err: denied, creating: true}, list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
 		{"deleting failed", nil, applyResult{err: denied}, list{condition(corev1.ConditionTrue, "FailedDelete", "denied", ago(0))}},
-		{"nothing failed any more", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{}, nil},
+		{"nothing failed any more", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{}, list{}},
 		{"nothing was tried: nobody knows", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{deferred: true},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
 		{"failed again for another reason", list{condition(corev1.ConditionTrue, "FailedDelete", "gone", earlier)}, applyResult{err: denied, creating: true},

@@ -159,7 +159,7 @@ func untilAvailable(t syncState, active []*caches.Pod, now time.Time) time.Durat
 	if minReady == 0 {
 		return 0
 	}
-	if c := countPods(t.rs, active, -1, t.now); c.ready == c.available {
+	if c := countPods(t.rs, active, t.now); c.ready == c.available {
 		return 0
 	}
 	at := nextAvailable(active, minReady, t.now)
@@ -200,10 +200,5 @@ func (t syncState) isOwned(pod *caches.Pod) bool {
 
 // includes reports whether a pod is one of the pods that were read.
 func (t syncState) includes(pod *caches.Pod) bool {
-	for _, other := range t.pods {
-		if other.UID == pod.UID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.pods, func(other *caches.Pod) bool { return other.UID == pod.UID })
 }

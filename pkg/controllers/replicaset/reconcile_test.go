@@ -240,7 +240,7 @@ func TestWakeUps(t *testing.T) {
 	}
 	of := func(name string) func(*caches.Pod) {
 		return func(pod *caches.Pod) {
-			ref := controllerRef(named(name))
+			ref := metav1.NewControllerRef(named(name), ownerKind)
 			pod.OwnerReferences = []metav1.OwnerReference{*ref}
 		}
 	}
@@ -330,7 +330,7 @@ func TestStatusConflict(t *testing.T) {
 		{"conflict, then written", []error{conflicted, nil}, func(rs *appsv1.ReplicaSet) {
 			rs.ResourceVersion, rs.Status.Conditions = "11", []appsv1.ReplicaSetCondition{foreign}
 		}, false, []string{"update replicasets/status", "get replicasets", "update replicasets/status"}},
-		{"conflict twice is no failure", []error{conflicted, conflicted}, nil, false,
+		{"conflict twice, from a webhook", []error{conflicted, conflicted}, nil, true,
 			[]string{"update replicasets/status", "get replicasets", "update replicasets/status"}},
 		{"conflict with other numbers, which are newer", []error{conflicted}, func(rs *appsv1.ReplicaSet) {
 			rs.ResourceVersion, rs.Status.Replicas, rs.Status.ReadyReplicas = "11", 1, 1
@@ -633,7 +633,7 @@ func TestPodsMissingFromLiveRead(t *testing.T) {
 	b := newBench(t, newSet(1))
 	listed := []*caches.Pod{newPod("listed", version("30"))}
 	controller.RecordLiveRead(&b.expectations.barrier, b.replicaSets, b.rs, b.Controller.pods, listed, "50", now)
-	got := b.expectations.withoutDeleted([]*caches.Pod{
+	got := b.expectations.withoutUnlisted([]*caches.Pod{
 		newPod("listed", version("30")), newPod("removed", version("20")), newPod("relabelled", version("20"), labelled(map[string]string{"app": "db"})),
 	}, b.selects)
 	fakeapi.WantEqual(t, "pods", podNames(got), []string{"listed", "relabelled"})

@@ -43,8 +43,9 @@ func longestMismatch(all *states, now time.Time) (longest time.Duration) {
 
 // backoffs holds the retry state of one ReplicaSet.
 type backoffs struct {
-	batchSize        int // size of the slow-start batch that the last sync did not finish; 0 if none
-	reportedFailures int // in the last event
+	batchSize        int       // size of the slow-start batch that the last sync did not finish; 0 if none
+	reportedFailures int       // in the last event
+	foreignAt        time.Time // start of the sync whose new pod a webhook changed
 
 	ownership ownership.State
 

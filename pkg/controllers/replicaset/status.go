@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/outcome"
@@ -25,11 +26,12 @@ type counts struct {
 	terminating                              *int32 // nil: not reported
 }
 
-// countPods counts active pods. A negative number of terminating pods is not reported.
-func countPods(rs *appsv1.ReplicaSet, active []*caches.Pod, terminating int, now time.Time) counts {
+// countPods counts active pods.
+func countPods(rs *appsv1.ReplicaSet, active []*caches.Pod, now time.Time) counts {
 	c := counts{replicas: int32(len(active))}
+	template := labels.SelectorFromValidatedSet(rs.Spec.Template.Labels)
 	for _, pod := range active {
-		if hasLabels(pod.Labels, rs.Spec.Template.Labels) {
+		if template.Matches(labels.Set(pod.Labels)) {
 			c.fullyLabeled++
 		}
 		if isReady(pod) {
@@ -39,19 +41,7 @@ func countPods(rs *appsv1.ReplicaSet, active []*caches.Pod, terminating int, now
 			}
 		}
 	}
-	if terminating >= 0 {
-		c.terminating = new(int32(terminating))
-	}
 	return c
-}
-
-func hasLabels(have, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }
 
 // isAvailable reports whether a ready pod has been ready for minReadySeconds. Without a transition time it
@@ -112,8 +102,6 @@ func newConditions(old []appsv1.ReplicaSetCondition, a applyResult, now time.Tim
 	switch {
 	case a.err == nil && (a.deferred || at < 0):
 		return old
-	case a.err == nil && len(old) == 1:
-		return nil
 	case a.err == nil:
 		return slices.Delete(slices.Clone(old), at, at+1)
 	}

@@ -46,19 +46,15 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claim
 		t.expectations.barrier.WroteAt(c.replicaSets, stored.ResourceVersion, t.now)
 		return controller.ConsistencyRecheck, nil
 	}
-	again, err = c.putStatus(ctx, t, stored, n, a)
-	if apierrors.IsConflict(err) {
-		return controller.ConsistencyRecheck, nil // the event of the other write causes another sync
-	}
-	return again, err
+	return c.putStatus(ctx, t, stored, n, a)
 }
 
 func (c *Controller) count(t syncState, claimed claims) counts {
-	terminating := claimed.terminating
-	if !c.cfg.TerminatingReplicas {
-		terminating = -1
+	n := countPods(t.rs, claimed.owned, t.now)
+	if c.cfg.TerminatingReplicas {
+		n.terminating = new(int32(claimed.terminating))
 	}
-	return countPods(t.rs, claimed.owned, terminating, t.now)
+	return n
 }
 
 // changesNumbers reports whether the next status has other numbers than the current one.
@@ -73,6 +69,10 @@ func (c *Controller) changesNumbers(t syncState, claimed claims) bool {
 // longSync is the duration of a sync from which the status is written although the spec has changed. The
 // next sync may take as long.
 const longSync = time.Second
+
+// failureInterval is the minimum time before a status that only changes the ReplicaFailure condition. The
+// error of a webhook may differ in each sync, and the event of each status causes another sync.
+const failureInterval = time.Minute
 
 // terminatingInterval is the minimum time between statuses that only lower terminatingReplicas, and not to
 // zero. A Deployment controller that replaces pods only after their end sees the change with that delay.
@@ -99,6 +99,8 @@ func statusInterval(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time
 	}
 	most, err := strconv.Atoi(rs.Annotations["deployment.kubernetes.io/max-replicas"])
 	switch {
+	case sameNumbers(rs.Status, to) && len(rs.Status.Conditions) == len(to.Conditions) && rs.Status.ObservedGeneration == to.ObservedGeneration:
+		return failureInterval
 	case onlyFewerTerminating(rs.Status, to):
 		return terminatingInterval
 	case err == nil && most-desired <= fewPods/2:

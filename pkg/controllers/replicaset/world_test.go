@@ -136,7 +136,7 @@ func TestAdoption(t *testing.T) {
 	ref := func(rs *appsv1.ReplicaSet, controls bool) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: rs.Name, UID: rs.UID, Controller: &controls}
 	}
-	adopted := []metav1.OwnerReference{*controllerRef(newSet(1))}
+	adopted := []metav1.OwnerReference{*metav1.NewControllerRef(newSet(1), ownerKind)}
 	for _, tt := range []struct {
 		name         string
 		owners, want []metav1.OwnerReference
@@ -172,7 +172,7 @@ func TestPodsBesideRelatedPodsAreDeletedFirst(t *testing.T) {
 		objects = append(objects, rs)
 		for _, node := range nodes {
 			pod := apiPod(newPod(set+"-on-"+node, onNode(node)))
-			pod.OwnerReferences = []metav1.OwnerReference{*controllerRef(rs)}
+			pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs, ownerKind)}
 			// The last pod goes if nodes are not compared.
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: int32(len(objects))}}
 			objects = append(objects, pod)
@@ -220,7 +220,7 @@ func newPod(name string, edits ...func(*caches.Pod)) *caches.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "5", Labels: map[string]string{"app": "web"},
 			CreationTimestamp: ago(time.Hour),
-			OwnerReferences:   []metav1.OwnerReference{*controllerRef(newSet(0))},
+			OwnerReferences:   []metav1.OwnerReference{*metav1.NewControllerRef(newSet(0), ownerKind)},
 		},
 		Phase: corev1.PodRunning,
 	}
@@ -273,7 +273,7 @@ func ownedBy(uid types.UID) func(*caches.Pod) {
 	return func(pod *caches.Pod) {
 		other := newSet(0)
 		other.UID = uid
-		pod.OwnerReferences = []metav1.OwnerReference{*controllerRef(other)}
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, ownerKind)}
 	}
 }
 
