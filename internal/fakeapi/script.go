@@ -87,9 +87,12 @@ func (s *Script) Wants(t testing.TB, requests ...string) {
 }
 
 // NewEvents returns the events since the last call.
-func (s *Script) NewEvents() (events []string) {
-	for len(s.Recorder.Events) > 0 {
-		events = append(events, <-s.Recorder.Events)
+func (s *Script) NewEvents() []string { return NewEvents(s.Recorder) }
+
+// NewEvents returns the events of a recorder since the last call.
+func NewEvents(recorder *record.FakeRecorder) (events []string) {
+	for len(recorder.Events) > 0 {
+		events = append(events, <-recorder.Events)
 	}
 	return events
 }

@@ -271,7 +271,7 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 		if first := creates[1].At.Sub(creates[0].At); first < minBackoff || first > 2*minBackoff {
 			t.Errorf("first retry after %v, want %v", first, minBackoff)
 		}
-		events := w.reasons()
+		events := fakeapi.NewEvents(w.events)
 		const want = "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service default/a: "
 		if len(events) != len(creates) || !strings.HasPrefix(events[0], want) || !strings.Contains(events[0], "denied by the webhook") {
 			t.Errorf("%d events for %d creates, the first %q", len(events), len(creates), events[0])
@@ -298,7 +298,7 @@ func TestConflictIsRetried(t *testing.T) {
 		w.Put(aPod("a", 2))
 		w.Until(6 * time.Second)
 		w.Break(nil, "update endpointslices")
-		fakeapi.Want(t, "a write met a conflict", len(w.reasons()) > 0, true)
+		fakeapi.Want(t, "a write met a conflict", len(fakeapi.NewEvents(w.events)) > 0, true)
 		w.Until(6*time.Second + controller.ConsistencyTimeout + controller.ConsistencyRecheck)
 		w.wantPods("a", 2)
 	})

@@ -194,7 +194,7 @@ func TestSlicesFollowChanges(t *testing.T) {
 				w.Until(10*time.Second + tt.within)
 				fakeapi.WantEqual(t, "slices", w.show("a"), tt.want)
 				fakeapi.WantEqual(t, "slices of the other Service", w.show("b"), []string{"IPv4"})
-				fakeapi.WantEqual(t, "events", w.reasons(), nil)
+				fakeapi.WantEqual(t, "events", fakeapi.NewEvents(w.events), nil)
 			})
 		}
 	}

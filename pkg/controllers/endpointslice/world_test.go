@@ -68,14 +68,6 @@ func (w *world) writes() (n int) {
 
 func (w *world) syncs() uint64 { return fakeapi.Syncs(w.T, w.Metrics, queueName) }
 
-// reasons returns the events so far.
-func (w *world) reasons() (events []string) {
-	for len(w.events.Events) > 0 {
-		events = append(events, <-w.events.Events)
-	}
-	return events
-}
-
 // slices returns the managed slices of a Service of namespace default by name; without a name all slices.
 func (w *world) slices(service string) []discoveryv1.EndpointSlice {
 	w.T.Helper()

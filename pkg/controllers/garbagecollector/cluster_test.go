@@ -249,14 +249,6 @@ func (c *cluster) blocked() map[string]int {
 	return causes
 }
 
-// newEvents returns the events since the last call.
-func (c *cluster) newEvents() (all []string) {
-	for len(c.events.Events) > 0 {
-		all = append(all, <-c.events.Events)
-	}
-	return all
-}
-
 // holdSlots takes all slots for writes in a namespace.
 func (c *cluster) holdSlots() (release func()) {
 	var held []*writelimit.Write

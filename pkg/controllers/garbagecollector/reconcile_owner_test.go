@@ -108,7 +108,7 @@ func TestOwnersWaitForDiscovery(t *testing.T) {
 			if n := c.Count("patch"); n > 0 || c.blocked()[string(causeUnlistedType)] != 1 {
 				t.Errorf("%d patches, blocked are %v", n, c.blocked())
 			}
-			if got := c.newEvents(); len(got) == 0 || !strings.Contains(got[0], "any type") {
+			if got := fakeapi.NewEvents(c.events); len(got) == 0 || !strings.Contains(got[0], "any type") {
 				t.Errorf("events are %q", got)
 			}
 			c.SetReadyz(0)
@@ -186,7 +186,7 @@ func TestRejectedOrphansBlockTheirOwner(t *testing.T) {
 		if lists, patches := c.Count("list"), c.Count("patch configmaps d1"); lists > 0 || patches > 6 || c.Count("patch configmaps o") > 0 {
 			t.Errorf("%d lists and %d patches", lists, patches)
 		}
-		if got := c.newEvents(); len(got) == 0 || !strings.Contains(got[0], "a policy keeps it") {
+		if got := fakeapi.NewEvents(c.events); len(got) == 0 || !strings.Contains(got[0], "a policy keeps it") {
 			t.Errorf("events are %q", got)
 		}
 		fakeapi.Want(t, "rejected", c.blocked()[string(causeRejected)], 1)
@@ -308,7 +308,7 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 			if got := c.blocked(); got[string(tt.why)] == 0 || c.Count(tt.fails) < 3 {
 				t.Errorf("%d requests, blocked are %v, want one for %s", c.Count(tt.fails), got, tt.why)
 			}
-			if got := c.newEvents(); len(got) > 2 || !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, tt.event) }) {
+			if got := fakeapi.NewEvents(c.events); len(got) > 2 || !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, tt.event) }) {
 				t.Errorf("events are %q, want %q", got, tt.event)
 			}
 			c.on(tt.fails, nil)
@@ -344,7 +344,7 @@ func TestBlockersAreReadForTheEvent(t *testing.T) {
 		c.start()
 		c.remove(configMaps, "o", inForeground)
 		time.Sleep(reportAgain)
-		if got := c.newEvents(); c.Count("get configmaps d") != 1 || len(got) != 1 || !strings.Contains(got[0], "finalizers x/y") {
+		if got := fakeapi.NewEvents(c.events); c.Count("get configmaps d") != 1 || len(got) != 1 || !strings.Contains(got[0], "finalizers x/y") {
 			t.Errorf("%d reads of the blocker in ten minutes, events %q", c.Count("get configmaps d"), got)
 		}
 		wantStandstill(reportAgain)

@@ -213,7 +213,7 @@ func TestNodeEvents(t *testing.T) {
 			for i := range want {
 				want[i] = "Normal " + want[i] + " involvedObject{kind=Node,apiVersion=v1}"
 			}
-			fakeapi.WantEqual(t, "events "+when, slices.Sorted(slices.Values(b.drainEvents())), want)
+			fakeapi.WantEqual(t, "events "+when, slices.Sorted(slices.Values(fakeapi.NewEvents(b.events))), want)
 		}
 		wantEvents("at the first sight", "RegisteredNode Node live event: Registered Node live in Controller",
 			"RegisteredNode Node node event: Registered Node node in Controller")

@@ -329,7 +329,7 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 		b.term()
 		b.renewFor(55*time.Second, live...)
 		b.wantReady("Unknown", "dying0", "dying1")
-		b.drainEvents()
+		fakeapi.NewEvents(b.events)
 		fakeapi.NoError(t, b.CoreV1().Nodes().Delete(b.T.Context(), "dying0", metav1.DeleteOptions{}))
 		b.create(aNode("dying0", "zone", "True", func(n *corev1.Node) { n.UID = "another" }))
 		b.pass(time.Millisecond) // the streams of nodes and pods are not ordered
@@ -341,7 +341,7 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 		b.renewFor(10*time.Second, live...)
 		b.wantReady("Unknown", "dying0")
 		const registered = "Normal RegisteredNode Node dying0 event: Registered Node dying0 in Controller"
-		fakeapi.Want(t, "registrations", len(slices.DeleteFunc(b.drainEvents(), func(e string) bool { return e != registered })), 1)
+		fakeapi.Want(t, "registrations", len(slices.DeleteFunc(fakeapi.NewEvents(b.events), func(e string) bool { return e != registered })), 1)
 	})
 }
 

@@ -159,14 +159,6 @@ func (b *bench) post(name string, status corev1.ConditionStatus) {
 	b.edit(name, func(node *corev1.Node) { setReady(node, status, time.Now()) })
 }
 
-// drainEvents returns and removes the events so far.
-func (b *bench) drainEvents() (all []string) {
-	for len(b.events.Events) > 0 {
-		all = append(all, <-b.events.Events)
-	}
-	return all
-}
-
 // Objects.
 
 func setReady(node *corev1.Node, status corev1.ConditionStatus, at time.Time) {

@@ -216,7 +216,7 @@ func TestPodsMarkedWithTheirNode(t *testing.T) {
 					t.Error("no transition time")
 				}
 				fakeapi.Want(t, "pod writes", b.Count("patch pods/status"), 1)
-				if e := b.drainEvents(); !slices.Contains(e, "Warning NodeNotReady Node is not ready") {
+				if e := fakeapi.NewEvents(b.events); !slices.Contains(e, "Warning NodeNotReady Node is not ready") {
 					t.Errorf("events = %q", e)
 				}
 			})
@@ -232,7 +232,7 @@ func TestPodWriteIsRetriedUntilItSucceeds(t *testing.T) {
 		if got := b.Count("patch pods/status"); got < 5 {
 			t.Errorf("%d tries in 4 minutes", got)
 		}
-		if e := b.drainEvents(); slices.Contains(e, "Warning NodeNotReady Node is not ready") {
+		if e := fakeapi.NewEvents(b.events); slices.Contains(e, "Warning NodeNotReady Node is not ready") {
 			t.Error("an event tells of what did not happen")
 		}
 		b.Break(nil, "patch pods/status")
