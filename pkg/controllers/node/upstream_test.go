@@ -24,7 +24,7 @@ package node
 //	TestReconcileNodeLabels  4  pkg TestMissingLabels, TestLabelsAndTaintsGoInOnePatch
 //	TestTryUpdateNodeHealth  8  pkg TestLeaseCases, TestUnknownConditions
 //	Test_isNodeExcludedFromDisruptionChecks  3  pkg TestTaintsOfZones
-//	TestProcessPodMarkPodNotReady  3  pkg TestLatePods
+//	TestProcessPodMarkPodNotReady  3  pkg TestPodsMarkedWithTheirNode
 //	scheduler: TestUniqueQueueGet, TestAddNode, TestDelNode,  8  pkg TestTaintsOfZones,
 //	  TestTry, TestTryOrdering, TestTryRemovingWhileTry,  TestConflictsNeedNoCache
 //	  TestClear, TestAddAfterTry

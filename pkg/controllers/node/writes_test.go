@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
@@ -74,7 +73,6 @@ func TestLabelsAndTaintsGoInOnePatch(t *testing.T) {
 	node := aNode("node", "zone", "True", func(n *corev1.Node) {
 		n.Labels["kubernetes.io/os"] = "linux"
 		n.Spec.Unschedulable = true
-		n.UID = types.UID("u")
 	})
 	inBubble(t, defaults(), []runtime.Object{node}, func(b *bench) {
 		b.term()
@@ -176,28 +174,34 @@ func TestPodsThatAreNotReadyAreNotSynced(t *testing.T) {
 	})
 }
 
+// A pod that is created later depends on the status that the node has by then.
 func TestPodsMarkedWithTheirNode(t *testing.T) {
+	ahead := func(_ *corev1.Node, pod *corev1.Pod) {
+		pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch.Add(time.Hour))
+	}
+	young := func(node *corev1.Node, _ *corev1.Pod) { node.CreationTimestamp = metav1.NewTime(epoch) }
 	for _, tt := range []struct {
-		name  string
-		ready corev1.ConditionStatus
-		wait  time.Duration
-		want  corev1.ConditionStatus
+		name       string
+		ready      corev1.ConditionStatus
+		edit       func(*corev1.Node, *corev1.Pod) // may be nil
+		wait       time.Duration
+		want, late corev1.ConditionStatus
 	}{
-		{"the grace is not over", "True", 49 * time.Second, "True"},
-		{"Ready turned Unknown", "True", 51 * time.Second, "False"},
-		{"not Ready turned Unknown", "False", 51 * time.Second, "False"},
-		{"not Ready says the kubelet: its own business", "False", 49 * time.Second, "True"},
-		{"never posted", "", 2 * time.Second, "True"},
-		{"Unknown from before the term", "Unknown", time.Second, "False"},
-		{"clock of the node ahead", "True", 51 * time.Second, "False"},
+		{"the grace is not over", "True", nil, 49 * time.Second, "True", "True"},
+		{"Ready turned Unknown", "True", nil, 51 * time.Second, "False", "False"},
+		{"not Ready turned Unknown", "False", nil, 51 * time.Second, "False", "False"},
+		{"not Ready says the kubelet: its own business", "False", nil, 49 * time.Second, "True", "False"},
+		{"never posted", "", nil, 2 * time.Second, "True", "False"},
+		{"has not posted yet", "", young, 2 * time.Second, "True", "True"},
+		{"Unknown from before the term", "Unknown", nil, time.Second, "False", "False"},
+		{"clock of the node ahead", "True", ahead, 51 * time.Second, "False", "False"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dead, pod := aNode("dead", "", tt.ready), aPod("pod", "dead")
-			if tt.name == "clock of the node ahead" {
-				pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch.Add(time.Hour))
-			}
-			bare := aPod("bare", "dead")
+			dead, pod, bare := aNode("dead", "", tt.ready), aPod("pod", "dead"), aPod("bare", "dead")
 			bare.Status.Conditions = nil
+			if tt.edit != nil {
+				tt.edit(dead, pod)
+			}
 			objects := []runtime.Object{dead, pod, aPod("other", "live"), bare, aNode("live", "", "True"), aLease("live", epoch)}
 			inBubble(t, defaults(), objects, func(b *bench) {
 				b.term()
@@ -205,20 +209,22 @@ func TestPodsMarkedWithTheirNode(t *testing.T) {
 				pod := b.Pod("pod")
 				b.wantPods(tt.want, "pod")
 				b.wantPods("True", "other")
-				if tt.want == "True" {
-					return
+				if tt.want == "False" {
+					want := aPod("pod", "dead").Status
+					want.Conditions[0].Status = corev1.ConditionFalse
+					want.Conditions[0].LastTransitionTime = pod.Status.Conditions[0].LastTransitionTime
+					fakeapi.WantEqual(t, "more than Ready and its time was changed", pod.Status, want)
+					if pod.Status.Conditions[0].LastTransitionTime.IsZero() {
+						t.Error("no transition time")
+					}
+					fakeapi.Want(t, "pod writes", b.Count("patch pods/status"), 1)
+					if e := fakeapi.NewEvents(b.events); !slices.Contains(e, "Warning NodeNotReady Node is not ready") {
+						t.Errorf("events = %q", e)
+					}
 				}
-				want := aPod("pod", "dead").Status
-				want.Conditions[0].Status = corev1.ConditionFalse
-				want.Conditions[0].LastTransitionTime = pod.Status.Conditions[0].LastTransitionTime
-				fakeapi.WantEqual(t, "more than Ready and its time was changed", pod.Status, want)
-				if pod.Status.Conditions[0].LastTransitionTime.IsZero() {
-					t.Error("no transition time")
-				}
-				fakeapi.Want(t, "pod writes", b.Count("patch pods/status"), 1)
-				if e := fakeapi.NewEvents(b.events); !slices.Contains(e, "Warning NodeNotReady Node is not ready") {
-					t.Errorf("events = %q", e)
-				}
+				b.create(aPod("late", "dead"))
+				b.pass(500 * time.Millisecond)
+				b.wantPods(tt.late, "late")
 			})
 		})
 	}
@@ -256,20 +262,4 @@ func TestKubeletIsNotContradicted(t *testing.T) {
 		b.edit("dying0", func(n *corev1.Node) { n.Labels["x"] = "y" })
 		b.wantPods("True", "pod")
 	})
-}
-
-func TestLatePods(t *testing.T) {
-	for _, tt := range []struct {
-		ready, want corev1.ConditionStatus
-	}{{"True", "True"}, {"False", "False"}, {"Unknown", "False"}, {"", "True"}} {
-		t.Run("node Ready "+string(tt.ready), func(t *testing.T) {
-			node := aNode("node", "", tt.ready, func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) })
-			inBubble(t, defaults(), []runtime.Object{node, aNode("live", "", "True")}, func(b *bench) {
-				b.term()
-				b.create(aPod("late", "node"))
-				b.pass(time.Second)
-				b.wantPods(tt.want, "late")
-			})
-		})
-	}
 }
