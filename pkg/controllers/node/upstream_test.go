@@ -42,8 +42,7 @@ package node
 // Defects of upstream, and the tests that show their absence. Rows of other packages are in brackets.
 //
 //	a node made again under its name inherits its predecessor's age  TestNodeMadeAnewWithinASecond
-//	a restart removes all NoExecute taints and adds them again
-//	    TestRestartBesideDeadNodesRepeatsNothing, TestStandbyTakesOverAmidTheLine
+//	a restart removes all NoExecute taints and adds them again  TestStandbyTakesOverAmidTheLine
 //	a write to a dead node's Lease keeps it alive for ever  TestLeasesOfOtherTimes
 //	nodes that could not be judged are left out of the zone's count
 //	    TestBrokenLeaseWatch
