@@ -175,6 +175,15 @@ func TestRestart(t *testing.T) {
 		defer w.run(c)()
 		w.mustBeDeletedAt("p", 3001*time.Second)
 	})
+	fakeapi.Bubble(t, "a term ends after its deletes", func(t *testing.T) {
+		w := newWorld(t, aNode("t1"), aPod("p"))
+		w.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			time.Sleep(time.Second)
+			return false, nil, nil
+		})
+		w.manager(window)()
+		w.mustBeDeletedAt("p", time.Second)
+	})
 }
 
 // Taints of node health are not trusted before a term has looked around.
