@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -36,28 +35,6 @@ func TestPartialDiscoveryPurgesOnceAndWaits(t *testing.T) {
 	b.clock.Step(30 * time.Second)
 	b.mustFinalize(t)
 	expect(t, b.content()[4:], purge...) // all types once more, in one pass
-}
-
-// An API server that has just started shows its own types before those of CustomResourceDefinitions. Objects of
-// discovered types are deleted meanwhile.
-func TestNamespaceWaitsForAReadyAPIServer(t *testing.T) {
-	b := newBench(t, terminating())
-	b.discovery.Status = http.StatusInternalServerError
-	b.mustSync(t)
-	expect(t, b.content(), "list pods", "list configmaps")
-	b.client.Wants(t, "get namespaces", "get namespaces", statusWrite)
-	const reason = "discovery fails: API server is not ready: Internal error occurred: failing checks: poststarthook/start-apiextensions-controllers"
-	fakeapi.Want(t, "condition", b.blocker(), reason)
-
-	b.discovery.Status = 0
-	b.serve("a.io/v1", fakeapi.APIType("widgets", "delete", "list"))
-	custom := true
-	b.respondWhile(&custom, "list", "widgets", item("Widget", "a.io/v1", "a/b"), nil)
-	b.clock.Step(time.Second)
-	b.mustSync(t)
-	fakeapi.Want(t, "finalized before the custom resource is gone", b.finalized(), false)
-	custom = false
-	b.mustFinalize(t)
 }
 
 // An aggregated API has more types than are listed together, and every request times out.

@@ -100,6 +100,7 @@ func TestSync(t *testing.T) {
 		{"discovery without core types", nil, func(b *bench) {
 			b.discovery.Lists = []*metav1.APIResourceList{fakeapi.APIList("apps/v1", fakeapi.APIType("deployments", "delete", "list"))}
 		}, "", []string{"list pods", "list deployments"}, reported},
+		{"an API server that is not ready", nil, func(b *bench) { b.discovery.Status = http.StatusInternalServerError }, "", all, reported},
 		{"an unparsable group version", nil, func(b *bench) { b.serve("a/b/c", fakeapi.APIType("x", "delete", "list")) }, "", all, reported},
 		{"an API that is skipped", nil, func(b *bench) {
 			b.serve("a.io/v1", fakeapi.APIType("hang", "delete", "list"))
