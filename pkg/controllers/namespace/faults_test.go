@@ -110,28 +110,6 @@ func TestStatusWritesMayFail(t *testing.T) {
 	}
 }
 
-// The content of all other types goes, and the namespace waits for the failing type.
-func TestFailingTypeBlocksNoOther(t *testing.T) {
-	const count = 30
-	b := newBench(t, terminating())
-	for i := range count {
-		b.serve("apps/v1", fakeapi.APIType(fmt.Sprintf("type-%02d", i), "delete", "list"))
-	}
-	failing := true
-	b.respondWhile(&failing, "list", "type-00", nil, apierrors.NewInternalError(errors.New("conversion webhook is down")))
-	if _, err := b.sync(t.Context(), "test"); !apierrors.IsInternalError(err) {
-		t.Errorf("error %v", err)
-	}
-	fakeapi.Want(t, "lists, with pods and configmaps", len(b.content()), 2+count)
-	fakeapi.Want(t, "finalized", b.finalized(), false)
-	failing = false
-	b.metadata.ClearActions()
-	b.mustSync(t)
-	expect(t, b.content(), "list pods", "list type-00")
-	b.mustFinalize(t)
-	fakeapi.Want(t, "lists, with all types before the end", len(b.content()), 2+2+count)
-}
-
 // A CRD with an object goes while the namespace waits, and a CRD with another object comes.
 func TestTypesComeAndGo(t *testing.T) {
 	b := newBench(t, terminating())

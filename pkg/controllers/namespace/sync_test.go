@@ -224,22 +224,27 @@ func TestConflictsOfFinalizeAreRetriedAndBounded(t *testing.T) {
 	}
 }
 
-// Another type is listed alone for a while. Then an object is in a type that was empty before.
+// Another type fails and is listed alone for a while. Then an object is in a type that was empty before.
 func TestLastPassListsAllTypes(t *testing.T) {
 	b := newBench(t, terminating())
-	b.discovery.Lists = []*metav1.APIResourceList{fakeapi.CoreList(fakeapi.APIType("pods", "delete", "list"), fakeapi.APIType("secrets", "delete", "list"), fakeapi.APIType("configmaps", "delete", "list"))}
-	held, late := true, false
-	b.respondWhile(&held, "list", "configmaps", item("Any", "v1"), nil)
-	b.respondWhile(&late, "list", "secrets", item("Any", "v1"), nil)
+	b.serve("apps/v1", fakeapi.APIType("broken", "delete", "list"), fakeapi.APIType("filled", "delete", "list"))
+	failing, late := true, false
+	b.respondWhile(&failing, "list", "broken", nil, apierrors.NewInternalError(errors.New("conversion webhook is down")))
+	b.respondWhile(&late, "list", "filled", item("Any", "v1"), nil)
 	b.respond("delete", "*", nil, nil)
-	b.mustSync(t)
-	b.mustSync(t)
-	held, late = false, true
+	for pass, lists := range []int{4, 2} {
+		if _, err := b.sync(t.Context(), "test"); !apierrors.IsInternalError(err) {
+			t.Errorf("error %v", err)
+		}
+		fakeapi.Want(t, fmt.Sprint("lists of pass ", pass), len(b.content()), lists)
+		b.metadata.ClearActions()
+	}
+	failing, late = false, true
 	for range 3 {
 		b.mustSync(t)
 	}
 	if b.finalized() {
-		t.Fatal("finalized with a secret")
+		t.Fatal("finalized with an object")
 	}
 	late = false
 	b.mustFinalize(t)
