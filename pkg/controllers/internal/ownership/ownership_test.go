@@ -82,13 +82,12 @@ type bench struct {
 	state   State
 	barrier controller.ConsistencyBarrier
 	clock   *testingclock.FakePassiveClock
-	live    *appsv1.ReplicaSet
 	bodies  []string
 	patch   func(*corev1.Pod) (*corev1.Pod, error)
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{Script: fakeapi.NewScript[*corev1.Pod](t), clock: testingclock.NewFakePassiveClock(now), live: owner()}
+	b := &bench{Script: fakeapi.NewScript[*corev1.Pod](t), clock: testingclock.NewFakePassiveClock(now)}
 	b.patch = func(pod *corev1.Pod) (*corev1.Pod, error) {
 		patched := newPod(pod.Name, pod.Labels, ours())
 		patched.ResourceVersion = "9"
@@ -96,7 +95,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b.Changer = &Changer[*appsv1.ReplicaSet, *corev1.Pod]{
 		Kind: kind, Noun: "pod", Objects: podCache{}, Recorder: b.Script.Recorder, Clock: b.clock,
-		Get: func(context.Context, *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) { return b.live, nil },
+		Get: func(context.Context, *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) { return owner(), nil },
 		Patch: func(_ context.Context, pod *corev1.Pod, body []byte) (*corev1.Pod, error) {
 			b.bodies = append(b.bodies, string(body))
 			return b.patch(pod)
@@ -134,14 +133,6 @@ func parsed(t *testing.T, text string) (v any) {
 	t.Helper()
 	fakeapi.NoError(t, json.Unmarshal([]byte(text), &v))
 	return v
-}
-
-func TestOwnerBeingDeletedAdoptsNothing(t *testing.T) {
-	b := newBench(t)
-	b.live.DeletionTimestamp = &metav1.Time{Time: now}
-	if _, err := b.run(t, []*corev1.Pod{newPod("orphan", web)}, nil); err == nil || len(b.bodies) > 0 {
-		t.Errorf("error %v, patches %v; want an error and none", err, b.bodies)
-	}
 }
 
 func TestFailedChanges(t *testing.T) {
