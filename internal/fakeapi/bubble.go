@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -103,6 +104,14 @@ func Syncs(t testing.TB, registry prometheus.Gatherer, queue string) (n uint64) 
 		}
 	}
 	return n
+}
+
+// HistogramSum returns the sum of the values that a histogram has observed.
+func HistogramSum(t testing.TB, h prometheus.Histogram) float64 {
+	t.Helper()
+	var m dto.Metric
+	NoError(t, h.Write(&m))
+	return m.GetHistogram().GetSampleSum()
 }
 
 // Until waits, in a bubble of fake time, until d after the creation of the clientset and until all goroutines are idle.

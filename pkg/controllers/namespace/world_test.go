@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -154,13 +153,6 @@ func (b *bench) mustFinalize(t *testing.T) {
 func expect(t *testing.T, got []string, want ...string) {
 	t.Helper()
 	fakeapi.WantEqual(t, "texts", got, want)
-}
-
-func sumOf(t *testing.T, h prometheus.Histogram) float64 {
-	t.Helper()
-	var m dto.Metric
-	fakeapi.NoError(t, h.Write(&m))
-	return m.GetHistogram().GetSampleSum()
 }
 
 func TestMain(m *testing.M) { faket.Main(m) }
