@@ -9,12 +9,10 @@ import (
 	"testing"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/discovery"
 
@@ -27,13 +25,9 @@ func newType() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "gc-" + rand.String(6) + ".example.com", Version: "v1", Resource: "widgets"}
 }
 
-func defineType(t testing.TB, typ schema.GroupVersionResource, edits ...func(*apiextensionsv1.CustomResourceDefinition)) {
+func defineType(t testing.TB, typ schema.GroupVersionResource) {
 	t.Helper()
-	crd := controlplane.CustomType(typ.Group, typ.Resource, "Widget")
-	for _, e := range edits {
-		e(crd)
-	}
-	cluster.Create(t, crd)
+	cluster.Create(t, controlplane.CustomType(typ.Group, typ.Resource, "Widget"))
 	t.Cleanup(func() { undefineType(t, typ) })
 }
 
@@ -147,43 +141,4 @@ func testATypeIsCollectedAsSoonAsItIsDefined(t *testing.T, ns string) {
 		undefineType(t, typ)
 		gone(t, soon, left, last)
 	}
-}
-
-// TestBrokenConversionDelaysNoOtherType: the conversion webhook of a type does not respond, so its objects cannot be
-// listed. Other types do not wait for these objects; an owner that leaves orphans does.
-func TestBrokenConversionDelaysNoOtherType(t *testing.T) {
-	ns := cluster.Namespace(t)
-	typ := newType()
-	defineType(t, typ, func(crd *apiextensionsv1.CustomResourceDefinition) {
-		versions := crd.Spec.Versions
-		crd.Spec.Versions = append(versions, versions[0])
-		crd.Spec.Versions[0].Storage, crd.Spec.Versions[1].Name = false, "v1beta1"
-	})
-	waiting, leaving := create(t, configMaps, ns, "waiting"), create(t, configMaps, ns, "leaving")
-	held := newWidget(t, typ, ns, "of-waiting", blockedBy(waiting))
-	orphan := newWidget(t, typ, ns, "of-leaving", ownedBy(leaving))
-	convert := func(conversion string) {
-		patch := []byte(`{"spec":{"conversion":` + conversion + `}}`)
-		_, err := objects(t, definitions, "").Patch(t.Context(), typ.GroupResource().String(), types.MergePatchType, patch, metav1.PatchOptions{})
-		controlplane.Must(t, err)
-	}
-	convert(fmt.Sprintf(`{"strategy":"Webhook","webhook":{"clientConfig":{"url":"https://127.0.0.1:%d/convert"},"conversionReviewVersions":["v1"]}}`, controlplane.FreePort(t)))
-	_, cfg := account()
-	start(t, cfg, "garbagecollector")
-	owner := create(t, rcs, ns, "owner")
-	pod := create(t, pods, ns, "pod", ownedBy(owner))
-	owner.delete(t, metav1.DeletePropagationBackground)
-	gone(t, soon, owner, pod)
-	waiting.delete(t, metav1.DeletePropagationForeground)
-	leaving.delete(t, metav1.DeletePropagationOrphan)
-	controlplane.Consistently(t, 2*time.Second, func(ctx context.Context) error {
-		if now, err := leaving.now(t, ctx); err != nil || now == nil {
-			return fmt.Errorf("%v left its dependents although a type could not be listed: %v", leaving, err)
-		}
-		return nil
-	})
-	convert(`{"strategy":"None","webhook":null}`)
-	gone(t, 2*soon, waiting, leaving, held)
-	owners(t, soon, orphan)
-	undefineType(t, typ)
 }

@@ -74,13 +74,12 @@ var (
 	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	namespaces  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	rcs         = schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}
-	volumes     = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
 	replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 )
 
 var kinds = map[schema.GroupVersionResource]string{
-	configMaps: "ConfigMap", secrets: "Secret", pods: "Pod", namespaces: "Namespace", rcs: "ReplicationController", volumes: "PersistentVolume",
+	configMaps: "ConfigMap", secrets: "Secret", pods: "Pod", namespaces: "Namespace", rcs: "ReplicationController",
 	replicaSets: "ReplicaSet", deployments: "Deployment",
 }
 
@@ -113,10 +112,6 @@ func create(t testing.TB, typ schema.GroupVersionResource, namespace, name strin
 	case deployments:
 		delete(template["spec"].(map[string]any), "terminationGracePeriodSeconds")
 		o.Object["spec"] = map[string]any{"replicas": int64(0), "selector": map[string]any{"matchLabels": map[string]any{"app": name}}, "template": template}
-	case volumes:
-		o.Object["spec"] = map[string]any{
-			"capacity": map[string]any{"storage": "1Mi"}, "accessModes": []any{"ReadWriteOnce"}, "hostPath": map[string]any{"path": "/nowhere"},
-		}
 	}
 	o.SetAPIVersion(typ.GroupVersion().String())
 	o.SetKind(kinds[typ])
@@ -248,16 +243,6 @@ func owners(t testing.TB, within time.Duration, o thing, want ...thing) {
 		}
 		return nil
 	})
-}
-
-// orphaned requires that dependents stay and have lost their references.
-func orphaned(t testing.TB, ns string, dependents ...thing) {
-	t.Helper()
-	settled(t, ns)
-	alive(t, dependents...)
-	for _, o := range dependents {
-		owners(t, soon, o)
-	}
 }
 
 // settled waits until a new object without owner is deleted.

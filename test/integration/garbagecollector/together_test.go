@@ -61,8 +61,11 @@ func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {
 	foreground.delete(t, metav1.DeletePropagationForeground)
 	orphan.delete(t, metav1.DeletePropagationOrphan)
 	gone(t, 2*soon, append(leave, background, foreground, orphan)...)
-	orphaned(t, ns, stay...)
-	alive(t, append(shared, lives)...)
+	settled(t, ns)
+	alive(t, append(append(shared, stay...), lives)...)
+	for _, o := range stay {
+		owners(t, soon, o)
+	}
 	for _, o := range shared {
 		owners(t, soon, o, lives)
 	}

@@ -67,19 +67,6 @@ func TestSharedCollector(t *testing.T) {
 			owners(t, soon, both, own)
 			alive(t, owner, own, both, right)
 		},
-		"owners in no namespace": func(t *testing.T, ns string) {
-			volume := create(t, volumes, "", "volume-"+ns)
-			t.Cleanup(func() {
-				_ = objects(t, volumes, "").Delete(context.Background(), volume.GetName(), metav1.DeleteOptions{})
-			})
-			valid := create(t, configMaps, ns, "valid", ownedBy(volume))
-			invalid := create(t, configMaps, ns, "invalid", refers(metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "invalid", UID: "invalid"}))
-			unknown := create(t, configMaps, ns, "unknown", refers(metav1.OwnerReference{APIVersion: "unknown/v1", Kind: "Unknown", Name: "invalid", UID: "invalid-too"}))
-			gone(t, soon, invalid)
-			settled(t, ns)
-			alive(t, valid, unknown, volume)
-		},
-		"many owners are deleted at once":              testManyOwnersAreDeletedAtOnce,
 		"a type is collected as soon as it is defined": testATypeIsCollectedAsSoonAsItIsDefined,
 		"a namespace is deleted with owners in it":     testANamespaceIsDeletedWithOwnersInIt,
 		"deployment deleted in the background":         testDeployment(metav1.DeletePropagationBackground),
@@ -99,35 +86,4 @@ func TestSharedCollector(t *testing.T) {
 			test(t, cluster.Namespace(t))
 		})
 	}
-}
-
-// Clients delete owners with each policy, and with the default of ReplicationControllers, which is Orphan.
-func testManyOwnersAreDeletedAtOnce(t *testing.T, ns string) {
-	policies := []struct {
-		stay    bool
-		options metav1.DeleteOptions
-	}{
-		{true, metav1.DeleteOptions{}},
-		{true, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan)}},
-		{true, metav1.DeleteOptions{OrphanDependents: new(true)}}, //lint:ignore SA1019 clients may still send it
-		{false, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}},
-		{false, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}},
-	}
-	var stay, leave []thing
-	for n := range 50 {
-		policy := policies[n%len(policies)]
-		owner := create(t, rcs, ns, fmt.Sprint("owner-", n))
-		leave = append(leave, owner)
-		for m := range 3 {
-			pod := create(t, pods, ns, fmt.Sprintf("pod-%d-%d", n, m), blockedBy(owner))
-			if policy.stay {
-				stay = append(stay, pod)
-			} else {
-				leave = append(leave, pod)
-			}
-		}
-		controlplane.Must(t, objects(t, rcs, ns).Delete(t.Context(), owner.GetName(), policy.options))
-	}
-	gone(t, 2*soon, leave...)
-	orphaned(t, ns, stay...)
 }
