@@ -78,10 +78,9 @@ type Caches struct {
 
 type watchedType struct {
 	freshness.Watched
-	observe func(Observer) error
+	observe func(Observer)
 	trimmed bool
-	handled bool
-	synced  cache.DoneChecker // done when the cache and the handler, if any, have the first list
+	synced  cache.DoneChecker // done when the cache and all handlers have the first list
 }
 
 // New returns caches without types. The client should be neither rate limited nor fenced.
@@ -137,11 +136,8 @@ func (c *Caches) Feeds() *Feeds { return c.feeds }
 func (c *Caches) Start(ctx context.Context) {
 	for _, t := range c.types { // after all other handlers
 		for _, o := range c.observers {
-			if t.Namespace != metav1.NamespaceAll {
-				continue
-			}
-			if err := t.observe(o); err != nil { // only a stopped informer rejects handlers
-				klog.FromContext(ctx).Error(err, "Failed to register an observer")
+			if t.Namespace == metav1.NamespaceAll {
+				t.observe(o)
 			}
 		}
 	}

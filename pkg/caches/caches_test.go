@@ -35,6 +35,8 @@ func TestOnlyRequestedTypesAreWatched(t *testing.T) {
 		want := []string{"pods", "nodes"}
 		fakeapi.WantEqual(t, "watched types", got, want)
 		fakeapi.WantEqual(t, "unsynced before the start", c.Unsynced(), want)
+		c.Observe(func(Cached) Handler[metav1.Object] { return Handler[metav1.Object]{} })
+		go c.Unsynced() // as /readyz during the start
 		defer fakeapi.FillCaches(t, c)()
 		if got := c.Unsynced(); len(got) > 0 {
 			t.Errorf("unsynced after the sync = %v", got)

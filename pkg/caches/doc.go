@@ -1,7 +1,7 @@
 // Package caches holds the objects that controllers read: one shared informer factory with one watch per type.
 //
 // A type has a cache if a controller requested it before Start. [Feeds] are the metadata watches of all other
-// types. Informers run until the process ends; a standby keeps its caches.
+// types. Informers run until the context of Start ends; a standby keeps its caches.
 //
 // Objects are trimmed before they are stored. Pods become [Pod], a third of the size of corev1.Pod, and share
 // equal labels, owner references and tolerations. ReplicaSets with zero replicas lose their template. Never

@@ -48,27 +48,11 @@ func (s Store[T]) Handle(h Handler[T]) error {
 		return fmt.Errorf("register handler for %s: the informers have been started", s.Resource())
 	}
 	*s.handlers = append(*s.handlers, h)
-	return s.registerFanOut()
-}
-
-func (s Store[T]) registerFanOut() error {
-	t := &s.caches.types[s.typ]
-	if t.handled {
-		return nil
-	}
-	registration, err := s.informer.AddEventHandler(s.handlers.eventHandler(s.caches))
-	if err != nil {
-		return fmt.Errorf("register handler for %s: %w", s.Resource(), err)
-	}
-	t.handled, t.synced = true, registration.HasSyncedChecker()
 	return nil
 }
 
 // addObserver registers a handler for objects of any type.
-func (s Store[T]) addObserver(o Observer) error {
-	if err := s.registerFanOut(); err != nil {
-		return err
-	}
+func (s Store[T]) addObserver(o Observer) {
 	t := s.caches.types[s.typ]
 	h := o(Cached{t.Resource, reflect.TypeFor[T]().Elem().Name(), t.synced.Done()})
 	typedHandler := func(handle func(metav1.Object)) func(T) {
@@ -81,7 +65,7 @@ func (s Store[T]) addObserver(o Observer) error {
 	if h.Update != nil {
 		typed.Update = func(old, new T) { h.Update(old, new) }
 	}
-	return s.Handle(typed)
+	*s.handlers = append(*s.handlers, typed)
 }
 
 func (f *fanOut[T]) eventHandler(of *Caches) cache.ResourceEventHandler {

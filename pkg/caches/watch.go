@@ -61,7 +61,11 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}
 	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}, expected: &highest{}}
-	c.types = append(c.types, watchedType{observe: s.addObserver, synced: informer.HasSyncedChecker(), Watched: freshness.Watched{
+	registration, err := informer.AddEventHandler(s.handlers.eventHandler(c))
+	if err != nil {
+		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
+	}
+	c.types = append(c.types, watchedType{observe: s.addObserver, synced: registration.HasSyncedChecker(), Watched: freshness.Watched{
 		Resource: gvr, Namespace: o.Namespace, Version: s.Version, Expected: s.expected.get, Objects: s.objectVersions,
 	}})
 	c.stores[gvr] = s
