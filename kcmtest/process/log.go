@@ -11,10 +11,12 @@ import (
 	"time"
 )
 
-// Messages of the program when the controllers begin to work, and while the program waits for the API server.
+// Messages of the program while it waits for the API server, when the wait is over, and when the controllers begin to
+// work.
 const (
-	startedMessage = `"Term begins"`
-	waitingMessage = `"Waiting for the API server"`
+	waitingMessage   = `"Waiting for the API server"`
+	availableMessage = `"API server is available"`
+	startedMessage   = `"Term begins"`
 )
 
 // follower parses the log of the program, as an io.Writer.
@@ -23,10 +25,10 @@ type follower struct {
 	started, giveUp func()    // giveUp is called when the API server has not been there for too long
 	rest            []byte    // of a line that has not ended
 
-	lock    sync.Mutex
-	last    lastReport
-	working bool
-	waited  *time.Timer
+	lock      sync.Mutex
+	last      lastReport
+	available bool // the API server
+	waited    *time.Timer
 }
 
 type lastReport struct {
@@ -83,8 +85,10 @@ func (f *follower) parseLine(line string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	switch {
+	case strings.Contains(line, availableMessage):
+		f.available = true
 	case strings.Contains(line, startedMessage):
-		f.working = true
+		f.available = true // programs of earlier versions do not log availableMessage
 		f.started()
 	case strings.Contains(line, waitingMessage) && f.waited == nil:
 		f.waited = time.AfterFunc(serverPatience, func() { f.reportMissingServer(line) })
@@ -97,7 +101,7 @@ func (f *follower) parseLine(line string) {
 func (f *follower) reportMissingServer(line string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if !f.working {
+	if !f.available {
 		f.last = lastReport{reason: failureReason(line), serverMissing: true}
 		f.giveUp()
 	}

@@ -90,6 +90,27 @@ while :; do sleep 0.05; done`, `kcmtest: Post "https://s": connection refused`, 
 	}
 }
 
+// The first attempt fails before the API server responds. The caches may take longer to fill than serverPatience.
+func TestProgramMayWorkLongAfterTheServerIsAvailable(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"slow caches":        "echo '\"API server is available\"' >&2\nsleep 2\necho '\"Term begins\"' >&2",
+		"an earlier version": "echo '\"Term begins\"' >&2",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, binary := &fakeT{}, program(t, "echo '\"Waiting for the API server\" reason=\"x\"' >&2\nsleep 0.2\n"+script+"\nwhile :; do sleep 0.05; done")
+			f.run(func() {
+				Start(f, nil, Binary(binary))
+				time.Sleep(serverPatience)
+			})
+			if f.fatal != "" || len(f.errors) > 0 {
+				t.Errorf("told %q and %q", f.fatal, f.errors)
+			}
+		})
+	}
+}
+
 // AfterSuite runs when BeforeSuite has failed, too.
 func TestStopOfAProgramThatWasNeverStarted(t *testing.T) {
 	var p *Program

@@ -81,6 +81,7 @@ func (p *preflighter) runChecks(ctx context.Context, needs []need) error {
 	for {
 		err := p.checkNeeds(ctx, needs)
 		if err == nil {
+			log.Info("API server is available")
 			return nil
 		}
 		if ctx.Err() != nil {
