@@ -138,7 +138,11 @@ func runManager(ctx context.Context, cfg *rest.Config, s *settings, started func
 	beside.Go(func() {
 		select {
 		case <-m.Started(): // so the API server is there
-			runKubelets(running, kubelets, started)
+			if kubelets == nil {
+				started()
+			} else {
+				kubelets.Run(running, started)
+			}
 		case <-running.Done():
 		}
 	})

@@ -1,7 +1,6 @@
 package kcmtest
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -118,13 +117,4 @@ func newKubelets(cfg *rest.Config) (*kubelet.Player, error) {
 		return nil, fmt.Errorf("build the client of the kubelets: %w", err)
 	}
 	return kubelet.NewPlayer(client, corev1.NamespaceAll, courseOf)
-}
-
-// runKubelets runs the kubelets beside the manager.
-func runKubelets(ctx context.Context, p *kubelet.Player, up func()) {
-	if p == nil {
-		up()
-		return
-	}
-	p.Run(ctx, up)
 }
