@@ -43,7 +43,7 @@ func FromError(err error) Outcome {
 	switch {
 	case status.Code == http.StatusInternalServerError && WebhookFailed(status.Message):
 		return Rejected
-	case status.Code < http.StatusBadRequest || !Complete(int(status.Code)) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err):
+	case status.Code < http.StatusBadRequest || !Complete(int(status.Code)):
 		return Unknown
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return Terminating
@@ -51,7 +51,7 @@ func FromError(err error) Outcome {
 		return Exists
 	case apierrors.IsConflict(err):
 		return Conflict
-	// See IsNotFound.
+	// A 404 with text is no response about the object, see IsNotFound.
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return NotFound
 	}
