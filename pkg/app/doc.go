@@ -1,6 +1,6 @@
-// Package app turns options into a running controller manager. The command line is in package command. Only
-// [Options.UseGatesForLibraries] and [Config.OwnProcess], which are for package command, change global
-// state of a process.
+// Package app turns options into a running controller manager. The command line is in package command. Global
+// state of a process is changed only by [Options.UseGatesForLibraries] and [Config.OwnProcess], which are for
+// package command, and by ContentionProfiling of [Config.Serving].
 //
 //	flags ─▶ Options ─Validate─▶ Config ─▶ Run (stages) ─▶ server, caches, election, controllers
 //

@@ -73,9 +73,10 @@ func Run(ctx context.Context, cfg Config) error {
 }
 
 // New builds every part and starts none. It binds the serving port and sends no request. The error names the
-// problems of cfg. Several managers may run in one process. Every client has separate connections to the API
-// server. Connections of informers are checked for silence, connections of controllers pass the fence, and
-// no other request delays the elector.
+// problems of cfg. Several managers may run in one process. Informers, feeds, the elector and each
+// controller have separate connections to the API server. Events, preflight, the freshness monitor and service
+// account tokens share connections. Connections of informers are checked for silence, connections of
+// controllers pass the fence, and no other request delays the elector.
 func New(cfg Config) (*Manager, error) {
 	// 1. Check the configuration.
 	err := cfg.validateConfig()
@@ -259,15 +260,14 @@ func (m *Manager) observeLease() (expect func(version string), err error) {
 	if err != nil {
 		return nil, err
 	}
-	observe := func(lease, state *coordinationv1.Lease) {
-		if lease.Namespace == m.cfg.Election.Namespace && lease.Name == m.cfg.Election.Name {
-			m.elector.Observe(state)
-		}
-	}
 	return leases.Expect, leases.Handle(caches.Handler[*coordinationv1.Lease]{
-		Add:    func(lease *coordinationv1.Lease) { observe(lease, lease) },
-		Update: func(_, lease *coordinationv1.Lease) { observe(lease, lease) },
-		Delete: func(lease *coordinationv1.Lease) { observe(lease, nil) },
+		Add:    func(lease *coordinationv1.Lease) { m.elector.Observe(lease) },
+		Update: func(_, lease *coordinationv1.Lease) { m.elector.Observe(lease) },
+		Delete: func(lease *coordinationv1.Lease) {
+			if lease.Namespace == m.cfg.Election.Namespace && lease.Name == m.cfg.Election.Name {
+				m.elector.Observe(nil)
+			}
+		},
 	})
 }
 
@@ -311,9 +311,10 @@ func (m *Manager) Started() <-chan struct{} { return m.started }
 
 // Run serves, fills caches, competes for the lease and runs the controllers while holding the lease. It blocks
 // until ctx ends, and returns nil if every part was stopped in order. It is called once. Every goroutine has
-// ended when Run returns, with two exceptions: informers that client-go lets sleep after the API server
+// ended when Run returns, with these exceptions: informers that client-go lets sleep after the API server
 // rejected their lists end within a minute and send no request, and with Config.ServiceAccounts the request
-// for a token may take half a minute.
+// for a token may take half a minute. Informers of the cluster's authorities, idle connections and client-go's
+// certificate reloading end later.
 func (m *Manager) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { m.stopping.Store(true) })()
 	err := runStages(ctx, m.serveHTTPS, m.sendEvents, m.preflight, m.keepCaches, m.checkCaches, m.competeForLease)
@@ -395,10 +396,7 @@ func (m *Manager) runControllers(ctx context.Context, term leadership.Term) erro
 	var controllers sync.WaitGroup
 	for _, c := range m.controllers {
 		controllers.Go(func() {
-			if m.cfg.StartInterval > 0 {
-				timing.Sleep(ctx, m.clock, wait.Jitter(m.cfg.StartInterval, 1))
-			}
-			if ctx.Err() != nil {
+			if m.cfg.StartInterval > 0 && !timing.Sleep(ctx, m.clock, wait.Jitter(m.cfg.StartInterval, 1)) {
 				return
 			}
 			if m.cfg.OwnProcess {

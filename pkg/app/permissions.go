@@ -53,7 +53,9 @@ func requiredPermissions(cfg Config) []need {
 	}
 	add("", controller.Access{Resource: "events", Verbs: []string{"create", "patch"}, Impact: "events are not sent or not counted"})
 	leases := controller.Access{Group: "coordination.k8s.io", Resource: "leases", Impact: "no replica leads"}
-	if namespaces := leaseNamespaces(cfg); len(namespaces) == 1 { // the cache covers all namespaces otherwise
+	if namespaces := leaseNamespaces(cfg); len(namespaces) == 1 {
+		// Otherwise the cache covers all namespaces. With FollowsOwners the cache covers all namespaces, too; the
+		// controller's own list and watch of *.* is reviewed then.
 		leases.Namespace = namespaces[0]
 	}
 	if e := cfg.Election; e.Enabled {

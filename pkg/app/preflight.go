@@ -77,7 +77,6 @@ func (p *preflighter) runChecks(ctx context.Context, needs []need) error {
 	log := klog.FromContext(ctx).WithValues("server", p.server)
 	begun := p.clock.Now()
 	var logged, responded time.Time // the last log line; the first response of an API server that was not ready before
-	waited := false
 	for {
 		err := p.checkNeeds(ctx, needs)
 		if err == nil {
@@ -93,11 +92,11 @@ func (p *preflighter) runChecks(ctx context.Context, needs []need) error {
 		case p.cfg.StartTimeout > 0 && now.Sub(begun) >= p.cfg.StartTimeout:
 			return reason
 		case !lasting:
-			waited, responded = true, time.Time{}
-		case !waited && !p.isStarting(ctx):
+			responded = time.Time{}
+		case logged.IsZero() && !p.isStarting(ctx): // at the first attempt
 			return reason
 		case responded.IsZero():
-			waited, responded = true, now
+			responded = now
 		case now.Sub(responded) > preflightGrace:
 			return reason
 		}
@@ -154,7 +153,7 @@ func (p *preflighter) checkNeeds(ctx context.Context, needs []need) error {
 }
 
 // deniedNeeds returns the needs of one account that the API server denies. An account that may do everything
-// takes one review.
+// with resources takes one review; its paths are not reviewed.
 func (p *preflighter) deniedNeeds(ctx context.Context, needs []need) ([]need, error) {
 	everything := permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}}
 	if all, err := p.isAllowed(ctx, needs[0].account, everything); err != nil || all {

@@ -1,6 +1,5 @@
 // Package command is the command line of a controller manager with the global state of its process:
-// logging, feature gates of libraries and metrics of libraries. A program with other work uses package app,
-// which changes no global state.
+// logging, feature gates of libraries and metrics of libraries. A program with other work uses package app.
 package command
 
 import (
