@@ -8,7 +8,6 @@ import (
 	"net/http/pprof"
 	"runtime"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -112,7 +111,7 @@ func flagLines(sections cliflag.NamedFlagSets) []string {
 			lines = append(lines, f.Name+"="+value)
 		})
 	}
-	sort.Strings(lines)
+	slices.Sort(lines)
 	return lines
 }
 

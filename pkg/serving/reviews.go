@@ -170,13 +170,10 @@ func (a *authorizer) allowed(ctx context.Context, u user.Info, verb, path string
 func accessSpec(u user.Info, verb, path string) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(),
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb}, Extra: map[string]authorizationv1.ExtraValue{},
 	}
-	if extra := u.GetExtra(); len(extra) > 0 {
-		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(extra))
-		for k, v := range extra {
-			spec.Extra[k] = v
-		}
+	for k, v := range u.GetExtra() {
+		spec.Extra[k] = v
 	}
 	return spec
 }

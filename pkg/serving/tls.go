@@ -135,21 +135,11 @@ func (c *certificates) follow(source dynamiccertificates.Notifier) {
 func (c *certificates) start(ctx context.Context, wg *sync.WaitGroup) {
 	for _, source := range c.sources {
 		wg.Go(func() { source.Run(ctx, 1) })
-		if fromFiles(source) {
-			wg.Go(func() {
-				wait.JitterUntilWithContext(ctx, func(ctx context.Context) { reread(ctx, source) }, rereadInterval, 0, true)
-			})
-		}
+		wg.Go(func() { // a source of a ConfigMap reads its informer
+			wait.JitterUntilWithContext(ctx, func(ctx context.Context) { reread(ctx, source) }, rereadInterval, 0, true)
+		})
 	}
 	wg.Go(func() { c.dynamic.Run(1, ctx.Done()) })
-}
-
-func fromFiles(source dynamiccertificates.ControllerRunner) bool {
-	switch source.(type) {
-	case *dynamiccertificates.DynamicCertKeyPairContent, *dynamiccertificates.DynamicFileSNIContent, *dynamiccertificates.DynamicFileCAContent:
-		return true
-	}
-	return false
 }
 
 // reread loads the files again. Invalid files are ignored.
