@@ -2,19 +2,14 @@ package garbagecollector_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/discovery"
 
 	"minikcm/test/controlplane"
 )
@@ -51,77 +46,6 @@ func newWidget(t testing.TB, typ schema.GroupVersionResource, namespace, name st
 	t.Helper()
 	edits = append([]edit{func(o *unstructured.Unstructured) { o.SetKind("Widget") }}, edits...)
 	return create(t, typ, namespace, name, edits...)
-}
-
-func collectible(t testing.TB) ([]string, error) {
-	t.Helper()
-	lists, err := cluster.Client(t).Discovery().ServerPreferredResources()
-	if err != nil {
-		return nil, err
-	}
-	verbs := discovery.SupportsAllVerbs{Verbs: []string{"list", "watch", "delete"}}
-	types, err := discovery.GroupVersionResources(discovery.FilteredBy(verbs, lists))
-	var names []string
-	for typ := range types {
-		if typ.Resource != "events" {
-			names = append(names, typ.GroupResource().String())
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), err
-}
-
-// TestEveryTypeHasOneStream requires one watch for each type, and no list.
-func TestEveryTypeHasOneStream(t *testing.T) {
-	for _, controllers := range []string{"garbagecollector", "*,garbagecollector"} {
-		t.Run(controllers, func(t *testing.T) {
-			account := "gc-" + rand.String(8)
-			user := controlplane.ServiceAccount(account)
-			manager := start(t, cluster.ManagerConfig(account), controllers)
-			var want []string
-			// A watch without response may be opened again, so only open streams count.
-			streams := func() map[string]int {
-				log, open := cluster.AuditLog(t), map[string]int{}
-				for n, stage := range map[int]controlplane.AuditMatch{1: controlplane.Received, -1: controlplane.Completed} {
-					for _, e := range log.Select(controlplane.ByUser(user), controlplane.ByVerb("watch"), stage) {
-						open[schema.GroupResource{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource}.String()] += n
-					}
-				}
-				return open
-			}
-			var since time.Time
-			controlplane.Eventually(t, 2*soon, func(context.Context) (err error) {
-				if want, err = collectible(t); err != nil || len(want) < 30 {
-					return errors.Join(err, fmt.Errorf("discovery shows only %v", want))
-				}
-				open := streams()
-				for _, name := range want {
-					if open[name] != 1 {
-						since = time.Time{}
-						return fmt.Errorf("%d streams of %s are open", open[name], name)
-					}
-				}
-				if since.IsZero() {
-					since = time.Now()
-				}
-				if lasted := time.Since(since); lasted < 2*time.Second {
-					return fmt.Errorf("one stream of each type has been open for %v", lasted)
-				}
-				return nil
-			})
-			for name, n := range streams() {
-				if n > 0 && !slices.Contains(want, name) {
-					t.Errorf("%s was watched", name)
-				}
-			}
-			manager.Stop(t)
-			for _, e := range cluster.AuditLog(t, controlplane.ByUser(user), controlplane.ByVerb("list"), controlplane.Completed) {
-				if strings.Contains(e.UserAgent, "feeds") || strings.Contains(e.UserAgent, "shared-informers") {
-					t.Errorf("%s was listed as well as streamed", e.ObjectRef.Resource)
-				}
-			}
-		})
-	}
 }
 
 func testATypeIsCollectedAsSoonAsItIsDefined(t *testing.T, ns string) {
