@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"minikcm/pkg/app"
 	"minikcm/pkg/app/command"
@@ -30,26 +28,8 @@ import (
 
 var cluster *controlplane.Cluster
 
-var logs = flag.Bool("logs", false, "show what the controller logs")
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if !*logs {
-		klog.SetLogger(klog.Logger{})
-	}
-	setUpProcess()
-	os.Exit(controlplane.Run(m, controlplane.Options{
-		Audit: true, SecondAPIServer: true,
-	}, func(c *controlplane.Cluster) { cluster = c }))
-}
-
-func setUpProcess() {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	cmd := command.New(app.Controllers())
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs([]string{"--kubeconfig=" + os.DevNull + "/none"})
-	_ = cmd.ExecuteContext(ctx)
+	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true, SecondAPIServer: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 const soon = 30 * time.Second

@@ -3,7 +3,6 @@ package namespace_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -24,13 +23,8 @@ import (
 
 var cluster *controlplane.Cluster
 
-var logs = flag.Bool("logs", false, "show what the controller logs")
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if !*logs {
-		klog.SetLogger(klog.Logger{})
-	}
+	klog.SetLogger(klog.Logger{})
 	os.Exit(controlplane.Run(m, controlplane.Options{Audit: true, SecondAPIServer: true}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
