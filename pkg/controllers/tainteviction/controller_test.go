@@ -1,6 +1,7 @@
 package tainteviction
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -249,6 +250,41 @@ func TestLostAnswer(t *testing.T) {
 		fakeapi.Want(t, "a response was lost", lost.Load(), true)
 		w.mustBeDeletedAt("p", 0)
 		fakeapi.WantEqual(t, "events", w.told(), []string{marking("p")})
+	})
+}
+
+func TestChangesAfterADelete(t *testing.T) {
+	removeAndAddTaint := func(w *world, at time.Duration) {
+		w.Until(at)
+		w.taint()
+		w.Until(at + 10*time.Second)
+		w.taint(nowTaint("t1"))
+		w.Until(at + time.Hour)
+	}
+	fakeapi.Bubble(t, "a pod that a restore of etcd brings back is deleted again", func(t *testing.T) {
+		w := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10)))
+		defer w.manager(0)()
+		w.Until(time.Second)
+		w.CutWatches("pods")
+		w.Break(errors.New("the API server is away"), "list pods")
+		w.Until(20 * time.Second)
+		w.Put(aPod("p", tolerates("t1", 10)))
+		w.RestoreWatches("pods")
+		w.Break(nil, "list pods")
+		removeAndAddTaint(w, 10*time.Minute)
+		fakeapi.Want(t, "deletes", w.Count("delete pods"), 2)
+	})
+	fakeapi.Bubble(t, "a pod whose deletion the cache does not show is deleted once", func(t *testing.T) {
+		w := newWorld(t, aNode("t1"), aPod("p"))
+		w.Freeze("pods", true)
+		c, stop := w.standby(0)
+		defer stop()
+		defer w.run(c)()
+		removeAndAddTaint(w, 20*time.Second)
+		fakeapi.WantEqual(t, "reads and deletes", []int{w.Count("get pods"), w.Count("delete pods")}, []int{2, 1})
+		fakeapi.WantEqual(t, "events", w.told(), []string{marking("p")})
+		fakeapi.Want(t, "deletions in the metric", testutil.ToFloat64(c.metrics.deletions), 1)
+		fakeapi.Want(t, "pending evictions", testutil.ToFloat64(c.metrics.pending), 0)
 	})
 }
 

@@ -85,7 +85,6 @@ func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *cor
 	default: // includes conflicts: the next attempt reads the pod again
 		return fmt.Errorf("delete pod %s: %w", key.Name, err)
 	}
-	c.ledger.setDeleted(key.UID)
 	return nil
 }
 

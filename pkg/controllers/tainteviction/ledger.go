@@ -20,10 +20,9 @@ type entry struct {
 	seen    time.Time // when the pod was first seen on a tainted node
 	due     time.Time // its deadline; zero if it has none
 	started bool      // the event was sent
-	deleted bool      // the API server accepted the delete
 }
 
-func (e entry) isPending() bool { return !e.due.IsZero() && !e.deleted }
+func (e entry) isPending() bool { return !e.due.IsZero() }
 
 func newLedger(pending prometheus.Gauge) *ledger {
 	return &ledger{pending: pending, pods: map[types.UID]entry{}}
@@ -62,10 +61,6 @@ func (l *ledger) setDue(pod types.UID, due time.Time) {
 func (l *ledger) setStarted(pod types.UID) (first bool) {
 	l.change(pod, func(e entry) entry { first, e.started = !e.started, true; return e })
 	return first
-}
-
-func (l *ledger) setDeleted(pod types.UID) {
-	l.change(pod, func(e entry) entry { e.deleted = true; return e })
 }
 
 // drop removes the entry of a pod and returns it.

@@ -42,9 +42,6 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 	}
 	now := c.Clock.Now()
 	e := c.ledger.observe(key.UID, now)
-	if e.deleted {
-		return controller.Result{}, nil // the cache does not show the deletion yet
-	}
 	d := c.decide(c.cachedNode(pod.NodeName, now), pod, e.seen, now)
 	if d.action == leave {
 		return c.evict(ctx, key, pod, e.seen)
@@ -61,16 +58,15 @@ func (c *Controller) decide(node nodeState, pod *caches.Pod, seen, now time.Time
 // if the pod stays.
 func (c *Controller) keep(key podkey.Key, d decision, now time.Time) time.Duration {
 	if d.action == stay {
-		if c.ledger.drop(key.UID).isPending() {
-			c.recordCancelled(key)
-		}
+		c.endEviction(key)
 		return 0
 	}
 	c.ledger.setDue(key.UID, d.due)
 	return d.again.Sub(now)
 }
 
-// endEviction ends the eviction of a deleted pod.
+// endEviction ends the eviction of a pod that stays or is deleted. A started eviction is not reported as
+// cancelled.
 func (c *Controller) endEviction(key podkey.Key) {
 	if e := c.ledger.drop(key.UID); e.isPending() && !e.started {
 		c.recordCancelled(key)
