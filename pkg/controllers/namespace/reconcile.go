@@ -87,6 +87,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 		c.forgetState(name)
 		return controller.Result{}, nil
 	}
+	ns = live // another client may have changed the namespace since step 1
 	p.known = known
 	whole := s.empty == nil
 	r.results = append(r.results, p.purgeAll(ctx, s.typesOfPass(known))...)

@@ -187,6 +187,18 @@ func TestReplacedNamespaceKeepsItsContent(t *testing.T) {
 	}
 }
 
+// Another client changes the namespace between the two reads. The second read causes no conflict.
+func TestFinalizeSendsTheSecondRead(t *testing.T) {
+	b := newBench(t, terminating())
+	b.client.On("get namespaces", func(call int, _ clienttesting.Action) (runtime.Object, error) {
+		return terminating(func(ns *corev1.Namespace) { ns.ResourceVersion = fmt.Sprint(call) }), nil
+	})
+	b.mustSync(t)
+	b.client.Wants(t, "get namespaces", "get namespaces", finalization)
+	sent := b.client.Actions()[2].(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
+	fakeapi.Want(t, "resource version", sent.ResourceVersion, "2")
+}
+
 func TestConflictsOfFinalizeAreRetriedAndBounded(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("changed"))
 	for _, tt := range []struct {
