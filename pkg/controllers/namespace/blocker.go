@@ -58,10 +58,10 @@ func blockerOf(r report) blocker {
 		}
 	}
 	for _, f := range r.content.Failing {
-		add(causeDiscovery, fmt.Sprintf("APIService %s cannot be discovered: %v", f.APIService(), f.Err))
+		add(causeDiscovery, fmt.Sprintf("APIService %s cannot be discovered: %s", f.APIService(), conditionText(f.Err)))
 	}
 	if len(r.content.Failing) == 0 && r.content.Err != nil {
-		add(causeDiscovery, fmt.Sprintf("discovery fails: %v", r.content.Err))
+		add(causeDiscovery, "discovery fails: "+conditionText(r.content.Err))
 	}
 	if r.content.ParseErr != nil {
 		add(causeDiscovery, r.content.ParseErr.Error())

@@ -63,7 +63,7 @@ func withConditions(old []corev1.NamespaceCondition, r report, now metav1.Time) 
 func discoveryProblem(r report) (reason, textOrEmpty string) {
 	const failed = "DiscoveryFailed"
 	if n := len(r.content.Failing); n > 0 {
-		return failed, fmt.Sprintf("Discovery failed for some groups, %d failing: %v", n, r.content.Err)
+		return failed, fmt.Sprintf("Discovery failed for some groups, %d failing: %s", n, conditionText(r.content.Err))
 	}
 	return failed, errorText(r.content.Err)
 }
@@ -76,7 +76,7 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return conditionText(err)
 }
 
 func failureProblem(r report) (reason, textOrEmpty string) {

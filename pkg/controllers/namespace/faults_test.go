@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientdiscovery "k8s.io/client-go/discovery"
 	clienttesting "k8s.io/client-go/testing"
 
 	"minikcm/internal/fakeapi"
@@ -193,16 +194,31 @@ func TestDiscoveredTypeWith404IsNotEmpty(t *testing.T) {
 
 // Requests that time out and requests that are skipped have the same text: every change would cause a write.
 func TestConditionsDoNotAlternate(t *testing.T) {
-	b := newBench(t, terminating())
-	b.serve("a.io/v1", fakeapi.APIType("hang", "delete", "list"))
 	port := 40000
-	b.metadata.PrependReactor("list", "hang", func(clienttesting.Action) (bool, runtime.Object, error) {
+	reset := func() error {
 		port++
-		return true, nil, &url.Error{Op: "Get", URL: "https://server", Err: fmt.Errorf("read 10.0.0.1:%d: %w", port, context.DeadlineExceeded)}
-	})
-	for range 10 {
-		_, _ = b.sync(t.Context(), "test")
-		b.clock.Step(4 * time.Second) // now it is tried, now not
+		return &url.Error{Op: "Get", URL: "https://server", Err: fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:443: %w", port, context.DeadlineExceeded)}
 	}
-	fakeapi.Want(t, "status writes", b.client.Count(statusWrite), 1)
+	for name, setup := range map[string]func(*bench){
+		"list": func(b *bench) {
+			b.serve("a.io/v1", fakeapi.APIType("hang", "delete", "list"))
+			b.metadata.PrependReactor("list", "hang", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, reset() })
+		},
+		"discovery": func(b *bench) { b.discovery.Called = func() { b.discovery.Err = reset() } },
+		"discovery of a group": func(b *bench) {
+			b.discovery.Called = func() {
+				b.discovery.Err = &clientdiscovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "a.io", Version: "v1"}: reset()}}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, terminating())
+			setup(b)
+			for range 10 {
+				_, _ = b.sync(t.Context(), "test")
+				b.clock.Step(4 * time.Second) // now it is tried, now not
+			}
+			fakeapi.Want(t, "status writes", b.client.Count(statusWrite), 1)
+		})
+	}
 }
