@@ -53,7 +53,7 @@ package node
 //	a rate of one never resumes, a rate of zero taints one  TestTaintsOfZones
 //	pods of a node that goes from False to Unknown stay Ready  TestPodsMarkedWithTheirNode
 //	a crash between node and pods leaves pods Ready  TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtEachWrite
-//	changed tolerations do not move a deadline  [tainteviction TestUpstreamCases, TestLimitsOf]
+//	changed tolerations do not move a deadline  [tainteviction TestUpstreamCases, TestDecide]
 //	a restart starts all deadlines again  [tainteviction TestRestart]
 //	an eviction is given up after 50 ms  [tainteviction TestRefusalsOfAllKinds]
 //	a pod is taken for another of its name  [tainteviction TestSameName]

@@ -30,7 +30,7 @@ import (
 //	TestUpdateNode                   here, "update node"
 //	TestUpdateNodeWithMultipleTaints here, "multiple taints"
 //	TestUpdateNodeWithMultiplePods   here, "multiple pods"
-//	TestGetMinTolerationTime         TestLimitsOf, rows (1) to (5)
+//	TestGetMinTolerationTime         TestDecide, rows (1) to (5)
 //	TestEventualConsistency          here, "late pod"
 //	TestPodDeletionEvent             TestEvents, with the pod's UID
 //	TestExecute, TestExecuteDelayed  here, "multiple pods"; the queue belongs to package controller

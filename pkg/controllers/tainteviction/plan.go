@@ -75,30 +75,6 @@ func boundAt(pod *caches.Pod) metav1.Time {
 	return pod.CreationTimestamp // created with a node name
 }
 
-// limits are the deadlines of a pod. A zero time is no deadline.
-type limits struct {
-	health time.Time // by the two taints of node health
-	others time.Time // by all other taints
-}
-
-// limitsOf returns the deadlines of a pod with these tolerations that was bound to the node at bound.
-func limitsOf(taints []taint, tolerations []corev1.Toleration, bound time.Time) limits {
-	var l limits
-	for _, t := range taints {
-		toleration, limited := tolerationOf(t.Taint, tolerations)
-		if !limited {
-			continue
-		}
-		at := laterOf(t.since, bound).Add(toleration)
-		if isHealthTaint(t.Taint) {
-			l.health = earlierOf(l.health, at)
-		} else {
-			l.others = earlierOf(l.others, at)
-		}
-	}
-	return l
-}
-
 // longestToleration is the largest number of seconds that fits into time.Duration. Longer tolerations have no limit.
 const longestToleration = int64(math.MaxInt64 / time.Second)
 
@@ -127,33 +103,41 @@ const (
 	leave
 )
 
-// decision is the decision about a pod.
+// decision is the decision about a pod. The times are zero if the pod stays.
 type decision struct {
-	action action
-	due    time.Time // the deadline; zero if the pod stays
-	again  time.Time // next decision of a pod that waits
+	action    action
+	due       time.Time // the deadline
+	recheckAt time.Time // after the deadline if the taint is trusted only later
 }
 
-// decide decides about a pod at now. Health taints evict no pod before trusted.
-func decide(l limits, trusted, now time.Time) decision {
-	d := decision{due: earlierOf(l.health, l.others)}
-	if d.due.IsZero() {
-		return d
+// decide decides at now about a pod with these tolerations that was bound to the node at bound. Health taints
+// evict no pod before trusted.
+func decide(taints []taint, tolerations []corev1.Toleration, bound, trusted, now time.Time) decision {
+	var d decision
+	for _, t := range taints {
+		toleration, limited := tolerationOf(t.Taint, tolerations)
+		if !limited {
+			continue
+		}
+		at := laterOf(t.since, bound).Add(toleration)
+		d.due = earlierOf(d.due, at)
+		if isHealthTaint(t.Taint) {
+			at = laterOf(at, trusted)
+		}
+		d.recheckAt = earlierOf(d.recheckAt, at)
 	}
-	d.again = l.others
-	if !l.health.IsZero() {
-		d.again = earlierOf(l.others, laterOf(l.health, trusted))
-	}
-	if d.due.After(now) || d.again.After(now) {
+	switch {
+	case d.recheckAt.After(now):
 		d.action = wait
-		return d
+	case !d.due.IsZero():
+		d.action = leave
 	}
-	return decision{action: leave, due: d.due}
+	return d
 }
 
-// earlierOf ignores zero times.
+// earlierOf returns b if a is zero.
 func earlierOf(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
+	if a.IsZero() || b.Before(a) {
 		return b
 	}
 	return a

@@ -98,7 +98,7 @@ func TestPatience(t *testing.T) {
 }
 
 // Every case of upstream's TestGetMinTolerationTime is here, marked with its number there.
-func TestLimitsOf(t *testing.T) {
+func TestDecide(t *testing.T) {
 	aged := func(key string, since float64) taint { return taint{noExecuteTaint(key), at(since)} }
 	unreachable, notReady := corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady
 	for _, tt := range []struct {
@@ -106,22 +106,23 @@ func TestLimitsOf(t *testing.T) {
 		taints      []taint
 		tolerations []corev1.Toleration
 		bound       float64
-		want        limits
+		want        decision
 	}{
-		{"no taints", nil, nil, -100, limits{}},
-		{"not tolerated: since the taint (1)", []taint{aged("a", 0)}, nil, -100, limits{others: at(0)}},
-		{"tolerated for ever (2)", []taint{aged("a", 0)}, []corev1.Toleration{tolerates("a")}, -100, limits{}},
-		{"the shortest of two (3)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a", 1), tolerates("b", 2)}, -100, limits{others: at(1)}},
-		{"one limited, one not (4)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a", 1), tolerates("b")}, -100, limits{others: at(1)}},
-		{"one not limited, one is (5)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a"), tolerates("b", 1)}, -100, limits{others: at(1)}},
-		{"one of two is not tolerated", []taint{aged("a", 0), aged("b", 3)}, []corev1.Toleration{tolerates("a", 100)}, -100, limits{others: at(3)}},
-		{"each taint counts from its own time", []taint{aged("a", 0), aged("b", 50)}, []corev1.Toleration{tolerates("a", 90), tolerates("b", 10)}, -100, limits{others: at(60)}},
-		{"a pod bound after the taint has its time from then", []taint{aged("a", 0)}, []corev1.Toleration{tolerates("a", 30)}, 3600, limits{others: at(3630)}},
-		{"health apart from others", []taint{aged(unreachable, 0), aged("a", 0)}, []corev1.Toleration{tolerates(unreachable, 300), tolerates("a", 400)}, -100,
-			limits{health: at(300), others: at(400)}},
-		{"both taints of health are", []taint{aged(unreachable, 10), aged(notReady, 0)}, []corev1.Toleration{tolerates(unreachable, 300), tolerates(notReady, 300)}, -100,
-			limits{health: at(300)}},
+		{"no taints", nil, nil, -100, decision{}},
+		{"not tolerated: since the taint (1)", []taint{aged("a", 0)}, nil, -100, decision{leave, at(0), at(0)}},
+		{"tolerated for ever (2)", []taint{aged("a", 0)}, []corev1.Toleration{tolerates("a")}, -100, decision{}},
+		{"the shortest of two (3)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a", 1), tolerates("b", 2)}, -100, decision{wait, at(1), at(1)}},
+		{"one limited, one not (4)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a", 1), tolerates("b")}, -100, decision{wait, at(1), at(1)}},
+		{"one not limited, one is (5)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a"), tolerates("b", 1)}, -100, decision{wait, at(1), at(1)}},
+		{"one of two is not tolerated", []taint{aged("a", 0), aged("b", 3)}, []corev1.Toleration{tolerates("a", 100)}, -100, decision{wait, at(3), at(3)}},
+		{"each taint counts from its own time", []taint{aged("a", 0), aged("b", 50)}, []corev1.Toleration{tolerates("a", 90), tolerates("b", 10)}, -100, decision{wait, at(60), at(60)}},
+		{"a pod bound after the taint has its time from then", []taint{aged("a", 0)}, []corev1.Toleration{tolerates("a", 30)}, 3600, decision{wait, at(3630), at(3630)}},
+		{"health taints are trusted later, others at once", []taint{aged(unreachable, 0), aged("a", 0)}, []corev1.Toleration{tolerates(unreachable, 300), tolerates("a", 400)}, -100,
+			decision{wait, at(300), at(350)}},
+		{"both health taints are", []taint{aged(unreachable, 10), aged(notReady, 0)}, []corev1.Toleration{tolerates(unreachable, 300), tolerates(notReady, 300)}, -100,
+			decision{wait, at(300), at(350)}},
+		{"another taint is due before health taints are trusted", []taint{aged(unreachable, -50), aged("a", 0)}, nil, -100, decision{leave, at(-50), at(0)}},
 	} {
-		fakeapi.Want(t, tt.name, limitsOf(tt.taints, tt.tolerations, at(tt.bound)), tt.want)
+		fakeapi.Want(t, tt.name, decide(tt.taints, tt.tolerations, at(tt.bound), at(350), at(0)), tt.want)
 	}
 }

@@ -51,7 +51,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 
 // decide decides about a pod with one view of its node.
 func (c *Controller) decide(node nodeState, pod *caches.Pod, seen, now time.Time) decision {
-	return decide(limitsOf(node.taints, pod.Tolerations, startTime(boundAt(pod), seen)), c.term.trusted, now)
+	return decide(node.taints, pod.Tolerations, startTime(boundAt(pod), seen), c.term.trusted, now)
 }
 
 // keep records the deadline of a pod that does not leave now. It returns the time until the next decision, 0
@@ -62,7 +62,7 @@ func (c *Controller) keep(key podkey.Key, d decision, now time.Time) time.Durati
 		return 0
 	}
 	c.ledger.setDue(key.UID, d.due)
-	return d.again.Sub(now)
+	return d.recheckAt.Sub(now)
 }
 
 // endEviction ends the eviction of a pod that stays or is deleted. A started eviction is not reported as
