@@ -38,7 +38,7 @@ type Controller struct {
 // term is the state of one term of leadership.
 type term struct {
 	trusted time.Time // from this time on, taints of node health evict pods
-	live    *live.Reads[nodeState]
+	live    *live.Reads[[]taint]
 }
 
 func newController(cfg Config, b controller.Base) (*Controller, error) {
@@ -121,7 +121,7 @@ func changesDeadline(old, pod *caches.Pod) bool {
 func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{
 		trusted: c.Clock.Now().Add(c.cfg.TrustWindow),
-		live:    live.NewReads(c.Clock, c.readNode),
+		live:    live.NewReads(c.Clock, c.readTaints),
 	}
 	defer c.ledger.clear()
 	var loops sync.WaitGroup

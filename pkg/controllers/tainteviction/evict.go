@@ -26,12 +26,12 @@ const (
 // evict marks and deletes a pod if the live node and the live pod confirm that the pod must leave. The pod is
 // read only if the live node evicts the cached pod, so a recovered node costs no reads of pods.
 func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod, seen time.Time) (controller.Result, error) {
-	node, err := c.term.live.Get(ctx, pod.NodeName, seen)
+	taints, err := c.term.live.Get(ctx, pod.NodeName, seen)
 	if err != nil {
 		return controller.Result{}, err
 	}
 	now := c.Clock.Now()
-	d := c.decide(node, pod, seen, now)
+	d := c.decide(taints, pod, seen, now)
 	if d.action == leave {
 		live, err := c.livePod(ctx, key)
 		if err != nil {
@@ -42,7 +42,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 			return controller.Result{}, nil
 		}
 		pod, now = c.pods.Trim(live), c.Clock.Now()
-		if d = c.decide(node, pod, seen, now); d.action == leave {
+		if d = c.decide(taints, pod, seen, now); d.action == leave {
 			c.ledger.setDue(key.UID, d.due)
 			return controller.Result{}, c.markAndDelete(ctx, key, live, d.due)
 		}

@@ -19,15 +19,10 @@ type taint struct {
 	since time.Time
 }
 
-// nodeState holds the taints of a node that may evict pods. The zero value, also of a node that does not
-// exist, evicts no pod.
-type nodeState struct {
-	taints []taint
-}
-
-// stateOf returns the state of a node. seen returns the time at which this process first observed a taint.
-func stateOf(node *corev1.Node, seen func(corev1.Taint) time.Time) nodeState {
-	var s nodeState
+// evictingTaints returns the taints of a node that may evict pods. seen returns the time at which this process
+// first observed a taint.
+func evictingTaints(node *corev1.Node, seen func(corev1.Taint) time.Time) []taint {
+	var evicting []taint
 	isReady := nodestatus.ReadyStatus(node) == corev1.ConditionTrue
 	for _, t := range noExecuteTaints(node.Spec.Taints) {
 		if isHealthTaint(t) && isReady {
@@ -37,9 +32,9 @@ func stateOf(node *corev1.Node, seen func(corev1.Taint) time.Time) nodeState {
 		if t.TimeAdded != nil {
 			added = *t.TimeAdded
 		}
-		s.taints = append(s.taints, taint{Taint: t, since: startTime(added, seen(t))})
+		evicting = append(evicting, taint{Taint: t, since: startTime(added, seen(t))})
 	}
-	return s
+	return evicting
 }
 
 func noExecuteTaints(taints []corev1.Taint) []corev1.Taint {

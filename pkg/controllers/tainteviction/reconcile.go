@@ -23,9 +23,9 @@ const liveRecheck = 30 * time.Second
 func (c *Controller) reconcileNode(_ context.Context, name string) (controller.Result, error) {
 	now := c.Clock.Now()
 	c.term.live.Forget(name) // the next read must be newer than this event
-	state := c.cachedNode(name, now)
+	taints := c.cachedTaints(name, now)
 	for _, pod := range c.pods.OnNode(name) {
-		if len(state.taints) > 0 {
+		if len(taints) > 0 {
 			c.ledger.observe(pod.UID, now)
 		}
 		c.podLoop.Add(podkey.ForPod(pod))
@@ -42,7 +42,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 	}
 	now := c.Clock.Now()
 	e := c.ledger.observe(key.UID, now)
-	d := c.decide(c.cachedNode(pod.NodeName, now), pod, e.seen, now)
+	d := c.decide(c.cachedTaints(pod.NodeName, now), pod, e.seen, now)
 	if d.action == leave {
 		return c.evict(ctx, key, pod, e.seen)
 	}
@@ -50,8 +50,8 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 }
 
 // decide decides about a pod with one view of its node.
-func (c *Controller) decide(node nodeState, pod *caches.Pod, seen, now time.Time) decision {
-	return decide(node.taints, pod.Tolerations, startTime(boundAt(pod), seen), c.term.trusted, now)
+func (c *Controller) decide(taints []taint, pod *caches.Pod, seen, now time.Time) decision {
+	return decide(taints, pod.Tolerations, startTime(boundAt(pod), seen), c.term.trusted, now)
 }
 
 // keep records the deadline of a pod that does not leave now. It returns the time until the next decision, 0
@@ -73,26 +73,26 @@ func (c *Controller) endEviction(key podkey.Key) {
 	}
 }
 
-func (c *Controller) cachedNode(name string, now time.Time) nodeState {
+func (c *Controller) cachedTaints(name string, now time.Time) []taint {
 	node, ok := c.nodes.Get(cache.ObjectName{Name: name})
 	if !ok {
-		return nodeState{}
+		return nil
 	}
-	return c.nodeState(node, now)
+	return c.taintsOf(node, now)
 }
 
-func (c *Controller) nodeState(node *corev1.Node, now time.Time) nodeState {
-	return stateOf(node, func(t corev1.Taint) time.Time { return c.taints.timeOf(node.Name, t, now) })
+func (c *Controller) taintsOf(node *corev1.Node, now time.Time) []taint {
+	return evictingTaints(node, func(t corev1.Taint) time.Time { return c.taints.timeOf(node.Name, t, now) })
 }
 
-// readNode reads a node's state from the API server.
-func (c *Controller) readNode(ctx context.Context, name string) (nodeState, error) {
+// readTaints reads the taints of a node from the API server.
+func (c *Controller) readTaints(ctx context.Context, name string) ([]taint, error) {
 	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, name) {
-		return nodeState{}, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nodeState{}, fmt.Errorf("get node %s: %w", name, err)
+		return nil, fmt.Errorf("get node %s: %w", name, err)
 	}
-	return c.nodeState(node, c.Clock.Now()), nil
+	return c.taintsOf(node, c.Clock.Now()), nil
 }
