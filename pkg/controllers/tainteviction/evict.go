@@ -71,7 +71,7 @@ func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *cor
 		}
 	}
 	if c.ledger.setStarted(key.UID) {
-		c.metrics.observeStart(due, begun)
+		c.metrics.lateness.Observe(begun.Sub(due).Seconds())
 		c.recorder.Eventf(podReference(key), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s", key.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a later retry decides again
@@ -79,7 +79,8 @@ func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *cor
 	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	switch {
 	case err == nil:
-		c.metrics.observeDeletion(due, c.Clock.Now())
+		c.metrics.deletions.Inc()
+		c.metrics.duration.Observe(c.Clock.Since(due).Seconds())
 		klog.FromContext(ctx).V(2).Info("Evicted a pod", "pod", klog.KObj(pod), "node", klog.KRef("", pod.Spec.NodeName), "due", due)
 	case outcome.IsNotFound(err, pod.Name):
 	default: // includes conflicts: the next attempt reads the pod again

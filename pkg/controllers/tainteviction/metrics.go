@@ -1,8 +1,6 @@
 package tainteviction
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"minikcm/pkg/controller"
@@ -26,11 +24,4 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		lateness:  m.Histogram("eviction_lateness_seconds", "Time from a pod's deadline until its eviction was begun.", durationBuckets),
 		pending:   m.Gauge("evictions_pending", "Pods with a deadline by which they must leave their node, past deadlines included."),
 	}
-}
-
-func (m *metrics) observeStart(due, now time.Time) { m.lateness.Observe(now.Sub(due).Seconds()) }
-
-func (m *metrics) observeDeletion(due, now time.Time) {
-	m.deletions.Inc()
-	m.duration.Observe(now.Sub(due).Seconds())
 }
