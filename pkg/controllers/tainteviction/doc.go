@@ -3,10 +3,11 @@
 //
 // The first toleration that matches a taint decides. Without a toleration the pod leaves at once, with
 // tolerationSeconds that long after the later of the taint's timeAdded and the pod's binding. Deadlines follow
-// every change and survive a restart. A taint without timeAdded dates from its first observation.
+// every change. Deadlines of taints with timeAdded survive a restart. Other taints date from the first
+// observation by this process, also as a standby.
 //
-// The taints not-ready and unreachable evict only from nodes that are not Ready, and only after one
-// Config.TrustWindow of a term.
+// The taints not-ready and unreachable evict only from nodes that are not Ready, and not within
+// Config.TrustWindow after the start of a term.
 //
 // Node and pod are read live before an eviction. The pod gets the condition DisruptionTarget and is deleted by
 // UID with its own grace period. Failures are retried.

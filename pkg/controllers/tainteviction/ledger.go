@@ -17,7 +17,7 @@ type ledger struct {
 }
 
 type entry struct {
-	seen    time.Time // when the pod was first seen on a tainted node
+	seen    time.Time // first sync of the pod, or of its tainted node
 	due     time.Time // its deadline; zero if it has none
 	started bool      // the event was sent
 }

@@ -37,7 +37,7 @@ func tolerates(key string, seconds ...int64) corev1.Toleration {
 	return t
 }
 
-func TestSince(t *testing.T) {
+func TestStartTime(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		stamp metav1.Time
@@ -49,20 +49,20 @@ func TestSince(t *testing.T) {
 		{"seen within the stamped second: then", metav1.NewTime(at(0)), at(0.4), at(0.4)},
 		{"in the future, by a clock ahead of ours: when first seen", metav1.NewTime(at(3600)), at(7), at(7)},
 	} {
-		fakeapi.WantEqual(t, tt.name+": since", startTime(tt.stamp, tt.seen), tt.want)
+		fakeapi.WantEqual(t, tt.name+": start time", startTime(tt.stamp, tt.seen), tt.want)
 	}
 }
 
 // A step of the wall clock must not move a deadline: all comparisons need the monotonic reading.
-func TestSinceKeepsMonotonicReading(t *testing.T) {
+func TestStartTimeKeepsMonotonicReading(t *testing.T) {
 	seen := time.Now()
 	stamp := metav1.NewTime(seen.Add(-time.Hour).Truncate(time.Second))
 	if got := startTime(stamp, seen); !strings.Contains(got.String(), " m=") {
-		t.Errorf("since = %v, want a time with a monotonic reading", got)
+		t.Errorf("start time = %v, want a time with a monotonic reading", got)
 	}
 }
 
-func TestPatience(t *testing.T) {
+func TestTolerationOf(t *testing.T) {
 	const forever = time.Duration(-1)
 	red := corev1.Taint{Key: "red", Value: "dark", Effect: corev1.TaintEffectNoExecute}
 	sec := func(t corev1.Toleration, s int64) corev1.Toleration { t.TolerationSeconds = &s; return t }
@@ -93,7 +93,7 @@ func TestPatience(t *testing.T) {
 		if !limited {
 			got = forever
 		}
-		fakeapi.Want(t, tt.name+": patience", got, tt.want)
+		fakeapi.Want(t, tt.name+": toleration", got, tt.want)
 	}
 }
 
