@@ -39,9 +39,6 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 			return controller.Result{RequeueAfter: left}, nil
 		}
 	}
-	if node.exists && !node.outOfService {
-		return controller.Result{}, nil
-	}
 	for _, pod := range c.pods.OnNode(name) {
 		if causeFor(pod, node, false, false) != none {
 			c.podLoop.Add(podkey.ForPod(pod))
