@@ -22,8 +22,6 @@ const (
 	unscheduled  cause = "unscheduled"
 )
 
-var causes = []cause{terminated, outOfService, orphaned, unscheduled}
-
 // nodeState holds the facts about a node that decide about its pods.
 type nodeState struct {
 	exists       bool
