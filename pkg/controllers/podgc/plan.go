@@ -89,13 +89,10 @@ func surplusPods(pods []*caches.Pod, threshold int) []*caches.Pod {
 	return finished[:excess]
 }
 
-// evictedReason is the status reason of a pod that its kubelet evicted.
-const evictedReason = "Evicted"
-
 // compareFinished orders pods evicted by a kubelet first, then by age and name.
 func compareFinished(a, b *caches.Pod) int {
 	rank := func(p *caches.Pod) int {
-		if p.Phase == corev1.PodFailed && p.Reason == evictedReason {
+		if p.Phase == corev1.PodFailed && p.Reason == "Evicted" {
 			return 0
 		}
 		return 1
