@@ -115,23 +115,18 @@ func (c *Controller) enqueue(pod *caches.Pod) {
 func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{live: live.NewReads(c.Clock, c.readNode)}
 	var loops sync.WaitGroup
-	c.podLoop.Start(ctx, &loops, c.unscheduledTerminating) // first, because the other loops fill its queue
+	c.podLoop.Start(ctx, &loops, nil) // first, because the other loops fill its queue
+	for _, pod := range c.pods.List() {
+		if pod.NodeName == "" {
+			c.enqueue(pod)
+		}
+	}
 	if c.cfg.TerminatedPodThreshold > 0 {
 		c.countLoop.Start(ctx, &loops, func() []string { return []string{countKey} })
 	}
 	c.nodeLoop.Run(ctx, c.pods.BoundNodes)
 	loops.Wait()
 	return nil
-}
-
-func (c *Controller) unscheduledTerminating() []podkey.Key {
-	var keys []podkey.Key
-	for _, pod := range c.pods.List() {
-		if pod.NodeName == "" && pod.DeletionTimestamp != nil {
-			keys = append(keys, podkey.ForPod(pod))
-		}
-	}
-	return keys
 }
 
 // Healthy returns an error if a sync makes no progress.

@@ -126,13 +126,13 @@ func TestOrphaned(t *testing.T) {
 
 func TestUnscheduledTerminating(t *testing.T) {
 	scenario{"", objects{
-		aPod("failed", "", failed, terminating), aPod("succeeded", "", succeeded, terminating), aPod("running", "", running, terminating),
+		aPod("failed", "", failed, terminating), aPod("succeeded", "", succeeded, terminating), aPod("running", "", running, terminating, finalized),
 		aPod("waiting", "", pending), aPod("scheduled", "n", succeeded), aPod("leaving", "n", running, terminating), aNode("n"),
 	}, steps{time.Minute: func(w *world) {
 		w.Put(aPod("late", "", pending, terminating, finalized))
 		w.Put(aPod("unheld", "", pending, terminating))
 	}}, time.Hour, podOutcome{
-		Deleted: map[string]time.Duration{"failed": 0, "succeeded": 0, "running": 0, "late": time.Minute, "unheld": time.Minute + removalDelay},
+		Deleted: map[string]time.Duration{"failed": removalDelay, "succeeded": removalDelay, "running": 0, "late": time.Minute, "unheld": time.Minute + removalDelay},
 		Marked:  []string{"late", "running", "unheld"},
 	}}.run(t, unscheduled, 0)
 }
