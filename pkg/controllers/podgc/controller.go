@@ -43,7 +43,7 @@ const removalDelay = time.Second
 
 // term is the state of one term of leadership.
 type term struct {
-	missing sync.Map // node name → time.Time since which the cache lacks the node
+	missing sync.Map // node name → time.Time of the first sync that found pods of the node and no node in the cache
 	live    *live.Reads[nodeState]
 	surplus atomic.Pointer[map[types.UID]bool] // finished pods to delete
 }

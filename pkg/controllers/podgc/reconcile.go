@@ -72,7 +72,8 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 		return controller.Result{}, nil
 	}
 	collected, err := c.collect(ctx, key, pod, because)
-	if !collected || outcome.IsNotFound(err, key.Name.Name) { // the caches should show the reason by then
+	if !collected || outcome.IsNotFound(err, key.Name.Name) {
+		// The cached cause is outdated: decide again when the caches have caught up.
 		return controller.Result{RequeueAfter: c.cfg.Quarantine}, nil
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
