@@ -89,9 +89,11 @@ func failureProblem(r report) (reason, textOrEmpty string) {
 
 func remainingProblem(r report) (reason, textOrEmpty string) {
 	var parts []string
-	for _, o := range r.withObjects() {
-		// The dot after a core type's name is upstream's.
-		parts = append(parts, fmt.Sprintf("%s.%s has %d resource instances", o.resource.Resource, o.resource.Group, o.remaining))
+	for _, o := range r.results {
+		if o.remaining > 0 {
+			// The dot after a core type's name is upstream's.
+			parts = append(parts, fmt.Sprintf("%s.%s has %d resource instances", o.resource.Resource, o.resource.Group, o.remaining))
+		}
 	}
 	return "SomeResourcesRemain", joinParts("Some resources are remaining: ", parts)
 }

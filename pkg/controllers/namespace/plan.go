@@ -62,14 +62,10 @@ func (r report) canceled() error {
 	return nil
 }
 
-// withObjects returns the results of the types that have objects left.
-func (r report) withObjects() []typeResult {
-	return slices.DeleteFunc(slices.Clone(r.results), func(result typeResult) bool { return result.remaining == 0 })
-}
-
 // isBlocked reports whether objects remain, requests failed, or types are unknown.
 func (r report) isBlocked() bool {
-	return len(r.errs()) > 0 || len(r.withObjects()) > 0 || !r.content.Complete()
+	remains := func(o typeResult) bool { return o.remaining > 0 }
+	return len(r.errs()) > 0 || slices.ContainsFunc(r.results, remains) || !r.content.Complete()
 }
 
 // nextSync returns the time until the next sync. waited is the time since the deletion was seen, unfinished the
