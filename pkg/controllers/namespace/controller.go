@@ -24,8 +24,6 @@ const (
 	// Name is the controller's name in --controllers, and in logs.
 	Name = "namespace-controller"
 
-	// defaultGrace is the fixed grace period of kube-controller-manager. It covers the lag between API servers.
-	defaultGrace = 5 * time.Second
 	// minBackoff replaces client-go's 5 ms, which would lead to ten passes in two seconds.
 	minBackoff = 100 * time.Millisecond
 	// slowAfter is for passes over every type. More namespaces than workers are worked on only if some passes

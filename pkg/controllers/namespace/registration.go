@@ -24,7 +24,7 @@ type Config struct {
 
 // DefaultConfig returns the values of kube-controller-manager v1.37, where the grace period is a constant.
 func DefaultConfig() *Config {
-	return &Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: defaultGrace}
+	return &Config{Workers: 10, SyncPeriod: 5 * time.Minute, Grace: 5 * time.Second}
 }
 
 // AddFlags implements controller.Config.
