@@ -159,7 +159,7 @@ func isUnsupported(err error) bool {
 // Admission rejects with any status from 400 on, and the status is 500 if a webhook fails.
 func isRejected(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || isUnsupported(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) {
+	if !errors.As(err, &status) || isUnsupported(err) || apierrors.IsTooManyRequests(err) {
 		return false
 	}
 	code := status.Status().Code
