@@ -26,8 +26,8 @@ const (
 
 	// minBackoff replaces client-go's 5 ms, which would lead to ten passes in two seconds.
 	minBackoff = 100 * time.Millisecond
-	// slowAfter is for passes over every type. More namespaces than workers are worked on only if some passes
-	// take longer.
+	// slowAfter exceeds the usual time of a pass over every type. A longer pass gives its worker to another
+	// namespace.
 	slowAfter = 10 * time.Second
 )
 

@@ -27,8 +27,8 @@ func discoveryNotBefore(seen, gate, hiddenAt, now time.Time) time.Time {
 	return notBefore
 }
 
-// podsGone reports whether other types may be deleted after a pod list, which was sent after the grace period if it was
-// empty. A failed list proves nothing: kube-controller-manager deletes the other types even then.
+// podsGone reports whether a pod list proves that no pods are left. The caller has checked that an empty list was sent
+// after the grace period. A failed list proves nothing: kube-controller-manager deletes the other types even then.
 func podsGone(pods typeResult, known discovery.Result) bool {
 	unknown := pods.unserved && (!known.Complete() || known.Has(discovery.Pods.GroupResource()))
 	return pods.err == nil && pods.remaining == 0 && !unknown
@@ -68,10 +68,10 @@ func (r report) isBlocked() bool {
 	return len(r.errs()) > 0 || slices.ContainsFunc(r.results, remains) || !r.content.Complete()
 }
 
-// nextSync returns the time until the next sync. waited is the time since the deletion was seen, unfinished the
-// number of namespaces with content: if there are many, a longer time keeps all syncs together, of three or four
-// requests each, near 100 requests per second. kube-controller-manager syncs every 8 s, but at most six namespaces
-// per second.
+// nextSync returns the time until the next sync. waited is the time since the deletion was seen. unfinished is the
+// number of terminating namespaces that this term has synced and not finished. If there are many, a longer time keeps
+// all syncs together, of three or four requests each, near 100 requests per second. kube-controller-manager syncs every
+// 8 s, but at most six namespaces per second.
 func nextSync(waited time.Duration, unfinished int) time.Duration {
 	longest := 8 * time.Second
 	if waited > 10*time.Minute {

@@ -81,8 +81,8 @@ func conditionText(err error) string {
 	return outcome.EventMessage(err)
 }
 
-// unresponsive holds group versions of aggregated APIs that time out. With many terminating namespaces,
-// requests to such an API would otherwise occupy all workers.
+// unresponsive holds group versions, except the core group's, that time out. With many terminating namespaces,
+// requests to such a group version would otherwise occupy all workers.
 type unresponsive struct {
 	clock  clock.PassiveClock
 	lock   sync.Mutex

@@ -14,7 +14,8 @@ import (
 // Config of the controller.
 type Config struct {
 	Workers int `json:"ConcurrentNamespaceSyncs"` // at least 1
-	// SyncPeriod is the time between syncs of every terminating namespace. Zero means never, and Validate rejects zero.
+	// SyncPeriod is the longest time from a successful sync of a terminating namespace to the next sync. Validate
+	// rejects zero.
 	SyncPeriod time.Duration `json:"NamespaceSyncPeriod"`
 	// Grace is the time from the first sight of a deletion to the deletion of types other than pods. Less than
 	// 5 s is for exactly one API server, and zero means 100 ms. A create that takes longer outlives its

@@ -155,7 +155,7 @@ func isUnsupported(err error) bool {
 	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
 }
 
-// isRejected reports whether the server rejected the request. A timeout and a Retry-After are not rejections.
+// isRejected reports whether the server rejected the request. A 504 and a 429 are not rejections.
 // Admission rejects with any status from 400 on, and the status is 500 if a webhook fails.
 func isRejected(err error) bool {
 	var status apierrors.APIStatus
