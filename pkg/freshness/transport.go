@@ -13,7 +13,6 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +54,10 @@ const (
 	// before the bookmark of each minute.
 	shortWatch = 6 * time.Second
 )
+
+// errNoStream replaces a streaming list. The reflector then sends a plain list, as after any error but 429 and a
+// refused connection.
+var errNoStream = errors.New("streaming lists of this type stall or are cut")
 
 // errExpired replaces the 410 Gone of a page that is not the first. After a 410 a reflector requests
 // everything in one response. After any other error the reflector begins a new list in pages.
@@ -122,7 +125,7 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch a := p.activityOf(r.watchTarget); {
 	case r.streams && a.incompleteStreams >= maxIncompleteStreams:
 		logger.V(2).Info("Streaming lists stall or are cut, using a plain list", "watch", r.watchTarget.String())
-		return rejectStream(req), nil
+		return nil, errNoStream
 	case r.resumes() && a.shortWatches > 0:
 		p.updateActivity(r.watchTarget, func(a *activity, _ time.Time) { a.shortWatches-- })
 		req = withQuery(req, url.Values{"timeoutSeconds": {strconv.Itoa(int(shortWatch.Seconds()))}})
@@ -207,16 +210,6 @@ func withQuery(req *http.Request, values url.Values) *http.Request {
 	out := req.Clone(req.Context())
 	out.URL.RawQuery = query.Encode()
 	return out
-}
-
-// rejectStream returns the response of an API server that cannot stream lists. client-go then sends a plain list.
-func rejectStream(req *http.Request) *http.Response {
-	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":422,"reason":"Invalid",` +
-		`"message":"streaming lists of this type stall or are cut, use a plain list"}`
-	return &http.Response{
-		StatusCode: http.StatusUnprocessableEntity, Request: req,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(status)),
-	}
 }
 
 // isTooLarge reports whether a response rejects the requested resourceVersion. A reflector then lists
