@@ -12,7 +12,7 @@ import (
 
 const (
 	listInterval  = 30 * time.Second // Between two consistent lists of a type.
-	silenceLimit  = 90 * time.Second // Bookmarks come every 60 s.
+	silenceLimit  = 90 * time.Second // Bookmarks come every 60 s while the monitor lists; see watchPatience.
 	lagLimit      = 3 * time.Minute  // A cache that changes may be behind the same version for so long.
 	settleTime    = 10 * time.Second // For a reopened watch to deliver, or a difference to heal.
 	equalInterval = 10 * time.Minute // Between two whole lists of a type that was found equal.

@@ -59,8 +59,9 @@ const (
 // refused connection.
 var errNoStream = errors.New("streaming lists of this type stall or are cut")
 
-// errExpired replaces the 410 Gone of a page that is not the first. After a 410 a reflector requests
-// everything in one response. After any other error the reflector begins a new list in pages.
+// errExpired replaces the 410 Gone of a page that is not the first. After a 410 client-go lists once more and
+// takes the response as complete (pager.FullListIfExpired). Transport would cut that response to one page, and
+// the cache would lose all other objects. After any other error the reflector begins a new list in pages.
 var errExpired = errors.New("the list expired while its pages were read")
 
 // Transport connects informers with the API server. An informer sees an absent API server as a slow API
