@@ -1,12 +1,10 @@
 package freshness
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -19,7 +17,6 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -155,7 +152,7 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 				logger.Info("API server cannot be reached, caches are kept", "server", req.URL.Host, "reason", err.Error())
 			}
 		case r.resumes() && isBroken(err):
-		case r.watch && failed && sent.Sub(failingSince) < errorPatience && !isTooLarge(resp):
+		case r.watch && failed && sent.Sub(failingSince) < errorPatience:
 			_ = resp.Body.Close()
 		default:
 			release()
@@ -211,20 +208,6 @@ func withQuery(req *http.Request, values url.Values) *http.Request {
 	out := req.Clone(req.Context())
 	out.URL.RawQuery = query.Encode()
 	return out
-}
-
-// isTooLarge reports whether a response rejects the requested resourceVersion. A reflector then lists
-// without a version.
-func isTooLarge(resp *http.Response) bool {
-	if resp.StatusCode != http.StatusGatewayTimeout {
-		return false
-	}
-	head, _ := io.ReadAll(io.LimitReader(resp.Body, 8<<10)) // An incomplete body is not such a response.
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
-	return bytes.Contains(head, []byte(metav1.CauseTypeResourceVersionTooLarge))
 }
 
 // neverConnected reports whether a request failed before any part of the request was sent.
