@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -194,12 +195,12 @@ func (s Store[T]) ByIndex(index, value string) []T {
 	return convertObjects[T](objects)
 }
 
-func (s Store[T]) objectVersions() []freshness.ObjectVersion {
+func (s Store[T]) objectVersions() freshness.ObjectVersions {
 	objects := s.informer.GetIndexer().List()
-	versions := make([]freshness.ObjectVersion, len(objects))
-	for i, obj := range objects {
+	versions := make(freshness.ObjectVersions, len(objects))
+	for _, obj := range objects {
 		o := obj.(T)
-		versions[i] = freshness.ObjectVersion{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
+		versions[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] = freshness.ObjectVersion{UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 	}
 	return versions
 }

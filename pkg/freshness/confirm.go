@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
@@ -63,7 +64,8 @@ func (w Watched) latestVersion(ctx context.Context, list listPageFunc) (string, 
 }
 
 // listAll lists the metadata of all objects at one version.
-func (w Watched) listAll(ctx context.Context, list listPageFunc) (all []ObjectVersion, version string, err error) {
+func (w Watched) listAll(ctx context.Context, list listPageFunc) (all ObjectVersions, version string, err error) {
+	all = ObjectVersions{}
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := list(ctx, options)
@@ -75,7 +77,7 @@ func (w Watched) listAll(ctx context.Context, list listPageFunc) (all []ObjectVe
 		}
 		for i := range page.Items {
 			item := &page.Items[i]
-			all = append(all, ObjectVersion{item.Namespace, item.Name, item.UID, item.ResourceVersion})
+			all[types.NamespacedName{Namespace: item.Namespace, Name: item.Name}] = ObjectVersion{item.UID, item.ResourceVersion}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
 			return all, version, nil

@@ -11,12 +11,12 @@ import (
 
 // TestDifferenceTo has the differences between a list and a cache.
 func TestConfirm(t *testing.T) {
-	listed := []ObjectVersion{object("a", "1", "10"), object("b", "2", "20")}
+	listed := objects(object("a", "1", "10"), object("b", "2", "20"))
 	for _, tt := range []struct {
 		name         string
 		version      int           // of the store; 0 before the first list
 		later        time.Duration // the store reaches the version of the list; zero means never
-		cached       []ObjectVersion
+		cached       ObjectVersions
 		err          error // of lists
 		want         error
 		heads, whole int // lists
@@ -25,7 +25,7 @@ func TestConfirm(t *testing.T) {
 		{"version of the list, a moment later", 29, 100 * time.Millisecond, nil, nil, nil, 1, 0},
 		{"quiet type", 20, 0, listed, nil, nil, 1, 1},
 		{"never filled", 0, 0, nil, nil, ErrBehind, 1, 1},
-		{"object is missing", 20, 0, listed[:1], nil, ErrBehind, 1, 1},
+		{"object is missing", 20, 0, object("a", "1", "10"), nil, ErrBehind, 1, 1},
 		{"no response", 30, 0, listed, errAway, errAway, 0, 0},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {

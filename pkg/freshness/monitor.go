@@ -30,7 +30,7 @@ type Watched struct {
 	// version is known.
 	Expected func() string
 	// Objects returns the contents of the store. It is called seldom, and its result may be large.
-	Objects func() []ObjectVersion
+	Objects func() ObjectVersions
 	// Impatience is the longest time for which a silent watch may miss an expected version. It is for a
 	// type that is written every few seconds, such as the Lease of a leader. Zero for other types.
 	Impatience time.Duration

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,11 +35,11 @@ type world struct {
 	metrics                    *Metrics
 
 	lock    sync.Mutex
-	version int             // of the server
-	objects []ObjectVersion // of the server
-	err     error           // of every list
-	store   int             // version of the cache
-	cached  []ObjectVersion
+	version int            // of the server
+	objects ObjectVersions // of the server
+	err     error          // of every list
+	store   int            // version of the cache
+	cached  ObjectVersions
 	wrote   string // version of what we wrote last
 	frozen  bool   // no watch delivers
 	stuck   bool   // nor does a new one: the API server has stopped to watch
@@ -75,8 +75,8 @@ func (w *world) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialOb
 		}
 	}
 	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}}
-	for _, v := range w.objects {
-		meta := metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}
+	for key, v := range w.objects {
+		meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}
 		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: meta})
 	}
 	return list, nil
@@ -151,7 +151,7 @@ func (w *world) follow(ctx context.Context, path string) {
 			if _, err = resp.Body.Read(buf); err == nil {
 				w.lock.Lock()
 				if !w.stuck {
-					w.store, w.cached = w.version, slices.Clone(w.objects)
+					w.store, w.cached = w.version, maps.Clone(w.objects)
 				}
 				w.lock.Unlock()
 			}
@@ -218,12 +218,12 @@ func (w *world) pods() Watched {
 		Resource: podResource,
 		Expected: func() string { w.lock.Lock(); defer w.lock.Unlock(); return w.wrote },
 		Version:  func() string { w.lock.Lock(); defer w.lock.Unlock(); return strconv.Itoa(w.store) },
-		Objects:  func() []ObjectVersion { w.lock.Lock(); defer w.lock.Unlock(); return w.cached },
+		Objects:  func() ObjectVersions { w.lock.Lock(); defer w.lock.Unlock(); return w.cached },
 	}
 }
 
 func newWorld() *world {
-	start := []ObjectVersion{object("a", "1", "10")}
+	start := object("a", "1", "10")
 	return &world{version: 10, objects: start, store: 10, cached: start, wrote: "10", check: func() {}}
 }
 
@@ -241,7 +241,7 @@ func (w *world) run(d, bookmark time.Duration) {
 
 // addPod adds a pod to the server.
 func (w *world) addPod() {
-	w.set(func(w *world) { w.objects = append(w.objects, object("b", "2", strconv.Itoa(w.version+1))) })
+	w.set(func(w *world) { w.objects = objects(w.objects, object("b", "2", strconv.Itoa(w.version+1))) })
 }
 
 // write makes a write of this process.

@@ -182,12 +182,17 @@ func TestSilentWatchIsResumed(t *testing.T) {
 				client = s.client(t, transport)
 			}
 			inform(client, podResource)
-			api := &world{version: 6, objects: []ObjectVersion{{"kube-system", "x", "u", "6"}}}
+			api := &world{version: 6, objects: object("x", "u", "6")}
 			metrics, stepDowns := NewMetrics(prometheus.NewRegistry()), 0
 			monitor := New(Deps{Metadata: api, Transport: transport, Metrics: metrics, Clock: clock.RealClock{},
 				StepDown: func(string, func() bool) { stepDowns++ }}, []Watched{{
 				Resource: leaseResource, Version: leases.LastSyncResourceVersion, Expected: func() string { return "" },
-				Objects: func() []ObjectVersion { return api.objects[:len(leases.GetStore().List())] },
+				Objects: func() ObjectVersions {
+					if len(leases.GetStore().List()) == 0 {
+						return nil
+					}
+					return api.objects
+				},
 			}})
 			running.Go(func() { _ = monitor.Run(ctx) })
 			s.lock.Lock()

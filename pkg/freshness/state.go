@@ -87,20 +87,18 @@ func (s cacheState) nextState(o observation) (cacheState, action) {
 	return s, noAction
 }
 
+// ObjectVersions maps the name of each object of a type to its state.
+type ObjectVersions map[types.NamespacedName]ObjectVersion
+
 // ObjectVersion identifies one state of one object.
 type ObjectVersion struct {
-	Namespace, Name string
 	UID             types.UID
 	ResourceVersion string
 }
 
-func (v ObjectVersion) objectKey() types.NamespacedName {
-	return types.NamespacedName{Namespace: v.Namespace, Name: v.Name}
-}
-
 // difference maps each differing key to its listed version. An empty UID means that the object was deleted
 // by that version.
-type difference map[types.NamespacedName]ObjectVersion
+type difference ObjectVersions
 
 // String describes a difference. It is empty if there is none.
 func (d difference) String() string {
@@ -112,28 +110,20 @@ func (d difference) String() string {
 
 // differenceTo returns the objects of a consistent list that the cache lacks, and the objects of the cache
 // that the list lacks. An object of the cache that is newer than the list is no difference.
-func differenceTo(listed []ObjectVersion, version string, cached []ObjectVersion) difference {
+func differenceTo(listed ObjectVersions, version string, cached ObjectVersions) difference {
 	diff := make(difference, max(len(listed), len(cached)))
-	for _, c := range cached {
-		diff[c.objectKey()] = ObjectVersion{Namespace: c.Namespace, Name: c.Name, ResourceVersion: version}
+	for key := range cached {
+		diff[key] = ObjectVersion{ResourceVersion: version}
 	}
-	for _, want := range listed {
-		diff[want.objectKey()] = want
-	}
+	maps.Copy(diff, listed)
 	diff.removeHealed(cached)
 	return diff
 }
 
 // removeHealed removes the part of d that the cache no longer lacks.
-func (d difference) removeHealed(cached []ObjectVersion) {
-	have := make(map[types.NamespacedName]ObjectVersion, len(d))
-	for _, c := range cached {
-		if _, ok := d[c.objectKey()]; ok {
-			have[c.objectKey()] = c
-		}
-	}
+func (d difference) removeHealed(cached ObjectVersions) {
 	maps.DeleteFunc(d, func(key types.NamespacedName, want ObjectVersion) bool {
-		got, ok := have[key]
+		got, ok := cached[key]
 		if want.UID == "" { // Another object may have the name by now.
 			return !ok || !rv.AtLeast(want.ResourceVersion, got.ResourceVersion)
 		}

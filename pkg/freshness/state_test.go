@@ -2,7 +2,6 @@ package freshness
 
 import (
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -71,35 +70,44 @@ func TestNextCacheState(t *testing.T) {
 	}
 }
 
-func object(name, uid, version string) ObjectVersion {
-	return ObjectVersion{"ns", name, types.UID(uid), version}
+// object returns one object. Several are joined by objects.
+func object(name, uid, version string) ObjectVersions {
+	return ObjectVersions{{Namespace: "ns", Name: name}: {types.UID(uid), version}}
+}
+
+func objects(of ...ObjectVersions) ObjectVersions {
+	all := ObjectVersions{}
+	for _, o := range of {
+		maps.Copy(all, o)
+	}
+	return all
 }
 
 func TestDifferenceTo(t *testing.T) {
-	listed := []ObjectVersion{object("a", "1", "10"), object("b", "2", "20")}
+	listed := objects(object("a", "1", "10"), object("b", "2", "20"))
 	for _, tt := range []struct {
 		name   string
-		cached []ObjectVersion
-		want   []ObjectVersion
+		cached ObjectVersions
+		want   ObjectVersions
 	}{
-		{"equal", []ObjectVersion{object("b", "2", "20"), object("a", "1", "10")}, nil},
-		{"newer than the list", []ObjectVersion{object("a", "1", "31"), object("b", "3", "40")}, nil},
-		{"created after the list", []ObjectVersion{object("a", "1", "10"), object("b", "2", "20"), object("c", "3", "31")}, nil},
-		{"missing", []ObjectVersion{object("a", "1", "10")}, []ObjectVersion{object("b", "2", "20")}},
-		{"older", []ObjectVersion{object("a", "1", "9"), object("b", "2", "20")}, []ObjectVersion{object("a", "1", "10")}},
-		{"an older one of that name", []ObjectVersion{object("a", "0", "9"), object("b", "2", "20")}, []ObjectVersion{object("a", "1", "10")}},
-		{"deleted", []ObjectVersion{object("a", "1", "10"), object("b", "2", "20"), object("c", "3", "30")}, []ObjectVersion{object("c", "", "30")}},
+		{"equal", objects(object("b", "2", "20"), object("a", "1", "10")), nil},
+		{"newer than the list", objects(object("a", "1", "31"), object("b", "3", "40")), nil},
+		{"created after the list", objects(object("a", "1", "10"), object("b", "2", "20"), object("c", "3", "31")), nil},
+		{"missing", object("a", "1", "10"), object("b", "2", "20")},
+		{"older", objects(object("a", "1", "9"), object("b", "2", "20")), object("a", "1", "10")},
+		{"an older one of that name", objects(object("a", "0", "9"), object("b", "2", "20")), object("a", "1", "10")},
+		{"deleted", objects(object("a", "1", "10"), object("b", "2", "20"), object("c", "3", "30")), object("c", "", "30")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := differenceTo(listed, "30", tt.cached)
-			fakeapi.WantEqual(t, "difference", slices.Collect(maps.Values(got)), tt.want)
+			fakeapi.WantEqual(t, "difference", ObjectVersions(got), objects(tt.want))
 			for _, heals := range []struct {
 				name   string
-				cached []ObjectVersion
+				cached ObjectVersions
 				left   int
 			}{
 				{"same cache", tt.cached, len(tt.want)},
-				{"listed objects, and another object with the name of a deleted object", append(slices.Clone(listed), object("c", "4", "50")), 0},
+				{"listed objects, and another object with the name of a deleted object", objects(listed, object("c", "4", "50")), 0},
 				{"listed objects", listed, 0},
 			} {
 				left := maps.Clone(got)
