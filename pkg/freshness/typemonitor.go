@@ -26,7 +26,6 @@ type typeMonitor struct {
 	requestedAt    time.Time // Of the last consistent list.
 	listedAt       time.Time // Of the last consistent list that succeeded.
 	listedVersion  string    // Of that list.
-	highestVersion string    // Of all known versions. No list can be older.
 	forbiddenSince time.Time // Zero if lists are not forbidden.
 	listedGoal     goal      // Of the listed versions.
 	expectedGoal   goal      // Of the expected versions.
@@ -133,8 +132,7 @@ func (k *typeMonitor) enterState(ctx context.Context, next cacheState, now time.
 // fetchVersion reads the latest resourceVersion with a limit=1 list. A failed list shows that watches do
 // not deliver either, so a type that is not stale becomes current.
 func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
-	k.learnVersion(k.Version())
-	k.learnVersion(k.Expected())
+	known := []string{k.Version(), k.Expected(), k.listedVersion} // No list can be older.
 	k.requestedAt = now
 	version, err := k.latestVersion(ctx, k.listPage)
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
@@ -150,18 +148,13 @@ func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 		}
 		return nil
 	}
-	if rv.Newer(k.highestVersion, version) {
-		return fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, k.target(), k.highestVersion, version)
+	for _, v := range known {
+		if rv.Newer(v, version) {
+			return fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, k.target(), v, version)
+		}
 	}
-	k.learnVersion(version)
 	k.listedAt, k.listedVersion = now, version
 	return nil
-}
-
-func (k *typeMonitor) learnVersion(version string) {
-	if k.highestVersion == "" || rv.Newer(version, k.highestVersion) {
-		k.highestVersion = version
-	}
 }
 
 // goal is the oldest known version that the cache has not reached. Zero if the cache has reached all.
