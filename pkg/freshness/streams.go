@@ -59,10 +59,6 @@ func (t *Transport) updateActivity(target watchTarget, change func(a *activity, 
 	t.activities[target] = a
 }
 
-func (t *Transport) recordProgress(target watchTarget) {
-	t.updateActivity(target, func(a *activity, now time.Time) { a.lastProgress = now })
-}
-
 // reopenWatch ends the watch of one target, which its reflector resumes. The next watches are short. If the
 // client of the last request has received nothing after since, its connections are closed too, so that the
 // next watch takes another connection. The connections are closed even if no watch is open, as between two

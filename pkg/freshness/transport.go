@@ -180,16 +180,17 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 // sendOnce sends a request once, and calls connected when the request has a connection.
 func (p *connectionPool) sendOnce(req *http.Request, r informerRequest, connected func()) (*http.Response, error) {
 	s, ctx := p.newStream(req.Context(), r)
-	resp, err := p.next.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+	progress := func() {
 		connected()
-		p.recordProgress(r.watchTarget)
-	}})))
+		p.updateActivity(r.watchTarget, func(a *activity, now time.Time) { a.lastProgress = now })
+	}
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { progress() }}
+	resp, err := p.next.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err != nil {
 		s.endStream()
 		return nil, err
 	}
-	connected()
-	p.recordProgress(r.watchTarget)
+	progress()
 	s.ReadCloser, s.accepted, resp.Body = resp.Body, resp.StatusCode == http.StatusOK, s
 	if s.accepted && r.streams {
 		p.updateActivity(r.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams++ })

@@ -42,10 +42,6 @@ type typeMonitor struct {
 	lacking        difference
 }
 
-func newTypeMonitor(m *Monitor, w Watched) *typeMonitor {
-	return &typeMonitor{Monitor: m, Watched: w, version: w.Version(), changedAt: m.deps.Clock.Now()}
-}
-
 func (k *typeMonitor) run(ctx context.Context) error {
 	ticker := k.deps.Clock.NewTicker(cmp.Or(k.Impatience/6, settleTime/2))
 	defer ticker.Stop()
