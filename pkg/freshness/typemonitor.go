@@ -219,12 +219,7 @@ func (k *typeMonitor) stillDiffers() bool {
 
 // reopenWatch restarts the watch, on a new connection if the client has received nothing since.
 func (k *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
-	verbosity := 0
-	// Normal for a quiet type behind a proxy that ends idle streams.
-	if k.expectedGoal.version == "" && k.state == behind {
-		verbosity = 2
-	}
-	klog.FromContext(ctx).V(verbosity).Info("Reopening a watch that does not deliver", "watch", k.target().String(), "state", k.state, "version", k.Version(), "missing", cmp.Or(k.expectedGoal.version, k.listedGoal.version))
+	klog.FromContext(ctx).V(2).Info("Reopening a watch that does not deliver", "watch", k.target().String(), "state", k.state, "version", k.Version(), "missing", cmp.Or(k.expectedGoal.version, k.listedGoal.version))
 	if k.deps.Transport.reopenWatch(k.target(), since) {
 		k.deps.Metrics.reopened.WithLabelValues(k.target().labels()...).Inc()
 	}
