@@ -43,7 +43,7 @@ type Deps struct {
 	Metadata  metadata.Interface // Not on the connections of Transport: its lists must succeed when watches do not.
 	Transport *Transport
 	Metrics   *Metrics
-	Clock     clock.WithTicker
+	Clock     clock.Clock
 	// StepDown ends the term of a leader and keeps the process out of the election until caughtUp returns true
 	// or a cool-down has passed.
 	StepDown func(reason string, caughtUp func() bool)

@@ -74,7 +74,7 @@ var errExpired = errors.New("the list expired while its pages were read")
 // Transport also records the last activity of each type over all requests, and reopens watches. Safe for
 // concurrent use.
 type Transport struct {
-	clock       clock.WithTicker
+	clock       clock.Clock
 	retries     *rate.Limiter
 	unreachable atomic.Bool // The log shows the API server as unreachable.
 
@@ -83,7 +83,7 @@ type Transport struct {
 }
 
 // NewTransport returns a transport without clients.
-func NewTransport(clk clock.WithTicker) *Transport {
+func NewTransport(clk clock.Clock) *Transport {
 	return &Transport{clock: clk, retries: rate.NewLimiter(retriesPerSecond, 1), activities: map[watchTarget]activity{}}
 }
 

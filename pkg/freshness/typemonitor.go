@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/rv"
+	"minikcm/internal/timing"
 )
 
 // listTimeout bounds one page of metadata. A slower API server proves nothing.
@@ -43,18 +44,12 @@ type typeMonitor struct {
 }
 
 func (k *typeMonitor) run(ctx context.Context) error {
-	ticker := k.deps.Clock.NewTicker(cmp.Or(k.Impatience/6, settleTime/2))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-			if err := k.checkType(ctx); err != nil {
-				return err
-			}
+	for timing.Sleep(ctx, k.deps.Clock, cmp.Or(k.Impatience/6, settleTime/2)) {
+		if err := k.checkType(ctx); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // checkType decides about the type. The error has ErrSetBack.
