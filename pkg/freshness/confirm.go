@@ -11,57 +11,40 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
-	"minikcm/internal/rv"
 	"minikcm/internal/timing"
 )
 
 // ErrBehind is in the error of Confirm when the store differs from a list.
 var ErrBehind = errors.New("the cache is behind the API server")
 
-// Confirm waits for a version before the whole list: most caches are behind for milliseconds.
+// Confirm waits before the error: most caches are behind for milliseconds.
 const (
 	confirmStep  = 10 * time.Millisecond
 	confirmSteps = 25
 )
 
-// Confirm returns nil once the store is known to be no older than this call: the store has reached the
-// version of a consistent list or, if the type is quiet, equals a list. All requests are for metadata and
-// end with ctx.
+// Confirm returns nil once the store is known to be no older than this call: the store has all changes that
+// a consistent list shows. All requests are for metadata and end with ctx.
 func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clock.Clock) error {
-	list := client.Resource(w.Resource).Namespace(w.Namespace).List
-	version, err := w.latestVersion(ctx, list)
+	listed, version, err := w.listAll(ctx, client.Resource(w.Resource).Namespace(w.Namespace).List)
 	if err != nil {
 		return err
 	}
-	for range confirmSteps {
-		if rv.AtLeast(w.Version(), version) {
-			return nil
+	diff := differenceTo(listed, version, w.Objects())
+	for step := 0; len(diff) > 0; step++ {
+		if step == confirmSteps {
+			return fmt.Errorf("%w: %v", ErrBehind, diff)
 		}
 		if !timing.Sleep(ctx, clk, confirmStep) {
 			return context.Cause(ctx)
 		}
-	}
-	listed, version, err := w.listAll(ctx, list)
-	if err != nil {
-		return err
-	}
-	if diff := differenceTo(listed, version, w.Objects()); len(diff) > 0 {
-		return fmt.Errorf("%w: %v", ErrBehind, diff)
+		diff.removeHealed(w.Objects())
 	}
 	return nil
 }
 
 // listPageFunc lists one page of the metadata of a type.
 type listPageFunc func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
-
-// latestVersion reads the latest resourceVersion of the type with a limit=1 list.
-func (w Watched) latestVersion(ctx context.Context, list listPageFunc) (string, error) {
-	page, err := list(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return "", fmt.Errorf("list %v: %w", w.target(), err)
-	}
-	return page.ResourceVersion, nil
-}
 
 // listAll lists the metadata of all objects at one version.
 func (w Watched) listAll(ctx context.Context, list listPageFunc) (all ObjectVersions, version string, err error) {

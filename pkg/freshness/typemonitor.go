@@ -125,7 +125,7 @@ func (k *typeMonitor) enterState(ctx context.Context, next cacheState, now time.
 func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 	known := []string{k.Version(), k.Expected(), k.listedVersion} // No list can be older.
 	k.requestedAt = now
-	version, err := k.latestVersion(ctx, k.listPage)
+	page, err := k.listPage(ctx, metav1.ListOptions{Limit: 1})
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		k.forbiddenSince = time.Time{}
 	} else if k.forbiddenSince.IsZero() {
@@ -140,11 +140,11 @@ func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	for _, v := range known {
-		if rv.Newer(v, version) {
-			return fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, k.target(), v, version)
+		if rv.Newer(v, page.ResourceVersion) {
+			return fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, k.target(), v, page.ResourceVersion)
 		}
 	}
-	k.listedAt, k.listedVersion = now, version
+	k.listedAt, k.listedVersion = now, page.ResourceVersion
 	return nil
 }
 
