@@ -92,7 +92,7 @@ type stream struct {
 
 	accepted    bool // The response has a body of the type.
 	earliestEnd time.Time
-	silence     *time.Timer // Of a watch.
+	silence     *time.Timer // Without effect on a list.
 	listed      bool        // The list at the beginning of the stream is complete, or there is none.
 	tail        []byte      // The last bytes of the list.
 }
@@ -113,8 +113,6 @@ func (p *connectionPool) newStream(ctx context.Context, r informerRequest) (*str
 		}
 		if r.watch {
 			a.watch = s
-		} else {
-			s.silence.Stop()
 		}
 	})
 	return s, ctx
@@ -130,7 +128,7 @@ func (s *stream) patience() time.Duration {
 // cutSilent cuts a watch without a byte. The reflector of a complete list resumes the watch. The reflector of an
 // incomplete list falls back to a plain list.
 func (s *stream) cutSilent() {
-	if s.ctx.Err() != nil {
+	if !s.watch || s.ctx.Err() != nil {
 		return
 	}
 	klog.FromContext(s.ctx).V(2).Info("Cutting a silent watch", "watch", s.watchTarget.String(), "streamsList", s.streams)

@@ -75,6 +75,16 @@ func TestSilentWatchIsCut(t *testing.T) {
 	}
 }
 
+func TestSlowListIsNotCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := newTransport()
+		resp := get(t, newPool(transport, streamParts(0)), server)
+		defer resp.Body.Close()
+		sleep(time.Hour)
+		fakeapi.Want(t, "connections were closed", transport.activityOf(watchTarget{podResource, ""}).shortWatches > 0, false)
+	})
+}
+
 // A proxy that ends responses may cut every streaming list before it is complete. Pages are short enough.
 func TestIncompleteStreamingListsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
