@@ -72,13 +72,9 @@ func totalSize(sets []replicaSet) int { return sumOf(sets, replicaSet.size) }
 // ReplicaSet: the sizes of the old ReplicaSets and nextAvailable together stay at least, so pods that are not
 // available yet do not count.
 func shrinkTargets(old []replicaSet, nextAvailable, least int, includeUnready bool) (targets []target) {
-	limit := max(0, nextAvailable+totalSize(old)-least)
 	available := nextAvailable + sumOf(old, replicaSet.safelyAvailable)
-	free := freePods(old, limit, includeUnready)
-	for _, k := range free {
-		limit -= k
-	}
-	spare := sparePods(old, free, limit, available-least)
+	free := freePods(old, max(0, nextAvailable+totalSize(old)-least), includeUnready)
+	spare := sparePods(old, free, available-least)
 	for i, s := range old {
 		t := target{replicaSet: s, to: s.size() - free[i] - spare[i], reason: resizeUnavailable}
 		switch {
@@ -114,10 +110,10 @@ func freePods(old []replicaSet, limit int, includeUnready bool) []int {
 	return given
 }
 
-// sparePods returns the number of pods that each ReplicaSet can give up beyond its free pods, up to limit in all.
-// spare is the number of available pods that are not necessary. A ReplicaSet whose available pods fit into spare
-// may give up all pods. Otherwise each pod counts against spare.
-func sparePods(old []replicaSet, free []int, limit, spare int) []int {
+// sparePods returns the number of pods that each ReplicaSet can give up beyond its free pods. spare is the number of
+// available pods that are not necessary. A ReplicaSet whose available pods fit into spare may give up all pods.
+// Otherwise each pod counts against spare.
+func sparePods(old []replicaSet, free []int, spare int) []int {
 	given := make([]int, len(old))
 	tooFew := spare < 0
 	spare = max(0, spare)
@@ -125,12 +121,11 @@ func sparePods(old []replicaSet, free []int, limit, spare int) []int {
 		if s.backoff > 0 {
 			continue
 		}
-		k := min(limit, s.size()-free[i])
+		given[i] = s.size() - free[i]
 		if tooFew || s.safelyAvailable() > spare {
-			k = min(k, spare)
+			given[i] = min(given[i], spare)
 		}
-		given[i] = k
-		limit, spare = limit-k, spare-min(k, s.safelyAvailable())
+		spare -= min(given[i], s.safelyAvailable())
 	}
 	return given
 }

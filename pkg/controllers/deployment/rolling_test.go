@@ -63,6 +63,8 @@ func TestRollingUpdate(t *testing.T) {
 		{"nothing is available: a rollout is not blocked by that", 3, 0, 1, []replicaSet{newNext("new", 0), newOld("old", 3, 1, having(0))}, []string{"old 3→2", "new 0→1"}, nil},
 		{"ready is not available: an available pod might go in its place", 3, 0, 1, []replicaSet{newNext("new", 1), newOld("old", 2, 1, seeing(2, 1),
 			withStatus(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 1 }))}, nil, nil},
+		{"pods that are not available take nothing of the spare", 5, 4, 1, []replicaSet{newNext("new", 3), newOld("older", 3, 2, seeing(3, 1),
+			withStatus(func(s *appsv1.ReplicaSetStatus) { s.AvailableReplicas = 1 })), newOld("old", 3, 1)}, []string{"older 3→0", "old 3→1", "new 3→5"}, nil},
 		{"unless too few are available", 3, 0, 1, []replicaSet{newNext("new", 1, having(0)), newOld("old", 3, 1, seeing(3, 0), notAvailable)}, []string{"old 3→2"}, nil},
 		{"where pods are ready before they are available, one that shrinks counts for nothing until its status shows that", 3, 0, 1,
 			[]replicaSet{newNext("new", 1, slow), newOld("old", 2, 1, slow, unseen)}, nil, nil},
