@@ -147,8 +147,8 @@ func TestScale(t *testing.T) {
 		{"without annotations, without pods: the largest gets it", 6, 0, []replicaSet{newNext("new", 2, none), newOld("old", 1, 1, none)}, []string{"new 2→5"}},
 		{"a tiny one makes a huge share", 8, 0, []replicaSet{newNext("new", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"old 5→0", "new 5→8"}},
 		{"a huge one makes a tiny share", 20, 0, []replicaSet{newNext("new", 5, sizedFor(10, math.MaxInt32)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"new 5→10", "old 5→10"}},
-		{"no overflow", math.MaxInt32, 0, []replicaSet{newNext("new", 50000, sizedFor(100000, 100000)), newOld("old", 50000, 1, sizedFor(100000, 100000))},
-			[]string{"new 50000→1073741824", "old 50000→1073741823"}},
+		{"no overflow, and no size beyond int32", math.MaxInt32, 1 << 29, []replicaSet{newNext("new", 1, sizedFor(10, 13)), newOld("old", 10, 1, sizedFor(10, 13))},
+			[]string{"old 10→2147483647", "new 1→206488812"}},
 	} {
 		checkPlan(t, tt.name, rollout(t, newDeployment(tt.replicas, within(tt.surge, 1), paused), tt.sets, facts{}), tt.want)
 	}
