@@ -61,11 +61,8 @@ func TestWakeUps(t *testing.T) {
 			happens func()
 			want    []string
 		}{
-			{"added", func() { c.enqueuer.OnAdd(of(web)) }, []string{"web"}},
 			{"added, nobody's: all who select it", func() { c.enqueuer.OnAdd(of(web, orphan)) }, []string{"twin", "web"}},
-			{"changed", func() { c.enqueuer.OnUpdate(of(web), of(web, newer)) }, []string{"web"}},
 			{"released: its owner and all who select it", func() { c.enqueuer.OnUpdate(of(gone), of(gone, orphan, newer)) }, []string{"gone", "twin", "web"}},
-			{"deleted", func() { c.enqueuer.OnDelete(of(web)) }, []string{"web"}},
 
 			{"a pod is deleted", func() { c.podDeleted(podOf(web, corev1.PodRunning)) }, nil},
 			{"a pod is deleted, strategy Recreate", func() { c.podDeleted(podOf(gone, corev1.PodRunning)) }, []string{"gone"}},

@@ -33,7 +33,6 @@ func TestRecreate(t *testing.T) {
 		{"all are gone and the new one is there", facts{}, []replicaSet{newNext("new", 0), newOld("old", 0, 1)}, []string{"new 0→3"}, nil},
 		{"the shrink of the new one was not seen, and is taken back", facts{}, []replicaSet{newNext("new", 0, unseen), newOld("old", 0, 1)}, []string{"new 0→3"}, nil},
 		{"one of another template may still come into being", facts{pendingOld: 3}, []replicaSet{newOld("old", 0, 1)}, nil, []deferral{deferOldPods}},
-		{"also without old ones", facts{pendingOld: 3}, nil, nil, []deferral{deferOldPods}},
 		{"nor does the new one grow beside it", facts{pendingOld: 1}, []replicaSet{newNext("new", 2)}, nil, []deferral{deferOldPods}},
 		{"creates were rejected", facts{createDeferred: deferCreateBackoff}, []replicaSet{newOld("old", 0, 1)}, nil, []deferral{deferCreateBackoff}},
 	} {

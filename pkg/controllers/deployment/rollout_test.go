@@ -27,7 +27,6 @@ func TestRollout(t *testing.T) {
 		held  []deferral
 	}{
 		{"a new Deployment", newDeployment(3), facts{}, nil, []string{"create 3"}, nil},
-		{"being deleted", newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), facts{}, []replicaSet{newOld("old", 3, 1)}, nil, nil},
 		{"paused: no rollout", newDeployment(3, paused), facts{}, []replicaSet{newOld("old", 3, 1)}, nil, nil},
 		{"paused: none is created", newDeployment(3, paused), facts{}, nil, nil, nil},
 		{"paused and scaled", newDeployment(5, paused), facts{}, []replicaSet{newNext("new", 1), newOld("old", 3, 1)}, []string{"old 3→4"}, nil},
@@ -37,8 +36,6 @@ func TestRollout(t *testing.T) {
 		{"template and number together: scaled first", newDeployment(5, within(1, 0)), facts{}, []replicaSet{newOld("old", 3, 1, sizedFor(3, 4))}, []string{"old 3→5"}, nil},
 		{"paused in a rollout, then strategy Recreate, scaled", newDeployment(8, paused, recreating), facts{}, []replicaSet{newNext("new", 1, sizedFor(4, 5)), newOld("old", 3, 1, sizedFor(4, 5))},
 			[]string{"old 3→6", "new 1→2"}, nil},
-		{"to nothing", newDeployment(0, paused, recreating), facts{}, []replicaSet{newNext("new", 1, sizedFor(4, 5)), newOld("old", 3, 1, sizedFor(4, 5))},
-			[]string{"old 3→0", "new 1→0"}, nil},
 		{"with the strategy Recreate old ones are not scaled", newDeployment(5, recreating), facts{}, []replicaSet{newOld("old", 3, 1, sizedFor(3, 3))}, []string{"old 3→0"}, nil},
 		{"scaled: at once, also if the last reduction was not seen", newDeployment(12), facts{},
 			[]replicaSet{newNext("new", 5, sizedFor(10, 10), unseen), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"new 5→6", "old 5→6"}, nil},
