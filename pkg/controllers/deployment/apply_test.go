@@ -98,12 +98,15 @@ func TestRepeatedCreateUsesTheSameName(t *testing.T) {
 	d := newDeployment(3, within(1, 0), deadline(600))
 	b := newBench(t, d)
 	var names []string
-	posted := func(a clienttesting.Action) {
+	landed := newReplicaSet(d, nil, 3)
+	landed.UID, landed.ResourceVersion = "landed", "60"
+	b.On("get replicasets", fakeapi.Returns(landed))
+	b.On("create replicasets", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		names = append(names, a.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet).Name)
-	}
-	b.On("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		posted(a)
-		return nil, errBroken
+		if call == 1 {
+			return nil, errBroken
+		}
+		return nil, apierrors.NewAlreadyExists(setResource, names[0])
 	})
 	if _, err := b.run(t.Context()); err == nil {
 		t.Error("no error")
@@ -112,13 +115,6 @@ func TestRepeatedCreateUsesTheSameName(t *testing.T) {
 	if has := progressingOf(b.written().Status); has.Reason != reasonCreateFailed || has.Status != corev1.ConditionFalse {
 		t.Errorf("Progressing %+v, want what went wrong", has)
 	}
-	b.On("create replicasets", func(_ int, a clienttesting.Action) (runtime.Object, error) {
-		posted(a)
-		return nil, apierrors.NewAlreadyExists(setResource, names[0])
-	})
-	landed := newReplicaSet(d, nil, 3)
-	landed.UID, landed.ResourceVersion = "landed", "60"
-	b.On("get replicasets", fakeapi.Returns(landed))
 	b.ClearActions()
 	if b.mustRun(t) == 0 { // no event has to follow
 		t.Error("no next sync")
