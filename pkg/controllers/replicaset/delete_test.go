@@ -320,12 +320,8 @@ func TestChooseVictims(t *testing.T) {
 		n       int
 		want    []*caches.Pod
 	}{
-		{"none of none", nil, nil, 0, nil},
 		{"all of two", []*caches.Pod{broken, one}, nil, 2, []*caches.Pod{one, broken}},
 		{"all of five, by name", []*caches.Pod{homeless, one, two, broken, waiting}, nil, 5, []*caches.Pod{one, two, broken, waiting, homeless}},
-		{"all of five, with nothing related", []*caches.Pod{homeless, one, two, broken, waiting}, []*caches.Pod{}, 5,
-			[]*caches.Pod{one, two, broken, waiting, homeless}},
-		{"both that are not ready", []*caches.Pod{one, broken, broken}, nil, 2, []*caches.Pod{broken, broken}},
 		{"the one with company on its node", []*caches.Pod{one, two}, []*caches.Pod{one, two, two}, 1, []*caches.Pod{two}},
 		{"three of five", []*caches.Pod{one, two, broken, waiting, homeless}, nil, 3, []*caches.Pod{homeless, waiting, broken}},
 	} {
