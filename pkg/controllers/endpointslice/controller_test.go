@@ -2,6 +2,7 @@ package endpointslice
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,10 +12,8 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/endpointslice/topologycache"
 
 	"minikcm/internal/fakeapi"
 )
@@ -169,7 +168,7 @@ func (w *world) hints(service string) map[string]string {
 	return out
 }
 
-// Hints follow the spec of the Service. A take-over does not touch hints.
+// Hints follow the spec of the Service. A take-over writes nothing, and reads only the baseline.
 func TestHints(t *testing.T) {
 	zones := map[string]string{"a-0": "zone east", "a-1": "zone west"}
 	for _, tt := range []struct {
@@ -190,58 +189,17 @@ func TestHints(t *testing.T) {
 			w.GatesOff = strings.HasSuffix(tt.name, "without the gate")
 			w.manager()()
 			fakeapi.WantEqual(t, "hints", w.hints("a"), tt.want)
-			before := w.writes()
+			before, lists := w.writes(), w.Count("list endpointslices")
 			defer w.manager()()
 			w.Until(time.Minute)
 			fakeapi.Want(t, "writes of the next term", w.writes()-before, 0)
+			fakeapi.Want(t, "lists of slices, of the cache and of the baseline", w.Count("list endpointslices")-lists, 2)
 		})
 	}
 }
 
-// A Service is synced if its endpoints are out of balance with the nodes. Upstream: Test_checkNodeTopologyDistribution.
-func TestNodesOutOfBalance(t *testing.T) {
-	for _, tt := range []struct {
-		name      string
-		nodes     string // zone and millicores of each; a node in upper case is unready
-		endpoints topologycache.EndpointZoneInfo
-		want      uint64 // syncs
-	}{
-		{"no nodes and no endpoints", "", nil, 0},
-		{"three zones", "a100 b1000 c2000", topologycache.EndpointZoneInfo{"a": 1, "b": 2, "c": 3}, 1},
-		{"three zones, one unready", "A100 b1000 c2000", topologycache.EndpointZoneInfo{"a": 1, "b": 2, "c": 3}, 1},
-		{"equal zones, within the threshold", "b2000 b2000 c2000 c2000", topologycache.EndpointZoneInfo{"b": 5, "c": 4}, 0},
-		{"equal zones, node without a zone", "b2000 -2000 c2000 c2000", topologycache.EndpointZoneInfo{"b": 5, "c": 4}, 1},
-		{"equal zones, node without CPU", "b2000 b0 c2000 c2000", topologycache.EndpointZoneInfo{"b": 5, "c": 4}, 1},
-		{"equal zones, beyond the threshold", "b2000 b2000 c2000 c2000", topologycache.EndpointZoneInfo{"b": 6, "c": 4}, 1},
-		{"three zones, matching", "a2000 b1000 c100", topologycache.EndpointZoneInfo{"a": 20, "b": 10, "c": 1}, 0},
-		{"three zones, one without endpoints", "a2000 b1000 c100", topologycache.EndpointZoneInfo{"a": 20, "b": 10, "c": 0}, 1},
-	} {
-		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
-			w := newWorld(t, aService("a"))
-			c, stop := w.Standby()
-			defer stop()
-			defer fakeapi.Term(t, c.Run)()
-			w.Until(2 * time.Second) // the first sync and that of the own slice are over
-			c.(*Controller).term.Load().topology.SetHints("default/a", discoveryv1.AddressTypeIPv4, tt.endpoints)
-			before := w.syncs()
-			for i, text := range strings.Fields(tt.nodes) {
-				node := aNode(fmt.Sprint(i), strings.Trim(strings.ToLower(text[:1]), "-"))
-				node.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse(text[1:] + "m")
-				if text[1:] == "0" {
-					node.Status.Allocatable = nil
-				}
-				if 'A' <= text[0] && text[0] <= 'Z' {
-					node.Status.Conditions[0].Status = corev1.ConditionFalse
-				}
-				w.Put(node)
-			}
-			w.Until(7 * time.Second)
-			fakeapi.Want(t, "syncs", w.syncs()-before, tt.want)
-		})
-	}
-}
-
-// Changes of nodes refresh the topology once per second at most, and change hints. Upstream: TestUpdateNode.
+// Changes of nodes refresh the topology once per second at most, and change hints. A Service is synced if its endpoints
+// are out of balance with the nodes. Upstream: TestUpdateNode, Test_checkNodeTopologyDistribution.
 func TestNodesChangeHints(t *testing.T) {
 	west := func(edit func(*corev1.Node)) func(*world) {
 		return func(w *world) {
@@ -273,11 +231,12 @@ func TestNodesChangeHints(t *testing.T) {
 			defer w.manager()()
 			w.Until(10 * time.Second)
 			queue := queueName + "_nodes"
-			before := fakeapi.Syncs(t, w.Metrics, queue)
+			before, syncs := fakeapi.Syncs(t, w.Metrics, queue), w.syncs()
 			tt.change(w)
 			w.Until(11*time.Second + time.Millisecond)
 			fakeapi.Want(t, "refreshes", fakeapi.Syncs(t, w.Metrics, queue)-before, tt.want)
 			w.Until(20 * time.Second)
+			fakeapi.Want(t, "the Service is synced", w.syncs() > syncs, !maps.Equal(tt.hints, east))
 			fakeapi.WantEqual(t, "hints", w.hints("a"), tt.hints)
 		})
 	}

@@ -47,25 +47,6 @@ func crowd(pods int) []runtime.Object {
 	return objects
 }
 
-// A term over slices that are as computed sends no writes, and reads only the baseline.
-func TestTakeOverSendsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		objects := []runtime.Object{aNode("n1", "")}
-		for i := range 100 {
-			app := fmt.Sprintf("app%d", i)
-			objects = append(objects, aService(app), aPod(app, i))
-		}
-		w := newWorld(t, objects...)
-		w.manager()()
-		before, lists := w.writes(), w.Count("list endpointslices")
-		fakeapi.Want(t, "writes of the first term", before, 100)
-		defer w.manager()()
-		w.Until(time.Minute)
-		fakeapi.Want(t, "writes", w.writes()-before, 0)
-		fakeapi.Want(t, "lists of slices, of the cache and of the baseline", w.Count("list endpointslices")-lists, 2)
-	})
-}
-
 // The caches of the next leader lack the last changes, which its predecessor has written.
 func TestHandOverWithFrozenWatches(t *testing.T) {
 	moved := func(w *world) {
