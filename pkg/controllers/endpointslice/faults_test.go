@@ -21,8 +21,8 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// wantPods requires that each pod is in exactly one slice of the Service.
-func (w *world) wantPods(service string, pods int) {
+// podsIn returns the number of pods in the slices of a Service. No pod may be in two slices.
+func (w *world) podsIn(service string) int {
 	w.T.Helper()
 	seen := map[string]bool{}
 	for _, slice := range w.slices(service) {
@@ -33,8 +33,14 @@ func (w *world) wantPods(service string, pods int) {
 			seen[e.TargetRef.Name] = true
 		}
 	}
-	if len(seen) != pods {
-		w.T.Errorf("slices %q: %d pods are in slices, want %d", w.show(service), len(seen), pods)
+	return len(seen)
+}
+
+// wantPods requires that each pod is in exactly one slice of the Service.
+func (w *world) wantPods(service string, pods int) {
+	w.T.Helper()
+	if got := w.podsIn(service); got != pods {
+		w.T.Errorf("slices %q: %d pods are in slices, want %d", w.show(service), got, pods)
 	}
 }
 
@@ -99,32 +105,54 @@ func TestHandOverWithFrozenWatches(t *testing.T) {
 	}
 }
 
-// The process dies after each write, and another process goes on with a fresh or a frozen cache.
+// The process dies after each write, and another process goes on with a fresh or a frozen cache. No pod is in two
+// slices at any time.
 func TestKilledAfterEachWrite(t *testing.T) {
-	for _, frozen := range []bool{false, true} {
-		for n := 1; n <= 4; n++ {
-			fakeapi.Bubble(t, fmt.Sprintf("frozen %v, write %d", frozen, n), func(t *testing.T) {
-				w := newWorld(t, crowd(7)...)
-				w.cfg.MaxEndpoints = 2
-				first, stopFirst := w.Standby()
-				second, stopSecond := w.Standby()
-				defer stopSecond()
-				w.Freeze("endpointslices", frozen)
-				writes := []string{"create endpointslices", "update endpointslices", "delete endpointslices"}
-				w.After(func() {
-					if w.writes() >= n {
-						w.Break(errors.New("killed"), writes...)
+	writes := []string{"create endpointslices", "update endpointslices", "delete endpointslices"}
+	for _, tt := range []struct {
+		name             string
+		from, to, slices int // pods before and after, and the slices for them
+	}{
+		{"one update and three creates", 1, 7, 4},
+		{"one update and three deletes", 7, 1, 1},
+	} {
+		for _, frozen := range []bool{false, true} {
+			for n := 1; n <= 4; n++ {
+				fakeapi.Bubble(t, fmt.Sprintf("%s, frozen %v, write %d", tt.name, frozen, n), func(t *testing.T) {
+					w := newWorld(t, crowd(tt.from)...)
+					w.cfg.MaxEndpoints, w.cfg.BatchPeriod = 2, time.Second
+					first, stopFirst := w.Standby()
+					second, stopSecond := w.Standby()
+					defer stopSecond()
+					end := fakeapi.Term(t, first.Run)
+					w.Until(5 * time.Second)
+					w.Freeze("endpointslices", frozen)
+					before := w.writes()
+					w.After(func() {
+						w.podsIn("a")
+						if w.writes()-before >= n {
+							w.Break(errors.New("killed"), writes...)
+						}
+					})
+					for i := tt.from; i < tt.to; i++ {
+						w.Put(aPod("a", i))
 					}
+					for i := tt.to; i < tt.from; i++ {
+						w.Remove("pods", "default", fmt.Sprint("a-", i))
+					}
+					w.change(aPod("a", 0), unready)
+					w.Until(7 * time.Second)
+					end()
+					stopFirst()
+					w.After(func() { w.podsIn("a") })
+					w.Break(nil, writes...)
+					defer fakeapi.Term(t, second.Run)()
+					w.Until(time.Minute)
+					w.wantPods("a", tt.to)
+					fakeapi.Want(t, "slices", len(w.slices("a")), tt.slices)
+					fakeapi.Want(t, "unready pod is ready in its slice", strings.Contains(fmt.Sprint(w.show("a")), "10.0.0.1 ready"), false)
 				})
-				fakeapi.Term(t, first.Run)()
-				stopFirst()
-				w.After(nil)
-				w.Break(nil, writes...)
-				defer fakeapi.Term(t, second.Run)()
-				w.Until(time.Minute)
-				w.wantPods("a", 7)
-				fakeapi.Want(t, "slices", len(w.slices("a")), 4)
-			})
+			}
 		}
 	}
 }
@@ -261,6 +289,20 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 		w.Until(3*time.Hour + 2*time.Minute)
 		w.wantPods("a", 1)
 		fakeapi.Want(t, "creates in the metric", metric(t, "changes")-counted, 1)
+	})
+}
+
+// Creates in a terminating namespace are rejected, which is no failure.
+func TestTerminatingNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
+		ending := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "", errors.New("being terminated"))
+		ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		w.Break(ending, "create endpointslices")
+		defer w.manager()()
+		w.Until(time.Minute)
+		fakeapi.Want(t, "creates", w.writes(), 1)
+		fakeapi.WantEqual(t, "events", w.reasons(), nil)
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package endpointslice tests the EndpointSlice controller on a real API server. Lost responses and frozen watches are
-// tested in fake time in package minikcm/pkg/controllers/endpointslice.
+// Package endpointslice tests the EndpointSlice controller on a real API server. Lost responses, frozen watches and kills
+// are tested in fake time in package minikcm/pkg/controllers/endpointslice.
 package endpointslice
 
 import (
@@ -78,23 +78,11 @@ func (w *world) pods(app string, from, to int) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
 		})
 		cluster.Create(w.t, pod)
-		w.setReady(name, fmt.Sprintf("10.0.0.%d", i))
-	}
-}
-
-func (w *world) setReady(pod, ip string) {
-	w.t.Helper()
-	controlplane.SetPodStatus(w.t, w.client, w.ns, pod, func(s *corev1.PodStatus) {
-		s.Phase, s.PodIP, s.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
-		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-	})
-}
-
-// remove deletes pods at once.
-func (w *world) remove(app string, from, to int) {
-	w.t.Helper()
-	for i := from; i <= to; i++ {
-		controlplane.Must(w.t, w.client.CoreV1().Pods(w.ns).Delete(w.t.Context(), fmt.Sprintf("%s-%d", app, i), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+		ip := fmt.Sprintf("10.0.0.%d", i)
+		controlplane.SetPodStatus(w.t, w.client, w.ns, name, func(s *corev1.PodStatus) {
+			s.Phase, s.PodIP, s.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
+			s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		})
 	}
 }
 
@@ -109,66 +97,28 @@ func (w *world) slices(ctx context.Context, service string) ([]discoveryv1.Endpo
 	return list.Items, nil
 }
 
-// has returns an error unless the slices of a Service have the pods with the numbers from..to, each once, in at
-// most as many slices as needed.
-func (w *world) has(ctx context.Context, service string, from, to int) error {
-	all, err := w.slices(ctx, service)
-	if err != nil {
-		return err
-	}
-	seen := map[string]int{}
-	for _, slice := range all {
-		for _, e := range slice.Endpoints {
-			seen[e.TargetRef.Name]++
-		}
-	}
-	for i := from; i <= to; i++ {
-		if name := fmt.Sprintf("%s-%d", service, i); seen[name] != 1 {
-			return fmt.Errorf("pod %s is in %d slices of %d", name, seen[name], len(all))
-		}
-	}
-	if want := to - from + 1; len(seen) != want {
-		return fmt.Errorf("%d pods in slices, want %d: %v", len(seen), want, seen)
-	}
-	return nil
-}
-
+// gets waits until the slices of a Service have the pods with the numbers from..to, each once.
 func (w *world) gets(service string, from, to int) {
 	w.t.Helper()
-	controlplane.Eventually(w.t, patience, func(ctx context.Context) error { return w.has(ctx, service, from, to) })
-}
-
-// watchTwins fails the test if ever a pod is in two slices of a Service, or the Service has more slices than most.
-func (w *world) watchTwins(service string, most int) {
-	w.t.Helper()
-	stream, err := w.client.DiscoveryV1().EndpointSlices(w.ns).Watch(context.Background(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
-	controlplane.Must(w.t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		now := map[string]*discoveryv1.EndpointSlice{}
-		for event := range stream.ResultChan() {
-			slice, ok := event.Object.(*discoveryv1.EndpointSlice)
-			if !ok {
-				continue
-			}
-			now[slice.Name] = slice
-			if event.Type == "DELETED" {
-				delete(now, slice.Name)
-			}
-			seen := map[string]string{}
-			for _, s := range now {
-				for _, e := range s.Endpoints {
-					if other := seen[e.TargetRef.Name]; other != "" {
-						w.t.Errorf("pod %s is in slices %s and %s", e.TargetRef.Name, other, s.Name)
-					}
-					seen[e.TargetRef.Name] = s.Name
-				}
-			}
-			if len(now) > most {
-				w.t.Errorf("service %s has %d slices, want at most %d", service, len(now), most)
+	controlplane.Eventually(w.t, patience, func(ctx context.Context) error {
+		all, err := w.slices(ctx, service)
+		if err != nil {
+			return err
+		}
+		seen := map[string]int{}
+		for _, slice := range all {
+			for _, e := range slice.Endpoints {
+				seen[e.TargetRef.Name]++
 			}
 		}
-	}()
-	w.t.Cleanup(func() { stream.Stop(); <-done })
+		for i := from; i <= to; i++ {
+			if name := fmt.Sprintf("%s-%d", service, i); seen[name] != 1 {
+				return fmt.Errorf("pod %s is in %d slices of %d", name, seen[name], len(all))
+			}
+		}
+		if want := to - from + 1; len(seen) != want {
+			return fmt.Errorf("%d pods in slices, want %d: %v", len(seen), want, seen)
+		}
+		return nil
+	})
 }

@@ -29,7 +29,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("slice %+v", slice)
 		}
 	}
-	w.remove("web", 1, 1)
+	controlplane.Must(t, w.client.CoreV1().Pods(w.ns).Delete(t.Context(), "web-1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	w.gets("web", 2, 7)
 	all, err = w.slices(t.Context(), "web") // the slice of the removed pod may be gone
 	controlplane.Must(t, err)
