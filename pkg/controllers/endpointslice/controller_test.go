@@ -309,6 +309,7 @@ func TestTrim(t *testing.T) {
 	service, trimmed := aService("a", automatic), aService("a", automatic)
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "1.2.3.4"}}
 	delete(trimmed.Annotations, "other")
+	service.Labels, trimmed.Labels = map[string]string{"x": "y"}, map[string]string{"x": "y"}
 	managed, foreign := twice(trimSlice, slice(managedBy)).(*EndpointSlice), twice(trimSlice, slice("another")).(*EndpointSlice)
 	for _, tt := range []struct{ got, want any }{
 		{managed.decode(), slice(managedBy)}, {*foreign, EndpointSlice{ObjectMeta: slice("another").ObjectMeta}}, {twice(trimService, service), trimmed},

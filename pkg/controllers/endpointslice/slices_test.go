@@ -2,8 +2,6 @@ package endpointslice
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,16 +55,8 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 		{"pod without address", aService("a"), []*corev1.Pod{aPod("a", 1, withIPs())}, []string{"IPv4"}},
 		{"pods with the same address", aService("a"), []*corev1.Pod{aPod("a", 1), aPod("a", 2, withIPs("10.0.0.2"))},
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving, 10.0.0.2 ready serving"}},
-		{"finished pod with the address of a ready pod", aService("a"), []*corev1.Pod{
-			aPod("a", 1, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), aPod("a", 2, withIPs("10.0.0.2")),
-		}, []string{"IPv4 web:8080, 10.0.0.2 ready serving"}},
-		{"pod of two families", aService("a"), []*corev1.Pod{aPod("a", 1, withIPs("fd00::2", "10.0.0.2"))}, []string{"IPv4 web:8080, 10.0.0.2 ready serving"}},
 		{"dual stack", aService("a", dualStack), []*corev1.Pod{aPod("a", 1, withIPs("10.0.0.2", "fd00::2"))},
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving", "IPv6 web:8080, fd00::2 ready serving"}},
-		{"dual stack with a pod of one family", aService("a", dualStack), []*corev1.Pod{aPod("a", 1)},
-			[]string{"IPv4 web:8080, 10.0.0.2 ready serving", "IPv6"}},
-		{"IPv6", aService("a", func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} }),
-			[]*corev1.Pod{aPod("a", 1, withIPs("10.0.0.2", "fd00::2"))}, []string{"IPv6 web:8080, fd00::2 ready serving"}},
 		{"named port that differs", aService("a"), []*corev1.Pod{aPod("a", 1), aPod("a", 2, named("http", 9090))},
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving", "IPv4 web:9090, 10.0.0.3 ready serving"}},
 		{"named port that no pod has", aService("a"), []*corev1.Pod{aPod("a", 1, named("other", 1))}, []string{"IPv4, 10.0.0.2 ready serving"}},
@@ -74,8 +64,6 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving"}},
 		{"named port of an init container", aService("a"), []*corev1.Pod{aPod("a", 1, sidecar(corev1.ContainerRestartPolicyNever))},
 			[]string{"IPv4, 10.0.0.2 ready serving"}},
-		{"numbered port", aService("a", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(443) }),
-			[]*corev1.Pod{aPod("a", 1)}, []string{"IPv4 web:443, 10.0.0.2 ready serving"}},
 		{"headless without ports", aService("a", headless, func(s *corev1.Service) { s.Spec.Ports = nil }),
 			[]*corev1.Pod{aPod("a", 1)}, []string{"IPv4, 10.0.0.2 ready serving"}},
 		{"host names", aService("a", headless), []*corev1.Pod{
@@ -86,8 +74,6 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving zone east"}},
 		{"missing node", aService("a"), []*corev1.Pod{aPod("a", 1), aPod("a", 2, func(p *corev1.Pod) { p.Spec.NodeName = "gone" })},
 			[]string{"IPv4 web:8080, 10.0.0.2 ready serving"}},
-		{"missing node, unready pods are published", aService("a", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }),
-			[]*corev1.Pod{aPod("a", 2, func(p *corev1.Pod) { p.Spec.NodeName = "gone" })}, []string{"IPv4 web:8080, 10.0.0.3 ready serving"}},
 		{"ExternalName", aService("a", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }), []*corev1.Pod{aPod("a", 1)}, []string{}},
 		{"no selector", aService("a", func(s *corev1.Service) { s.Spec.Selector = nil }), []*corev1.Pod{aPod("a", 1)}, []string{}},
 		{"being deleted", aService("a", func(s *corev1.Service) { s.DeletionTimestamp = &s.CreationTimestamp }), []*corev1.Pod{aPod("a", 1)}, []string{}},
@@ -203,51 +189,6 @@ func TestSlicesFollowChanges(t *testing.T) {
 func (w *world) deleteSlice(slice *discoveryv1.EndpointSlice) {
 	w.T.Helper()
 	fakeapi.NoError(w.T, w.Tracker().Delete(sliceResource, slice.Namespace, slice.Name))
-}
-
-// Upstream: TestEndpointsHeadlessLabel and TestEndpointsControllersLabelSemantics, the part about slices.
-func TestLabelsOfSlices(t *testing.T) {
-	labelled := func(labels map[string]string) func(*corev1.Service) {
-		return func(s *corev1.Service) { s.Labels = labels }
-	}
-	for _, tt := range []struct {
-		name          string
-		before, after func(*corev1.Service)
-		want          map[string]string
-	}{
-		{"none", labelled(map[string]string{"a": "b"}), labelled(nil), map[string]string{}},
-		{"of the Service", labelled(nil), labelled(map[string]string{"a": "b"}), map[string]string{"a": "b"}},
-		{"headless by a label", labelled(nil), labelled(map[string]string{corev1.IsHeadlessService: ""}), map[string]string{}},
-		{"headless", labelled(map[string]string{"a": "b"}), headless, map[string]string{corev1.IsHeadlessService: ""}},
-	} {
-		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
-			w := newWorld(t, aService("a", tt.before))
-			defer w.manager()()
-			w.Put(versioned(aService("a", tt.after)))
-			w.Until(time.Second)
-			maps.Copy(tt.want, map[string]string{discoveryv1.LabelServiceName: "a", discoveryv1.LabelManagedBy: managedBy})
-			fakeapi.WantEqual(t, "labels", w.only("a").Labels, tt.want)
-		})
-	}
-}
-
-// Slices are filled up to the limit, and a change of one pod changes one slice.
-func TestManyPodsFillSlices(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, crowd(250)...)
-		defer w.manager()()
-		w.Until(time.Second)
-		var sizes []int
-		for _, slice := range w.slices("a") {
-			sizes = append(sizes, len(slice.Endpoints))
-		}
-		slices.Sort(sizes)
-		fakeapi.WantEqual(t, "endpoints of the slices", sizes, []int{50, 100, 100})
-		before := w.writes()
-		w.change(aPod("a", 7), unready)
-		w.Until(10 * time.Second)
-		fakeapi.Want(t, "writes for one unready pod", w.writes()-before, 1)
-	})
 }
 
 // The annotation has the time of the change of the pod.
