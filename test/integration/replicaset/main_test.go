@@ -1,5 +1,5 @@
-// Package replicaset tests the ReplicaSet controller on a real API server: stories of users, and the promises with
-// lost responses, frozen watches and killed processes.
+// Package replicaset tests the ReplicaSet controller on a real API server: a quota, slow admission, and the
+// promises with lost responses, slow watches and killed processes.
 package replicaset
 
 import (

@@ -7,22 +7,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"minikcm/test/controlplane"
 )
-
-func TestStories(t *testing.T) {
-	start(t, controllerConfig(), controllerConfig())
-	for name, story := range map[string]func(*testing.T){"Quota": testQuota, "TemplateIsKept": testTemplateIsKept} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			story(t)
-		})
-	}
-}
 
 func failure(s appsv1.ReplicaSetStatus) *appsv1.ReplicaSetCondition {
 	for i, c := range s.Conditions {
@@ -33,7 +22,9 @@ func failure(s appsv1.ReplicaSetStatus) *appsv1.ReplicaSetCondition {
 	return nil
 }
 
-func testQuota(t *testing.T) {
+// TestQuota: a quota rejects pods, and the condition ReplicaFailure follows it.
+func TestQuota(t *testing.T) {
+	start(t, controllerConfig(), controllerConfig())
 	n := newNamespace(t)
 	quotas := n.client.CoreV1().ResourceQuotas(n.name)
 	hard := func(pods string) corev1.ResourceList {
@@ -69,27 +60,5 @@ func testQuota(t *testing.T) {
 		controlplane.ByResource("pods"), controlplane.ByCode(403))
 	if len(refused) > 20 { // the back-off doubles from 5 ms
 		t.Errorf("%d refused creates:\n%v", len(refused), refused)
-	}
-}
-
-// testTemplateIsKept: the cache holds no template of a ReplicaSet with 0 replicas.
-func testTemplateIsKept(t *testing.T) {
-	n := newNamespace(t)
-	rs := n.apply(0)
-	if got := n.settled(rs.Name); !equality.Semantic.DeepEqual(got.Spec, rs.Spec) {
-		t.Errorf("spec after the status was written is %+v, want %+v", got.Spec, rs.Spec)
-	}
-	n.scale(rs.Name, 2)
-	n.settled(rs.Name)
-	n.scale(rs.Name, 0)
-	got := n.settled(rs.Name)
-	if !equality.Semantic.DeepEqual(got.Spec.Template, rs.Spec.Template) {
-		t.Errorf("template is %+v, want %+v", got.Spec.Template, rs.Spec.Template)
-	}
-	n.scale(rs.Name, 1)
-	n.settled(rs.Name)
-	pods := n.pods("")
-	if len(pods) == 0 || pods[len(pods)-1].Spec.Containers[0].Image != rs.Spec.Template.Spec.Containers[0].Image {
-		t.Errorf("pods are %+v, want one made from the template", pods)
 	}
 }
