@@ -12,27 +12,16 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 
 	"minikcm/test/controlplane"
 )
 
 // Two replicas of the operator, as processes, compete for a Lease on a real API server; its audit log shows their
 // writes. With COMPARE=1 the same runs with controller-runtime's election, without requirements.
-
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [ResponseStarted]
-rules:
-- level: None
-  verbs: [get, list, watch]
-- level: Request
-  resources: [{group: coordination.k8s.io, resources: [leases]}]
-- level: Metadata
-`
 
 var (
 	cluster *controlplane.Cluster
@@ -45,7 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := controlplane.Run(m, controlplane.Options{Audit: true, AuditPolicy: auditPolicy}, func(c *controlplane.Cluster) { cluster = c })
+	code := controlplane.Run(m, controlplane.Options{AuditPolicy: controlplane.LeaseAuditPolicy}, func(c *controlplane.Cluster) { cluster = c })
 	if err := os.RemoveAll(folder); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -64,7 +53,7 @@ func TestSIGTERMHandsOver(t *testing.T) {
 	everyElection(t, func(t *testing.T, elected string) {
 		leader, standby := pair(t, elected)
 		told := time.Now()
-		leader.signal(t, syscall.SIGTERM)
+		controlplane.Must(t, leader.Signal(syscall.SIGTERM))
 		standby.writes(t, told)
 		code, err := leader.Wait(patience)
 		if err != nil || code != 0 {
@@ -81,10 +70,10 @@ func TestFrozenLeaderDoesNotWriteWhenItGoesOn(t *testing.T) {
 	everyElection(t, func(t *testing.T, elected string) {
 		leader, standby := pair(t, elected)
 		stopped := time.Now()
-		leader.signal(t, syscall.SIGSTOP)
+		controlplane.Must(t, leader.Signal(syscall.SIGSTOP))
 		standby.writes(t, stopped) // the lease has expired
 		thawed := time.Now()
-		leader.signal(t, syscall.SIGCONT)
+		controlplane.Must(t, leader.Signal(syscall.SIGCONT))
 		if code, err := leader.Wait(patience); err != nil || code != 1 {
 			t.Errorf("exit code %d (%v), want 1", code, err)
 		}
@@ -163,25 +152,10 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-func (r *replica) signal(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	controlplane.Must(t, r.Signal(s))
-}
-
 func (r *replica) steal(t *testing.T) time.Time {
 	t.Helper()
-	leases := cluster.Client(t).CoordinationV1().Leases(r.namespace)
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		lease, err := leases.Get(t.Context(), "operator", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		thief := "another-holder"
-		lease.Spec.HolderIdentity = &thief
-		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
-		return err
-	})
-	controlplane.Must(t, err)
+	thief := "another-holder"
+	controlplane.Edit(t, cluster.Client(t).CoordinationV1().Leases(r.namespace), "operator", func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = &thief })
 	return time.Now()
 }
 

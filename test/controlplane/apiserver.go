@@ -28,6 +28,16 @@ rules:
 - level: Metadata
 `
 
+// LeaseAuditPolicy is an audit policy without reads. It records the content of Leases, which [JudgeLease] needs.
+const LeaseAuditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [ResponseStarted]
+rules:
+- {level: None, verbs: [get, list, watch]}
+- {level: Request, resources: [{group: coordination.k8s.io, resources: [leases]}]}
+- {level: Metadata}
+`
+
 type server struct {
 	name    string
 	api     *envtest.APIServer

@@ -34,19 +34,10 @@ const (
 	revisionKey = "deployment.kubernetes.io/revision"
 )
 
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [ResponseStarted]
-rules:
-- {level: None, verbs: [get, list, watch]}
-- {level: Request, resources: [{group: coordination.k8s.io, resources: [leases]}]}
-- {level: Metadata}
-`
-
 var cluster *controlplane.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.Run(m, controlplane.Options{AuditPolicy: auditPolicy}, func(c *controlplane.Cluster) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{AuditPolicy: controlplane.LeaseAuditPolicy}, func(c *controlplane.Cluster) { cluster = c }))
 }
 
 // TestRollouts runs the tests that share one manager, in parallel.
