@@ -12,18 +12,12 @@ import (
 	"minikcm/test/faults"
 )
 
-type daemon struct {
-	*controlplane.Process
-	proxy *faults.Proxy
-}
-
 // startDaemon starts the manager without a lease, so that the next may work at once.
-func startDaemon(t *testing.T, name string, flags ...string) *daemon {
+func startDaemon(t *testing.T, name string, flags ...string) (*controlplane.Process, *faults.Proxy) {
 	t.Helper()
 	proxy := faults.New(t, cluster.ManagerConfig("manager", replicaset.Name), faults.WithName(name))
-	process := controlplane.StartProcess(t, append(flags, "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()),
-		"--controllers=replicaset-controller", "--leader-elect=false", "--secure-port=0", "-v=2")...)
-	return &daemon{process, proxy}
+	return controlplane.StartProcess(t, append(flags, "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()),
+		"--controllers=replicaset-controller", "--leader-elect=false", "--secure-port=0", "-v=2")...), proxy
 }
 
 type deadlyWrite struct {
@@ -89,7 +83,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 	} {
 		t.Run(when.name, func(t *testing.T) {
 			// A worker for each sync that waits.
-			first := startDaemon(t, "first", "--concurrent-replicaset-syncs=50")
+			first, proxy := startDaemon(t, "first", "--concurrent-replicaset-syncs=50")
 			var victims []*victim
 			for _, w := range deadlyWrites {
 				for i := range w.writes {
@@ -100,7 +94,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 				v.settledAt(int(v.write.from))
 				v.bounds(v.write.least, v.write.most)
 				gate := faults.NewGate()
-				first.proxy.Inject(v.match(), when.fault(gate), faults.After(v.index), faults.Next(1))
+				proxy.Inject(v.match(), when.fault(gate), faults.After(v.index), faults.Next(1))
 				v.write.act(v.n, v.rs)
 				v.held = gate.Next(t)
 			}
