@@ -302,7 +302,7 @@ func TestTerminatingNamespace(t *testing.T) {
 		defer w.manager()()
 		w.Until(time.Minute)
 		fakeapi.Want(t, "creates", w.writes(), 1)
-		fakeapi.WantEqual(t, "events", w.reasons(), nil)
+		fakeapi.WantEqual(t, "events", fakeapi.NewEvents(w.events), nil)
 	})
 }
 
