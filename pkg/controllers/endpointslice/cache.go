@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -95,48 +94,26 @@ func indexByService(obj any) ([]string, error) {
 	return []string{serviceOf(slice).String()}, nil
 }
 
-// selectorIndex finds the Services that select a pod. Each Service is kept under one label pair of its selector, so a
-// lookup visits only Services that share a label with the pod.
-type selectorIndex struct {
-	lock   sync.RWMutex
-	byPair map[labelPair][]*corev1.Service
+// bySelector is an index of the Services that get slices from this controller. Each Service is under one label pair of
+// its selector, so a lookup reads only Services that share this pair with the pod.
+const bySelector = "selector"
+
+func indexBySelector(obj any) ([]string, error) {
+	service := obj.(*corev1.Service)
+	if !selectsPods(service) {
+		return nil, nil
+	}
+	key := slices.Min(slices.Collect(maps.Keys(service.Spec.Selector)))
+	return []string{labelPair(service.Namespace, key, service.Spec.Selector[key])}, nil
 }
 
-type labelPair struct{ namespace, key, value string }
-
-// replace removes the old Service and adds the new one, under the pair with the fewest Services. Either may be nil.
-func (x *selectorIndex) replace(old, service *corev1.Service) {
-	x.lock.Lock()
-	defer x.lock.Unlock()
-	for _, pair := range labelPairs(old) {
-		x.byPair[pair] = slices.DeleteFunc(x.byPair[pair], func(known *corev1.Service) bool { return known.Name == old.Name })
-		if len(x.byPair[pair]) == 0 {
-			delete(x.byPair, pair)
-		}
-	}
-	if pairs := labelPairs(service); len(pairs) > 0 {
-		rarest := slices.MinFunc(pairs, func(a, b labelPair) int { return len(x.byPair[a]) - len(x.byPair[b]) })
-		x.byPair[rarest] = append(x.byPair[rarest], service)
-	}
-}
-
-// labelPairs returns the selector of a Service that gets slices from this controller.
-func labelPairs(service *corev1.Service) (pairs []labelPair) {
-	if service != nil && selectsPods(service) {
-		for key, value := range service.Spec.Selector {
-			pairs = append(pairs, labelPair{service.Namespace, key, value})
-		}
-	}
-	return pairs
-}
+func labelPair(namespace, key, value string) string { return namespace + "/" + key + "=" + value }
 
 // servicesFor returns the Services of a namespace that select pods with these labels.
-func (x *selectorIndex) servicesFor(namespace string, podLabels map[string]string) map[cache.ObjectName]bool {
-	x.lock.RLock()
-	defer x.lock.RUnlock()
+func (s serviceStore) servicesFor(namespace string, podLabels map[string]string) map[cache.ObjectName]bool {
 	found := map[cache.ObjectName]bool{}
 	for key, value := range podLabels {
-		for _, service := range x.byPair[labelPair{namespace, key, value}] {
+		for _, service := range s.ByIndex(bySelector, labelPair(namespace, key, value)) {
 			if labels.ValidatedSetSelector(service.Spec.Selector).Matches(labels.Set(podLabels)) {
 				found[cache.MetaObjectToName(service)] = true
 			}

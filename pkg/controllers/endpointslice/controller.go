@@ -1,7 +1,6 @@
 package endpointslice
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -45,11 +44,10 @@ type Controller struct {
 	cfg      Config
 	recorder record.EventRecorder
 
-	services  serviceStore
-	slices    sliceStore
-	pods      *caches.Pods
-	nodes     *caches.Nodes
-	selectors selectorIndex
+	services serviceStore
+	slices   sliceStore
+	pods     *caches.Pods
+	nodes    *caches.Nodes
 
 	loop     *controller.Loop[cache.ObjectName] // of Services
 	nodeLoop *controller.Loop[string]
@@ -57,7 +55,7 @@ type Controller struct {
 }
 
 func newController(cfg Config, b controller.Base) (*Controller, error) {
-	c := &Controller{Base: b, cfg: cfg, recorder: b.Recorder(eventSource), selectors: selectorIndex{byPair: map[labelPair][]*corev1.Service{}}}
+	c := &Controller{Base: b, cfg: cfg, recorder: b.Recorder(eventSource)}
 	endpointslicemetrics.RegisterMetrics()
 	loop := controller.LoopConfig{Controller: Name, Queue: queueName, Workers: int(cfg.Workers), MinBackoff: minBackoff, Drain: b.Drain, Clock: b.Clock}
 	c.loop = controller.NewLoop(loop, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
@@ -74,7 +72,7 @@ func (c *Controller) openCaches() error {
 	c.pods, errs[0] = c.Caches.Pods()
 	c.nodes, errs[1] = c.Caches.Nodes()
 	c.services.Store, errs[2] = caches.Watch[*corev1.Service](c.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
-		Trim: trimService,
+		Trim: trimService, Indexers: cache.Indexers{bySelector: indexBySelector},
 		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 			return f.Core().V1().Services().Informer()
 		},
@@ -90,22 +88,18 @@ func (c *Controller) openCaches() error {
 
 func (c *Controller) addHandlers() error {
 	return errors.Join(
-		c.services.Handle(caches.Handler[*corev1.Service]{
-			Add:    func(service *corev1.Service) { c.serviceChanged(nil, service) },
-			Update: c.serviceChanged,
-			Delete: func(service *corev1.Service) { c.serviceChanged(service, nil) },
-		}),
+		c.services.Handle(caches.Handler[*corev1.Service]{Add: c.enqueueService, Update: c.serviceUpdated, Delete: c.enqueueService}),
 		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.podChanged, Update: c.podUpdated, Delete: c.podChanged}),
 		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceDeleted}),
 		c.nodes.Handle(caches.Handler[*corev1.Node]{Add: c.nodeChanged, Update: c.nodeUpdated, Delete: c.enqueueTopology}),
 	)
 }
 
-// serviceChanged adds a Service. old is nil for a new Service, service is nil for a deleted Service.
-func (c *Controller) serviceChanged(old, service *corev1.Service) {
-	c.selectors.replace(old, service)
-	c.loop.Add(cache.MetaObjectToName(cmp.Or(service, old)))
+func (c *Controller) enqueueService(service *corev1.Service) {
+	c.loop.Add(cache.MetaObjectToName(service))
 }
+
+func (c *Controller) serviceUpdated(_, service *corev1.Service) { c.enqueueService(service) }
 
 func (c *Controller) podChanged(pod *caches.Pod) { c.enqueuePodServices(nil, pod, true) }
 
@@ -119,7 +113,7 @@ func (c *Controller) podUpdated(old, pod *caches.Pod) {
 // enqueuePodServices adds the Services that select the old or the new labels of a pod. If only labels changed,
 // Services that select both are left out.
 func (c *Controller) enqueuePodServices(oldLabels map[string]string, pod *caches.Pod, changed bool) {
-	before, after := c.selectors.servicesFor(pod.Namespace, oldLabels), c.selectors.servicesFor(pod.Namespace, pod.Labels)
+	before, after := c.services.servicesFor(pod.Namespace, oldLabels), c.services.servicesFor(pod.Namespace, pod.Labels)
 	either := maps.Clone(before)
 	maps.Copy(either, after)
 	for service := range either {

@@ -41,21 +41,6 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// A lookup visits few Services, although all share two labels.
-func TestSelectorIndexUsesTheRarestLabel(t *testing.T) {
-	index := selectorIndex{byPair: map[labelPair][]*corev1.Service{}}
-	for i := range 1000 {
-		index.replace(nil, aService(fmt.Sprint(i), func(s *corev1.Service) {
-			s.Spec.Selector = map[string]string{"app": fmt.Sprint(i), "part-of": "shop", "managed-by": "helm"}
-		}))
-	}
-	for pair, services := range index.byPair {
-		if len(services) > 1 {
-			t.Errorf("%d Services are under %v", len(services), pair)
-		}
-	}
-}
-
 // Pod events by the Services that they sync.
 func TestPodEventsThatMatter(t *testing.T) {
 	other := aService("b", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"also": "this"} })
@@ -258,8 +243,7 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 		term, states := c.(*Controller).term.Load(), 0
 		term.states.ForEach(func(*state) { states++ })
 		for name, got := range map[string]int{
-			"states": states, "trigger times": len(term.triggers.ServiceStates), "selectors": len(c.(*Controller).selectors.byPair),
-			"slices in metrics": int(metric(t, "num_endpoint_slices")),
+			"states": states, "trigger times": len(term.triggers.ServiceStates), "slices in metrics": int(metric(t, "num_endpoint_slices")),
 		} {
 			fakeapi.Want(t, name+", of the other Service", got, 1)
 		}

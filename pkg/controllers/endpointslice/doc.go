@@ -1,7 +1,7 @@
 // Package endpointslice is the endpointslice-controller: it keeps the EndpointSlices of every Service with a
 // selector equal to the selected pods. The library k8s.io/endpointslice computes the slices.
 //
-//   - A pod becomes unready: podUpdated finds the Services in selectorIndex, reconcile updates one slice of each.
+//   - A pod becomes unready: podUpdated finds the Services by an index, reconcile updates one slice of each.
 //   - A slice is deleted by hand: sliceDeleted adds the Service after a second, reconcile creates a slice.
 //   - The process is killed between two writes: the next leader syncs every Service, and decides writes on live
 //     reads until its caches have reached the baseline of the term.
