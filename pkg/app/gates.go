@@ -49,6 +49,7 @@ func newGates(controllers []controller.Registration) *gates {
 		"SeparateTaintEvictionController":                  lockedTo(true),
 		"StaleControllerConsistencyReplicaSet":             lockedTo(true),
 		"NodeControllerLeaseCircuitBreaker":                lockedTo(true),
+		"PreferSameTrafficDistribution":                    lockedTo(true),
 		"ControllerManagerReleaseLeaderElectionLockOnExit": lockedTo(true),
 		"CoordinatedLeaderElection":                        lockedTo(false),
 	}

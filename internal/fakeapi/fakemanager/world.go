@@ -25,7 +25,6 @@ type World struct {
 	T            *testing.T
 	Registration controller.Registration
 	Recorder     record.EventRecorder
-	GatesOff     bool                 // all feature gates
 	Metrics      *prometheus.Registry // of the latest manager
 }
 
@@ -37,7 +36,7 @@ func (w *World) Standby() (c controller.Controller, stop func()) {
 	c, err := w.Registration.New(controller.Base{
 		Client: w.Clientset, Caches: store, Clock: clock.RealClock{}, Metrics: w.Metrics,
 		Recorder: func(string) record.EventRecorder { return w.Recorder },
-		Enabled:  func(featuregate.Feature) bool { return !w.GatesOff },
+		Enabled:  func(featuregate.Feature) bool { return true },
 	})
 	fakeapi.NoError(w.T, err)
 	return c, fakeapi.FillCaches(w.T, store)

@@ -161,7 +161,6 @@ func TestHints(t *testing.T) {
 		edit func(*corev1.Service)
 		want map[string]string
 	}{
-		{"PreferSameNode without the gate", preferring(corev1.ServiceTrafficDistributionPreferSameNode), map[string]string{"a-0": "", "a-1": ""}},
 		{"none", func(*corev1.Service) {}, map[string]string{"a-0": "", "a-1": ""}},
 		{"topology mode", automatic, zones},
 		{"PreferClose", preferring(corev1.ServiceTrafficDistributionPreferClose), zones},
@@ -171,7 +170,6 @@ func TestHints(t *testing.T) {
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, zoned(tt.edit)...)
-			w.GatesOff = strings.HasSuffix(tt.name, "without the gate")
 			w.manager()()
 			fakeapi.WantEqual(t, "hints", w.hints("a"), tt.want)
 			before, lists := w.writes(), w.Count("list endpointslices")

@@ -42,7 +42,7 @@ func newTerm(c *Controller) *term {
 		libraryTracker: util.NewEndpointSliceTracker(),
 	}
 	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.libraryTracker, t.topology, c.recorder, managedBy,
-		endpointslice.WithPreferSameTrafficDistributionEnabled(c.Enabled(PreferSameTrafficDistribution)))
+		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	return t
 }
 

@@ -4,17 +4,11 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	apiversion "k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/component-base/featuregate"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/flagcheck"
 )
-
-// PreferSameTrafficDistribution is upstream's gate for the values PreferSameZone and PreferSameNode of
-// spec.trafficDistribution.
-const PreferSameTrafficDistribution featuregate.Feature = "PreferSameTrafficDistribution"
 
 // Config is the configuration of the controller. Flags and limits are upstream's.
 type Config struct {
@@ -56,13 +50,6 @@ func Registration(cfg *Config) controller.Registration {
 	const group = "discovery.k8s.io"
 	return controller.Registration{
 		Name: Name, Alias: "endpointslice", Agent: Name,
-		Gates: map[featuregate.Feature]featuregate.VersionedSpecs{
-			PreferSameTrafficDistribution: {
-				{Version: apiversion.MajorMinor(1, 33), Default: false, PreRelease: featuregate.Alpha},
-				{Version: apiversion.MajorMinor(1, 34), Default: true, PreRelease: featuregate.Beta},
-				{Version: apiversion.MajorMinor(1, 35), Default: true, PreRelease: featuregate.GA, LockToDefault: true},
-			},
-		},
 		Config: cfg, Section: "EndpointSliceController",
 		WatchPermissions: []controller.Access{{Resource: "services"}, {Resource: "pods"}, {Resource: "nodes"}, {Group: group, Resource: "endpointslices"}},
 		CachedFields:     caches.PodEndpoint | caches.NodeCPU,
