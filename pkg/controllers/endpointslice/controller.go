@@ -186,7 +186,12 @@ func (c *Controller) enqueueTopology(*corev1.Node) { c.nodeLoop.AddAfter(allNode
 func (c *Controller) Run(ctx context.Context) error {
 	t := newTerm(c)
 	c.term.Store(t)
-	defer c.endTerm()
+	defer c.term.Store(nil)
+	// A standby exposes no endpoints.
+	defer endpointslicemetrics.EndpointsDesired.Reset()
+	defer endpointslicemetrics.NumEndpointSlices.Reset()
+	defer endpointslicemetrics.DesiredEndpointSlices.Reset()
+	defer endpointslicemetrics.ServicesCountByTrafficDistribution.Reset()
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { t.baseline.Read(ctx, c.Client, c.slices, c.pods) })
@@ -199,15 +204,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	c.loop.Run(ctx, c.services.Names)
 	return nil
-}
-
-// endTerm drops the state and the gauges of the term: a standby has no endpoints.
-func (c *Controller) endTerm() {
-	c.term.Store(nil)
-	endpointslicemetrics.EndpointsDesired.Reset()
-	endpointslicemetrics.NumEndpointSlices.Reset()
-	endpointslicemetrics.DesiredEndpointSlices.Reset()
-	endpointslicemetrics.ServicesCountByTrafficDistribution.Reset()
 }
 
 // reconcileNodes passes all nodes to the topology cache, and adds the Services with hints out of balance.
