@@ -46,14 +46,6 @@ func newTerm(c *Controller) *term {
 	return t
 }
 
-// forget drops the state of a Service that is gone.
-func (t *term) forget(service cache.ObjectName) {
-	t.triggers.DeleteService(service.Namespace, service.Name)
-	t.reconciler.DeleteService(service.Namespace, service.Name)
-	t.tracker.DeleteService(service.Namespace, service.Name)
-	t.states.Delete(service)
-}
-
 // writeFunc creates, updates or deletes a slice, and returns the stored slice. A slice to delete has only a name.
 type writeFunc func(verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error)
 

@@ -44,7 +44,10 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	// 2. Read the Service. The garbage collector deletes the slices of a Service that is gone.
 	service, ok := c.services.Get(key)
 	if !ok {
-		t.forget(key)
+		t.triggers.DeleteService(key.Namespace, key.Name)
+		t.reconciler.DeleteService(key.Namespace, key.Name)
+		t.tracker.DeleteService(key.Namespace, key.Name)
+		t.states.Delete(key)
 	}
 	if !ok || !selectsPods(service) { // without a selector, the slices are left to the user
 		return controller.Result{}, nil
