@@ -71,6 +71,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	overdue := !st.staleSince.IsZero()
 
 	// 4. Let the library compute and send the writes, unless the caches may be older than the term or than a write.
+	// A held pass only shows whether a write is needed; step 5 computes again.
 	holdBack, held := overdue || !current || !servicesCurrent || st.uncertain, false
 	var failures []error
 	write := func(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
