@@ -78,7 +78,7 @@ type Loop[K comparable] struct {
 func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile Reconcile[K]) *Loop[K] {
 	cfg.MinBackoff, cfg.MaxBackoff = cmp.Or(cfg.MinBackoff, defaultMinBackoff), cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
 	cfg.SlowAfter = cmp.Or(cfg.SlowAfter, defaultSlowAfter)
-	m := Metrics{Registerer: reg, Labels: prometheus.Labels{"controller": cfg.Controller, "queue": cfg.Queue}}
+	m := Metrics{prometheus.WrapRegistererWith(prometheus.Labels{"controller": cfg.Controller, "queue": cfg.Queue}, reg)}
 	if _, ours := reg.(QueueMetrics); !ours {
 		cfg.Queue = "" // queues without a name have no metrics
 	}

@@ -20,43 +20,39 @@ const (
 // is global. Package command sets it. With any other registerer a queue has no workqueue metrics.
 type QueueMetrics struct{ prometheus.Registerer }
 
-// Metrics creates metrics and registers them.
-type Metrics struct {
-	Registerer prometheus.Registerer
-	Subsystem  string            // prefix of the names, with an underscore between
-	Labels     prometheus.Labels // constant labels
-}
+// Metrics creates metrics and registers them. The registerer may add a prefix or labels.
+type Metrics struct{ prometheus.Registerer }
 
 // Label is the name of a label, followed by the values that exist from the start.
 type Label []string
 
 // Counter returns a new counter.
 func (m Metrics) Counter(name, help string) prometheus.Counter {
-	return promauto.With(m.Registerer).NewCounter(prometheus.CounterOpts(m.metricOpts(name, help)))
+	return promauto.With(m).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
 // CounterVec returns new counters. Every combination of the given label values starts at zero.
 func (m Metrics) CounterVec(name, help string, labels ...Label) *prometheus.CounterVec {
-	vec := promauto.With(m.Registerer).NewCounterVec(prometheus.CounterOpts(m.metricOpts(name, help)), labelNames(labels))
+	vec := promauto.With(m).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labelNames(labels))
 	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
 // Gauge returns a new gauge.
 func (m Metrics) Gauge(name, help string) prometheus.Gauge {
-	return promauto.With(m.Registerer).NewGauge(prometheus.GaugeOpts(m.metricOpts(name, help)))
+	return promauto.With(m).NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 }
 
 // GaugeVec returns new gauges. Every combination of the given label values starts at zero.
 func (m Metrics) GaugeVec(name, help string, labels ...Label) *prometheus.GaugeVec {
-	vec := promauto.With(m.Registerer).NewGaugeVec(prometheus.GaugeOpts(m.metricOpts(name, help)), labelNames(labels))
+	vec := promauto.With(m).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labelNames(labels))
 	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
 }
 
 // GaugeFunc registers a gauge whose value is computed when it is scraped.
 func (m Metrics) GaugeFunc(name, help string, value func() float64) {
-	promauto.With(m.Registerer).NewGaugeFunc(prometheus.GaugeOpts(m.metricOpts(name, help)), value)
+	promauto.With(m).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 }
 
 // Histogram returns a new histogram.
@@ -66,15 +62,9 @@ func (m Metrics) Histogram(name, help string, buckets []float64) prometheus.Hist
 
 // HistogramVec returns new histograms. Every combination of the given label values exists from the start.
 func (m Metrics) HistogramVec(name, help string, buckets []float64, labels ...Label) *prometheus.HistogramVec {
-	vec := promauto.With(m.Registerer).NewHistogramVec(prometheus.HistogramOpts{
-		Subsystem: m.Subsystem, Name: name, Help: help, ConstLabels: m.Labels, Buckets: buckets,
-	}, labelNames(labels))
+	vec := promauto.With(m).NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labelNames(labels))
 	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
-}
-
-func (m Metrics) metricOpts(name, help string) prometheus.Opts {
-	return prometheus.Opts{Subsystem: m.Subsystem, Name: name, Help: help, ConstLabels: m.Labels}
 }
 
 func labelNames(labels []Label) (names []string) {

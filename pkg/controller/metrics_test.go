@@ -19,7 +19,7 @@ func count(t *testing.T, o prometheus.Observer) uint64 {
 
 func TestLabelValuesExistFromTheStart(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	m := Metrics{Registerer: reg, Subsystem: "test", Labels: prometheus.Labels{"queue": "web"}}
+	m := Metrics{reg}
 	m.CounterVec("a_total", "help", Label{"verb", "create", "delete"}, Label{"outcome", "done", "failed"})
 	m.CounterVec("b_total", "help", Label{"verb", "create"}, Label{"namespace"}) // no values yet
 	m.Gauge("c", "help")
@@ -30,5 +30,5 @@ func TestLabelValuesExistFromTheStart(t *testing.T) {
 	for _, f := range families {
 		series[f.GetName()] = len(f.GetMetric())
 	}
-	fakeapi.WantEqual(t, "series", series, map[string]int{"test_a_total": 4, "test_c": 1, "test_d": 1, "test_e": 1})
+	fakeapi.WantEqual(t, "series", series, map[string]int{"a_total": 4, "c": 1, "d": 1, "e": 1})
 }

@@ -12,7 +12,7 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock) *metrics {
-	m := controller.Metrics{Registerer: reg, Subsystem: "deployment_controller"}
+	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("deployment_controller_", reg)}
 	m.GaugeFunc("longest_stalled_rollout_seconds", "Longest time that any rollout has made no progress, beyond its minReadySeconds.",
 		func() float64 { return longestStalled(states, c.Now()).Seconds() })
 	return &metrics{

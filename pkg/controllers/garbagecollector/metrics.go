@@ -18,7 +18,7 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := controller.Metrics{Registerer: reg, Subsystem: "garbagecollector"}
+	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("garbagecollector_", reg)}
 	policies := controller.Label{"policy", string(metav1.DeletePropagationBackground), string(metav1.DeletePropagationForeground), string(metav1.DeletePropagationOrphan)}
 	purposes := controller.Label{"request", requestDelete, requestRelease, requestOrphan, requestUnblock, requestFinalize}
 	results := controller.Label{"outcome", string(done), string(gone), string(conflict), string(invalid), string(rejected), string(failed)}

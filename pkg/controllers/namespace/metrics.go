@@ -21,7 +21,7 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := controller.Metrics{Registerer: reg, Subsystem: "namespace_deletion"}
+	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("namespace_deletion_", reg)}
 	return &metrics{
 		duration: m.Histogram("duration_seconds", "From this process seeing the deletion of a namespace until its content was gone and it was finalized.",
 			[]float64{.1, .2, .5, 1, 2, 5, 5.5, 6, 8, 10, 15, 30, 60, 120, 300, 1800, 7200}),

@@ -28,7 +28,7 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := controller.Metrics{Registerer: reg, Subsystem: "node_collector"}
+	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("node_collector_", reg)}
 	zone := controller.Label{"zone"}
 	return &metrics{
 		zoneHealth:    m.GaugeVec("zone_health", "Ready nodes per 100 nodes that count in the zone.", zone),

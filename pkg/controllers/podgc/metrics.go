@@ -13,7 +13,7 @@ type metrics struct {
 
 // newMetrics registers the metrics. Only the series of namespace default exist from the start.
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := controller.Metrics{Registerer: reg, Subsystem: "pod_gc_collector"}
+	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("pod_gc_collector_", reg)}
 	namespace := controller.Label{"namespace", "default"}
 	reason := controller.Label{"reason", string(terminated), string(outOfService), string(orphaned), string(unscheduled)}
 	return &metrics{

@@ -8,8 +8,6 @@ import (
 	"minikcm/pkg/controller"
 )
 
-const subsystem = "replicaset_controller" // upstream's
-
 // readUnconfirmed is the reason for a live read of a needed pod whose delete has an unknown outcome.
 const readUnconfirmed = "unanswered"
 
@@ -21,7 +19,7 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock) *metrics {
-	m := controller.Metrics{Registerer: reg, Subsystem: subsystem}
+	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("replicaset_controller_", reg)}
 	m.GaugeFunc("longest_mismatch_seconds",
 		"How long the longest-waiting ReplicaSet has been without the number of pods it wants, terminating namespaces excepted.",
 		func() float64 { return longestMismatch(states, c.Now()).Seconds() })

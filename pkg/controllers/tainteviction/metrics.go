@@ -17,7 +17,7 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := controller.Metrics{Registerer: reg, Subsystem: "taint_eviction_controller"}
+	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("taint_eviction_controller_", reg)}
 	return &metrics{
 		deletions: m.Counter("pod_deletions_total", "Pods deleted because of a NoExecute taint."),
 		duration:  m.Histogram("pod_deletion_duration_seconds", "Time from a pod's deadline until the API server had accepted its deletion.", durationBuckets),
