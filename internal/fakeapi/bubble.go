@@ -107,10 +107,10 @@ func Syncs(t testing.TB, registry prometheus.Gatherer, queue string) (n uint64) 
 }
 
 // HistogramSum returns the sum of the values that a histogram has observed.
-func HistogramSum(t testing.TB, h prometheus.Histogram) float64 {
+func HistogramSum(t testing.TB, h prometheus.Observer) float64 {
 	t.Helper()
 	var m dto.Metric
-	NoError(t, h.Write(&m))
+	NoError(t, h.(prometheus.Metric).Write(&m))
 	return m.GetHistogram().GetSampleSum()
 }
 

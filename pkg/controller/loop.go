@@ -87,7 +87,7 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 		seconds: m.HistogramVec("controller_sync_duration_seconds", "How long one sync of one key took, by its result.",
 			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", resultDone, resultRequeue, resultError, resultCanceled}),
 		failures: failureLog{causes: map[string]failure{}},
-		panics:   m.Counter("controller_sync_panics_total", "Syncs that panicked; their keys were retried."),
+		panics:   m.CounterVec("controller_sync_panics_total", "Syncs that panicked; their keys were retried.").WithLabelValues(),
 	}
 }
 

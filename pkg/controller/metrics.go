@@ -26,21 +26,11 @@ type Metrics struct{ prometheus.Registerer }
 // Label is the name of a label, followed by the values that exist from the start.
 type Label []string
 
-// Counter returns a new counter.
-func (m Metrics) Counter(name, help string) prometheus.Counter {
-	return promauto.With(m).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-}
-
 // CounterVec returns new counters. Every combination of the given label values starts at zero.
 func (m Metrics) CounterVec(name, help string, labels ...Label) *prometheus.CounterVec {
 	vec := promauto.With(m).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labelNames(labels))
 	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
 	return vec
-}
-
-// Gauge returns a new gauge.
-func (m Metrics) Gauge(name, help string) prometheus.Gauge {
-	return promauto.With(m).NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 }
 
 // GaugeVec returns new gauges. Every combination of the given label values starts at zero.
@@ -53,11 +43,6 @@ func (m Metrics) GaugeVec(name, help string, labels ...Label) *prometheus.GaugeV
 // GaugeFunc registers a gauge whose value is computed when it is scraped.
 func (m Metrics) GaugeFunc(name, help string, value func() float64) {
 	promauto.With(m).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
-}
-
-// Histogram returns a new histogram.
-func (m Metrics) Histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return m.HistogramVec(name, help, buckets).WithLabelValues().(prometheus.Histogram)
 }
 
 // HistogramVec returns new histograms. Every combination of the given label values exists from the start.

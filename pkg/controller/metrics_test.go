@@ -22,9 +22,9 @@ func TestLabelValuesExistFromTheStart(t *testing.T) {
 	m := Metrics{reg}
 	m.CounterVec("a_total", "help", Label{"verb", "create", "delete"}, Label{"outcome", "done", "failed"})
 	m.CounterVec("b_total", "help", Label{"verb", "create"}, Label{"namespace"}) // no values yet
-	m.Gauge("c", "help")
+	m.GaugeVec("c", "help")
 	m.GaugeFunc("d", "help", func() float64 { return 7 })
-	m.Histogram("e", "help", []float64{1})
+	m.HistogramVec("e", "help", []float64{1})
 	families := fakeapi.Must(reg.Gather())
 	series := map[string]int{}
 	for _, f := range families {

@@ -12,7 +12,7 @@ import (
 const maxSeries = 100
 
 type metrics struct {
-	duration prometheus.Histogram
+	duration prometheus.Observer
 	blocked  *prometheus.GaugeVec
 
 	lock   sync.Mutex
@@ -23,8 +23,8 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("namespace_deletion_", reg)}
 	return &metrics{
-		duration: m.Histogram("duration_seconds", "From this process seeing the deletion of a namespace until its content was gone and it was finalized.",
-			[]float64{.1, .2, .5, 1, 2, 5, 5.5, 6, 8, 10, 15, 30, 60, 120, 300, 1800, 7200}),
+		duration: m.HistogramVec("duration_seconds", "From this process seeing the deletion of a namespace until its content was gone and it was finalized.",
+			[]float64{.1, .2, .5, 1, 2, 5, 5.5, 6, 8, 10, 15, 30, 60, 120, 300, 1800, 7200}).WithLabelValues(),
 		blocked: m.GaugeVec("blocked", "1 for each cause that holds up the deletion of a namespace. At most 100 series; later ones are left out.",
 			controller.Label{"namespace"}, controller.Label{"cause"}),
 		causes: map[string][]string{},

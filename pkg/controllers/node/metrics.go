@@ -19,7 +19,7 @@ type metrics struct {
 	zoneSize      *prometheus.GaugeVec
 	zoneUnhealthy *prometheus.GaugeVec
 	evictions     *prometheus.CounterVec
-	updateSeconds prometheus.Histogram
+	updateSeconds prometheus.Observer
 
 	zoneState  *prometheus.GaugeVec
 	pending    *prometheus.GaugeVec
@@ -35,12 +35,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		zoneSize:      m.GaugeVec("zone_size", "Nodes that count in the zone.", zone),
 		zoneUnhealthy: m.GaugeVec("unhealthy_nodes_in_zone", "Nodes that count in the zone and are not Ready.", zone),
 		evictions:     m.CounterVec("evictions_total", "Nodes given a NoExecute taint because they are not Ready.", zone),
-		updateSeconds: m.Histogram("update_node_health_duration_seconds", "Duration of one sync of one node.", prometheus.ExponentialBuckets(0.001, 4, 8)),
+		updateSeconds: m.HistogramVec("update_node_health_duration_seconds", "Duration of one sync of one node.", prometheus.ExponentialBuckets(0.001, 4, 8)).WithLabelValues(),
 		zoneState:     m.GaugeVec("zone_state", "1 for the state the zone is in.", zone, controller.Label{"state"}),
 		pending:       m.GaugeVec("pending_taints", "Nodes waiting for a NoExecute taint because of their zone's rate.", zone),
 		suppressed: m.CounterVec("skipped_health_updates_total", "Times a node's grace period ended without the node being set to Unknown, by cause.",
 			controller.Label{"cause", suppressedOutage, suppressedReadFailed, suppressedAlive}),
-		suspended: m.Gauge("suspended", "1 while the API server is unreachable, so that silent nodes stay as they are."),
+		suspended: m.GaugeVec("suspended", "1 while the API server is unreachable, so that silent nodes stay as they are.").WithLabelValues(),
 	}
 }
 

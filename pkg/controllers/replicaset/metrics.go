@@ -12,7 +12,7 @@ import (
 const readUnconfirmed = "unanswered"
 
 type metrics struct {
-	deletionAgeRatio prometheus.Histogram
+	deletionAgeRatio prometheus.Observer
 	staleSkips       *prometheus.CounterVec // group, resource
 	liveReads        *prometheus.CounterVec // reason
 	unknownOutcomes  *prometheus.CounterVec // verb
@@ -24,9 +24,9 @@ func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock)
 		"How long the longest-waiting ReplicaSet has been without the number of pods it wants, terminating namespaces excepted.",
 		func() float64 { return longestMismatch(states, c.Now()).Seconds() })
 	ms := &metrics{
-		deletionAgeRatio: m.Histogram("sorting_deletion_age_ratio",
+		deletionAgeRatio: m.HistogramVec("sorting_deletion_age_ratio",
 			"Age of each ready pod chosen for deletion, as a multiple of the age of the youngest ready pod of its ReplicaSet.",
-			prometheus.ExponentialBuckets(0.25, 2, 6)),
+			prometheus.ExponentialBuckets(0.25, 2, 6)).WithLabelValues(),
 		staleSkips: m.CounterVec("stale_sync_skips_total", "Syncs postponed because a cache did not show our own writes yet.",
 			controller.Label{"group"}, controller.Label{"resource"}),
 		liveReads: m.CounterVec("live_reads_total", "Syncs decided on a consistent read of the API server instead of the caches.",

@@ -11,17 +11,17 @@ var durationBuckets = []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120,
 
 type metrics struct {
 	deletions prometheus.Counter
-	duration  prometheus.Histogram
-	lateness  prometheus.Histogram
+	duration  prometheus.Observer
+	lateness  prometheus.Observer
 	pending   prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("taint_eviction_controller_", reg)}
 	return &metrics{
-		deletions: m.Counter("pod_deletions_total", "Pods deleted because of a NoExecute taint."),
-		duration:  m.Histogram("pod_deletion_duration_seconds", "Time from a pod's deadline until the API server had accepted its deletion.", durationBuckets),
-		lateness:  m.Histogram("eviction_lateness_seconds", "Time from a pod's deadline until its eviction was begun.", durationBuckets),
-		pending:   m.Gauge("evictions_pending", "Pods with a deadline by which they must leave their node, past deadlines included."),
+		deletions: m.CounterVec("pod_deletions_total", "Pods deleted because of a NoExecute taint.").WithLabelValues(),
+		duration:  m.HistogramVec("pod_deletion_duration_seconds", "Time from a pod's deadline until the API server had accepted its deletion.", durationBuckets).WithLabelValues(),
+		lateness:  m.HistogramVec("eviction_lateness_seconds", "Time from a pod's deadline until its eviction was begun.", durationBuckets).WithLabelValues(),
+		pending:   m.GaugeVec("evictions_pending", "Pods with a deadline by which they must leave their node, past deadlines included.").WithLabelValues(),
 	}
 }
