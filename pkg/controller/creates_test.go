@@ -14,7 +14,7 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 	drawn := 0
 	draw := func() string { drawn++; return fmt.Sprint("web-", (drawn+1)/2) } // each twice
 	free := func(string) bool { return false }
-	var c Creates
+	c := Creates{}
 	names := c.Choose(3, draw, func(name string) bool { return name == "web-2" })
 	fakeapi.WantEqual(t, "names, web-2 is taken", names, []string{"web-1", "web-3", "web-4"})
 	fakeapi.Want(t, "attempts before any was begun", len(c), 0)
@@ -39,9 +39,14 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 }
 
 func TestCreatesEndWhenTheNameHasAnObject(t *testing.T) {
-	c := Creates{{Name: "made", Unknown: true}, {Name: "refused, then made"}, {Name: "another's", Unknown: true}, {Name: "pending", Unknown: true}, {Name: "free"}}
+	c := Creates{}
+	for _, name := range []string{"made", "refused, then made", "another's", "pending", "free"} {
+		c.Start(name)
+	}
+	c.Retry(Create{Name: "refused, then made"})
+	c.Retry(Create{Name: "free"})
 	c.Resolve(func(name string) bool { return name != "pending" && name != "free" })
-	fakeapi.WantEqual(t, "creates that are left", c, Creates{{Name: "pending", Unknown: true}, {Name: "free"}})
+	fakeapi.WantEqual(t, "creates that are left", c, Creates{"pending": {Name: "pending", Unknown: true}, "free": {Name: "free"}})
 	c.Retry(Create{Name: "unheard of"})
 	c.Done("unheard of")
 	fakeapi.Want(t, "attempts after a name that was not begun", len(c), 2)

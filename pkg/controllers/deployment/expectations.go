@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,7 +33,7 @@ type unknownResize struct {
 }
 
 func newExpectations() expectations {
-	return expectations{createSizes: map[string]int{}, unknownResizes: map[types.UID]unknownResize{}, reliableStatus: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
+	return expectations{creates: controller.Creates{}, createSizes: map[string]int{}, unknownResizes: map[types.UID]unknownResize{}, reliableStatus: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
 }
 
 // statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted. That is so
@@ -69,9 +68,12 @@ func (e *expectations) endCreate(name string) {
 // resolveCreates forgets creates whose name exists, with any owner, and creates that were not carried out. readAt is
 // the start of the sync whose live read returned the names. It is zero for cached names: a cache may lack a ReplicaSet.
 func (e *expectations) resolveCreates(exists func(name string) bool, readAt time.Time) {
-	e.creates = slices.DeleteFunc(e.creates, func(c controller.Create) bool { return exists(c.Name) || !c.Unknown || !readAt.Before(c.Until) })
+	maps.DeleteFunc(e.creates, func(name string, c controller.Create) bool {
+		return exists(name) || !c.Unknown || !readAt.Before(c.Until)
+	})
 	maps.DeleteFunc(e.createSizes, func(name string, _ int) bool {
-		return !slices.ContainsFunc(e.creates, func(c controller.Create) bool { return c.Name == name })
+		_, known := e.creates[name]
+		return !known
 	})
 }
 
@@ -85,14 +87,12 @@ func (e *expectations) dropDeleted(isDeleted func(types.UID) bool, now time.Time
 
 // pendingPods returns the pods of creates with an unknown outcome: for the ReplicaSet with a name, and for others.
 func (e *expectations) pendingPods(name string) (present, others int) {
-	for _, c := range e.creates {
-		if c.Name == name {
-			present += e.createSizes[c.Name]
-		} else {
-			others += e.createSizes[c.Name]
+	for created, size := range e.createSizes {
+		if created != name {
+			others += size
 		}
 	}
-	return present, others
+	return e.createSizes[name], others
 }
 
 // nextDeadline returns the time until the outcome of the first unknown create is certain, or 0 if there is none.

@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -135,7 +136,7 @@ func (c *Controller) changesCluster(t syncState, d decision) bool {
 // live read can show the outcome of an unknown create.
 func needsConfirmation(t syncState, _ decision) string {
 	final := func(c controller.Create) bool { return !t.now.Before(c.Until) }
-	if t.expectations.cacheIncomplete || slices.ContainsFunc(t.expectations.creates, final) {
+	if t.expectations.cacheIncomplete || slices.ContainsFunc(slices.Collect(maps.Values(t.expectations.creates)), final) {
 		return "unconfirmed"
 	}
 	return ""

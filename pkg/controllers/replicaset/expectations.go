@@ -28,7 +28,7 @@ type unconfirmedDelete struct {
 }
 
 func newExpectations() expectations {
-	return expectations{deleted: map[types.UID]bool{}, unconfirmed: map[types.UID]unconfirmedDelete{}}
+	return expectations{creates: controller.Creates{}, deleted: map[types.UID]bool{}, unconfirmed: map[types.UID]unconfirmedDelete{}}
 }
 
 // withoutUnlisted drops cached pods that the last live read did not return.
