@@ -181,23 +181,14 @@ func (b *ConsistencyBarrier) EnsureReady(at Versions, now time.Time) (overdue bo
 func (b *ConsistencyBarrier) Pending() bool { return len(b.required) > 0 }
 
 // RecordLiveRead records a live read of an owner and a consistent list of its objects. The caches have to
-// reach both, within another ConsistencyTimeout. Versions lower than recorded writes mean that the cluster
-// was restored from a backup; the writes are dropped.
+// reach both, within another ConsistencyTimeout.
 func RecordLiveRead[T metav1.Object](b *ConsistencyBarrier, owners Cache, owner metav1.Object, objects Cache, list []T, listVersion string, now time.Time) {
 	b.verified, b.since, b.waiting = true, now, time.Time{}
-	b.dropNewer(objects.Resource(), listVersion)
-	b.dropNewer(owners.Resource(), owner.GetResourceVersion())
 	b.WroteAt(owners, owner.GetResourceVersion(), now)
 	b.listResource, b.listVersion, b.listed = objects.Resource(), listVersion, make(map[types.UID]struct{}, len(list))
 	for _, object := range list {
 		b.WroteAt(objects, object.GetResourceVersion(), now)
 		b.listed[object.GetUID()] = struct{}{}
-	}
-}
-
-func (b *ConsistencyBarrier) dropNewer(resource schema.GroupResource, version string) {
-	if rv.Newer(b.required[resource], version) {
-		delete(b.required, resource)
 	}
 }
 
