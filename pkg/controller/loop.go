@@ -146,7 +146,7 @@ func (l *Loop[K]) startQueue(all func() []K) *termQueue[K] {
 }
 
 func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
-	work, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), termKey{}, ctx.Done()))
+	work, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), termKey{}, ctx))
 	defer cancel()
 	var syncs sync.WaitGroup
 	syncs.Go(func() { l.startSyncs(ctx, work, q, &syncs) })
@@ -201,23 +201,19 @@ type termKey struct{}
 // ErrDraining is the error of a sync that stopped because of [Draining]. It is a context.Canceled.
 var ErrDraining = fmt.Errorf("the term has ended: %w", context.Canceled)
 
+// termOf returns the context of the term of a sync, or Background for any other context.
+func termOf(ctx context.Context) context.Context {
+	term, _ := ctx.Value(termKey{}).(context.Context)
+	return cmp.Or(term, context.Background())
+}
+
 // TermDone returns a channel that is closed at the end of the term of a sync. It is nil for any other
 // context.
-func TermDone(ctx context.Context) <-chan struct{} {
-	ended, _ := ctx.Value(termKey{}).(<-chan struct{})
-	return ended
-}
+func TermDone(ctx context.Context) <-chan struct{} { return termOf(ctx).Done() }
 
 // Draining reports whether the term of a sync has ended. A sync that has many requests left checks it
 // before each request, and leaves the rest to the next leader. It returns false for the context of no sync.
-func Draining(ctx context.Context) bool {
-	select {
-	case <-TermDone(ctx):
-		return true
-	default:
-		return false
-	}
-}
+func Draining(ctx context.Context) bool { return termOf(ctx).Err() != nil }
 
 func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) {
 	defer q.Done(key)
