@@ -225,7 +225,7 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 		result, err = l.reconcile(ctx, key)
 		return err
 	})
-	if panicked := (*PanicError)(nil); errors.As(err, &panicked) {
+	if panicked := PanicError(""); errors.As(err, &panicked) {
 		l.panics.Inc()
 	}
 	l.seconds.WithLabelValues(resultLabel(result, err)).Observe(l.cfg.Clock.Since(start).Seconds())

@@ -9,24 +9,21 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// PanicError is the error of a panic; see [Contain].
-type PanicError struct {
-	Value any    // argument of panic
-	Stack []byte // stack of the goroutine
-}
+// PanicError is the error of a panic: its argument and the stack of the goroutine; see [Contain].
+type PanicError string
 
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+func (e PanicError) Error() string { return string(e) }
 
-// Contain calls do and returns its error, or a [*PanicError] if do panics. A panic that was contained
+// Contain calls do and returns its error, or a [PanicError] if do panics. A panic that was contained
 // before is returned as it is.
 func Contain(do func() error) (err error) {
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
-		case *PanicError:
+		case PanicError:
 			err = v
 		default:
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = PanicError(fmt.Sprintf("panic: %v\n%s", v, debug.Stack()))
 		}
 	}()
 	return do()
@@ -47,20 +44,20 @@ func (g *Group) SetLimit(n int) { g.calls.SetLimit(n) }
 func (g *Group) Go(do func() error) {
 	g.calls.Go(func() error {
 		err := Contain(do)
-		if panicked := (*PanicError)(nil); errors.As(err, &panicked) {
-			g.panicked.CompareAndSwap(nil, panicked)
+		if panicked := PanicError(""); errors.As(err, &panicked) {
+			g.panicked.CompareAndSwap(nil, &panicked)
 		}
 		return err
 	})
 }
 
 // Wait waits for all goroutines and returns the first error. If a goroutine panicked, it panics with a
-// [*PanicError]: after an error the caller would continue with missing results, and could record a sent
+// [PanicError]: after an error the caller would continue with missing results, and could record a sent
 // write as not sent.
 func (g *Group) Wait() error {
 	err := g.calls.Wait()
 	if panicked := g.panicked.Load(); panicked != nil {
-		panic(panicked)
+		panic(*panicked)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -20,8 +21,8 @@ func TestGroupPanics(t *testing.T) {
 		})
 		return outer.Wait()
 	})
-	var panicked *PanicError
-	if !errors.As(err, &panicked) || panicked.Value != "an odd object" || !strings.Contains(string(panicked.Stack), "TestGroupPanics") {
+	var panicked PanicError
+	if text := fmt.Sprint(err); !errors.As(err, &panicked) || strings.Count(text, "panic: an odd object") != 1 || !strings.Contains(text, "TestGroupPanics") {
 		t.Errorf("error %v, want the panic with its stack", err)
 	}
 	if others != 1 {

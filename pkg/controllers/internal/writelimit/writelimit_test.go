@@ -143,7 +143,7 @@ func TestAPanicOfACallIsThatOfEach(t *testing.T) {
 		})
 		return err
 	})
-	if panicked := (*controller.PanicError)(nil); !errors.As(err, &panicked) || returned != 1 || s.all.left != 10 {
+	if panicked := controller.PanicError(""); !errors.As(err, &panicked) || returned != 1 || s.all.left != 10 {
 		t.Errorf("%v, %d returned, %d slots left; want the panic, 1, 10", err, returned, s.all.left)
 	}
 }
