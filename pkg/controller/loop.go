@@ -85,7 +85,7 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 	return &Loop[K]{
 		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, scheduler: newScheduler[K](cfg.Workers, cfg.SlowAfter),
 		seconds: m.HistogramVec("controller_sync_duration_seconds", "How long one sync of one key took, by its result.",
-			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", resultDone, resultRequeue, resultError, resultCanceled}),
+			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", "done", "requeue", "error", "canceled"}),
 		failures: failureLog{causes: map[string]failure{}},
 		panics:   m.CounterVec("controller_sync_panics_total", "Syncs that panicked; their keys were retried.").WithLabelValues(),
 	}
@@ -219,7 +219,13 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 	defer q.Done(key)
 	logger := klog.LoggerWithValues(klog.FromContext(work), "controller", l.cfg.Controller, "key", key)
 	start := l.cfg.Clock.Now()
-	ctx := l.withTrace(klog.NewContext(work, logger), r)
+	ctx := httptrace.WithClientTrace(klog.NewContext(work, logger), &httptrace.ClientTrace{
+		GetConn: func(string) {
+			r.recordProgress(l.cfg.Clock.Now())
+			r.requests.Add(1)
+		},
+		GotFirstResponseByte: func() { r.recordProgress(l.cfg.Clock.Now()) },
+	})
 	var result Result
 	err := Contain(func() (err error) {
 		result, err = l.reconcile(ctx, key)
@@ -246,17 +252,6 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 	if result.RequeueAfter > 0 {
 		q.AddAfter(key, result.RequeueAfter)
 	}
-}
-
-// withTrace returns a context whose requests are recorded as progress of the sync.
-func (l *Loop[K]) withTrace(ctx context.Context, r *run) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) {
-			r.recordProgress(l.cfg.Clock.Now())
-			r.requests.Add(1)
-		},
-		GotFirstResponseByte: func() { r.recordProgress(l.cfg.Clock.Now()) },
-	})
 }
 
 // Healthy returns an error if a sync has neither sent a request nor received a response for two minutes.

@@ -8,14 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Values of the label result.
-const (
-	resultDone     = "done"     // nothing left to do until the next event
-	resultRequeue  = "requeue"  // done, and requeued
-	resultError    = "error"    // retried with back-off
-	resultCanceled = "canceled" // stopped by the end of the term
-)
-
 // QueueMetrics marks the registerer of a process that has set client-go's workqueue metrics provider, which
 // is global. Package command sets it. With any other registerer a queue has no workqueue metrics.
 type QueueMetrics struct{ prometheus.Registerer }
@@ -69,14 +61,15 @@ func forEachCombination(labels []Label, values []string, visit func([]string)) {
 	}
 }
 
+// resultLabel returns the value of the label result. The end of a term cancels syncs.
 func resultLabel(result Result, err error) string {
 	switch {
 	case errors.Is(err, context.Canceled):
-		return resultCanceled
+		return "canceled"
 	case err != nil:
-		return resultError
+		return "error"
 	case result.RequeueAfter > 0:
-		return resultRequeue
+		return "requeue"
 	}
-	return resultDone
+	return "done"
 }

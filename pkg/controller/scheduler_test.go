@@ -174,17 +174,25 @@ func TestRequestsCountAsProgress(t *testing.T) {
 			server.StartTLS()
 			defer server.Close()
 			l := newLoop(t, 1, 0, nil)
-			r := l.scheduler.startSync("k", "", time.Now())
-			for range 3 {
-				req := fakeapi.Must(http.NewRequestWithContext(l.withTrace(t.Context(), r), http.MethodGet, server.URL, nil))
-				resp := fakeapi.Must(server.Client().Do(req))
-				_, _ = io.Copy(io.Discard, resp.Body)
-				resp.Body.Close()
-				if signed := *r.lastProgress.Load(); signed.Before(served) {
-					t.Errorf("last sign of life at %v, before the response at %v", signed, served)
+			term, end := context.WithCancel(t.Context())
+			var requests int32
+			l.reconcile = func(ctx context.Context, _ string) (Result, error) {
+				defer end()
+				r := slices.Collect(maps.Keys(l.scheduler.running))[0]
+				for range 3 {
+					req := fakeapi.Must(http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil))
+					resp := fakeapi.Must(server.Client().Do(req))
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+					if signed := *r.lastProgress.Load(); signed.Before(served) {
+						t.Errorf("last sign of life at %v, before the response at %v", signed, served)
+					}
 				}
+				requests = r.requests.Load()
+				return Result{}, nil
 			}
-			fakeapi.Want(t, "counted requests", r.requests.Load(), 3)
+			l.Run(term, func() []string { return []string{"k"} })
+			fakeapi.Want(t, "counted requests", requests, 3)
 		})
 	}
 }
