@@ -39,8 +39,8 @@ type LoopConfig struct {
 // Result is the result of a sync.
 type Result struct {
 	// RequeueAfter requests another sync of the key. Zero leaves that to the next event. The earliest
-	// request for a key wins, and an event in between does not cancel the request. Beside an error,
-	// RequeueAfter limits the back-off.
+	// request for a key wins, and an event in between does not cancel the request. A sync that only
+	// requeues counts as a success. Beside an error, RequeueAfter limits the back-off.
 	RequeueAfter time.Duration
 }
 
