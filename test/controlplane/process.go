@@ -85,6 +85,14 @@ func (p *Process) Wait(timeout time.Duration) (exitCode int, err error) {
 	}
 }
 
+// EndsWith fails the test unless the process ends within a minute, with the exit code.
+func (p *Process) EndsWith(t testing.TB, exitCode int) {
+	t.Helper()
+	if code, err := p.Wait(time.Minute); err != nil || code != exitCode {
+		t.Errorf("process %d ended with exit code %d, error %v; want %d", p.Pid(), code, err, exitCode)
+	}
+}
+
 // ExitCode is -1 while the process runs and if a signal ended it.
 func (p *Process) ExitCode() int {
 	select {

@@ -14,13 +14,6 @@ import (
 	"minikcm/test/faults"
 )
 
-func endsWith(t *testing.T, p *controlplane.Process, want int) {
-	t.Helper()
-	if code, err := p.Wait(time.Minute); err != nil || code != want {
-		t.Errorf("ended with %d, %v; want %d", code, err, want)
-	}
-}
-
 func TestSignalsBeforeThereIsATerm(t *testing.T) {
 	t.Parallel()
 	// Under nohup these tests and their children would ignore SIGHUP.
@@ -66,7 +59,7 @@ func TestSignalsBeforeThereIsATerm(t *testing.T) {
 			p := controlplane.StartProcess(t, "--secure-port=0", "--kubeconfig="+cluster.KubeconfigFor(t, proxy.Config()))
 			wait(t, p)
 			controlplane.Must(t, p.Signal(tt.signal))
-			endsWith(t, p, 0)
+			p.EndsWith(t, 0)
 		})
 	}
 }
@@ -105,7 +98,7 @@ func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 	passes("/readyz", false)
 	passes("/livez", true)
 	gate.Open() // also for a create that has been sent again
-	endsWith(t, p, 0)
+	p.EndsWith(t, 0)
 }
 
 // TestSecondSIGTERMLeavesAtOnce: the first SIGTERM waits for a write without response.
@@ -121,5 +114,5 @@ func TestSecondSIGTERMLeavesAtOnce(t *testing.T) {
 			controlplane.Must(t, p.Signal(s))
 		}
 	}
-	endsWith(t, p, 1)
+	p.EndsWith(t, 1)
 }

@@ -83,9 +83,7 @@ func start(t *testing.T, name string, more ...string) *manager {
 func (m *manager) stop(t *testing.T) {
 	t.Helper()
 	_ = m.Signal(syscall.SIGTERM)
-	if code, err := m.Wait(time.Minute); err != nil || code != 0 {
-		t.Errorf("manager ended with exit code %d, error %v", code, err)
-	}
+	m.EndsWith(t, 0)
 }
 
 type namespace struct {

@@ -88,13 +88,6 @@ func (c *contender) running() error {
 	}
 }
 
-func (c *contender) endsWell(t *testing.T) {
-	t.Helper()
-	if code, err := c.Wait(time.Minute); err != nil || code != 0 {
-		t.Errorf("%s ended with %d, %v; want 0", c.user, code, err)
-	}
-}
-
 func lastWriter(t *testing.T) string {
 	t.Helper()
 	changes := leaseChanges(t)

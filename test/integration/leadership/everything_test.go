@@ -49,7 +49,7 @@ func TestEveryControllerStopsWithItsTerm(t *testing.T) {
 	a.WaitForLog(t, "Term ends")
 	controlplane.Must(t, b.Signal(syscall.SIGTERM))
 	leads(a)
-	b.endsWell(t)
+	b.EndsWith(t, 0)
 	judgeLease(t, a, b)
 }
 

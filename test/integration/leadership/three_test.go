@@ -26,7 +26,7 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 	all := []*contender{a, b, c}
 	awaitCreate(t, time.Time{}, 10*time.Second, a)
 	next := relieve(t, a, b, c)
-	a.endsWell(t)
+	a.EndsWith(t, 0)
 	if n := len(terms(t)); n != 2 {
 		t.Errorf("the lease was taken %d times, want twice", n)
 	}
