@@ -3,7 +3,9 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +47,27 @@ func ReplicaSet(namespace, name string, replicas int32, edits ...func(*appsv1.Re
 		edit(rs)
 	}
 	return rs
+}
+
+// AwaitReplicas waits until a ReplicaSet of [ReplicaSet] has, and reports, a number of pods. Terminating pods do not
+// count.
+func AwaitReplicas(t testing.TB, client kubernetes.Interface, namespace, name string, want int) {
+	t.Helper()
+	Eventually(t, time.Minute, func(ctx context.Context) error {
+		rs, err := client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
+		if err != nil {
+			return err
+		}
+		active := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+		if int(rs.Status.Replicas) != want || len(active) != want {
+			return fmt.Errorf("%s has %d pods and %d in its status, want %d", name, len(active), rs.Status.Replicas, want)
+		}
+		return nil
+	})
 }
 
 // Deployment returns a Deployment that selects and makes pods labelled app=name. The edits are applied in order.

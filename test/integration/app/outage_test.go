@@ -1,8 +1,6 @@
 package app
 
 import (
-	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -13,18 +11,6 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// awaitPods waits until a ReplicaSet has the number of pods.
-func awaitPods(t *testing.T, namespace, name string, want int) {
-	t.Helper()
-	controlplane.Eventually(t, time.Minute, func(ctx context.Context) error {
-		pods, err := cluster.Client(t).CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
-		if err == nil && len(pods.Items) != want {
-			err = fmt.Errorf("%s has %d pods, want %d", name, len(pods.Items), want)
-		}
-		return err
-	})
-}
-
 // A control plane comes up in any order.
 func TestAPIServerThatComesUpLaterIsWaitedFor(t *testing.T) {
 	namespace := cluster.Namespace(t)
@@ -34,7 +20,7 @@ func TestAPIServerThatComesUpLaterIsWaitedFor(t *testing.T) {
 	p := controlplane.StartProcess(t, args...)
 	p.WaitForLog(t, "Waiting for the API server")
 	controlplane.Must(t, cluster.StartAPIServer())
-	awaitPods(t, namespace, "web", 1)
+	controlplane.AwaitReplicas(t, cluster.Client(t), namespace, "web", 1)
 }
 
 // After a restore of etcd, watches wait for versions of the future and caches hold objects that no longer exist. The
@@ -46,7 +32,7 @@ func TestManagerExitsAfterEtcdRestore(t *testing.T) {
 	args := append(manager(t), "--controllers=replicaset")
 	p := controlplane.StartProcess(t, args...)
 	cluster.Create(t, controlplane.ReplicaSet(namespace, "kept", 3))
-	awaitPods(t, namespace, "kept", 3)
+	controlplane.AwaitReplicas(t, cluster.Client(t), namespace, "kept", 3)
 	controlplane.Must(t, cluster.BackUpEtcd())
 	var many []client.Object
 	for range 1000 { // more than API servers write at their start, so that versions stay lower than before
@@ -54,7 +40,7 @@ func TestManagerExitsAfterEtcdRestore(t *testing.T) {
 	}
 	cluster.Create(t, many...)
 	cluster.Create(t, controlplane.ReplicaSet(namespace, "lost", 50))
-	awaitPods(t, namespace, "lost", 50)
+	controlplane.AwaitReplicas(t, cluster.Client(t), namespace, "lost", 50)
 	controlplane.Must(t, cluster.RestoreEtcd())
 	cluster.Create(t, controlplane.ReplicaSet(namespace, "new", 2)) // not shown by watches of the old data
 	if code, err := p.Wait(5 * time.Minute); err != nil || code != 1 {
@@ -62,6 +48,6 @@ func TestManagerExitsAfterEtcdRestore(t *testing.T) {
 	}
 	p.WaitForLog(t, "resourceVersion went backwards")
 	controlplane.StartProcess(t, args...)
-	awaitPods(t, namespace, "kept", 3)
-	awaitPods(t, namespace, "new", 2)
+	controlplane.AwaitReplicas(t, cluster.Client(t), namespace, "kept", 3)
+	controlplane.AwaitReplicas(t, cluster.Client(t), namespace, "new", 2)
 }

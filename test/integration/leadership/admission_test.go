@@ -34,13 +34,7 @@ func TestSlowAdmissionIsOutlasted(t *testing.T) {
 		return nil
 	})
 	controlplane.Must(t, leader.Signal(syscall.SIGTERM))
-	controlplane.Eventually(t, time.Minute, func(ctx context.Context) error {
-		rs, err := client.AppsV1().ReplicaSets(namespace).Get(ctx, "web", metav1.GetOptions{})
-		if err == nil && rs.Status.Replicas != replicas {
-			err = fmt.Errorf("%d pods, want %d", rs.Status.Replicas, replicas)
-		}
-		return err
-	})
+	controlplane.AwaitReplicas(t, client, namespace, "web", replicas)
 	taken, created := terms(t), 0
 	for _, c := range []*contender{leader, standby} {
 		for _, w := range podCreates(t, c.user) {

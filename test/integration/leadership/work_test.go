@@ -3,7 +3,6 @@ package leadership
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -96,20 +95,5 @@ func (w *workload) countActive(now controlplane.Observed) (violation string) {
 func (w *workload) settles(t *testing.T) {
 	t.Helper()
 	w.stop()
-	client := here(t).Client(t)
-	controlplane.Eventually(t, 30*time.Second, func(ctx context.Context) error {
-		rs, err := client.AppsV1().ReplicaSets(w.namespace).Get(ctx, "web", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		pods, err := client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		active := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
-		if rs.Status.Replicas != replicas || len(active) != replicas {
-			return fmt.Errorf("%d pods and %d in the status, want %d", len(active), rs.Status.Replicas, replicas)
-		}
-		return nil
-	})
+	controlplane.AwaitReplicas(t, here(t).Client(t), w.namespace, "web", replicas)
 }
