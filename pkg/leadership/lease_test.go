@@ -113,7 +113,7 @@ func TestRelease(t *testing.T) {
 	}{
 		{"held by this process", func(*leaseServer, *conn) {}, "", []string{"get", "update"}},
 		{"held by another process", func(s *leaseServer, _ *conn) { s.hold("x") }, "x", []string{"get"}},
-		{"deleted", func(s *leaseServer, _ *conn) { s.write(nil) }, "-", []string{"get"}},
+		{"deleted", func(s *leaseServer, _ *conn) { s.remove() }, "-", []string{"get"}},
 		{"API server starts", fail(apierrors.NewUnauthorized("starting"), releasePause+1), "", []string{"get", "get", "get", "update"}},
 		{"load balancer without a server", fail(loadBalancer, time.Second), "", nil},
 		{"storage elects a leader", fail(leaderChanged, 2*time.Second), "", nil},

@@ -2,9 +2,8 @@ package leadership
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"sync"
+	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,23 +12,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/internal/timing"
 )
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-// leaseServer keeps one Lease as an API server does: versions, conflicts and watches.
+// leaseServer is an API server with one Lease.
 type leaseServer struct {
-	lock    sync.Mutex
-	lease   *coordinationv1.Lease
-	version int
-	watches []func(*coordinationv1.Lease)
+	coordinationv1client.LeaseInterface
+}
+
+func newLeaseServer(t *testing.T) *leaseServer {
+	return &leaseServer{fakeapi.NewClientset(t).CoordinationV1().Leases("kube-system")}
 }
 
 // conn is the connection of one process to a leaseServer, with faults.
 type conn struct {
-	coordinationv1client.LeaseInterface // the elector does not use the other methods
-	server                              *leaseServer
+	coordinationv1client.LeaseInterface
 
 	lock   sync.Mutex
 	err    error         // of every request
@@ -91,59 +91,36 @@ func (c *conn) do(ctx context.Context, verb string, request func() (*coordinatio
 	return lease, err
 }
 
-func (c *conn) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	return c.do(ctx, "get", func() (*coordinationv1.Lease, error) {
-		if lease := c.server.read(); lease != nil {
-			return lease, nil
-		}
-		return nil, apierrors.NewNotFound(leases, name)
-	})
+func (c *conn) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return c.do(ctx, "get", func() (*coordinationv1.Lease, error) { return c.LeaseInterface.Get(ctx, name, o) })
 }
 
-func (c *conn) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return c.do(ctx, "create", func() (*coordinationv1.Lease, error) {
-		if c.server.read() != nil {
-			return nil, apierrors.NewAlreadyExists(leases, lease.Name)
-		}
-		return c.server.write(lease), nil
-	})
+func (c *conn) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return c.do(ctx, "create", func() (*coordinationv1.Lease, error) { return c.LeaseInterface.Create(ctx, lease, o) })
 }
 
-func (c *conn) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return c.do(ctx, "update", func() (*coordinationv1.Lease, error) { return c.server.update(lease) })
+func (c *conn) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return c.do(ctx, "update", func() (*coordinationv1.Lease, error) { return c.LeaseInterface.Update(ctx, lease, o) })
 }
 
-// update stores lease, or returns a conflict.
-func (s *leaseServer) update(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	switch now := s.read(); {
-	case now == nil:
-		return nil, apierrors.NewNotFound(leases, lease.Name)
-	case now.ResourceVersion != lease.ResourceVersion:
-		return nil, apierrors.NewConflict(leases, lease.Name, fmt.Errorf("it is at %s", now.ResourceVersion))
-	}
-	return s.write(lease), nil
-}
-
+// read returns nil if there is no Lease.
 func (s *leaseServer) read() *coordinationv1.Lease {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return s.lease.DeepCopy()
+	lease, err := s.Get(context.Background(), "test", metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return lease
 }
 
-// write stores lease, or deletes the Lease if lease is nil, and notifies all watches.
-func (s *leaseServer) write(lease *coordinationv1.Lease) *coordinationv1.Lease {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	s.version++
-	if lease = lease.DeepCopy(); lease != nil {
-		lease.ResourceVersion = strconv.Itoa(s.version)
+// write stores lease without a check of the version.
+func (s *leaseServer) write(lease *coordinationv1.Lease) {
+	lease.ResourceVersion = ""
+	if _, err := s.Update(context.Background(), lease, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+		fakeapi.Must(s.Create(context.Background(), lease, metav1.CreateOptions{}))
 	}
-	s.lease = lease
-	for _, watch := range s.watches {
-		go watch(lease.DeepCopy())
-	}
-	return lease.DeepCopy()
 }
+
+func (s *leaseServer) remove() { _ = s.Delete(context.Background(), "test", metav1.DeleteOptions{}) }
 
 // hold writes the Lease as holder does. An empty holder releases the Lease.
 func (s *leaseServer) hold(holder string) {

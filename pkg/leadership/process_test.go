@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/record"
 
 	"minikcm/internal/fakeapi"
@@ -43,7 +45,7 @@ type span struct {
 // start runs an elector on the server until the test ends or cancel is called.
 func start(t *testing.T, s *leaseServer, identity string, change ...func(*process, *Config)) *process {
 	t.Helper()
-	p := &process{conn: &conn{server: s}, events: record.NewFakeRecorder(10000), done: make(chan struct{})}
+	p := &process{conn: &conn{LeaseInterface: s}, events: record.NewFakeRecorder(10000), done: make(chan struct{})}
 	cfg := Config{Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second,
 		RetryPeriod: 2 * time.Second, Namespace: "kube-system", Name: "test", Identity: identity, ShutdownTimeout: 10 * time.Second}
 	for _, c := range change {
@@ -53,20 +55,20 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	p.fence = NewFence(realClock, metrics)
 	elector := fakeapi.Must(New(cfg, Deps{Leases: p.conn, Events: p.events, Fence: p.fence, Metrics: metrics}))
 	p.Elector = elector
-	watch := func(lease *coordinationv1.Lease) {
-		p.conn.lock.Lock()
-		frozen := p.conn.frozen
-		p.conn.lock.Unlock()
-		if !frozen {
-			p.Observe(lease)
+	events := fakeapi.Must(s.Watch(t.Context(), metav1.ListOptions{}))
+	t.Cleanup(events.Stop)
+	go func() {
+		if lease := s.read(); lease != nil {
+			p.watched(lease)
 		}
-	}
-	s.lock.Lock()
-	s.watches = append(s.watches, watch)
-	if s.lease != nil {
-		go watch(s.lease.DeepCopy())
-	}
-	s.lock.Unlock()
+		for event := range events.ResultChan() {
+			lease := event.Object.(*coordinationv1.Lease)
+			if event.Type == watch.Deleted {
+				lease = nil
+			}
+			p.watched(lease)
+		}
+	}()
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(t.Context())
 	go func() {
@@ -79,6 +81,16 @@ func start(t *testing.T, s *leaseServer, identity string, change ...func(*proces
 	})
 	synctest.Wait()
 	return p
+}
+
+// watched passes on what the watch shows, unless the watch is frozen.
+func (p *process) watched(lease *coordinationv1.Lease) {
+	p.conn.lock.Lock()
+	frozen := p.conn.frozen
+	p.conn.lock.Unlock()
+	if !frozen {
+		p.Observe(lease)
+	}
 }
 
 func (p *process) lead(ctx context.Context, term Term) error {
@@ -139,7 +151,7 @@ func sleep(d time.Duration) {
 // runWithLease runs a test in fake time.
 func runWithLease(t *testing.T, test func(*testing.T, *leaseServer)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, &leaseServer{}) })
+	synctest.Test(t, func(t *testing.T) { test(t, newLeaseServer(t)) })
 }
 
 // bubble runs a subtest in fake time.

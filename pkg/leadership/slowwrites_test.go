@@ -232,9 +232,9 @@ func TestNoWriteLandsInAnotherTerm(t *testing.T) {
 				a.cancel()
 			}},
 		} {
-			bubble(t, takes.String()+" "+tt.name, func(t *testing.T, _ *leaseServer) {
+			fakeapi.Bubble(t, takes.String()+" "+tt.name, func(t *testing.T) {
 				for wait := time.Second; wait < time.Minute; wait += 3700 * time.Millisecond {
-					s, server := &leaseServer{}, &slowServer{takes: takes}
+					s, server := newLeaseServer(t), &slowServer{takes: takes}
 					a, b := start(t, s, "a"), start(t, s, "b")
 					ctx, stop := context.WithCancel(t.Context())
 					var work sync.WaitGroup
