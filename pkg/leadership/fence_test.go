@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/url"
-	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -84,41 +83,6 @@ func openFence(limits writeLimits) (*Fence, *Metrics) {
 	return fence, metrics
 }
 
-// gatedServer responds to requests for /slow, and completes responses to requests for /body, once the gate is closed.
-type gatedServer struct {
-	requests chan *http.Request
-	gate     chan struct{}
-}
-
-func newGatedServer() *gatedServer {
-	return &gatedServer{requests: make(chan *http.Request, 100), gate: make(chan struct{})}
-}
-
-// RoundTrip implements http.RoundTripper. As in HTTP/2, the error of a cancelled request has another cause.
-func (s *gatedServer) RoundTrip(req *http.Request) (*http.Response, error) {
-	s.requests <- req
-	wait := func() error {
-		select {
-		case <-s.gate:
-			return nil
-		case <-req.Context().Done():
-			return errors.New("stream reset")
-		}
-	}
-	resp := &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: req}
-	switch path.Base(req.URL.Path) {
-	case "slow":
-		if err := wait(); err != nil {
-			return nil, err
-		}
-	case "body":
-		body, rest := io.Pipe()
-		go func() { rest.CloseWithError(wait()) }()
-		resp.Body = body
-	}
-	return resp, nil
-}
-
 // send sends a request through the fence and reads the whole response.
 func send(ctx context.Context, fence *Fence, server http.RoundTripper, method, path string) error {
 	resp, err := fence.Wrap(server).RoundTrip(httptest.NewRequestWithContext(ctx, method, path, strings.NewReader("x")))
@@ -143,12 +107,10 @@ func TestFenceRejectsOutsideATerm(t *testing.T) {
 			}
 		}
 		fakeapi.Want(t, "result of GET "+phase, send(t.Context(), fence, server, "GET", "/"), nil)
-		fakeapi.Want(t, "request that reached the server "+phase, (<-server.requests).Method, "GET")
 	}
 	check("before the first term")
 	fence.openTerm(1, writeLimits{})
 	fakeapi.Want(t, "result of POST inside a term", send(t.Context(), fence, server, "POST", "/"), nil)
-	<-server.requests
 	fence.closeTerm()
 	check("after a term")
 	fakeapi.Want(t, "refusals of PUT", testutil.ToFloat64(metrics.refusals.WithLabelValues("PUT")), 2)
@@ -160,6 +122,7 @@ func TestFenceRejectsOutsideATerm(t *testing.T) {
 // A slow read must not delay the next leader. Writes finish after a drain has begun.
 func TestEndOfTermCancelsRequests(t *testing.T) {
 	abort := func(f *Fence) { f.abortTerm("lease lost") }
+	fakeapi.Want(t, "requests that reached the server", strings.Join(sent, " "), "GET POST GET")
 	for _, tt := range []struct {
 		name, method, path string
 		end                func(*Fence)
@@ -174,8 +137,24 @@ func TestEndOfTermCancelsRequests(t *testing.T) {
 		{"drain, read", "GET", "/slow", (*Fence).startDrain, true, 0},
 		{"drain, write", "POST", "/slow", (*Fence).startDrain, false, 0},
 	} {
-		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
-			server := newGatedServer()
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
+			gate := make(chan struct{})
+			wait := func(req *http.Request) error {
+				select {
+				case <-gate:
+					return nil
+				case <-req.Context().Done(): // As in HTTP/2, the error has another cause.
+					return errors.New("stream reset")
+				}
+			}
+			server := fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path == "/slow" {
+					return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, wait(req)
+				}
+				body, rest := io.Pipe()
+				go func() { rest.CloseWithError(wait(req)) }()
+				return &http.Response{StatusCode: http.StatusOK, Body: body}, nil
+			})
 			fence, metrics := openFence(within(time.Minute))
 			result := make(chan error, 1)
 			go func() { result <- send(withTerm(context.Background(), 1), fence, server, tt.method, tt.path) }()
@@ -184,7 +163,7 @@ func TestEndOfTermCancelsRequests(t *testing.T) {
 			tt.end(fence)
 			synctest.Wait()
 			fakeapi.Want(t, "still in flight after the end", fence.inFlight() == 1, !tt.cancelled)
-			close(server.gate)
+			close(gate)
 			err := <-result
 			var fenced *FencedError
 			if errors.As(err, &fenced) != tt.cancelled || tt.cancelled && (!fenced.Sent || fenced.Term != 1) || !tt.cancelled && err != nil {
@@ -199,7 +178,7 @@ func TestEndOfTermCancelsRequests(t *testing.T) {
 // A controller gets the errors through a typed client, and client-go does not repeat the request.
 func TestFenceUnderClientGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newGatedServer()
+		server := &slowServer{takes: time.Hour, deaf: true}
 		fence, metrics := openFence(within(10 * time.Second))
 		client := fakeapi.Must(kubernetes.NewForConfig(&rest.Config{Host: "http://host", Transport: server, WrapTransport: fence.Wrap}))
 		remove := func() error {
@@ -209,13 +188,13 @@ func TestFenceUnderClientGo(t *testing.T) {
 		if err := remove(); !errors.As(err, &timeout) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrFenced) {
 			t.Errorf("delete past the deadline: %v, want a TimeoutError", err)
 		}
-		fakeapi.Want(t, "timeout for the server", (<-server.requests).URL.Query().Get("timeout"), "10s")
+		fakeapi.WantEqual(t, "timeouts for the server", server.given, []time.Duration{10 * time.Second})
 		if err := remove(); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrFenced) {
 			t.Errorf("delete after the deadline: %v, want a FencedError", err)
 		}
 		fakeapi.Want(t, "client-go tried", testutil.ToFloat64(metrics.refusals.WithLabelValues("DELETE")), 1)
 		fence.setLimits(within(time.Minute))
-		close(server.gate)
+		server.takes, server.deaf = 0, false
 		fakeapi.Want(t, "result of a delete after a renewal", remove(), nil)
 	})
 }
@@ -269,7 +248,7 @@ func TestUnknownOutcomes(t *testing.T) {
 		{"a dial that failed", "POST", dialing(false), false},
 		{"a connection that broke, and a dial that failed", "POST", dialing(true), true},
 	} {
-		bubble(t, tt.name, func(t *testing.T, _ *leaseServer) {
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			fence, metrics := openFence(within(left))
 			sent := time.Now()
 			_ = send(t.Context(), fence, tt.server, tt.method, "/")
