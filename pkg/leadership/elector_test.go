@@ -218,20 +218,23 @@ func TestStepDownWithoutOtherCandidates(t *testing.T) {
 	})
 }
 
-// A step-down hands over even if controllers never return: the lease is not renewed any more.
-func TestStepDownWithControllersThatNeverReturn(t *testing.T) {
+// A step-down hands over even if controllers do not return: the lease is not renewed any more. Once the controllers
+// have returned, the process competes again.
+func TestStepDownWithSlowControllers(t *testing.T) {
 	runWithLease(t, func(t *testing.T, s *leaseServer) {
-		free := make(chan struct{})
-		defer close(free)
-		a := start(t, s, "a", func(p *process, _ *Config) {
-			p.work = func(context.Context) error { <-free; return nil }
-		})
-		b := start(t, s, "b")
+		slow := func(p *process, _ *Config) {
+			takes := time.Minute // in the first term
+			p.work = func(context.Context) error { time.Sleep(takes); takes = 0; return nil }
+		}
+		a, b := start(t, s, "a", slow), start(t, s, "b")
 		sleep(time.Minute)
 		a.StepDown("stale", nil)
 		sleep(10*time.Second + 15*time.Second) // the drain and a lease
 		wantLeading(t, b, true)
 		wantWritable(t, a, false)
+		b.cancel()
+		sleep(2 * time.Minute)
+		wantLeading(t, a, true)
 	})
 }
 
