@@ -218,6 +218,26 @@ func TestStepDownWithoutOtherCandidates(t *testing.T) {
 	})
 }
 
+// With stale caches in all processes, one of them leads nevertheless.
+func TestStepDownOfAllProcesses(t *testing.T) {
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
+		ps, led := []*process{start(t, s, "a"), start(t, s, "b")}, 0
+		for range 20 {
+			for _, p := range ps { // the freshness monitors call StepDown every 30 s
+				p.StepDown("pods are stale", func() bool { return false })
+			}
+			oneWriter(t, 15*time.Second, ps...)
+			if ps[0].leads() || ps[1].leads() {
+				led++
+			}
+			oneWriter(t, 15*time.Second, ps...)
+		}
+		if led < 15 {
+			t.Errorf("a process led in %d of 20 periods, want at least 15", led)
+		}
+	})
+}
+
 // A step-down hands over even if controllers do not return: the lease is not renewed any more. Once the controllers
 // have returned, the process competes again.
 func TestStepDownWithSlowControllers(t *testing.T) {
