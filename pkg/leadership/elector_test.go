@@ -3,7 +3,6 @@ package leadership
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -284,28 +283,6 @@ func TestWithoutElection(t *testing.T) {
 		fakeapi.Want(t, "result of Run", a.err, nil)
 		wantWritable(t, a, false)
 		fakeapi.Want(t, "requests about a lease", a.conn.requests(), 0)
-	})
-}
-
-func TestAThousandLossesLeakNothing(t *testing.T) {
-	runWithLease(t, func(t *testing.T, s *leaseServer) {
-		a := start(t, s, "a")
-		sleep(time.Second)
-		before := runtime.NumGoroutine()
-		for range 1000 {
-			s.hold("thief")
-			sleep(0)
-			s.hold("")
-			sleep(time.Millisecond)
-		}
-		sleep(time.Minute)
-		wantLeading(t, a, true)
-		if got := len(a.spans()); got < 900 {
-			t.Errorf("%d terms: the test shows nothing", got)
-		}
-		if after := runtime.NumGoroutine(); after > before+10 { // a renewal may be in flight; a leak is a thousand
-			t.Errorf("%d goroutines before, %d after", before, after)
-		}
 	})
 }
 
