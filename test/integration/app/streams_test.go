@@ -25,7 +25,6 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 		{"nodelifecycle", false, []string{"leases", "nodes", "pods"}},
 		{"*,-garbagecollector", true, []string{"deployments", "endpointslices", "leases", "namespaces", "nodes", "pods", "replicasets", "services"}},
 		{"*", true, []string{"deployments", "endpointslices", "leases", "namespaces", "nodes", "pods", "replicasets", "services", "configmaps", "clusterroles", "secrets"}},
-		{"replicaset", true, []string{"leases", "namespaces", "pods", "replicasets"}},
 		{"", false, nil},
 	} {
 		t.Run(fmt.Sprintf("controllers=%s elect=%v", tt.controllers, tt.elect), func(t *testing.T) {

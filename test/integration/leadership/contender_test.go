@@ -71,14 +71,7 @@ func (c *contender) waitUntilLeading(t *testing.T) {
 	})
 }
 
-// runs fails the test if the manager has ended: losing the lease is not an exit.
-func (c *contender) runs(t *testing.T) {
-	t.Helper()
-	if err := c.running(); err != nil {
-		t.Error(err)
-	}
-}
-
+// running returns an error if the manager has ended: losing the lease is not an exit.
 func (c *contender) running() error {
 	select {
 	case <-c.Done():

@@ -23,7 +23,7 @@ func TestLeaderThatCannotRenewMakesWay(t *testing.T) {
 			rule := leader.proxy.Inject(faults.On("update", "leases"), fault)
 			awaitCreate(t, time.Now(), 5*leaseDuration, standby)
 			rule.Remove()
-			leader.runs(t)
+			controlplane.Must(t, leader.running())
 			leader.WaitForLog(t, "Term ends")
 			leader.WaitForLog(t, "Standing by for another holder")
 			controlplane.Must(t, standby.Signal(syscall.SIGTERM))
