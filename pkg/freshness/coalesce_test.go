@@ -1,11 +1,8 @@
 package freshness
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"net"
-	"slices"
 	"testing"
 	"time"
 
@@ -28,11 +25,6 @@ func (s *source) Read(p []byte) (int, error) {
 	return s.size, nil
 }
 
-func coalesced(t *testing.T, conn net.Conn) net.Conn {
-	t.Helper()
-	return fakeapi.Must(coalesceReads(func(context.Context, string, string) (net.Conn, error) { return conn, nil })(t.Context(), "", ""))
-}
-
 func TestCoalescedReads(t *testing.T) {
 	event := make([]byte, 500)
 	for _, tt := range []struct {
@@ -47,29 +39,13 @@ func TestCoalescedReads(t *testing.T) {
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			from := &source{size: tt.size, start: time.Now()}
-			conn := coalesced(t, from)
+			dial := coalesceReads(func(context.Context, string, string) (net.Conn, error) { return from, nil })
+			conn := fakeapi.Must(dial(t.Context(), "", ""))
 			for len(from.reads) < 40 {
 				fakeapi.Must(conn.Read(event))
 				time.Sleep(tt.pause)
 			}
 			fakeapi.Want(t, "time of the 40th read", from.reads[39], tt.want)
 		})
-	}
-}
-
-func TestCoalescedConnectionCarriesEverything(t *testing.T) {
-	want := bytes.Repeat([]byte("0123456789"), 100_000)
-	server, client := net.Pipe()
-	go func() {
-		defer server.Close()
-		for chunk := range slices.Chunk(want, 33_333) {
-			if _, err := server.Write(chunk); err != nil {
-				return
-			}
-		}
-	}()
-	got, err := io.ReadAll(coalesced(t, client))
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("read %d bytes, %v; want the %d that were sent", len(got), err, len(want))
 	}
 }
