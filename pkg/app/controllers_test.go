@@ -26,22 +26,3 @@ func TestEnabled(t *testing.T) {
 		fakeapi.Want(t, tt.name, isEnabled(controller.Registration{Name: "a", Alias: "short"}, tt.items), tt.want)
 	}
 }
-
-// Manifests contain the names, so no name may change or disappear.
-func TestControllerNames(t *testing.T) {
-	want := [][3]string{ // name, alias, user agent
-		{"replicaset-controller", "replicaset", "replicaset-controller"},
-		{"node-lifecycle-controller", "nodelifecycle", "node-controller"},
-		{"taint-eviction-controller", "", "node-controller"},
-		{"pod-garbage-collector-controller", "podgc", "pod-garbage-collector"},
-		{"namespace-controller", "namespace", "namespace-controller"},
-		{"endpointslice-controller", "endpointslice", "endpointslice-controller"},
-		{"deployment-controller", "deployment", "deployment-controller"},
-		{"garbage-collector-controller", "garbagecollector", "generic-garbage-collector"},
-	}
-	var got [][3]string
-	for _, c := range Controllers() {
-		got = append(got, [3]string{c.Name, c.Alias, c.Agent})
-	}
-	fakeapi.WantEqual(t, "controllers", got, want)
-}
