@@ -54,17 +54,15 @@ func TestStages(t *testing.T) {
 	started := []string{"a starts", "a is up", "b starts", "b is up", "c starts", "c is up"}
 	stopped := []string{"c ends", "b ends", "a ends"}
 	for _, tt := range []struct {
-		name     string
-		a, b, c  error
-		earlyB   bool
-		earlyC   bool
-		told     time.Duration // to stop, after the start
-		want     error
-		lines    []string
-		withTold error // cause of the end
+		name    string
+		a, b, c error
+		earlyB  bool
+		earlyC  bool
+		told    time.Duration // to stop, after the start
+		want    error
+		lines   []string
 	}{
 		{name: "told to stop", told: time.Minute, lines: slices.Concat(started, stopped)},
-		{name: "told to stop with a cause", told: time.Minute, withTold: broken, lines: slices.Concat(started, stopped)},
 		{name: "told to stop while one starts", told: 1500 * time.Millisecond, lines: []string{"a starts", "a is up", "b starts", "b is not up", "a ends"}},
 		{name: "the last one fails at the end", c: late, told: time.Minute, want: late, lines: slices.Concat(started, stopped)},
 		{name: "the last one is done", earlyC: true, told: time.Hour, lines: slices.Concat(started, stopped[1:])},
@@ -75,9 +73,8 @@ func TestStages(t *testing.T) {
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			d := &diary{}
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			time.AfterFunc(tt.told, func() { cancel(tt.withTold) })
+			ctx, cancel := context.WithTimeout(t.Context(), tt.told)
+			defer cancel()
 			begun := time.Now()
 			err := runStages(ctx, d.takes("a", tt.a, false), d.takes("b", tt.b, tt.earlyB), d.takes("c", tt.c, tt.earlyC))
 			fakeapi.WantError(t, "error", err, tt.want)
