@@ -72,7 +72,6 @@ func TestEnsureReady(t *testing.T) {
 		missing   []schema.GroupResource
 	}{
 		{"nothing written", "", "", at("1", "1"), 0, ready, nil},
-		{"nothing written, no versions", "", "", at("", ""), 0, ready, nil},
 		{"pods behind", "100", "", at("99", "200"), 0, behind, []schema.GroupResource{pods.resource}},
 		{"ReplicaSets behind", "", "100", at("200", "99"), 0, behind, []schema.GroupResource{sets.resource}},
 		{"both behind", "100", "100", at("99", "99"), 0, behind, []schema.GroupResource{pods.resource, sets.resource}},
@@ -82,7 +81,6 @@ func TestEnsureReady(t *testing.T) {
 		{"timeout", "100", "", at("99", "1"), ConsistencyTimeout, overdue, nil},
 		{"cache without a version", "100", "", at("", "1"), 0, overdue, nil},
 		{"version that is no number", "100", "", at("abc", "1"), 0, overdue, nil},
-		{"version of another type only", "100", "", Versions{sets.resource: "1"}, 0, overdue, nil},
 	} {
 		var b ConsistencyBarrier
 		began := now.Add(-tt.waitedFor)

@@ -18,24 +18,17 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-// calls records the reconciled keys with their times.
+// calls records the keys of a loop with one worker, with their times.
 type calls struct {
-	lock  sync.Mutex
 	start time.Time
 	log   []string
 }
 
 func (c *calls) add(key string) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
 	c.log = append(c.log, fmt.Sprintf("%s@%v", key, time.Since(c.start)))
 }
 
-func (c *calls) sorted() []string {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	return slices.Sorted(slices.Values(c.log))
-}
+func (c *calls) sorted() []string { return slices.Sorted(slices.Values(c.log)) }
 
 func newLoop(t *testing.T, workers int, drain time.Duration, r Reconcile[string]) *Loop[string] {
 	t.Helper()

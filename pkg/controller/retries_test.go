@@ -177,9 +177,6 @@ func TestFailuresOfOneCauseShareLogLines(t *testing.T) {
 		{"webhook", func(key string) error {
 			return fmt.Errorf("delete configmaps %q: %w", "ns/"+key, apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "a.b.c": failed to call webhook: Post "https://10.0.0.1:443/%s": EOF`, key)))
 		}, 1},
-		{"connection", func(key string) error {
-			return fmt.Errorf("get node %s: dial tcp 127.0.0.1:6443: connect: connection refused", key)
-		}, 1},
 		{"names that look like words", func(key string) error {
 			return errors.New("pod " + strings.NewReplacer("0", "a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6", "g", "7", "h", "8", "i", "9", "j").Replace(key) + " is denied")
 		}, failureCauses + 1},
