@@ -35,6 +35,9 @@ func TestOnlyRequestedTypesAreWatched(t *testing.T) {
 		want := []string{"pods", "nodes"}
 		fakeapi.WantEqual(t, "watched types", got, want)
 		fakeapi.WantEqual(t, "unsynced before the start", c.Unsynced(), want)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		fakeapi.Want(t, "WaitForSync", fmt.Sprint(c.WaitForSync(ctx)), "wait for the cache of pods: context deadline exceeded")
 		c.Observe(func(Cached) Handler[metav1.Object] { return Handler[metav1.Object]{} })
 		go c.Unsynced() // as /readyz during the start
 		defer fakeapi.FillCaches(t, c)()
@@ -45,15 +48,6 @@ func TestOnlyRequestedTypesAreWatched(t *testing.T) {
 			t.Error("a type was added after the start; its informer would never run")
 		}
 	})
-}
-
-func TestWaitForSyncNamesType(t *testing.T) {
-	c := New(fake.NewClientset(), Config{Name: t.Name()})
-	fakeapi.Must(c.Pods())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	err := c.WaitForSync(ctx) // never started
-	fakeapi.Want(t, "WaitForSync", fmt.Sprint(err), "wait for the cache of pods: context deadline exceeded")
 }
 
 // Handlers receive trimmed pods in the order of registration. Counts follow before.
@@ -141,25 +135,6 @@ func TestObserversSeeCachedObjects(t *testing.T) {
 	})
 }
 
-func TestPodIndexes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orphan", Namespace: "shop"}}
-		c := New(fake.NewClientset(fullPod(), orphan), Config{})
-		pods := fakeapi.Must(c.Pods())
-		defer fakeapi.FillCaches(t, c)()
-		fakeapi.WantEqual(t, "nodes with pods", pods.BoundNodes(), []string{"n1"})
-		for name, tt := range map[string]struct {
-			got  []*Pod
-			want int
-		}{
-			"on n1": {pods.OnNode("n1"), 1}, "unbound": {pods.OnNode(""), 0},
-			"controlled": {pods.ControlledBy("owner"), 1}, "claimable": {pods.Claimable("shop", "owner"), 2},
-		} {
-			fakeapi.Want(t, "pods "+name, len(tt.got), tt.want)
-		}
-	})
-}
-
 func TestTrimLease(t *testing.T) {
 	holder := "node-1"
 	lease := &coordinationv1.Lease{
@@ -206,7 +181,6 @@ func TestHighest(t *testing.T) {
 		want     string
 	}{
 		{"none", nil, ""},
-		{"the first", []string{"7"}, "7"},
 		{"a higher one", []string{"9", "10"}, "10"},
 		{"a lower one", []string{"10", "9"}, "10"},
 		{"what is no version", []string{"", "0", "abc", "7", "", "0", "abc"}, "7"},

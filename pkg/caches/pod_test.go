@@ -112,9 +112,7 @@ func TestPodStates(t *testing.T) {
 		active, finished bool
 	}{
 		{"no phase yet", "", false, true, false},
-		{"pending", "Pending", false, true, false},
 		{"running", "Running", false, true, false},
-		{"unknown", "Unknown", false, true, false},
 		{"succeeded", "Succeeded", false, false, true},
 		{"failed", "Failed", false, false, true},
 		{"running, being deleted", "Running", true, false, false},

@@ -151,12 +151,6 @@ func TestReplicaSetsKeepADigestIfDeploymentsAreWatched(t *testing.T) {
 				if want := watched && rs.Name == "old"; ok != want || ok && digest != TemplateDigest(&template) {
 					t.Errorf("digest of %s kept %t, want %t and that of the template", rs.Name, ok, want)
 				}
-				if rs.Name == "old" && (rs.Spec.Template.Spec.NodeName != "" || rs.Spec.Template.Labels["app"] != "web") {
-					t.Errorf("template of old is %+v", rs.Spec.Template)
-				}
-				if rs.Name == "next" && rs.Spec.Template.Spec.NodeName != "n" {
-					t.Error("next has lost its template")
-				}
 			}
 		})
 	}

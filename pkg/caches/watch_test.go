@@ -45,16 +45,12 @@ func TestWatchOfAnyType(t *testing.T) {
 	_, err = Watch[*metav1.ObjectMeta](c, own, Options{Scheme: runtime.NewScheme()})
 	refused("what is no object", "*v1.ObjectMeta is not what the API server has", err)
 	fakeapi.Want(t, "watched types", len(c.Types()), 1)
-	c.started = true
-	_, err = Watch[*corev1.Secret](c, corev1.SchemeGroupVersion.WithResource("secrets"), Options{})
-	refused("after the start", "watch secrets: the informers have been started", err)
 }
 
 // A controller may watch a type of Kubernetes before the controllers that trim the type.
 func TestTypeRequestedTwiceIsTrimmed(t *testing.T) {
-	isController := true
 	rs := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "rs", OwnerReferences: []metav1.OwnerReference{{UID: "owner", Controller: &isController}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "rs", OwnerReferences: []metav1.OwnerReference{{UID: "owner", Controller: new(true)}},
 			ManagedFields: []metav1.ManagedFieldsEntry{{}}},
 	}
 	synctest.Test(t, func(t *testing.T) {
