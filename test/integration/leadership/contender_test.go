@@ -22,12 +22,7 @@ type contender struct {
 	proxy *faults.Proxy
 }
 
-func start(t *testing.T, name string) *contender {
-	t.Helper()
-	return startBehindProxy(t, name)
-}
-
-func startBehindProxy(t *testing.T, name string, more ...string) *contender {
+func start(t *testing.T, name string, more ...string) *contender {
 	t.Helper()
 	proxy := faults.New(t, setConfig(t, name), faults.WithName(name))
 	c := startAt(t, name, proxy.Config(), more...)
@@ -35,9 +30,9 @@ func startBehindProxy(t *testing.T, name string, more ...string) *contender {
 	return c
 }
 
-func startDirect(t *testing.T, name string) *contender {
+func startDirect(t *testing.T, name string, more ...string) *contender {
 	t.Helper()
-	return startAt(t, name, setConfig(t, name))
+	return startAt(t, name, setConfig(t, name), more...)
 }
 
 // setConfig returns the config of a manager with the permissions of the ReplicaSet controller.
@@ -52,11 +47,11 @@ func startAt(t *testing.T, name string, cfg *rest.Config, more ...string) *conte
 	return &contender{Process: controlplane.StartProcess(t, args...), user: controlplane.ServiceAccount(name)}
 }
 
-func pair(t *testing.T, start func(*testing.T, string) *contender) (leader, standby *contender) {
+func pair(t *testing.T, start func(*testing.T, string, ...string) *contender, more ...string) (leader, standby *contender) {
 	t.Helper()
-	leader = start(t, "a")
+	leader = start(t, "a", more...)
 	leader.waitUntilLeading(t)
-	standby = start(t, "b")
+	standby = start(t, "b", more...)
 	standby.WaitForLog(t, "Waiting for the lease")
 	return leader, standby
 }

@@ -53,7 +53,7 @@ func TestEveryControllerStopsWithItsTerm(t *testing.T) {
 	judgeLease(t, a, b)
 }
 
-func startEverything(t *testing.T, name string) *contender {
+func startEverything(t *testing.T, name string, _ ...string) *contender {
 	t.Helper()
 	return startAt(t, name, here(t).ManagerConfig(name), "--controllers=*", "--node-monitor-period=500ms", "--node-monitor-grace-period=2s",
 		"--node-startup-grace-period=2s", "--namespace-deletion-grace-period=0")

@@ -39,10 +39,10 @@ func TestLeaderThatCannotRenewMakesWay(t *testing.T) {
 func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
 	startCluster(t)
 	work(t, time.Second)
-	leader, standby := pair(t, func(t *testing.T, name string) *contender {
+	leader, standby := pair(t, func(t *testing.T, name string, _ ...string) *contender {
 		t.Helper()
 		reviewer := here(t).KubeconfigFor(t, setConfig(t, name))
-		return startAt(t, name, setConfig(t, name), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", controlplane.FreePort(t)),
+		return startDirect(t, name, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", controlplane.FreePort(t)),
 			"--authentication-kubeconfig="+reviewer, "--authorization-kubeconfig="+reviewer)
 	})
 	awaitCreate(t, time.Time{}, 10*time.Second, leader)
@@ -59,10 +59,7 @@ func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
 func TestSIGTERMWhileAWriteIsNotAnswered(t *testing.T) {
 	startCluster(t)
 	load := work(t, 100*time.Millisecond)
-	leader, standby := pair(t, func(t *testing.T, name string) *contender {
-		t.Helper()
-		return startBehindProxy(t, name, "--controller-shutdown-timeout=1s")
-	})
+	leader, standby := pair(t, start, "--controller-shutdown-timeout=1s")
 	awaitCreate(t, time.Time{}, 10*time.Second, leader)
 	gate := faults.NewGate()
 	t.Cleanup(gate.Open)
