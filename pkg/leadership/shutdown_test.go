@@ -69,17 +69,9 @@ func TestSlowDrain(t *testing.T) {
 		{"lease is stolen just before the shutdown timeout", 11 * time.Second, 9900 * time.Millisecond, nil, 11 * time.Second, "thief", 15 * time.Second},
 	} {
 		bubble(t, tt.name, func(t *testing.T, s *leaseServer) {
-			free := make(chan struct{})
 			a := start(t, s, "a", func(p *process, _ *Config) {
-				p.work = func(context.Context) error {
-					select {
-					case <-time.After(tt.drain):
-					case <-free:
-					}
-					return nil
-				}
+				p.work = func(context.Context) error { time.Sleep(tt.drain); return nil }
 			})
-			defer close(free)
 			begun := time.Now()
 			a.cancel()
 			if tt.stolen > 0 {
@@ -94,6 +86,7 @@ func TestSlowDrain(t *testing.T) {
 			fakeapi.Want(t, "holder", s.holder(), tt.holder)
 			fakeapi.Want(t, "remaining duration of the lease", s.duration(), tt.lasts)
 			wantWritable(t, a, false)
+			sleep(tt.drain)
 		})
 	}
 }
