@@ -3,10 +3,8 @@ package leadership
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/internal/timing"
 )
 
 func TestLimitsAfter(t *testing.T) {
@@ -63,30 +62,20 @@ func (s *slowServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.given = append(s.given, given)
 	takes, deaf := s.takes, s.deaf
 	s.lock.Unlock()
-	over := time.NewTimer(min(takes, given))
-	if deaf {
-		go func() { <-over.C; s.land(takes <= given) }()
-		<-req.Context().Done()
-		return nil, req.Context().Err()
-	}
-	select {
-	case <-over.C:
-		s.land(takes <= given)
+	finish := func() (status int) {
 		if takes > given {
-			return &http.Response{StatusCode: http.StatusGatewayTimeout, Body: io.NopCloser(strings.NewReader(""))}, nil
+			return http.StatusGatewayTimeout
 		}
-		return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(""))}, nil
-	case <-req.Context().Done():
-		return nil, req.Context().Err()
+		s.set(func(s *slowServer) { s.landed = append(s.landed, time.Now()) })
+		return http.StatusCreated
 	}
-}
-
-func (s *slowServer) land(done bool) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if done {
-		s.landed = append(s.landed, time.Now())
+	if deaf {
+		time.AfterFunc(min(takes, given), func() { finish() })
+		<-req.Context().Done()
+	} else if timing.Sleep(req.Context(), realClock, min(takes, given)) {
+		return &http.Response{StatusCode: finish(), Body: http.NoBody}, nil
 	}
+	return nil, req.Context().Err()
 }
 
 // post sends a write and returns its error.
