@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -301,24 +302,6 @@ func TestWatchWithoutResponseDelaysNoOther(t *testing.T) {
 	})
 }
 
-// brokenBody is a watch that breaks some time after the start, with or without an event.
-type brokenBody struct {
-	breaks time.Time
-	event  string // comes just before
-	err    error
-}
-
-func (b *brokenBody) Read(p []byte) (int, error) {
-	time.Sleep(time.Until(b.breaks))
-	if n := copy(p, b.event); n > 0 {
-		b.event = ""
-		return n, b.err
-	}
-	return 0, b.err
-}
-
-func (b *brokenBody) Close() error { return nil }
-
 // A reflector lists again after an error, and after a stream that ended within a second.
 func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
@@ -344,7 +327,16 @@ func TestWatchesNeitherFailNorEndEarly(t *testing.T) {
 			start := time.Now()
 			transport := newTransport()
 			rt := newPool(transport, fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: tt.code, Body: &brokenBody{start.Add(tt.after), tt.event, reset}}, nil
+				body, stream := io.Pipe()
+				time.AfterFunc(tt.after, func() {
+					_, _ = io.WriteString(stream, tt.event)
+					stream.CloseWithError(reset)
+				})
+				// One Read returns the event and the error.
+				return &http.Response{StatusCode: tt.code, Body: struct {
+					io.Reader
+					io.Closer
+				}{iotest.DataErrReader(body), body}}, nil
 			}))
 			resp := get(t, rt, server+tt.query)
 			if tt.closed > 0 {
