@@ -18,8 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/internal/timing"
 )
 
 // An API server that takes long for each event, or a controller that has very many, leaves the events of
@@ -30,7 +32,7 @@ func TestEventStormDelaysNoOtherController(t *testing.T) {
 		e := testEvents(t, func(req *http.Request) {
 			body, _ := io.ReadAll(req.Body)
 			if strings.Contains(string(body), "many") {
-				slowly(req, 10*time.Second)
+				timing.Sleep(req.Context(), clock.RealClock{}, 10*time.Second)
 			} else {
 				sent <- struct{}{}
 			}
@@ -58,7 +60,7 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 		var sent atomic.Int64
 		e := testEvents(t, func(req *http.Request) {
 			sent.Add(1)
-			slowly(req, 10*time.Millisecond)
+			timing.Sleep(req.Context(), clock.RealClock{}, 10*time.Millisecond)
 		})
 		recorder := e.newRecorder("one")
 		e.startSending(fakeapi.Quiet(t.Context()))
@@ -110,14 +112,6 @@ func testEvents(t *testing.T, receive func(*http.Request)) *events {
 	return e
 }
 
-// slowly waits before the response to a request, or until the request is cancelled.
-func slowly(req *http.Request, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-req.Context().Done():
-	}
-}
-
 // Events of the last term are sent before the process ends, and delay the end by a second at most. No event is
 // sent later.
 func TestEndWaitsForEvents(t *testing.T) {
@@ -126,7 +120,7 @@ func TestEndWaitsForEvents(t *testing.T) {
 			var sent atomic.Int32
 			e := testEvents(t, func(req *http.Request) {
 				sent.Add(1)
-				slowly(req, tt.takes)
+				timing.Sleep(req.Context(), clock.RealClock{}, tt.takes)
 			})
 			recorders := []record.EventRecorder{e.newRecorder("one"), e.newRecorder("two")}
 			ctx, cancel := context.WithCancel(fakeapi.Quiet(t.Context()))
