@@ -5,37 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"minikcm/internal/fakeapi"
 )
 
-// diary records the actions of stages, in order.
-type diary struct {
-	lock  sync.Mutex
-	lines []string
-}
+// diary holds the actions of stages, in order.
+type diary []string
 
-func (d *diary) note(format string, args ...any) {
-	d.lock.Lock()
-	defer d.lock.Unlock()
-	d.lines = append(d.lines, fmt.Sprintf(format, args...))
-}
+func (d *diary) note(action string) { *d = append(*d, action) }
 
 // takes returns a stage that needs a second to start and to stop, and returns err. With early the stage returns
 // half a second after it is up.
 func (d *diary) takes(name string, err error, early bool) stage {
 	return func(ctx context.Context, up func()) error {
-		d.note("%s starts", name)
+		d.note(name + " starts")
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-			d.note("%s is not up", name)
+			d.note(name + " is not up")
 			return ctx.Err()
 		}
-		d.note("%s is up", name)
+		d.note(name + " is up")
 		up()
 		if early {
 			time.Sleep(500 * time.Millisecond)
@@ -43,7 +35,7 @@ func (d *diary) takes(name string, err error, early bool) stage {
 		}
 		<-ctx.Done()
 		time.Sleep(time.Second)
-		d.note("%s ends", name)
+		d.note(name + " ends")
 		return err
 	}
 }
@@ -51,8 +43,8 @@ func (d *diary) takes(name string, err error, early bool) stage {
 func TestStages(t *testing.T) {
 	broken, late := errors.New("broken"), errors.New("late")
 	canceled := fmt.Errorf("request: %w", context.Canceled)
-	started := []string{"a starts", "a is up", "b starts", "b is up", "c starts", "c is up"}
-	stopped := []string{"c ends", "b ends", "a ends"}
+	started := diary{"a starts", "a is up", "b starts", "b is up", "c starts", "c is up"}
+	stopped := diary{"c ends", "b ends", "a ends"}
 	for _, tt := range []struct {
 		name    string
 		a, b, c error
@@ -60,25 +52,25 @@ func TestStages(t *testing.T) {
 		earlyC  bool
 		told    time.Duration // to stop, after the start
 		want    error
-		lines   []string
+		lines   diary
 	}{
 		{name: "told to stop", told: time.Minute, lines: slices.Concat(started, stopped)},
-		{name: "told to stop while one starts", told: 1500 * time.Millisecond, lines: []string{"a starts", "a is up", "b starts", "b is not up", "a ends"}},
+		{name: "told to stop while one starts", told: 1500 * time.Millisecond, lines: diary{"a starts", "a is up", "b starts", "b is not up", "a ends"}},
 		{name: "the last one fails at the end", c: late, told: time.Minute, want: late, lines: slices.Concat(started, stopped)},
 		{name: "the last one is done", earlyC: true, told: time.Hour, lines: slices.Concat(started, stopped[1:])},
 		{name: "the last one fails", c: broken, earlyC: true, told: time.Hour, want: broken, lines: slices.Concat(started, stopped[1:])},
 		{name: "a request of the last one was cancelled", c: canceled, earlyC: true, told: time.Hour, want: canceled, lines: slices.Concat(started, stopped[1:])},
 		{name: "one fails, another when it is stopped", b: broken, earlyB: true, a: late, told: time.Hour, want: broken,
-			lines: []string{"a starts", "a is up", "b starts", "b is up", "c starts", "c is not up", "a ends"}},
+			lines: diary{"a starts", "a is up", "b starts", "b is up", "c starts", "c is not up", "a ends"}},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
-			d := &diary{}
+			var d diary
 			ctx, cancel := context.WithTimeout(t.Context(), tt.told)
 			defer cancel()
 			begun := time.Now()
 			err := runStages(ctx, d.takes("a", tt.a, false), d.takes("b", tt.b, tt.earlyB), d.takes("c", tt.c, tt.earlyC))
 			fakeapi.WantError(t, "error", err, tt.want)
-			fakeapi.WantEqual(t, "actions", d.lines, tt.lines)
+			fakeapi.WantEqual(t, "actions", d, tt.lines)
 			if tt.told == time.Hour && time.Since(begun) > time.Minute {
 				t.Errorf("stopped after %v", time.Since(begun))
 			}
