@@ -205,39 +205,7 @@ func TestRetriesAfterErrorsShareARate(t *testing.T) {
 	}
 }
 
-// awayServer is an API server that refuses connections until back. Then it accepts a connection per client
-// within 20 ms.
-type awayServer struct {
-	begun, back time.Time
-
-	lock     sync.Mutex
-	attempts [60]int // connections by second
-	accepted int
-}
-
-func (s *awayServer) client(t *testing.T, transport *Transport) http.RoundTripper {
-	var connected atomic.Bool
-	return newPool(transport, fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
-		if !connected.Load() {
-			s.lock.Lock()
-			s.attempts[int(time.Since(s.begun).Seconds())]++
-			s.lock.Unlock()
-			if time.Now().Before(s.back) {
-				return refuseConnection(req)
-			}
-			time.Sleep(20 * time.Millisecond)
-			connected.Store(true)
-			s.lock.Lock()
-			s.accepted++
-			s.lock.Unlock()
-		}
-		if trace := httptrace.ContextClientTrace(req.Context()); trace != nil {
-			trace.GotConn(httptrace.GotConnInfo{})
-		}
-		return respond(http.StatusOK, ""), nil
-	}))
-}
-
+// The API server refuses connections for 30 s. Then it accepts a connection per client within 20 ms.
 func TestWatchesReconnectTogether(t *testing.T) {
 	const clients, watches = 6, 60
 	for _, tt := range []struct {
@@ -248,10 +216,26 @@ func TestWatchesReconnectTogether(t *testing.T) {
 		{"the probing requests end", 20},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
-			server, transport := &awayServer{begun: time.Now(), back: time.Now().Add(30 * time.Second)}, newTransport()
+			begun, transport := time.Now(), newTransport()
+			back := begun.Add(30 * time.Second)
+			var attempts [60]atomic.Int32 // connections by second
+			var accepted atomic.Int32
 			var held sync.WaitGroup
 			for range clients {
-				client := server.client(t, transport)
+				var connected atomic.Bool
+				client := newPool(transport, fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
+					if !connected.Load() {
+						attempts[int(time.Since(begun).Seconds())].Add(1)
+						if time.Now().Before(back) {
+							return refuseConnection(req)
+						}
+						time.Sleep(20 * time.Millisecond)
+						connected.Store(true)
+						accepted.Add(1)
+					}
+					httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{})
+					return respond(http.StatusOK, ""), nil
+				}))
 				for i := range watches {
 					held.Go(func() {
 						ctx := t.Context()
@@ -267,13 +251,15 @@ func TestWatchesReconnectTogether(t *testing.T) {
 				}
 			}
 			held.Wait()
-			if most := slices.Max(server.attempts[:]); most > 27 { // the elector and the monitor make 3
-				t.Errorf("%d connection attempts in a second, want at most 27", most)
+			for second := range attempts {
+				if n := attempts[second].Load(); n > 27 { // the elector and the monitor make 3
+					t.Errorf("%d connection attempts in second %d, want at most 27", n, second)
+				}
 			}
-			if late := time.Since(server.back); late > 5*time.Second {
+			if late := time.Since(back); late > 5*time.Second {
 				t.Errorf("watches resumed %v after the return of the API server, want 5s at most", late)
 			}
-			fakeapi.Want(t, "connections, one per client", server.accepted, clients)
+			fakeapi.Want(t, "connections, one per client", accepted.Load(), clients)
 		})
 	}
 }
