@@ -122,14 +122,21 @@ func TestRequestsOfOneSync(t *testing.T) {
 	}
 }
 
-// TestAdoptionNeedsALiveReplicaSet: another ReplicaSet has the name by now.
 func TestAdoptionNeedsALiveReplicaSet(t *testing.T) {
-	b := newBench(t, newSet(2), newPod("a", orphaned))
-	b.On("get replicasets", fakeapi.Returns(newSet(2, func(rs *appsv1.ReplicaSet) { rs.UID = "another" })))
-	if result, err := b.run(t.Context()); err == nil && result.RequeueAfter == 0 {
-		t.Error("the sync is not repeated")
+	for name, edit := range map[string]func(*appsv1.ReplicaSet){
+		"being deleted":  func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp, rs.Finalizers = new(ago(0)), []string{"orphan"} },
+		"another by now": func(rs *appsv1.ReplicaSet) { rs.UID = "another" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newSet(2), newPod("a", orphaned))
+			b.On("get replicasets", fakeapi.Returns(newSet(2, edit)))
+			result, err := b.run(t.Context())
+			if err == nil && result.RequeueAfter == 0 {
+				t.Error("the sync is not repeated")
+			}
+			b.Wants(t, "get replicasets")
+		})
 	}
-	b.Wants(t, "get replicasets")
 }
 
 // TestRefusedReleaseIsTriedAgainAfterALiveRead: a live read lists selected pods only, so the list lacks the
