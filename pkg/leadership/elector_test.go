@@ -286,6 +286,24 @@ func TestWithoutElection(t *testing.T) {
 	})
 }
 
+// TestAThousandLosses also leaves no goroutine: the bubble would not end.
+func TestAThousandLosses(t *testing.T) {
+	runWithLease(t, func(t *testing.T, s *leaseServer) {
+		a := start(t, s, "a")
+		for range 1000 {
+			s.hold("thief")
+			sleep(0)
+			s.hold("")
+			sleep(time.Millisecond)
+		}
+		sleep(time.Minute)
+		wantLeading(t, a, true)
+		if got := len(a.spans()); got < 900 {
+			t.Errorf("%d terms: the test shows nothing", got)
+		}
+	})
+}
+
 func TestTwoProcessesNeverLeadTogether(t *testing.T) {
 	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		ps := []*process{start(t, s, "a"), start(t, s, "b"), start(t, s, "c")}

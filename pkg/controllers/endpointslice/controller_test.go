@@ -41,7 +41,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// Pod events by the Services that they sync.
+// Pod events by the Services that the events sync.
 func TestPodEventsThatMatter(t *testing.T) {
 	other := aService("b", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"also": "this"} })
 	elsewhere := aService("a", func(s *corev1.Service) { s.Namespace = "elsewhere" })
@@ -116,7 +116,7 @@ func TestBatchPeriod(t *testing.T) {
 	}
 }
 
-// zoned is Service a with one pod in each of two zones.
+// zoned is Service a with a pod in each of two zones.
 func zoned(edit func(*corev1.Service)) []runtime.Object {
 	objects := []runtime.Object{aService("a", edit)}
 	for i, zone := range []string{"east", "west"} {

@@ -53,7 +53,7 @@ func crowd(pods int) []runtime.Object {
 	return objects
 }
 
-// The caches of the next leader lack the last changes, which its predecessor has written.
+// The caches of the next leader lack the last changes, which the previous leader has written.
 func TestHandOverWithFrozenWatches(t *testing.T) {
 	moved := func(w *world) {
 		w.Put(versioned(aService("a", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(443) })))

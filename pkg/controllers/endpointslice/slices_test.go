@@ -90,7 +90,7 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 	}
 }
 
-// The slices after one change, of a leader that wrote all slices and of a leader that has written none.
+// The slices after a change, of a leader that wrote all slices and of a leader that has written none.
 func TestSlicesFollowChanges(t *testing.T) {
 	pods := []*corev1.Pod{aPod("a", 1), aPod("a", 2)}
 	const before = "IPv4 web:8080, 10.0.0.2 ready serving, 10.0.0.3 ready serving"

@@ -1,5 +1,5 @@
-// Package endpointslice tests the EndpointSlice controller on a real API server. Lost responses, frozen watches and kills
-// are tested in fake time in package minikcm/pkg/controllers/endpointslice.
+// Package endpointslice tests the EndpointSlice controller on a real API server. Package
+// minikcm/pkg/controllers/endpointslice tests lost responses, frozen watches and kills in fake time.
 package endpointslice
 
 import (
