@@ -44,6 +44,10 @@ func TestWatchOfAnyType(t *testing.T) {
 	refused("without a client", "cannot be made without a client", err)
 	_, err = Watch[*metav1.ObjectMeta](c, own, Options{Scheme: runtime.NewScheme()})
 	refused("what is no object", "*v1.ObjectMeta is not what the API server has", err)
+	c.started = true
+	_, err = Watch[*corev1.Secret](c, corev1.SchemeGroupVersion.WithResource("secrets"), Options{})
+	refused("after the start", "watch secrets: the informers have been started", err)
+	refused("a handler after the start", "the informers have been started", first.Handle(Handler[*corev1.Service]{}))
 	fakeapi.Want(t, "watched types", len(c.Types()), 1)
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/rv"
 	"minikcm/internal/timing"
 )
 
@@ -31,7 +32,8 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clo
 		return err
 	}
 	diff := differenceTo(listed, version, w.Objects())
-	for step := 0; len(diff) > 0; step++ {
+	// A cache at the version of the list has all its changes, and also deletions that came after the list.
+	for step := 0; len(diff) > 0 && !rv.AtLeast(w.Version(), version); step++ {
 		if step == confirmSteps {
 			return fmt.Errorf("%w: %v", ErrBehind, diff)
 		}

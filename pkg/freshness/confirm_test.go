@@ -15,19 +15,21 @@ func TestConfirm(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		cached ObjectVersions
+		store  int           // version of the store; the list has 30
 		later  time.Duration // the store equals the list; zero means never
 		err    error         // of lists
 		want   error
 		lists  int
 	}{
-		{"equal", listed, 0, nil, nil, 1},
-		{"equal a moment later", object("a", "1", "10"), 100 * time.Millisecond, nil, nil, 1},
-		{"never filled", nil, 0, nil, ErrBehind, 1},
-		{"object is missing", object("a", "1", "10"), time.Second, nil, ErrBehind, 1},
-		{"no response", listed, 0, errAway, errAway, 0},
+		{"equal", listed, 0, 0, nil, nil, 1},
+		{"equal a moment later", object("a", "1", "10"), 0, 100 * time.Millisecond, nil, nil, 1},
+		{"never filled", nil, 0, 0, nil, ErrBehind, 1},
+		{"object is missing", object("a", "1", "10"), 29, time.Second, nil, ErrBehind, 1},
+		{"object was deleted after the list", object("a", "1", "10"), 31, 0, nil, nil, 1},
+		{"no response", listed, 0, 0, errAway, errAway, 0},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
-			w := &world{version: 30, objects: listed, cached: tt.cached, err: tt.err}
+			w := &world{version: 30, store: tt.store, objects: listed, cached: tt.cached, err: tt.err}
 			if tt.later > 0 {
 				time.AfterFunc(tt.later, func() { w.set(func(w *world) { w.cached = w.objects }) })
 			}

@@ -29,7 +29,8 @@ type Watched struct {
 	// watch delivers that version at once, while the version of a list may never come. It is empty if no
 	// version is known.
 	Expected func() string
-	// Objects returns the contents of the store. It is called seldom, and its result may be large.
+	// Objects returns the contents of the store as a new map, which may be large. Confirm calls Objects
+	// every 10 ms while the cache is behind.
 	Objects func() ObjectVersions
 	// Impatience is the longest time for which a silent watch may miss an expected version. It is for a
 	// type that is written every few seconds, such as the Lease of a leader. Zero for other types.

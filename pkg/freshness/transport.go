@@ -52,8 +52,8 @@ const (
 	shortWatch = 6 * time.Second
 )
 
-// errNoStream replaces a streaming list. The reflector then sends a plain list, as after any error but 429 and a
-// refused connection.
+// errNoStream replaces a streaming list. The reflector then sends a plain list at once. It repeats a streaming list
+// only after 429, a refused connection, or a version that has expired or is too large.
 var errNoStream = errors.New("streaming lists of this type stall or are cut")
 
 // errExpired replaces the 410 Gone of a page that is not the first. After a 410 client-go lists once more and
@@ -160,7 +160,8 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 				logger.Info("API server is back, watches are resumed", "server", req.URL.Host)
 			}
 			if r.streams && (failed || resp != nil && resp.StatusCode == http.StatusGone) {
-				// client-go v0.37 repeats a streaming list at once if the version has expired or is too large.
+				// After two minutes of 5xx client-go v0.37 lists at once. After a 410 of another API server it
+				// repeats the streaming list at once.
 				timing.Sleep(req.Context(), p.clock, wait.Jitter(maxErrorPause, pauseJitter))
 				_ = p.retries.Wait(req.Context())
 			}

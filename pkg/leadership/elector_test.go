@@ -3,6 +3,7 @@ package leadership
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -147,12 +148,16 @@ func TestDeletedLeaseIsNotFree(t *testing.T) {
 	})
 }
 
-func TestOtherLeasesAreIgnored(t *testing.T) {
+func TestOtherLeasesAndLateEventsAreIgnored(t *testing.T) {
 	runWithLease(t, func(t *testing.T, s *leaseServer) {
+		s.hold("x")
+		late := s.read()
+		s.hold("")
 		a := start(t, s, "a")
 		other := s.read()
 		other.Name, other.ResourceVersion, other.Spec.HolderIdentity = "somebody-elses", "999", &other.Name
 		a.Observe(other)
+		a.Observe(late)
 		sleep(0)
 		fakeapi.Want(t, "terms of a", len(a.spans()), 1)
 	})
@@ -286,10 +291,11 @@ func TestWithoutElection(t *testing.T) {
 	})
 }
 
-// TestAThousandLosses also leaves no goroutine: the bubble would not end.
 func TestAThousandLosses(t *testing.T) {
 	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a := start(t, s, "a")
+		sleep(time.Second)
+		before := runtime.NumGoroutine()
 		for range 1000 {
 			s.hold("thief")
 			sleep(0)
@@ -300,6 +306,9 @@ func TestAThousandLosses(t *testing.T) {
 		wantLeading(t, a, true)
 		if got := len(a.spans()); got < 900 {
 			t.Errorf("%d terms: the test shows nothing", got)
+		}
+		if after := runtime.NumGoroutine(); after > before+10 { // a renewal may be in flight; a leak is a thousand
+			t.Errorf("%d goroutines before, %d after", before, after)
 		}
 	})
 }

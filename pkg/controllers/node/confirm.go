@@ -11,8 +11,8 @@ import (
 	"minikcm/pkg/freshness"
 )
 
-// maxConfirmPause bounds the pause between two comparisons while the cache stays behind.
-const maxConfirmPause = 30 * time.Second
+// maxConfirmPause bounds the pause between two comparisons, each of which lists all nodes.
+const maxConfirmPause = 10 * time.Second
 
 // confirmNodes compares the node cache with the API server until both are equal, and then queues all nodes. States
 // of zones depend on all nodes, so a live read of one node is not enough.
@@ -26,14 +26,13 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			c.enqueueAll()
 			return
 		}
-		if errors.Is(err, freshness.ErrBehind) { // the API server is reachable
-			pause = min(2*pause, maxConfirmPause)
-		} else {
+		if !errors.Is(err, freshness.ErrBehind) {
 			c.api.observeRead(err)
 		}
 		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
 		if !timing.Sleep(ctx, c.Clock, pause) {
 			return
 		}
+		pause = min(2*pause, maxConfirmPause)
 	}
 }

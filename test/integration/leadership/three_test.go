@@ -36,6 +36,14 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 	awaitCreate(t, killed, 2*leaseDuration, last)
 	load.settles(t)
 	judge(t, all...)
+	changes := leaseChanges(t)
+	taken := slices.IndexFunc(changes, func(c controlplane.LeaseChange) bool { return c.User == last.user })
+	if taken < 1 || changes[taken-1].User != next.user {
+		t.Fatalf("%s did not take the lease from %s", last.user, next.user)
+	}
+	if waited := changes[taken].Received.Sub(changes[taken-1].Received); waited < leaseDuration {
+		t.Errorf("the lease was taken %v after its last renewal, want at least %v", waited, leaseDuration)
+	}
 }
 
 // TestThreeManagersOneOfThemBlind: a process with frozen watches does not lead until the watches work.
