@@ -122,6 +122,7 @@ func (e *NotReadyError) Error() string {
 type ConsistencyBarrier struct {
 	required Versions  // the highest version written or read live, by type
 	since    time.Time // start of ConsistencyTimeout: the first required version or the last live read
+	waiting  time.Time // time of the first sync that had to wait
 
 	verified     bool // a live read was made in this term
 	listResource schema.GroupResource
@@ -162,10 +163,15 @@ func (b *ConsistencyBarrier) EnsureReady(at Versions, now time.Time) (overdue bo
 		}
 	}
 	if ordered && len(missing) == 0 {
-		b.required = nil
+		b.required, b.waiting = nil, time.Time{}
 		return false, nil
 	}
-	if !ordered || now.Sub(b.since) >= ConsistencyTimeout {
+	// The sync that wrote may itself have taken longer than the timeout, so the caches get a recheck after that.
+	rechecked := !b.waiting.IsZero() && now.Sub(b.waiting) >= ConsistencyRecheck
+	if b.waiting.IsZero() {
+		b.waiting = now
+	}
+	if !ordered || rechecked && now.Sub(b.since) >= ConsistencyTimeout {
 		return true, nil
 	}
 	return false, &NotReadyError{missing}
@@ -177,7 +183,7 @@ func (b *ConsistencyBarrier) Pending() bool { return len(b.required) > 0 }
 // RecordLiveRead records a live read of an owner and a consistent list of its objects. The caches have to
 // reach both, within another ConsistencyTimeout.
 func RecordLiveRead[T metav1.Object](b *ConsistencyBarrier, owners Cache, owner metav1.Object, objects Cache, list []T, listVersion string, now time.Time) {
-	b.verified, b.since = true, now
+	b.verified, b.since, b.waiting = true, now, time.Time{}
 	b.WroteAt(owners, owner.GetResourceVersion(), now)
 	b.listResource, b.listVersion, b.listed = objects.Resource(), listVersion, make(map[types.UID]struct{}, len(list))
 	for _, object := range list {

@@ -96,14 +96,14 @@ func TestEnsureReady(t *testing.T) {
 }
 
 // TestEnsureReadyOverTime: the timeout counts from the first write, lasts until a live read and starts again after the
-// read.
+// read. The last write of a sync that took longer than the timeout is not overdue at once.
 func TestEnsureReadyOverTime(t *testing.T) {
 	type step struct {
 		after time.Duration
 		pods  string
 		want  readiness
 	}
-	var b ConsistencyBarrier
+	var b, long ConsistencyBarrier
 	check := func(b *ConsistencyBarrier, since time.Time, steps ...step) {
 		t.Helper()
 		for _, s := range steps {
@@ -123,6 +123,9 @@ func TestEnsureReadyOverTime(t *testing.T) {
 	RecordLiveRead(&b, sets, object("set", "1"), pods, []*metav1.ObjectMeta{object("a", "100")}, "250", read)
 	check(&b, read, step{0, "99", behind}, step{ConsistencyTimeout - 1, "99", behind},
 		step{ConsistencyTimeout, "99", overdue}, step{ConsistencyTimeout, "100", ready})
+	long.WroteAt(pods, "100", now)
+	check(&long, now, step{31 * time.Second, "99", behind}, step{31*time.Second + ConsistencyRecheck - 1, "99", behind},
+		step{31*time.Second + ConsistencyRecheck, "99", overdue})
 }
 
 func TestRecordLiveRead(t *testing.T) {
@@ -164,8 +167,11 @@ func TestDeletedBeforeList(t *testing.T) {
 
 func TestLoadConsistent(t *testing.T) {
 	failed := errors.New("failed")
-	wrote := func(b *ConsistencyBarrier) { b.WroteAt(pods, "100", now) }
-	waited := func(b *ConsistencyBarrier) { b.WroteAt(pods, "100", now.Add(-time.Hour)) }
+	wrote := func(b *ConsistencyBarrier) { b.WroteAt(pods, "100", now.Add(-time.Hour)) }
+	waited := func(b *ConsistencyBarrier) {
+		wrote(b)
+		readinessOf(b, at("99", "1"), now.Add(-time.Minute))
+	}
 	verified := func(b *ConsistencyBarrier) {
 		RecordLiveRead(b, sets, object("set", "1"), pods, []*metav1.ObjectMeta{}, "1", now)
 	}
