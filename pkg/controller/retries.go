@@ -129,8 +129,11 @@ func (q *newestFirst[K]) Touch(K)    {}
 func (q *newestFirst[K]) Push(key K) { q.keys = append(q.keys, key) }
 func (q *newestFirst[K]) Len() int   { return len(q.keys) }
 
-func (q *newestFirst[K]) Pop() (key K) {
+func (q *newestFirst[K]) Pop() K {
 	last := len(q.keys) - 1
-	key, q.keys = q.keys[last], q.keys[:last]
+	key := q.keys[last]
+	if q.keys = q.keys[:last]; last == 0 {
+		q.keys = nil // release the memory of many keys
+	}
 	return key
 }
