@@ -28,8 +28,9 @@ func main() {
 // untilSignalled returns a context that ends with the first SIGTERM, SIGINT or SIGHUP. Running syncs then
 // finish, the lease is released, and the process exits with 0. If syncs and their requests do not end within the
 // shutdown timeout, the process exits with 1, and the lease has to expire. A second SIGTERM or SIGINT exits with
-// 1 at once, and the lease has to expire. Further SIGHUPs are ignored, because a closing terminal may send several. Under
-// nohup all SIGHUPs are ignored. SIGPIPE is ignored, so that the process survives the reader of its log.
+// 1 at once, and the lease has to expire. Further SIGHUPs are ignored, because a closing terminal may send
+// several. Under nohup all SIGHUPs are ignored. SIGPIPE is ignored, so that the process survives the reader of
+// its log.
 func untilSignalled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signal.Ignore(syscall.SIGPIPE)

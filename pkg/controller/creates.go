@@ -10,7 +10,7 @@ import (
 type Create struct {
 	Name    string
 	Unknown bool      // an attempt has an unknown outcome, so the object may exist
-	Until   time.Time // time at which the outcome is final; zero while a request is in flight
+	Until   time.Time // time at which the outcome is final; zero if the controller does not use the time
 }
 
 // Creates holds, by name, the creates for one owner that are neither known to have succeeded nor to have

@@ -132,9 +132,6 @@ func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 		k.forbiddenSince = now
 	}
 	if k.listed = err == nil; err != nil {
-		if rv.Newer(known[0], k.listedVersion) {
-			k.listedVersion = known[0] // The cache may be filled anew before the next list.
-		}
 		klog.FromContext(ctx).V(2).Info("List failed, cannot check cache freshness", "watch", k.target().String(), "err", err)
 		if k.state != stale {
 			k.expectedGoal = goal{}

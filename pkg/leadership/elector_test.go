@@ -154,11 +154,13 @@ func TestOtherLeasesAndLateEventsAreIgnored(t *testing.T) {
 		late := s.read()
 		s.hold("")
 		a := start(t, s, "a")
-		other := s.read()
-		other.Name, other.ResourceVersion, other.Spec.HolderIdentity = "somebody-elses", "999", &other.Name
-		a.Observe(other)
 		a.Observe(late)
-		sleep(0)
+		for _, key := range [][2]string{{"kube-system", "another"}, {"another", late.Name}} { // namespace and name
+			other := s.read()
+			other.Namespace, other.Name, other.ResourceVersion, other.Spec.HolderIdentity = key[0], key[1], "999", new("x")
+			a.Observe(other)
+			sleep(0)
+		}
 		fakeapi.Want(t, "terms of a", len(a.spans()), 1)
 	})
 }

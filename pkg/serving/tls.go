@@ -142,7 +142,7 @@ func (c *certificates) start(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() { c.dynamic.Run(1, ctx.Done()) })
 }
 
-// reread loads the files again. Invalid files are ignored.
+// reread reads a source again: files, or a ConfigMap in the cache of its informer. Invalid files are ignored.
 func reread(ctx context.Context, source dynamiccertificates.ControllerRunner) {
 	if err := source.RunOnce(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Read certificate files, the previous certificates stay in use")

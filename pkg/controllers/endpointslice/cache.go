@@ -94,8 +94,8 @@ func indexByService(obj any) ([]string, error) {
 	return []string{serviceOf(slice).String()}, nil
 }
 
-// bySelector is an index of the Services that get slices from this controller. Each Service is under one label pair of
-// its selector, so a lookup reads only Services that share this pair with the pod.
+// bySelector is an index of the Services that get slices from this controller. Each Service is under the label pair of
+// its selector with the longest value, which few Services share.
 const bySelector = "selector"
 
 func indexBySelector(obj any) ([]string, error) {
@@ -103,8 +103,9 @@ func indexBySelector(obj any) ([]string, error) {
 	if !selectsPods(service) {
 		return nil, nil
 	}
-	key := slices.Min(slices.Collect(maps.Keys(service.Spec.Selector)))
-	return []string{labelPair(service.Namespace, key, service.Spec.Selector[key])}, nil
+	selector := service.Spec.Selector
+	key := slices.MaxFunc(slices.Sorted(maps.Keys(selector)), func(a, b string) int { return len(selector[a]) - len(selector[b]) })
+	return []string{labelPair(service.Namespace, key, selector[key])}, nil
 }
 
 func labelPair(namespace, key, value string) string { return namespace + "/" + key + "=" + value }

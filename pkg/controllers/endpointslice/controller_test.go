@@ -153,6 +153,14 @@ func (w *world) hints(service string) map[string]string {
 	return out
 }
 
+// An event of a pod reads few Services, even if all Services share a label.
+func TestIndexBySelector(t *testing.T) {
+	service := aService("a", func(s *corev1.Service) {
+		s.Spec.Selector = map[string]string{"app": "web", "statefulset.kubernetes.io/pod-name": "web-0"}
+	})
+	fakeapi.WantEqual(t, "index", fakeapi.Must(indexBySelector(service)), []string{"default/statefulset.kubernetes.io/pod-name=web-0"})
+}
+
 // Hints follow the spec of the Service. A take-over writes nothing, and reads only the baseline.
 func TestHints(t *testing.T) {
 	zones := map[string]string{"a-0": "zone east", "a-1": "zone west"}
@@ -172,11 +180,12 @@ func TestHints(t *testing.T) {
 			w := newWorld(t, zoned(tt.edit)...)
 			w.manager()()
 			fakeapi.WantEqual(t, "hints", w.hints("a"), tt.want)
-			before, lists := w.writes(), w.Count("list endpointslices")
+			before, lists, gets := w.writes(), w.Count("list endpointslices"), w.Count("get services")
 			defer w.manager()()
 			w.Until(time.Minute)
 			fakeapi.Want(t, "writes of the next term", w.writes()-before, 0)
 			fakeapi.Want(t, "lists of slices, of the cache and of the baseline", w.Count("list endpointslices")-lists, 2)
+			fakeapi.Want(t, "live reads of the Service", w.Count("get services")-gets, 0)
 		})
 	}
 }

@@ -26,6 +26,7 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			c.enqueueAll()
 			return
 		}
+		pause = min(2*pause, maxConfirmPause)
 		if !errors.Is(err, freshness.ErrBehind) {
 			c.api.observeRead(err)
 		}
@@ -33,6 +34,5 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 		if !timing.Sleep(ctx, c.Clock, pause) {
 			return
 		}
-		pause = min(2*pause, maxConfirmPause)
 	}
 }

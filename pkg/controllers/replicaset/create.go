@@ -29,7 +29,8 @@ const (
 	terminatingRecheck = time.Minute
 
 	// foreignInterval is the time without creates after a webhook changed a new pod so that it no longer
-	// belongs to the ReplicaSet: the events of that pod cause syncs without back-off.
+	// belongs to the ReplicaSet, and no other pod was created: the events of that pod cause syncs without
+	// back-off.
 	foreignInterval = time.Minute
 )
 
@@ -71,6 +72,9 @@ func (c *Controller) create(ctx context.Context, t syncState, n int) applyResult
 		made, t.pods = append(made, last.created...), append(t.pods, last.created...)
 		return last.err
 	})
+	if len(made) > 0 {
+		t.backoffs.foreignAt = time.Time{} // each such sync makes progress, so the syncs end
+	}
 	switch {
 	case errors.Is(err, errTimeUp):
 		t.backoffs.batchSize = last.size

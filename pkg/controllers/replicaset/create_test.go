@@ -156,7 +156,29 @@ func TestPodModifiedByAdmission(t *testing.T) {
 			if again := b.mustRun(t); slices.Contains(b.Sent(), "create pods") || again <= 0 || again > time.Minute {
 				t.Errorf("the next sync sends %v and requeues after %v, want no create for a minute", b.Sent(), again)
 			}
+			b.now = now.Add(foreignInterval)
+			if _, err := b.run(t.Context()); err == nil || !slices.Contains(b.Sent(), "create pods") {
+				t.Errorf("error %v, no create after a minute: %v", err, b.Sent())
+			}
 		})
+	}
+}
+
+// TestWebhookThatChangesSomePods: the others are created without a pause.
+func TestWebhookThatChangesSomePods(t *testing.T) {
+	b := newBench(t, newSet(3, statusOfSize(0)))
+	b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+		if call == 2 {
+			pod.Labels = nil
+		}
+		return pod, nil
+	})
+	for range 2 {
+		b.ClearActions()
+		if _, _ = b.run(t.Context()); !slices.Contains(b.Sent(), "create pods") {
+			t.Errorf("requests are %v, want creates", b.Sent())
+		}
 	}
 }
 

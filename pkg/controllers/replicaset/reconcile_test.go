@@ -460,6 +460,9 @@ func TestStatusesArePaced(t *testing.T) {
 	}
 	replicas := func(n int32) edit { return func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = n } }
 	generation := func(rs *appsv1.ReplicaSet) { rs.Generation++ }
+	failing := func(rs *appsv1.ReplicaSet) {
+		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate"}}
+	}
 	unreported := func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = nil }
 	slow := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 }
 	owned := func(rs *appsv1.ReplicaSet) {
@@ -482,6 +485,8 @@ func TestStatusesArePaced(t *testing.T) {
 		{"terminating for the first time", []edit{unreported}, 1, 0, 2, 0, 300, 0},
 		{"fewer terminating, and another number", []edit{ending(3), ready(1)}, 1, 0, 2, 0, 300, 0},
 		{"fewer terminating, and the generation", []edit{ending(3), generation}, 1, 0, 2, 0, 300, 0},
+		{"the generation alone", []edit{generation}, 1, 0, 0, 0, 300, 0},
+		{"a failure is over", []edit{failing}, 1, 0, 0, 0, 300, 0},
 
 		{"one more ready", []edit{owned, ready(1)}, 15, 2, 0, 5, 300, 500},
 		{"one more ready, a while after the last status", []edit{owned, ready(1)}, 15, 2, 0, 5, 800, 0},

@@ -36,13 +36,10 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 	awaitCreate(t, killed, 2*leaseDuration, last)
 	load.settles(t)
 	judge(t, all...)
-	changes := leaseChanges(t)
+	changes := leaseChanges(t) // a killed process writes nothing, so judge does not notice an early take-over
 	taken := slices.IndexFunc(changes, func(c controlplane.LeaseChange) bool { return c.User == last.user })
-	if taken < 1 || changes[taken-1].User != next.user {
-		t.Fatalf("%s did not take the lease from %s", last.user, next.user)
-	}
-	if waited := changes[taken].Received.Sub(changes[taken-1].Received); waited < leaseDuration {
-		t.Errorf("the lease was taken %v after its last renewal, want at least %v", waited, leaseDuration)
+	if taken < 1 || changes[taken].Received.Sub(changes[taken-1].Received) < leaseDuration {
+		t.Errorf("%s took the lease before it expired", last.user)
 	}
 }
 

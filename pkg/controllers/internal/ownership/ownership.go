@@ -152,13 +152,20 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 				adopted = append(adopted, ch.patched)
 			}
 		case outcome.IsNotFound(ch.err, ch.object.GetName()), !ch.adopt && apierrors.IsInvalid(ch.err): // gone
-		case outcome.FromError(ch.err) == outcome.Rejected && (apierrors.IsForbidden(ch.err) || apierrors.IsInvalid(ch.err) || apierrors.IsBadRequest(ch.err)):
+		case outcome.FromError(ch.err) == outcome.Rejected && isOfObject(ch.err):
 			c.recordRejection(owner, s, ch, ch.err)
 		default:
 			failures = append(failures, fmt.Errorf("change the owner of %s %s: %w", c.Noun, ch.object.GetName(), ch.err))
 		}
 	}
 	return adopted, cmp.Or(errors.Join(failures...), cut)
+}
+
+// isOfObject reports whether a rejection concerns one object. A webhook that names no code rejects with a 400. A 400
+// without a Status is of a load balancer.
+func isOfObject(err error) bool {
+	badRequest := apierrors.IsBadRequest(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return badRequest || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
 // checkOwner returns an error if the owner is deleted or being deleted.

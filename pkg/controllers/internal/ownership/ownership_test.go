@@ -148,7 +148,9 @@ func TestFailedChanges(t *testing.T) {
 		{"404 of a load balancer", apierrors.NewGenericServerResponse(404, "patch", pods, "a", "no backend", 0, true), "", "", true},
 		{"forbidden", forbidden, "FailedAdopt", "FailedRelease", false},
 		{"invalid", invalid, "FailedAdopt", "", false},
-		{"denied by a webhook that names no code", apierrors.NewBadRequest("denied the request"), "FailedAdopt", "FailedRelease", false},
+		{"denied by a webhook that names no code", &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "denied the request"}},
+			"FailedAdopt", "FailedRelease", false},
+		{"400 of a load balancer", apierrors.NewGenericServerResponse(400, "patch", pods, "a", "bad request", 0, true), "", "", true},
 		{"changed", apierrors.NewConflict(pods, "a", errors.New("changed")), "", "", true},
 		{"failed", apierrors.NewInternalError(errors.New("boom")), "", "", true},
 	} {
