@@ -29,8 +29,7 @@ type LoopOptions struct {
 	Clock  clock.WithTicker // nil: the real clock
 }
 
-// Loop runs controllers with separate caches in this process, without a lease. [StartManager] and [StartProcess] run
-// the whole program.
+// Loop runs controllers with separate caches in this process, without a lease. [StartProcess] runs the whole program.
 type Loop struct {
 	Controllers []controller.Controller
 

@@ -1,18 +1,14 @@
 package controlplane
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/spf13/cobra"
 )
 
 var managerBinary = sync.OnceValues(BuildManager)
@@ -60,7 +56,8 @@ func BuildManager() (string, error) {
 	return path, nil
 }
 
-// StartProcess starts the manager as a process. The end of the test kills the process. A failed test logs the output.
+// StartProcess starts the manager as a process. The end of the test kills the process. A data race in the process fails
+// the test. A failed test logs the output.
 func StartProcess(t testing.TB, args ...string) *Process {
 	t.Helper()
 	return StartProgram(t, ManagerBinary(t), args...)
@@ -76,67 +73,15 @@ func StartProgram(t testing.TB, program string, args ...string) *Process {
 		if err := p.Kill(); err != nil {
 			t.Error(err)
 		}
+		out := p.Output()
+		if strings.Contains(out, "DATA RACE") {
+			t.Error("a process has a data race")
+		}
 		if !t.Failed() {
 			return
 		}
-		out := p.Output()
 		t.Logf("%s (process %d, exit code %d) printed:\n%s",
 			filepath.Base(program), p.Pid(), p.ExitCode(), out[max(0, len(out)-dumpLimit):])
 	})
 	return p
-}
-
-// Manager is a manager running in this process.
-type Manager struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error // valid once done is closed
-	taken  bool  // by Wait
-}
-
-// StartManager runs cmd with args in this process until the test ends. The command is a parameter so that tests of
-// packages below pkg/app can import this package.
-func StartManager(t testing.TB, cmd *cobra.Command, args ...string) *Manager {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	m := &Manager{cancel: cancel, done: make(chan struct{})}
-	cmd.SetArgs(args)
-	go func() {
-		defer close(m.done)
-		m.err = cmd.ExecuteContext(ctx)
-	}()
-	t.Cleanup(func() { m.Stop(t) })
-	return m
-}
-
-// Done is closed when the manager has returned.
-func (m *Manager) Done() <-chan struct{} { return m.done }
-
-// Wait waits until the manager returns, at most timeout, and returns the error. Stop does not report that error again.
-func (m *Manager) Wait(t testing.TB, timeout time.Duration) error {
-	t.Helper()
-	select {
-	case <-m.done:
-	case <-time.After(timeout):
-		t.Fatalf("manager has not returned within %v", timeout)
-	}
-	m.taken = true
-	return m.err
-}
-
-// Stop cancels the manager's context and waits for the end. An error of the manager fails the test. A second call does
-// nothing.
-func (m *Manager) Stop(t testing.TB) {
-	t.Helper()
-	m.cancel()
-	select {
-	case <-m.done:
-	case <-time.After(logTimeout):
-		t.Errorf("manager has not returned within %v of being cancelled", logTimeout)
-		return
-	}
-	if m.err != nil && !m.taken && !errors.Is(m.err, context.Canceled) {
-		t.Errorf("manager: %v", m.err)
-	}
-	m.taken = true
 }

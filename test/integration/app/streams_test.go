@@ -6,11 +6,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	"minikcm/pkg/app"
-	"minikcm/pkg/app/command"
 	"minikcm/test/controlplane"
 )
 
@@ -33,7 +32,8 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 			args := []string{"--kubeconfig=" + cluster.ManagerKubeconfig(t, account), "--secure-port=0",
 				"--controllers=" + tt.controllers, fmt.Sprintf("--leader-elect=%v", tt.elect)}
 			begun := time.Now()
-			manager := controlplane.StartManager(t, command.New(app.Controllers()), args...)
+			manager := controlplane.StartProcess(t, args...)
+			manager.WaitForLog(t, "Term begins")
 			controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
 				got := slices.Sorted(maps.Keys(streams(t, user, begun)))
 				if tt.controllers == "*" { // the garbage collector watches more types
@@ -47,7 +47,8 @@ func TestEveryTypeHasExactlyOneStream(t *testing.T) {
 				}
 				return nil
 			})
-			manager.Stop(t)
+			controlplane.Must(t, manager.Signal(syscall.SIGTERM))
+			manager.EndsWith(t, 0)
 			for resource, n := range streams(t, user, begun) {
 				if n != 1 {
 					t.Errorf("%s was watched %d times, want once", resource, n)

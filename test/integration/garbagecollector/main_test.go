@@ -20,8 +20,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"minikcm/pkg/app"
-	"minikcm/pkg/app/command"
 	"minikcm/pkg/controllers/garbagecollector"
 	"minikcm/test/controlplane"
 )
@@ -41,10 +39,9 @@ func account() (user string, cfg *rest.Config) {
 }
 
 // start runs controllers until the test ends.
-func start(t testing.TB, cfg *rest.Config, controllers string) *controlplane.Manager {
+func start(t testing.TB, cfg *rest.Config, controllers string) {
 	t.Helper()
-	return controlplane.StartManager(t, command.New(app.Controllers()), "--kubeconfig="+cluster.KubeconfigFor(t, cfg), "--secure-port=0",
-		"--leader-elect=false", "--controllers="+controllers)
+	controlplane.StartProcess(t, "--kubeconfig="+cluster.KubeconfigFor(t, cfg), "--secure-port=0", "--leader-elect=false", "--controllers="+controllers)
 }
 
 // Types that tests use.
