@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -88,15 +87,6 @@ func (c *Cluster) Token(t testing.TB, namespace, name string, audiences ...strin
 		t.Fatal(err)
 	}
 	return issued.Status.Token
-}
-
-func MetadataFor(t testing.TB, cfg *rest.Config) metadata.Interface {
-	t.Helper()
-	client, err := metadata.NewForConfig(cfg)
-	if err != nil {
-		t.Fatalf("make client of metadata: %v", err)
-	}
-	return client
 }
 
 func (c *Cluster) Kubeconfig(t testing.TB, user string, groups ...string) string {

@@ -17,7 +17,7 @@ func TestPartitionedLeaderStopsAndComesBackAsStandby(t *testing.T) {
 	startCluster(t)
 	load := work(t, 100*time.Millisecond)
 	leader, standby := pair(t, start)
-	awaitCreate(t, time.Time{}, 10*time.Second, leader)
+	awaitCreate(t, time.Time{}, 30*time.Second, leader)
 	cut := time.Now()
 	load.deleteAll(t)
 	awaitCreate(t, cut, 10*time.Second, leader)
@@ -41,7 +41,7 @@ func TestTwoAPIServerOutagesAreNotACrash(t *testing.T) {
 	load := work(t, time.Second)
 	leader, standby := pair(t, startDirect)
 	both := []*contender{leader, standby}
-	awaitCreate(t, time.Time{}, 10*time.Second, leader)
+	awaitCreate(t, time.Time{}, 30*time.Second, leader)
 	for range 2 {
 		controlplane.Must(t, here(t).KillAPIServer())
 		controlplane.Consistently(t, outage, func(context.Context) error {

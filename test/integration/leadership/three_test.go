@@ -24,7 +24,7 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 	load := work(t, 100*time.Millisecond)
 	a, b, c := trio(t)
 	all := []*contender{a, b, c}
-	awaitCreate(t, time.Time{}, 10*time.Second, a)
+	awaitCreate(t, time.Time{}, 30*time.Second, a)
 	next := relieve(t, a, b, c)
 	a.EndsWith(t, 0)
 	if n := len(terms(t)); n != 2 {
@@ -49,7 +49,7 @@ func TestThreeManagersOneOfThemBlind(t *testing.T) {
 	load := work(t, 100*time.Millisecond)
 	a, b, c := trio(t)
 	all := []*contender{a, b, c}
-	awaitCreate(t, time.Time{}, 10*time.Second, a)
+	awaitCreate(t, time.Time{}, 30*time.Second, a)
 	frozen := time.Now()
 	freeze := a.proxy.FreezeWatches(faults.Watches())
 	defer freeze.Thaw()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 
 	"minikcm/test/controlplane"
 )
@@ -58,7 +59,8 @@ func shows(t testing.TB, name string, want map[corev1.NamespaceConditionType]str
 // contentOf lists the objects of a namespace that tests create, by type, name, UID and time of deletion.
 func contentOf(t testing.TB, ns string) (content []string) {
 	t.Helper()
-	client := controlplane.MetadataFor(t, cluster.Config())
+	client, err := metadata.NewForConfig(cluster.Config())
+	controlplane.Must(t, err)
 	for _, resource := range []schema.GroupVersionResource{
 		corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("secrets"),
 		corev1.SchemeGroupVersion.WithResource("serviceaccounts"), corev1.SchemeGroupVersion.WithResource("services"),
