@@ -38,11 +38,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Duration of the last renewal of the lease; 0 while not leading. Longer than configured while writes are slow."}),
 		takeovers: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "leadership_takeover_duration_seconds",
-			Help: "Time from the moment the lease became free, as observed by this process, to the start of the term.",
+			Help: "Time from the moment the lease became free, as observed by this process, to the start of the term, by cause: initial, released, expired, reacquired.",
 			// A hand-over takes milliseconds, a retry period a few seconds, an expiry 15 s or more.
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 15, 60},
 		}, []string{"cause"}),
-		ended:    counters("leadership_terms_ended_total", "Terms that ended, by reason.", "reason"),
+		ended:    counters("leadership_terms_ended_total", "Terms that ended, by reason: lost, shutdown, step-down, failed.", "reason"),
 		refusals: counters("leadership_fence_refusals_total", "Requests rejected because their term was over, or no term was running.", "verb"),
 		cuts:     counters("leadership_fence_cuts_total", "Requests cancelled in flight at a hard end of their term.", "verb"),
 		unanswered: auto.NewGauge(prometheus.GaugeOpts{Name: "leadership_fence_unanswered_writes",
@@ -69,7 +69,7 @@ func (m *Metrics) registerElector(e *Elector) {
 	}, func() float64 { return e.renewalAge().Seconds() })
 	m.auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "leadership_sole_candidate",
-		Help: "1 if no other replica acquired the lease after the last step-down of this process.",
+		Help: "1 for 20 lease durations after a step-down in which no other replica took the lease: further step-downs are ignored.",
 	}, func() float64 {
 		if e.noOtherCandidate() {
 			return 1

@@ -28,7 +28,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		latency: m.HistogramVec("owner_to_removed_seconds", "Time from the deletion of an owner, as seen by this process, to the accepted DELETE of a dependent.",
 			[]float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800}).WithLabelValues(),
 		released: m.CounterVec("released_total", "Objects that lost references to owners that are absent or wait for dependents, because another owner exists.").WithLabelValues(),
-		requests: m.CounterVec("requests_total", "Writes, by purpose and result.", purposes, results),
+		requests: m.CounterVec("requests_total", "Writes, by purpose (delete, release, orphan, unblock, finalize) and result (done, gone, conflict, invalid, rejected, failed).", purposes, results),
 		dryRun:   m.CounterVec("dry_run_request_total", "Writes that --garbage-collector-dry-run did not send, repetitions included, by purpose.", purposes),
 		lasting: m.CounterVec("dry_run_remove_lasting_total",
 			"Objects that --garbage-collector-dry-run did not delete and that still exist a minute later. Another collector should have deleted each of these objects.").WithLabelValues(),
@@ -72,7 +72,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for p, n := range phases {
-		gauge("types", "Types, by the state of their watch.", float64(n), prometheus.Labels{"state": string(p)})
+		gauge("types", "Types, by the state of their watch: listing, current, away.", float64(n), prometheus.Labels{"state": string(p)})
 	}
 	gauge("objects", "Objects in the graph.", float64(objects), nil)
 }

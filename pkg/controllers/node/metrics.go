@@ -38,7 +38,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		updateSeconds: m.HistogramVec("update_node_health_duration_seconds", "Duration of one sync of one node.", prometheus.ExponentialBuckets(0.001, 4, 8)).WithLabelValues(),
 		zoneState:     m.GaugeVec("zone_state", "1 for the state the zone is in.", zone, controller.Label{"state"}),
 		pending:       m.GaugeVec("pending_taints", "Nodes waiting for a NoExecute taint because of their zone's rate.", zone),
-		suppressed: m.CounterVec("skipped_health_updates_total", "Times a node's grace period ended without the node being set to Unknown, by cause.",
+		suppressed: m.CounterVec("skipped_health_updates_total", "Times a node's grace period ended without the node being set to Unknown, by cause: api_outage, read_failed, node_alive.",
 			controller.Label{"cause", suppressedOutage, suppressedReadFailed, suppressedAlive}),
 		suspended: m.GaugeVec("suspended", "1 while the API server is unreachable, so that silent nodes stay as they are.").WithLabelValues(),
 	}

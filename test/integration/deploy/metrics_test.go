@@ -82,9 +82,9 @@ const metricsPage = `# Metrics
 Generated from a running program by a test (` + "`go test ./test/integration/deploy -run Rights -update`" + `); do not edit.
 
 ` + "`/metrics`" + ` serves all metrics except those under Health, which are served at ` + "`/metrics/slis`" + `. Both need the right to
-` + "`get`" + ` the path: see deploy/prometheus/scraper.yaml. A standby serves all metrics; its queues are empty. Metrics of
-kube-controller-manager keep their names and meanings. Entries without a text are metrics of Kubernetes libraries. Not
-listed are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
+` + "`get`" + ` the path: see deploy/prometheus/scraper.yaml. A standby serves the same metrics, except that
+` + "`workqueue_*`" + ` series begin with its first term. Metrics of kube-controller-manager keep their names and meanings.
+Entries without a text are metrics of Kubernetes libraries. Not listed are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
 
 No label names an object, except namespaces in ` + "`namespace_deletion_blocked`" + ` (at most 100 series),
 ` + "`pod_gc_collector_force_delete_pods_total`" + ` and ` + "`_pod_errors_total`" + `. All other labels have few values.
