@@ -132,7 +132,7 @@ func (o *Options) addGenericFlags(fs *pflag.FlagSet) {
 		"Requests per second that each client may send on average. Negative: no client-side limit; the number of workers "+
 			"and the API server's priority and fairness bound the load. 0: client-go's default of 5.")
 	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
-		"Requests that each client may send at once before --kube-api-qps applies. Not used with a negative --kube-api-qps. 0: client-go's default of 10.")
+		"Requests that each client may send at once above the rate of --kube-api-qps, if that rate is limited. 0: client-go's default of 10.")
 	fs.BoolVar(&o.ServiceAccounts, "use-service-account-credentials", o.ServiceAccounts,
 		"Let each controller use a service account in kube-system with upstream's name, so that upstream's "+
 			"roles for controllers apply. Watches, events and the Lease use the identity of this process.")

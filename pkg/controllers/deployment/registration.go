@@ -21,7 +21,7 @@ func DefaultConfig() *Config { return &Config{Workers: 5} }
 // AddFlags implements controller.Config.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Workers, "concurrent-deployment-syncs", c.Workers,
-		"Deployments worked on at the same time. Those that wait for the API server for more than 0.1 s do not count.")
+		"Deployments worked on at the same time. Syncs that wait for the API server for more than 0.1 s do not count.")
 }
 
 // Validate implements controller.Config.

@@ -23,7 +23,7 @@ func DefaultConfig() *Config { return &Config{Workers: 5, MaxEndpoints: 100} }
 // AddFlags implements controller.Config.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&c.Workers, "concurrent-service-endpoint-syncs", c.Workers,
-		"Services whose EndpointSlices are computed at the same time, 1 to 50. Those that wait for the API server for more than 1 s do not count.")
+		"Services whose EndpointSlices are computed at the same time, 1 to 50. Syncs that wait for the API server for more than 1 s do not count.")
 	fs.Int32Var(&c.MaxEndpoints, "max-endpoints-per-slice", c.MaxEndpoints,
 		"Endpoints in one EndpointSlice, 1 to 1000. Larger slices are fewer, but each change sends a whole slice.")
 	fs.DurationVar(&c.BatchPeriod, "endpointslice-updates-batch-period", c.BatchPeriod,

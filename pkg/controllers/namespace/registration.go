@@ -31,12 +31,12 @@ func DefaultConfig() *Config {
 // AddFlags implements controller.Config.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Workers, "concurrent-namespace-syncs", c.Workers,
-		"Namespaces worked on at the same time. Those that take more than 10 s do not count.")
+		"Namespaces worked on at the same time. Syncs that take more than 10 s do not count.")
 	fs.DurationVar(&c.SyncPeriod, "namespace-sync-period", c.SyncPeriod,
 		"How often a terminating namespace is checked again even if nothing happened.")
 	fs.DurationVar(&c.Grace, "namespace-deletion-grace-period", c.Grace,
 		"Content other than pods is deleted, and the namespace finalized, no earlier than this after its deletion, so that "+
-			"every API server has learnt to admit nothing more. 0 is for exactly one API server and means 100 ms: a create that "+
+			"every API server knows of the deletion and rejects creates. 0 is for exactly one API server and means 100 ms: a create that "+
 			"admission webhooks hold up for longer outlives its namespace.")
 }
 
