@@ -2,13 +2,11 @@ package node
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/timing"
-	"minikcm/pkg/freshness"
 )
 
 // maxConfirmPause bounds the pause between two comparisons, each of which lists all nodes.
@@ -27,10 +25,7 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			return
 		}
 		pause = min(2*pause, maxConfirmPause)
-		if !errors.Is(err, freshness.ErrBehind) {
-			c.api.observeRead(err)
-		}
-		klog.FromContext(ctx).V(2).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
+		klog.FromContext(ctx).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
 		if !timing.Sleep(ctx, c.Clock, pause) {
 			return
 		}
