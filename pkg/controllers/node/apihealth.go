@@ -25,8 +25,8 @@ const (
 
 // apiHealth decides whether the silence of nodes proves anything: only while kubelets can reach the API server.
 //
-// The API server becomes unreachable when a probe fails, or when the status write of a silent node fails and
-// no Lease was renewed within a quarter of the grace period. A Lease event, a write or, unless a write failed,
+// The API server becomes unreachable when a probe or the status write of a silent node fails and no Lease was
+// renewed within a quarter of the grace period. A Lease event, a write or, unless a write failed,
 // a read ends this state, and every node that has not spent its extra time gets a new grace period. A standby
 // sends no requests: for a standby a long time without Lease events counts as an outage.
 type apiHealth struct {
@@ -198,10 +198,10 @@ func (a *apiHealth) probe(ctx context.Context) {
 	}
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if !a.unreachable {
+	if !a.unreachable && a.clock.Now().Sub(a.event) > a.cfg.MonitorGracePeriod/4 { // otherwise kubelets can renew
 		klog.FromContext(ctx).Info("API server is unreachable, silent nodes stay as they are", "err", err)
+		a.unreachable = true
 	}
-	a.unreachable = true
 }
 
 // isUnavailable reports whether an error means that kubelets may not reach the API server either. Errors about

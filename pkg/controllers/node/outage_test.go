@@ -102,6 +102,21 @@ func TestReadOnlyAPIServerCondemnsOneAtMost(t *testing.T) {
 	}
 }
 
+// Lists of Leases fail while kubelets renew Leases.
+func TestFailedReadsBesideRenewalsAreNoOutage(t *testing.T) {
+	inCluster(t, 2, 1, nil, func(b *bench, live, dying []string) {
+		b.term()
+		b.renewFor(50*time.Second, live...)
+		b.renew(live...)
+		b.Break(errOutage, "get leases dying0", "list leases")
+		b.pass(3 * time.Second)
+		b.renew(live...)
+		b.Break(nil, "get leases dying0", "list leases")
+		b.pass(6 * time.Second)
+		b.wantReady("Unknown", dying...)
+	})
+}
+
 // A load balancer, not the API server, returns 404. The controller tries again.
 func TestNotFoundOfALoadBalancer(t *testing.T) {
 	for _, request := range []string{"get leases", "get nodes", "patch pods/status"} {
