@@ -23,7 +23,6 @@ const (
 	// nodesQuiet exceeds renewInterval, so each node has renewed the lease.
 	nodesQuiet  = 12 * time.Second
 	nodesWindow = 30 * time.Second
-	nodeGrace   = "--node-monitor-grace-period=20s"
 	// renewInterval and leaseGrace are a kubelet's defaults.
 	renewInterval = 10 * time.Second
 	leaseGrace    = 40 * time.Second
@@ -74,7 +73,7 @@ func (r *rig) renewLeases(ctx context.Context, nodes int) (stop func()) {
 
 func measureNodes(ctx context.Context, r *rig, c contestant) []reading {
 	defer r.renewLeases(ctx, nodeCount)()
-	m := r.launchWorking(ctx, c, nodeGrace)
+	m := r.launchWorking(ctx, c)
 	count, since := -1, time.Now()
 	must.Poll(ctx, 10*pollInterval, func() bool {
 		if n := len(r.requests(controlplane.Writes)); n != count {

@@ -36,6 +36,7 @@ const (
 	stateNodes      = 100
 	podsPerNode     = 100
 	stateNamespaces = 200
+	nodeGrace       = "--node-monitor-grace-period=20s"
 	// silentFor exceeds nodeGrace.
 	silentFor    = 25 * time.Second
 	toleratedFor = 20 * time.Second
