@@ -7,9 +7,8 @@
 //     reads until its caches have reached the baseline of the term.
 //
 // Invariant: a Service never gets a second set of slices. A sync waits for up to 30 s until the cache shows own
-// writes, then reads live. After a write with unknown outcome, the next sync that needs a write reads live. A
-// create with unknown outcome is repeated under the same name. For late writes of a former leader see
-// leadership.Fence.
+// writes, then reads live. After a write with unknown outcome, the next sync reads live. A create with
+// unknown outcome is repeated under the same name. For late writes of a former leader see leadership.Fence.
 //
 // Differences from kube-controller-manager v1.37: a failing Service is retried without a limit, and an index finds
 // the Services of a pod.

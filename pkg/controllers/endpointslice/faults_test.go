@@ -181,6 +181,30 @@ func TestLostResponses(t *testing.T) {
 	}
 }
 
+// The response of an update is lost while the watch of slices is frozen. The pod returns to the state that the cached
+// slice shows.
+func TestLostUpdateOfAnObsoleteState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1, unready))
+		defer w.manager()()
+		w.Until(5 * time.Second)
+		w.Freeze("endpointslices", true)
+		lost := w.LoseResponse("update", "endpointslices")
+		w.change(aPod("a", 1), func(pod *corev1.Pod) { setReady(pod, corev1.ConditionTrue) })
+		w.Until(5100 * time.Millisecond)
+		fakeapi.Want(t, "a response was lost", lost.Load(), true)
+		w.change(aPod("a", 1), unready)
+		w.Until(10 * time.Second)
+		fakeapi.WantEqual(t, "slices", w.show("a"), []string{"IPv4 web:8080, 10.0.0.2"})
+		reads := w.Count("get services")
+		w.Freeze("endpointslices", false)
+		w.change(aPod("a", 1), withIPs("10.0.0.9"))
+		w.Until(20 * time.Second)
+		fakeapi.WantEqual(t, "slices at the end", w.show("a"), []string{"IPv4 web:8080, 10.0.0.9"})
+		fakeapi.Want(t, "further live reads", w.Count("get services")-reads, 0)
+	})
+}
+
 // A create whose response is lost is repeated under the same name, because the API server may execute the first create
 // later, or has executed the create and the watch of slices lags.
 func TestLostCreateMakesOneSlice(t *testing.T) {

@@ -27,7 +27,7 @@ import (
 type state struct {
 	liveVersion string    // resourceVersion of the Service at the last live read
 	staleSince  time.Time // since when the cache lacks known slices; zero if none is missing
-	uncertain   bool      // slices may differ from the cache: a write failed and was not simply rejected
+	uncertain   bool      // a write failed with an outcome that is not known to be a rejection
 	createName  string    // of a create that is not confirmed; the next create has the same name
 }
 
@@ -93,8 +93,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	problem := t.computeSlices(ctx, service, pods, existing, trigger, write)
 
-	// 5. Compute again on live reads and send. A Service that needs no write needs no live read.
-	if overdue || held {
+	// 5. Compute again on live reads and send, if a write is needed or uncertain.
+	if overdue || held || holdBack && st.uncertain {
 		latest, err := live.GetSame(ctx, service, c.Client.CoreV1().Services(service.Namespace).Get)
 		if errors.Is(err, live.ErrReplaced) {
 			return controller.Result{}, nil // the event of the Service follows
