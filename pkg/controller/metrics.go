@@ -25,11 +25,9 @@ func (m Metrics) CounterVec(name, help string, labels ...Label) *prometheus.Coun
 	return vec
 }
 
-// GaugeVec returns new gauges. Every combination of the given label values starts at zero.
+// GaugeVec returns new gauges. None has a value at the start.
 func (m Metrics) GaugeVec(name, help string, labels ...Label) *prometheus.GaugeVec {
-	vec := promauto.With(m).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labelNames(labels))
-	forEachCombination(labels, nil, func(values []string) { vec.WithLabelValues(values...) })
-	return vec
+	return promauto.With(m).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labelNames(labels))
 }
 
 // GaugeFunc registers a gauge whose value is computed when it is scraped.
