@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -156,13 +155,12 @@ func (b *ConsistencyBarrier) EnsureReady(at Versions, now time.Time) (overdue bo
 	var missing []schema.GroupResource
 	ordered := true
 	for resource, version := range b.required {
-		order, err := resourceversion.CompareResourceVersion(version, at[resource])
-		ordered = ordered && err == nil
-		if order > 0 {
+		if !rv.AtLeast(at[resource], version) {
 			missing = append(missing, resource)
+			ordered = ordered && rv.Newer(version, at[resource])
 		}
 	}
-	if ordered && len(missing) == 0 {
+	if len(missing) == 0 {
 		b.required, b.waiting = nil, time.Time{}
 		return false, nil
 	}
