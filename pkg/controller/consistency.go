@@ -236,9 +236,7 @@ func (l *Loader[T, D]) LoadConsistent(ctx context.Context, b *ConsistencyBarrier
 		return in, decision, err
 	}
 	reason := ReadOverdue
-	if overdue {
-		klog.FromContext(ctx).V(2).Info("Caches do not show the writes of this process, reading live", "versions", at)
-	} else {
+	if !overdue {
 		in = l.Cached(in)
 		if decision, err = l.Decide(ctx, in); err != nil {
 			return in, decision, err
