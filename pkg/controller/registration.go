@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
-	apiversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
@@ -93,17 +92,6 @@ type Base struct {
 // PodWorkers is the number of workers of loops that delete many pods at a time, as when a zone fails. More
 // requests in flight do not make a small API server faster.
 const PodWorkers = 32
-
-// TerminatingReplicas is upstream's gate for status.terminatingReplicas of ReplicaSets and Deployments.
-const TerminatingReplicas featuregate.Feature = "DeploymentReplicaSetTerminatingReplicas"
-
-// TerminatingReplicasStages returns the stages of the gate in kube-controller-manager v1.37.
-func TerminatingReplicasStages() featuregate.VersionedSpecs {
-	return featuregate.VersionedSpecs{
-		{Version: apiversion.MajorMinor(1, 33), Default: false, PreRelease: featuregate.Alpha},
-		{Version: apiversion.MajorMinor(1, 35), Default: true, PreRelease: featuregate.Beta},
-	}
-}
 
 // Access is a set of permissions on a resource or a non-resource path.
 type Access struct {

@@ -5,6 +5,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/gates"
 	"minikcm/pkg/flagcheck"
 )
 
@@ -36,7 +37,7 @@ func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "deployment", Agent: Name,
 		Gates: map[featuregate.Feature]featuregate.VersionedSpecs{
-			controller.TerminatingReplicas: controller.TerminatingReplicasStages(),
+			gates.TerminatingReplicas: gates.TerminatingReplicasStages(),
 		},
 		Config: cfg, Section: "DeploymentController",
 		WatchPermissions: []controller.Access{
@@ -54,7 +55,7 @@ func Registration(cfg *Config) controller.Registration {
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
-			c.TerminatingReplicas = b.Enabled(controller.TerminatingReplicas)
+			c.TerminatingReplicas = b.Enabled(gates.TerminatingReplicas)
 			return newController(c, b)
 		},
 	}

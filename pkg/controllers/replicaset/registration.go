@@ -6,6 +6,7 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/gates"
 	"minikcm/pkg/flagcheck"
 )
 
@@ -45,7 +46,7 @@ func Registration(cfg *Config) controller.Registration {
 				{Version: apiversion.MajorMinor(1, 21), Default: false, PreRelease: featuregate.Alpha},
 				{Version: apiversion.MajorMinor(1, 22), Default: true, PreRelease: featuregate.Beta},
 			},
-			controller.TerminatingReplicas: controller.TerminatingReplicasStages(),
+			gates.TerminatingReplicas: gates.TerminatingReplicasStages(),
 		},
 		Config: cfg, Section: "ReplicaSetController",
 		WatchPermissions: []controller.Access{{Group: "apps", Resource: "replicasets"}, {Resource: "pods"}, {Resource: "namespaces"}},
@@ -61,7 +62,7 @@ func Registration(cfg *Config) controller.Registration {
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
-			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(PodDeletionCost), b.Enabled(controller.TerminatingReplicas)
+			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(PodDeletionCost), b.Enabled(gates.TerminatingReplicas)
 			return newController(c, b)
 		},
 	}
