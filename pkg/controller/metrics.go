@@ -59,7 +59,7 @@ func forEachCombination(labels []Label, values []string, visit func([]string)) {
 	}
 }
 
-// resultLabel returns the value of the label result. The end of a term cancels syncs.
+// resultLabel returns the value of the label result. An error wins over a requeue.
 func resultLabel(result Result, err error) string {
 	switch {
 	case errors.Is(err, context.Canceled):

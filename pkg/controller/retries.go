@@ -10,10 +10,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Rates of the failing keys of a loop, in requests. First retries have a bucket of their own, so they never wait
-// for keys that fail repeatedly. A retry takes one token per request of the failed sync, at least one. While most first
-// syncs fail, as of all pods of a failed zone behind a broken webhook, a first sync needs tokens too: as many as the
-// last failed first sync sent requests.
+// Rates of retries of a loop. A retry takes one token per request of the failed sync, at least one. First retries
+// have a bucket of their own, so they never wait for keys that fail repeatedly. While most first syncs fail, as of all
+// pods of a failed zone behind a broken webhook, a first sync needs tokens too: as many as the last failed first sync
+// sent requests.
 const (
 	failedRequestsLimit                      = 200 // requests of failed first syncs, less those of successful syncs
 	maxCountedRequests                       = 20  // per sync; otherwise one long sync would outweigh many short syncs

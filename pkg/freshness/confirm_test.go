@@ -9,7 +9,6 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-// TestDifferenceTo has the differences between a list and a cache.
 func TestConfirm(t *testing.T) {
 	listed := objects(object("a", "1", "10"), object("b", "2", "20"))
 	for _, tt := range []struct {

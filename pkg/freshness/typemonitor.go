@@ -24,8 +24,8 @@ type typeMonitor struct {
 	Watched
 
 	listed         bool      // The last consistent list succeeded.
-	requestedAt    time.Time // Of the last consistent list.
-	listedAt       time.Time // Of the last consistent list that succeeded.
+	requestedAt    time.Time // Time of the last consistent list.
+	listedAt       time.Time // Time of the last consistent list that succeeded.
 	listedVersion  string    // Of that list.
 	forbiddenSince time.Time // Zero if lists are not forbidden.
 	listedGoal     goal      // Of the listed versions.
