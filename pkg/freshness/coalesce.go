@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 const (
@@ -19,13 +20,10 @@ const (
 	coalesceBuffer = 64 << 10
 )
 
-// dialer opens connections, as net.Dialer.DialContext does.
-type dialer func(ctx context.Context, network, address string) (net.Conn, error)
-
 // coalesceReads returns a dialer for a stream of many small events that are not urgent, such as the
 // renewals of the Leases of a thousand nodes. At more than 13 reads a second the events of a pause are read
 // together, up to 75 ms late. A wake-up costs more than decoding an event.
-func coalesceReads(dial dialer) dialer {
+func coalesceReads(dial utilnet.DialFunc) utilnet.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
