@@ -25,10 +25,10 @@ const (
 
 // apiHealth decides whether the silence of nodes proves anything: only while kubelets can reach the API server.
 //
-// The API server becomes unreachable when a probe or the status write of a silent node fails and no Lease was
-// renewed within a quarter of the grace period. A Lease event, a write or, unless a write failed,
-// a read ends this state, and every node that has not spent its extra time gets a new grace period. A standby
-// sends no requests: for a standby a long time without Lease events counts as an outage.
+// The API server becomes unreachable when a probe fails and no Lease was renewed within a quarter of the grace
+// period. A Lease event or a successful request ends this state, and every node that has not spent its extra time
+// gets a new grace period. A standby sends no requests: for a standby a long time without Lease events counts as
+// an outage.
 type apiHealth struct {
 	cfg     Config
 	client  kubernetes.Interface // not rate limited
@@ -43,16 +43,12 @@ type apiHealth struct {
 	event       time.Time // last event of any Lease
 	success     time.Time // last event or successful request; zero after a failed live read
 	unreachable bool
-	tried       time.Time // last write attempt while a failed write keeps the state unreachable
 }
 
 // begin starts a term.
 func (a *apiHealth) begin(now time.Time) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if now.Sub(a.event) > a.quietPeriod() {
-		a.unreachable = true
-	}
 	a.endOutage(now)
 	a.leading, a.ticked, a.success = true, now, now
 }
@@ -69,8 +65,8 @@ func (a *apiHealth) quietPeriod() time.Duration { return a.cfg.MonitorGracePerio
 
 // endOutage ends an outage. The lock is held.
 func (a *apiHealth) endOutage(now time.Time) {
-	if a.unreachable {
-		a.unreachable, a.tried = false, time.Time{}
+	if a.unreachable || !a.leading && now.Sub(a.event) > a.quietPeriod() {
+		a.unreachable = false
 		a.restartGracePeriods(a.event, now)
 	}
 }
@@ -83,9 +79,6 @@ func (a *apiHealth) restartGracePeriods(since, now time.Time) {
 func (a *apiHealth) observeLease(lease *coordinationv1.Lease) {
 	now := a.clock.Now()
 	a.lock.Lock()
-	if !a.leading && now.Sub(a.event) > a.quietPeriod() {
-		a.unreachable = true
-	}
 	a.endOutage(now)
 	a.event, a.success = now, now
 	a.lock.Unlock()
@@ -94,32 +87,17 @@ func (a *apiHealth) observeLease(lease *coordinationv1.Lease) {
 	}
 }
 
-// observeRead records the result of a live read.
-func (a *apiHealth) observeRead(err error) {
+// observeRequest records the result of a live read, or a successful write.
+func (a *apiHealth) observeRequest(err error) {
 	now := a.clock.Now()
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	switch {
 	case isUnavailable(err):
 		a.success = time.Time{}
-	case err == nil && a.tried.IsZero(): // otherwise only writes fail
-		a.success = now
-		a.endOutage(now)
-	}
-}
-
-// observeWrite records the result of the status write of a silent node, or another successful write.
-func (a *apiHealth) observeWrite(err error) {
-	now := a.clock.Now()
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	switch {
 	case err == nil:
 		a.success = now
 		a.endOutage(now)
-	case isUnavailable(err) && now.Sub(a.event) > a.cfg.MonitorGracePeriod/4:
-		// With a Lease event since then, kubelets can write, and the cause is the node or a webhook.
-		a.tried, a.unreachable = now, true
 	}
 }
 
@@ -133,18 +111,6 @@ func (a *apiHealth) isSuspended(extraSpent bool, now time.Time) bool {
 
 func (a *apiHealth) isStalled(now time.Time) bool {
 	return a.leading && now.Sub(a.ticked) > tickPeriod+stallAfter
-}
-
-// mayTryWrite reports whether one silent node may become Unknown to find out whether the API server accepts
-// writes again. claim reserves the attempt, which is due once per grace period.
-func (a *apiHealth) mayTryWrite(claim bool, now time.Time) bool {
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	due := a.unreachable && !a.tried.IsZero() && now.Sub(a.tried) > a.cfg.MonitorGracePeriod && !a.isStalled(now)
-	if due && claim {
-		a.tried = now
-	}
-	return due
 }
 
 // watch checks the API server every second until ctx ends, and calls freeze with the result.
@@ -192,7 +158,7 @@ func (a *apiHealth) probe(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	a.observeRead(err)
+	a.observeRequest(err)
 	if !isUnavailable(err) {
 		return
 	}

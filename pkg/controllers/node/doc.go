@@ -7,9 +7,9 @@
 //
 //	API server reachable? ─▶ live Lease ─▶ live node ─▶ status ─▶ zone ─▶ pods ─▶ taints
 //
-// An outage of the API server makes no live node Unknown. While only writes fail and no Lease is renewed, one
-// node per grace period becomes Unknown as a trial write. Zones limit the rate of NoExecute taints. A term adds
-// no NoExecute taint before the node cache was compared with the API server.
+// No outage of the API server makes a live node Unknown. Without leader election, an outage of writes alone may.
+// Zones limit the rate of NoExecute taints. A term adds no NoExecute taint before the node cache was compared with
+// the API server.
 //
 // Differences from kube-controller-manager v1.37: each node has its own deadline. An outage freezes zones. Taints
 // keep timeAdded over restarts. Rejected writes are retried with back-off.

@@ -38,10 +38,10 @@ func (c *Controller) readLease(ctx context.Context, name string) error {
 	defer cancel()
 	lease, err := c.reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, name) {
-		c.api.observeRead(nil)
+		c.api.observeRequest(nil)
 		return nil
 	}
-	c.api.observeRead(err)
+	c.api.observeRequest(err)
 	if err != nil {
 		return fmt.Errorf("read lease: %w", err)
 	}

@@ -116,7 +116,7 @@ func (c *Controller) checkDeadline(node *corev1.Node, h nodeHealth, now time.Tim
 // confirmSilence reads the Lease of a silent node live. The node stays as it is while the API server is unreachable.
 func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h nodeHealth, now time.Time) (deadlineCheck, error) {
 	extraSpent := h.hasSpentExtra(c.cfg)
-	if c.api.isSuspended(extraSpent, now) && !c.api.mayTryWrite(false, now) {
+	if c.api.isSuspended(extraSpent, now) {
 		return c.holdBack(), nil
 	}
 	if err := c.readLease(ctx, node.Name); err != nil {
@@ -133,7 +133,7 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 		return deadlineCheck{}, nil
 	case !h.checkDeadline(c.cfg, now).silent:
 		return deadlineCheck{recheck: c.recordAlive(node, now)}, nil
-	case suspended && !c.api.mayTryWrite(true, now):
+	case suspended:
 		return c.holdBack(), nil
 	}
 	return deadlineCheck{silent: true}, nil

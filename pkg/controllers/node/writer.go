@@ -18,10 +18,10 @@ func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.N
 	defer cancel()
 	live, err := c.reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	if outcome.IsNotFound(err, node.Name) || err == nil && live.UID != node.UID {
-		c.api.observeRead(nil)
+		c.api.observeRequest(nil)
 		return nil, nil
 	}
-	c.api.observeRead(err)
+	c.api.observeRequest(err)
 	if err != nil {
 		return nil, fmt.Errorf("read node: %w", err)
 	}
@@ -31,10 +31,10 @@ func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.N
 // updateStatus writes the status of a node that was read live.
 func (c *Controller) updateStatus(ctx context.Context, live *corev1.Node) (*corev1.Node, error) {
 	node, err := c.Client.CoreV1().Nodes().UpdateStatus(ctx, live, metav1.UpdateOptions{})
-	c.api.observeWrite(err)
 	if err != nil {
 		return nil, fmt.Errorf("set node status: %w", err)
 	}
+	c.api.observeRequest(nil)
 	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.newest = node.ResourceVersion })
 	return node, nil
 }
@@ -51,7 +51,7 @@ func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []
 	if err != nil {
 		return fmt.Errorf("patch node: %w", err)
 	}
-	c.api.observeWrite(nil)
+	c.api.observeRequest(nil)
 	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.newest = patched.ResourceVersion })
 	return nil
 }
