@@ -155,9 +155,6 @@ func (a *apiHealth) probe(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, min(max(a.cfg.MonitorGracePeriod/10, time.Second), 10*time.Second))
 	defer cancel()
 	_, err := a.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(limited, metav1.ListOptions{Limit: 1})
-	if ctx.Err() != nil {
-		return
-	}
 	a.observeRequest(err)
 	if !isUnavailable(err) {
 		return

@@ -40,13 +40,6 @@ type heartbeat struct {
 	extra     time.Duration // silence before outages that was forgiven since the last sign of life
 }
 
-// firstHeartbeat returns the heartbeat of a node at first sight. The Lease counts as a sign of life, although
-// the Lease may belong to an earlier node of the same name.
-func firstHeartbeat(node *corev1.Node, renewed, now time.Time) heartbeat {
-	h := heartbeat{seen: node.CreationTimestamp.Time}
-	return h.afterStatus(node, now).afterLease(renewed, now)
-}
-
 // afterStatus returns the heartbeat after a status of the node. Any change of the heartbeat time is a sign of life.
 func (h heartbeat) afterStatus(node *corev1.Node, now time.Time) heartbeat {
 	ready := readyCondition(node)

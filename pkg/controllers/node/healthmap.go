@@ -20,7 +20,7 @@ type nodeHealth struct {
 	uid       types.UID
 	heartbeat heartbeat
 	ready     corev1.ConditionStatus // as last observed, empty if never posted
-	checkedAt time.Time              // first check of the deadline, or the last check after the deadline
+	checkedAt time.Time              // first check, last sign of life in a live read, or our write of Unknown
 	newest    string                 // resource version of our last write or conflict, empty without one
 }
 
@@ -52,8 +52,8 @@ func (h nodeHealth) checkDeadline(cfg Config, now time.Time) deadlineCheck {
 	return deadlineCheck{recheck: due.Sub(now) + untilStep + deadlineSlack}
 }
 
-// hasSpentExtra reports whether the node has used up its extra time. From then on only a live read proves that
-// the node is alive.
+// hasSpentExtra reports whether the node has used up its extra time. From then on an outage does not protect the
+// node.
 func (h nodeHealth) hasSpentExtra(cfg Config) bool {
 	return h.heartbeat.extra >= maxExtraPeriods*cfg.MonitorGracePeriod
 }
@@ -79,10 +79,11 @@ func (m *healthMap) observe(node *corev1.Node, renewed func(name string) time.Ti
 	defer m.lock.Unlock()
 	h, ok := m.nodes[node.Name]
 	if !ok || h.uid != node.UID {
-		h = nodeHealth{uid: node.UID, heartbeat: firstHeartbeat(node, renewed(node.Name), now)}
-	} else {
-		h.heartbeat = h.heartbeat.afterStatus(node, now)
+		// The Lease counts as a sign of life, although the Lease may belong to an earlier node of the same name.
+		created := heartbeat{seen: node.CreationTimestamp.Time}
+		h = nodeHealth{uid: node.UID, heartbeat: created.afterLease(renewed(node.Name), now)}
 	}
+	h.heartbeat = h.heartbeat.afterStatus(node, now)
 	h.ready = readiness(node)
 	m.nodes[node.Name] = h
 	return h

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"minikcm/pkg/outcome"
 )
@@ -26,10 +27,7 @@ func (c *Controller) cachedRenewTime(name string) time.Time {
 }
 
 func renewTimeOf(lease *coordinationv1.Lease) time.Time {
-	if lease.Spec.RenewTime == nil {
-		return time.Time{}
-	}
-	return lease.Spec.RenewTime.Time
+	return ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
 }
 
 // readLease reads the Lease of one node. A node may have no Lease.

@@ -35,7 +35,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 		c.forget(name, now)
 		return controller.Result{}, nil
 	}
-	node, health := cached, c.healthOf(cached)
+	node := cached
+	health, known := c.health.get(cached.Name, cached.UID)
+	if !known {
+		health = c.observeNode(cached)
+	}
 	if health.newest != "" && rv.Newer(health.newest, cached.ResourceVersion) {
 		live, err := c.readNode(ctx, cached)
 		if err != nil || live == nil {
@@ -64,7 +68,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	c.zones.setNode(name, zoneOf(node), memberOf(node), now)
 
 	// 6. Queue the pods of a silent node. A node that was Unknown when the term began may have recovered, so the
-	// node cache must be confirmed first.
+	// node cache must be confirmed first. reconcilePod reads the cached node, so the pods wait until the watch shows
+	// Unknown.
 	confirmed := c.confirmed.Load()
 	if confirmed {
 		c.enqueuePodsOf(cached)
@@ -84,14 +89,6 @@ func (c *Controller) forget(name string, now time.Time) {
 	if uid, known := c.registered.LoadAndDelete(name); known {
 		c.reportRemoved(name, uid.(types.UID))
 	}
-}
-
-// healthOf returns the health of a node. The state of the node is recorded only before the first event.
-func (c *Controller) healthOf(node *corev1.Node) nodeHealth {
-	if h, ok := c.health.get(node.Name, node.UID); ok {
-		return h
-	}
-	return c.observeNode(node)
 }
 
 // observeNode records the state of a node. Each state must be recorded once: an older state would look like a

@@ -60,10 +60,10 @@ type noExecute struct {
 // taints. While tainting is stopped in all zones, no node keeps a taint.
 func noExecuteWanted(ready corev1.ConditionStatus, stopped bool) noExecute {
 	switch {
-	case ready == "" && !stopped:
-		return noExecute{keep: true}
 	case stopped:
 		return noExecute{}
+	case ready == "":
+		return noExecute{keep: true}
 	}
 	return noExecute{key: readyKey(ready)}
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // zones counts the nodes of each zone and limits the rate of their NoExecute taints. Counts follow the nodes
-// at once, states and rates follow the counts except while frozen. A zones value lives for one term.
+// at once, states and rates follow the counts except while frozen. A zones value lives for one term, so each zone
+// begins a term with one token, as in kube-controller-manager.
 type zones struct {
 	cfg     Config
 	metrics *metrics
@@ -167,14 +168,11 @@ func (z *zones) isStopped() bool {
 
 // acquire takes the token for a NoExecute taint of a node. Without a token the node waits in line and must
 // call acquire again after wait. If wait is 0, enqueue announces the turn. While the zones are frozen, only a
-// node that has spent its extra time gets a token. A failed write costs the token, as in kube-controller-manager.
+// node that has spent its extra time gets a token. A failed write costs the token and the place in line.
 func (z *zones) acquire(name string, extraSpent bool, now time.Time) (granted bool, wait time.Duration) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	in := z.zones[z.nodes[name].zone]
-	if in == nil {
-		return false, time.Second
-	}
 	turn := slices.Index(in.waiting, name)
 	if turn < 0 {
 		turn = len(in.waiting)
@@ -195,9 +193,7 @@ func (z *zones) acquire(name string, extraSpent bool, now time.Time) (granted bo
 func (z *zones) withdraw(name string, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	if in := z.zones[z.nodes[name].zone]; in != nil {
-		z.leaveLine(in, name, now)
-	}
+	z.leaveLine(z.zones[z.nodes[name].zone], name, now)
 }
 
 // leaveLine removes a node from the line and queues the next node if the first leaves. The lock is held.
