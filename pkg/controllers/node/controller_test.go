@@ -78,16 +78,6 @@ func TestSilentNodeGoesTheWholeWay(t *testing.T) {
 	})
 }
 
-func TestHealthyClusterIsNotWritten(t *testing.T) {
-	inCluster(t, 20, 0, nil, func(b *bench, live, _ []string) {
-		before := b.Writes()
-		b.term()
-		b.renewFor(3*time.Minute, live...)
-		fakeapi.Want(t, "writes", b.Writes()-before-b.Count("update leases"), 0)
-		fakeapi.Want(t, "live reads of nodes", b.Count("get nodes"), 0)
-	})
-}
-
 // The lease cases of upstream, checked through the API.
 func TestLeaseCases(t *testing.T) {
 	young := func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) }

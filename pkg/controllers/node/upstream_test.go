@@ -52,7 +52,7 @@ package node
 //	tokens are spent on nodes that need none  TestTaintsOfZones
 //	a rate of one never resumes, a rate of zero taints one  TestTaintsOfZones
 //	pods of a node that goes from False to Unknown stay Ready  TestPodsMarkedWithTheirNode
-//	a crash between node and pods leaves pods Ready  TestCrashAtAnyWriteLeavesNoPodReady; int TestKilledAtEachWrite
+//	a crash between node and pods leaves pods Ready  TestPodWriteIsRetriedUntilItSucceeds; int TestKilledAtEachWrite
 //	changed tolerations do not move a deadline  [tainteviction TestUpstreamCases, TestDecide]
 //	a restart starts all deadlines again  [tainteviction TestRestart]
 //	an eviction is given up after 50 ms  [tainteviction TestRefusalsOfAllKinds]

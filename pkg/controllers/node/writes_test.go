@@ -1,12 +1,10 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	goruntime "runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,41 +19,6 @@ import (
 
 	"minikcm/internal/fakeapi"
 )
-
-// The process is killed right after the nth write, and another process starts.
-func TestCrashAtAnyWriteLeavesNoPodReady(t *testing.T) {
-	for crash := 1; crash <= 8; crash++ {
-		t.Run(fmt.Sprint("after write ", crash), func(t *testing.T) {
-			var pods []runtime.Object
-			for i := range 5 {
-				pods = append(pods, aPod(fmt.Sprint("pod", i), "dying0"))
-			}
-			inCluster(t, 2, 1, pods, func(b *bench, live, _ []string) {
-				var killed sync.Once
-				b.After(func() {
-					if b.Count("patch")+b.Count("update nodes/status") >= crash {
-						killed.Do(func() {
-							b.Break(context.Canceled, everything...)
-							go b.stopTerm() // which waits for this write
-						})
-					}
-				})
-				b.term()
-				b.renewFor(55*time.Second, live...)
-				b.endTerm()
-				b.After(nil)
-				b.Break(nil, everything...)
-				b.term()
-				b.renewFor(60*time.Second, live...)
-				for i := range 5 {
-					b.wantPods("False", fmt.Sprint("pod", i))
-				}
-				b.wantReady("Unknown", "dying0")
-				b.wantTaints("dying0", silentTaints...)
-			})
-		})
-	}
-}
 
 func TestStatusWriteThatMeetsAHeartbeatIsCalledOff(t *testing.T) {
 	inCluster(t, 1, 1, nil, func(b *bench, live, _ []string) {
@@ -231,23 +194,31 @@ func TestPodsMarkedWithTheirNode(t *testing.T) {
 }
 
 func TestPodWriteIsRetriedUntilItSucceeds(t *testing.T) {
-	inCluster(t, 1, 1, []runtime.Object{aPod("pod", "dying0")}, func(b *bench, live, _ []string) {
-		b.Break(apierrors.NewForbidden(corev1.Resource("pods"), "pod", nil), "patch pods/status")
-		b.term()
-		b.renewFor(5*time.Minute, live...)
-		if got := b.Count("patch pods/status"); got < 5 {
-			t.Errorf("%d tries in 4 minutes", got)
-		}
-		if e := fakeapi.NewEvents(b.events); slices.Contains(e, "Warning NodeNotReady Node is not ready") {
-			t.Error("an event tells of what did not happen")
-		}
-		b.Break(nil, "patch pods/status")
-		b.renewFor(70*time.Second, live...)
-		b.wantPods("False", "pod")
-		before := b.Count("patch pods/status")
-		b.renewFor(5*time.Minute, live...)
-		fakeapi.Want(t, "pod writes after the first success", b.Count("patch pods/status"), before)
-	})
+	for _, anotherTerm := range []bool{false, true} {
+		t.Run(fmt.Sprint("another term: ", anotherTerm), func(t *testing.T) {
+			inCluster(t, 1, 1, []runtime.Object{aPod("pod", "dying0")}, func(b *bench, live, _ []string) {
+				b.Break(apierrors.NewForbidden(corev1.Resource("pods"), "pod", nil), "patch pods/status")
+				b.term()
+				b.renewFor(5*time.Minute, live...)
+				if got := b.Count("patch pods/status"); got < 5 {
+					t.Errorf("%d tries in 4 minutes", got)
+				}
+				if e := fakeapi.NewEvents(b.events); slices.Contains(e, "Warning NodeNotReady Node is not ready") {
+					t.Error("an event tells of what did not happen")
+				}
+				b.Break(nil, "patch pods/status")
+				if anotherTerm {
+					b.endTerm()
+					b.term()
+				}
+				b.renewFor(70*time.Second, live...)
+				b.wantPods("False", "pod")
+				before := b.Count("patch pods/status")
+				b.renewFor(5*time.Minute, live...)
+				fakeapi.Want(t, "pod writes after the first success", b.Count("patch pods/status"), before)
+			})
+		})
+	}
 }
 
 func TestKubeletIsNotContradicted(t *testing.T) {

@@ -218,25 +218,6 @@ func TestReadyNodesStartAnewAfterAStop(t *testing.T) {
 	})
 }
 
-func TestZoneThatDiesAtOnce(t *testing.T) {
-	inCluster(t, 0, 100, []runtime.Object{aNode("other", "other", "True"), aLease("other", epoch)}, func(b *bench, _, dying []string) {
-		b.term()
-		for i := range 100 { // the last renewals are spread over ten seconds
-			b.renew(dying[i])
-			b.pass(100 * time.Millisecond)
-		}
-		b.renewFor(51*time.Second, "other")
-		if got := b.tainted(unreachableNoExecute, dying); got > 2 {
-			t.Errorf("%d nodes tainted within 11 s, want one each 10 s", got)
-		}
-		b.wantReady("Unknown", dying...)
-		b.renewFor(35*time.Second, "other")
-		if got := b.tainted(unreachableNoExecute, dying); got < 3 || got > 7 {
-			t.Errorf("%d nodes tainted 46 s after the first node became Unknown, want one each 10 s", got)
-		}
-	})
-}
-
 const (
 	noSchedule = corev1.TaintEffectNoSchedule
 	noExec     = corev1.TaintEffectNoExecute
