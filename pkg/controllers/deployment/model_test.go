@@ -563,7 +563,7 @@ func TestModelOfRollingUpdates(t *testing.T) {
 		replicas, surge, unavailable int
 		minReady, undeletable        bool
 	}{
-		{2, 1, 0, false, false}, {3, 1, 1, false, false}, {2, 1, 1, true, false}, {2, 1, 0, false, true}, {3, 1, 1, false, true}, {3, 0, 1, false, true}, {2, 1, 1, true, true},
+		{2, 1, 0, false, false}, {3, 1, 1, false, false}, {2, 1, 1, true, false}, {2, 1, 0, false, true}, {3, 1, 1, false, true}, {3, 0, 1, false, true}, {2, 1, 1, true, true}, {2, 1, 0, true, true}, {3, 1, 1, true, true},
 	} {
 		m := &model{strategy: appsv1.RollingUpdateDeploymentStrategyType, replicas: tt.replicas, surge: tt.surge, unavailable: tt.unavailable, sets: 2,
 			minReady: tt.minReady, restarts: !tt.undeletable, undeletable: tt.undeletable}

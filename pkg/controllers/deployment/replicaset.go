@@ -61,10 +61,16 @@ func (s replicaSet) availableInEither() int {
 }
 
 // safelyAvailable returns the number of pods that a plan may rely on. With minReadySeconds it is 0 until the status
-// shows the last reduction: an available pod may be deleted before one that is only ready.
+// shows the last size: an available pod may be deleted before one that is only ready. Then each pod beyond the size
+// may cost an available one.
 func (s replicaSet) safelyAvailable() int {
-	if s.statusUnreliable || s.rs.Spec.MinReadySeconds > 0 && !s.statusCaughtUp() {
+	slow, status := s.rs.Spec.MinReadySeconds > 0, s.rs.Status
+	switch {
+	case s.statusUnreliable || slow && !s.showsSize():
 		return 0
+	case slow:
+		surplus := max(0, int(status.Replicas)-s.size())
+		return max(0, min(s.size(), min(int(status.AvailableReplicas), s.pods.available)-surplus))
 	}
 	return s.availableInBoth()
 }
@@ -87,8 +93,11 @@ func (s replicaSet) unreadySurplus() int {
 // been reduced. minikcm's ReplicaSet controller no longer counts pods that it has deleted, so the status may show a
 // reduction before the pod cache does.
 func (s replicaSet) statusCaughtUp() bool {
-	observed := s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
-	return observed && int(s.rs.Status.Replicas) <= s.size()
+	return s.showsSize() && int(s.rs.Status.Replicas) <= s.size()
+}
+
+func (s replicaSet) showsSize() bool {
+	return s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
 }
 
 // failsToDelete reports whether the ReplicaSet controller cannot delete pods. The reason of the condition is

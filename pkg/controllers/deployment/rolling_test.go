@@ -63,6 +63,8 @@ func TestRollingUpdate(t *testing.T) {
 		{"so nothing is lost with it where others are enough", 3, 0, 1, []replicaSet{newNext("new", 2, slow), newOld("old", 2, 1, slow, unseen)}, []string{"old 2→0", "new 2→3"}, nil},
 		{"then it does", 3, 0, 1, []replicaSet{newNext("new", 1, slow), newOld("old", 2, 1, slow)}, []string{"old 2→1", "new 1→2"}, nil},
 		{"and a new one that is cut down does not count at all", 2, 0, 1, []replicaSet{newNext("new", 5, slow), newOld("old", 2, 1, slow)}, []string{"new 5→2", "old 2→1"}, nil},
+		{"a pod that cannot be deleted does not stop the others", 10, 1, 0, []replicaSet{newNext("new", 2, slow), newOld("old", 9, 1, slow, undeletable, seeing(10, 10),
+			withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 10, 10, 10 }))}, []string{"old 9→8", "new 2→3"}, nil},
 		{"scaled to nothing", 0, 1, 0, []replicaSet{newNext("new", 0), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
 
 		// Steps wait for the ReplicaSet controller.
