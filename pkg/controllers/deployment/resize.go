@@ -170,6 +170,9 @@ func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.
 			t.expectations.unknownResizes[uid] = pending
 		case r.outcome != outcome.NotSent && !now.Before(pending.until): // not carried out
 			delete(t.expectations.unknownResizes, uid)
+			if r.outcome == outcome.Conflict { // no change was rejected
+				delete(t.backoffs.rejectedResizes, uid)
+			}
 			continue
 		}
 		if r.outcome == outcome.Rejected || r.outcome == outcome.Conflict {
