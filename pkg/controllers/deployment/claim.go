@@ -47,11 +47,7 @@ func (c *Controller) claim(ctx context.Context, t syncState) (mine []*appsv1.Rep
 }
 
 func (c *Controller) patchOwner(ctx context.Context, rs *appsv1.ReplicaSet, body []byte) (*appsv1.ReplicaSet, error) {
-	patched, err := c.Client.AppsV1().ReplicaSets(rs.Namespace).Patch(ctx, rs.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
-	if err == nil {
-		patched.ManagedFields = nil
-	}
-	return patched, err
+	return c.Client.AppsV1().ReplicaSets(rs.Namespace).Patch(ctx, rs.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 }
 
 func controls(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {

@@ -73,7 +73,6 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 // or owner were modified during admission, and would create further ones without end. Such a ReplicaSet is deleted
 // at once, and creates of that name back off.
 func (c *Controller) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
-	got.ManagedFields = nil
 	t.expectations.endCreate(want.Name)
 	t.expectations.barrier.WroteAt(c.replicaSets, got.ResourceVersion, t.now)
 	size := replicasOrOne(got.Spec.Replicas)

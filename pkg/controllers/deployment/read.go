@@ -46,7 +46,6 @@ func (c *Controller) readLive(ctx context.Context, t syncState, _ string) (syncS
 	t.d, t.sets = d, make([]*appsv1.ReplicaSet, len(list.Items))
 	for i := range list.Items {
 		t.sets[i] = &list.Items[i]
-		t.sets[i].ManagedFields = nil
 	}
 	t.expectations.cacheIncomplete = false
 	controller.RecordLiveRead(&t.expectations.barrier, c.deployments, d, c.replicaSets, t.sets, list.ResourceVersion, t.now)
