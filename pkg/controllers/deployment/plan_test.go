@@ -127,6 +127,8 @@ func TestScale(t *testing.T) {
 		{"without a new one", 5, 0, []replicaSet{newOld("old", 2, 1, sizedFor(4, 4)), newOld("older", 2, 2, sizedFor(4, 4))}, []string{"old 2→3"}},
 		{"to nothing", 0, 0, []replicaSet{newNext("new", 3, sizedFor(6, 6)), newOld("old", 2, 1, sizedFor(6, 6)), newOld("older", 1, 2, sizedFor(6, 6))},
 			[]string{"new 3→0", "old 2→0", "older 1→0"}},
+		{"to nothing, with a surge", 0, 2, []replicaSet{newNext("new", 3, sizedFor(6, 8)), newOld("old", 2, 1, sizedFor(6, 8)), newOld("older", 1, 2, sizedFor(6, 8))},
+			[]string{"new 3→0", "old 2→0", "older 1→0"}},
 		{"from nothing: only the new one", 6, 0, []replicaSet{newNext("new", 0), newOld("old", 0, 1), newOld("older", 0, 2)}, []string{"new 0→6"}},
 		{"from nothing without a new one: the youngest", 6, 0, []replicaSet{newOld("old", 0, 1), newOld("older", 0, 2)}, []string{"old 0→6"}},
 		{"one was not written last time", 5, 0, []replicaSet{newNext("new", 2, sizedFor(5, 5)), newOld("old", 1, 1, sizedFor(3, 3)), newOld("older", 1, 2, sizedFor(5, 5))},

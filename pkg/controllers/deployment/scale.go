@@ -106,9 +106,6 @@ func (p pass) proportionalTargets(active []replicaSet) []target {
 // proportionalChange returns the change of a size that keeps its proportion of the maximum number of pods. The base
 // is the maximum at the time of the last resize, or else the number of pods in the status.
 func (p pass) proportionalChange(s replicaSet) int {
-	if p.bounds.replicas == 0 {
-		return -s.size()
-	}
 	before, ok := sizeAnnotation(s.rs, maxReplicasAnnotation)
 	if !ok || before == 0 {
 		before = int(p.d.Status.Replicas)
