@@ -53,9 +53,6 @@ func (c *conditions) put(condition appsv1.DeploymentCondition) {
 
 func (c *conditions) remove(conditionType appsv1.DeploymentConditionType) {
 	c.list = slices.DeleteFunc(c.list, func(has appsv1.DeploymentCondition) bool { return has.Type == conditionType })
-	if len(c.list) == 0 {
-		c.list = nil
-	}
 }
 
 // newCondition returns a condition with whole seconds, which the API server keeps.

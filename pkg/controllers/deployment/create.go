@@ -172,9 +172,6 @@ func newReplicaSet(d *appsv1.Deployment, old []replicaSet, size int) *appsv1.Rep
 
 	template.Labels = withLabel(template.Labels, hash)
 	selector := d.Spec.Selector.DeepCopy()
-	if selector == nil {
-		selector = &metav1.LabelSelector{}
-	}
 	selector.MatchLabels = withLabel(selector.MatchLabels, hash)
 	annotations := nextAnnotations(d, nil, old)
 	maps.Copy(annotations, sizeAnnotations(boundsOf(d)))

@@ -98,9 +98,7 @@ func (e *expectations) pendingPods(name string) (present, others int) {
 // nextDeadline returns the time until the outcome of the first unknown create is certain, or 0 if there is none.
 func (e *expectations) nextDeadline(now time.Time) (in time.Duration) {
 	for _, c := range e.creates {
-		if c.Unknown {
-			in = controller.MinPositive(in, max(c.Until.Sub(now), controller.Immediately))
-		}
+		in = controller.MinPositive(in, max(c.Until.Sub(now), controller.Immediately))
 	}
 	return in
 }

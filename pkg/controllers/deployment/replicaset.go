@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 // replicaSet is a ReplicaSet of a Deployment with the input of a pass.
@@ -121,9 +122,7 @@ func (s replicaSet) shrinkWait(limit time.Duration, now time.Time) time.Duration
 // hasNoPods reports whether status and pod cache show no pods, and the ReplicaSet controller creates none for an
 // earlier size.
 func (s replicaSet) hasNoPods() bool {
-	status := s.rs.Status
-	return s.size() == 0 && status.ObservedGeneration == s.rs.Generation && status.Replicas == 0 &&
-		(status.TerminatingReplicas == nil || *status.TerminatingReplicas == 0) && s.pods.unfinished == 0
+	return s.isEmpty() && ptr.Deref(s.rs.Status.TerminatingReplicas, 0) == 0 && s.pods.unfinished == 0
 }
 
 // compareAge orders older ReplicaSets first. The order is total: names in a namespace differ.

@@ -81,7 +81,7 @@ func TestProgressing(t *testing.T) {
 		o    passResult
 		want []appsv1.DeploymentCondition
 	}{
-		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, counts, nil},
+		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, counts, []appsv1.DeploymentCondition{}},
 		{"nothing happens", nil, was(yes, "ReplicaSetUpdated"), same, counts, was(yes, "ReplicaSetUpdated")},
 		{"the first time", nil, nil, same, counts, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
 		{"progress", nil, was(yes, "NewReplicaSetCreated"), more, counts, progress},
@@ -189,7 +189,7 @@ func TestReplicaFailure(t *testing.T) {
 		{"the new one", nil, []replicaSet{newNext("new", 1, fails("new")), newOld("old", 1, 1, fails("old"))}, failure("new")},
 		{"the oldest that has one", nil, []replicaSet{newNext("new", 1), newOld("old", 1, 1, fails("old")), newOld("older", 1, 2, fails("older")), newOld("oldest", 1, 3)}, failure("older")},
 		{"the message now", failure("before"), []replicaSet{newNext("new", 1, fails("now"))}, failure("now")},
-		{"it is over", failure("before"), []replicaSet{newNext("new", 1)}, nil},
+		{"it is over", failure("before"), []replicaSet{newNext("new", 1)}, []appsv1.DeploymentCondition{}},
 	} {
 		c := conditions{list: append([]appsv1.DeploymentCondition(nil), tt.was...), now: now}
 		newPass(newDeployment(3), tt.sets...).setReplicaFailure(&c)
