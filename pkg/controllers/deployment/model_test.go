@@ -218,7 +218,7 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 	pass := planningPass(d, sets, now)
 	pass.facts = f
 	all := pass.makePlan()
-	p := &plan{create: all.create, changes: all.changes, capacity: all.capacity}
+	p := &plan{create: all.create, changes: inOrderOfWrites(all.changes), capacity: all.capacity}
 	m.plans[seen] = p
 	return p
 }

@@ -150,6 +150,7 @@ func rollout(t *testing.T, d *appsv1.Deployment, sets []replicaSet, f facts) pla
 		p := planningPass(d, sets, now)
 		p.facts = f
 		out := planned{plan: p.makePlan()}
+		out.changes = inOrderOfWrites(out.changes)
 		out.status, out.revision = p.newStatus(out.result), p.newRevision(out.result)
 		out.requeueAfter = controller.MinPositive(out.requeueAfter, p.untilTimeout(out.status, out.result))
 		return out
@@ -199,6 +200,12 @@ func rollout(t *testing.T, d *appsv1.Deployment, sets []replicaSet, f facts) pla
 		problem("the Deployment was modified")
 	}
 	return got
+}
+
+// inOrderOfWrites returns changes with the raises last.
+func inOrderOfWrites(changes []change) []change {
+	raises := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return !c.isRaise() })
+	return append(slices.DeleteFunc(slices.Clone(changes), change.isRaise), raises...)
 }
 
 // checkPlan compares the writes of a plan, "create size" and "name from→to" in their order, and what is deferred.

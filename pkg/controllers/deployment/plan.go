@@ -19,7 +19,7 @@ import (
 // Every prefix of a plan keeps the sizes within the bounds, and the next sync continues from there.
 type plan struct {
 	create   *appsv1.ReplicaSet // nil if none is needed
-	changes  []change           // at most one per ReplicaSet, raises last
+	changes  []change           // at most one per ReplicaSet
 	capacity int                // pods that raises may add before any reduction; negative if sizes must shrink first
 	result   passResult         // of the complete plan
 	delete   []*appsv1.ReplicaSet

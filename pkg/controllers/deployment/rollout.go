@@ -141,15 +141,6 @@ func (p pass) changesFor(s sizing) (changes []change, deferred []deferral) {
 	if p.found {
 		changes = p.describeNext(changes)
 	}
-	slices.SortStableFunc(changes, func(a, b change) int { // raises last
-		switch {
-		case a.isRaise() == b.isRaise():
-			return 0
-		case a.isRaise():
-			return 1
-		}
-		return -1
-	})
 	slices.Sort(deferred)
 	return changes, slices.Compact(deferred)
 }

@@ -41,11 +41,7 @@ func (c *Controller) applyPlan(ctx context.Context, t syncState, p plan) applyOu
 		}
 		*p.create = *creation.set // the changes refer to it
 	}
-	raises := slices.IndexFunc(p.changes, change.isRaise)
-	if raises < 0 {
-		raises = len(p.changes)
-	}
-	c.applyChanges(ctx, t, &a, p.changes[:raises])
+	c.applyChanges(ctx, t, &a, slices.DeleteFunc(slices.Clone(p.changes), change.isRaise))
 	if !isCanceled(a.err) && !a.changed {
 		c.applyChanges(ctx, t, &a, p.raisesAfter(a.result.changes))
 	}
