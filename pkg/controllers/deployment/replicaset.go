@@ -17,7 +17,7 @@ type replicaSet struct {
 	current          bool               // has the template of the Deployment
 	resizedAt        time.Time          // last resize by this process; zero if it is long ago or unknown
 	backoff          time.Duration      // until a rejected change is sent again
-	rejections       int                // of changes in a row
+	rejections       int                // of changes, and failed retries of an unknown one, in a row
 	statusUnreliable bool               // see expectations.statusUnreliable
 	pods             podCounts
 }
@@ -91,8 +91,9 @@ func (s replicaSet) unreadySurplus() int {
 }
 
 // statusCaughtUp reports whether the status shows the last reduction. At its first generation a ReplicaSet has not
-// been reduced. minikcm's ReplicaSet controller no longer counts pods that it has deleted, so the status may show a
-// reduction before the pod cache does.
+// been reduced. While a delete of a pod is rejected, or the ReplicaSet is being deleted, the status may never show it.
+// minikcm's ReplicaSet controller no longer counts pods that it has deleted, so the status may show a reduction before
+// the pod cache does.
 func (s replicaSet) statusCaughtUp() bool {
 	return s.showsSize() && int(s.rs.Status.Replicas) <= s.size()
 }

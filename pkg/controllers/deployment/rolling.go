@@ -15,7 +15,7 @@ func (p pass) rollingTargets() sizing {
 	next := p.next
 	if !p.found {
 		s.create = newReplicaSet(p.d, p.old, max(0, min(p.bounds.replicas, limit-totalSize(p.old))))
-		next = replicaSet{rs: s.create, current: true}
+		next = replicaSet{rs: s.create}
 	}
 
 	// 1. The new ReplicaSet has at most all replicas.

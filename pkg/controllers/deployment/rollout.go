@@ -147,8 +147,8 @@ func (p pass) changesFor(s sizing) (changes []change, deferred []deferral) {
 
 // raiseTooEarly reports whether a raise has to wait until the status shows the last reduction: pods that are about
 // to be deleted may still be counted as available, and other ReplicaSets would give up pods for them. Without other
-// pods, after a scaling, or if the pods cannot be deleted, a wait would cost pods. Then the raise is made, and the
-// status is unreliable until it shows the raise.
+// pods, if the plan empties all others, after a scaling, or if the pods cannot be deleted, a wait would cost pods.
+// Then the raise is made, and the status is unreliable until it shows the raise.
 func (p pass) raiseTooEarly(t target, targets []target) bool {
 	if t.reason != resizeIntoCapacity || t.replicaSet.statusCaughtUp() || t.replicaSet.failsToDelete() {
 		return false

@@ -91,7 +91,7 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 		return
 	}
 	subject := fmt.Sprintf("Deployment %q", p.d.Name)
-	name := p.nextName(o)
+	name := p.existingNextName(o)
 	if name != "" {
 		subject = fmt.Sprintf("ReplicaSet %q", name)
 	}
@@ -211,7 +211,7 @@ func (p pass) setReplicaFailure(c *conditions) {
 	c.remove(appsv1.DeploymentReplicaFailure)
 }
 
-func (p pass) nextName(o passResult) string {
+func (p pass) existingNextName(o passResult) string {
 	switch {
 	case o.created != nil:
 		return o.created.Name
