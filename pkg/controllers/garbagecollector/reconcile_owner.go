@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -256,12 +257,14 @@ func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, p
 }
 
 // forEach calls do for many objects, writesAtOnce at a time. It returns the first failure, or else the first
-// rejection. It stops at the end of the term, after errBusy, and after writesAtOnce consecutive errors.
+// rejection. It stops at the end of the term, after errBusy, and after writesAtOnce consecutive errors. The order is
+// random, so that a group of objects that rejects every request does not hide the others at each retry.
 func forEach(ctx context.Context, all []object, do func(context.Context, object) error) error {
 	var group controller.Group
 	group.SetLimit(writesAtOnce)
 	var consecutive atomic.Int32
 	failed := make([]error, len(all))
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for n, o := range all {
 		if controller.Draining(ctx) {
 			_ = group.Wait()

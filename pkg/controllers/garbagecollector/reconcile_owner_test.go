@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -272,6 +273,28 @@ func TestForEachStopsAfterConsecutiveErrors(t *testing.T) {
 		})
 		if got := calls.Load(); err == nil || got < tt.least || got > tt.most {
 			t.Errorf("%s: %d calls, error %v, want %d to %d calls and an error", tt.name, got, err, tt.least, tt.most)
+		}
+	}
+}
+
+// A policy may reject the patches of one type of dependents.
+func TestForEachReachesObjectsBehindRejected(t *testing.T) {
+	all, called := make([]object, 300), make([]atomic.Bool, 300)
+	for n := range all {
+		all[n].name = strconv.Itoa(n)
+	}
+	for range 20 {
+		_ = forEach(t.Context(), slices.Clone(all), func(_ context.Context, o object) error {
+			n, _ := strconv.Atoi(o.name)
+			if called[n].Store(true); n < 200 {
+				return errRejected
+			}
+			return nil
+		})
+	}
+	for n := range all {
+		if !called[n].Load() {
+			t.Errorf("no call for object %d", n)
 		}
 	}
 }
