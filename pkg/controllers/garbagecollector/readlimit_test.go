@@ -210,3 +210,13 @@ func TestStandstillIsThatOfTheSlowestOwner(t *testing.T) {
 	fakeapi.Want(t, "standstill in the next term", standstill, 0)
 	fakeapi.Want(t, "causes in the next term", len(causes), 0)
 }
+
+// The dependents of an owner in foreground deletion may take much memory, and no sweep reads them.
+func TestListsCollectDependentsOfOrphaning(t *testing.T) {
+	state := newTermState()
+	state.owner(keyOf("a"), false, began)
+	state.owner(keyOf("b"), true, began)
+	if all := state.finishing(); all[keyOf("a")] || !all[keyOf("b")] {
+		t.Errorf("lists collect the dependents of %v, want only b", all)
+	}
+}

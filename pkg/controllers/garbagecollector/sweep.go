@@ -35,7 +35,7 @@ type sweeper struct {
 	clock         clock.PassiveClock
 	graph         *graph
 	types         *knownTypes
-	owners        func() map[id]bool // owners whose dependents each list collects
+	owners        func() map[id]bool // in deletion; the value is true if the owner leaves orphans
 	limit         *readLimiter
 	allNamespaces *readLimiter // of lists of all namespaces
 
@@ -163,7 +163,7 @@ func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at listScope, 
 	return list, nil
 }
 
-// read lists a place from storage, not from a watch cache, and keeps the dependents of all owners.
+// read lists a place from storage, not from a watch cache, and keeps the dependents of all owners that leave orphans.
 func (s *sweeper) read(ctx context.Context, at listScope, owner id, timeout time.Duration) (dependentList, error) {
 	list := dependentList{sent: s.clock.Now(), owners: s.owners(), dependents: map[id][]object{}}
 	list.owners[owner] = true

@@ -87,13 +87,13 @@ func (s *termState) setOwner(key id, record ownerRecord) {
 	s.owners[key] = record
 }
 
-// finishing returns all owners that are being deleted. A list collects the dependents of each of them.
+// finishing returns the owners in deletion. The value is true if the owner leaves orphans.
 func (s *termState) finishing() map[id]bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	all := make(map[id]bool, len(s.owners))
-	for key := range s.owners {
-		all[key] = true
+	for key, record := range s.owners {
+		all[key] = record.orphaning
 	}
 	return all
 }
