@@ -267,7 +267,7 @@ func (g *graph) uidOf(n *node) types.UID {
 func (g *graph) objectOfNode(n *node) object {
 	o := object{
 		resource: n.feed.typ.GroupResource, namespace: n.namespace.Value(), name: n.name, refs: g.refsOfNode(n),
-		uid: g.uidOf(n), marks: n.marks,
+		uid: g.uidOf(n), marks: n.marks, readAt: g.clock.Now(),
 	}
 	if n.version > 0 {
 		o.version = strconv.FormatUint(n.version, 10)
@@ -339,7 +339,9 @@ type ownerObservation struct {
 	status       refStatus
 	deletedAt    time.Time // deletion event from the feed of the owner's kind; zero without
 	anyDeletedAt time.Time // deletion event from any feed, which is no evidence; zero without
-	refSeen      time.Time // first sight of the reference; the writer of the reference had seen the owner before
+	// refSeen is the last change of the dependent's references, or the read of the dependent. It is not before the
+	// latest 404 of the owner. The writer of the reference had seen the owner before.
+	refSeen time.Time
 }
 
 // observedNode returns the node of an object, or nil if there is none or the node is virtual.
@@ -367,9 +369,6 @@ func (g *graph) observeOwners(o object) (owners []ownerObservation, owns bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	since := o.readAt
-	if since.IsZero() {
-		since = g.clock.Now()
-	}
 	if n := g.nodes[o.key()]; n != nil {
 		if n.refs != nil && slices.Equal(g.refsOfNode(n), o.refs) {
 			since = timing.Earlier(since, g.began.Add(n.refs.since))

@@ -33,9 +33,6 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 	}
 	t := c.types.state(o.resource)
 	for range tries {
-		if o.readAt.IsZero() {
-			o.readAt = c.Clock.Now()
-		}
 		// 1. Find the states of the owners. Those of a terminating object decide nothing.
 		var v ownerView
 		if !o.marks.has(terminating) {
@@ -110,7 +107,7 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 	}
 	switch result {
 	case outdated:
-		o.live, o.readAt = false, time.Time{}
+		o.live, o.readAt = false, c.Clock.Now()
 		return &o, 0, nil
 	case conflict, invalid:
 		now, readErr := c.readAgain(ctx, t, o)
