@@ -10,7 +10,6 @@ import (
 type metrics struct {
 	syncErrors prometheus.Counter
 	removed    *prometheus.CounterVec
-	latency    prometheus.Observer
 	released   prometheus.Counter
 	requests   *prometheus.CounterVec
 	dryRun     *prometheus.CounterVec
@@ -25,11 +24,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
 		syncErrors: m.CounterVec("controller_resources_sync_error_total", "Failed discoveries, and failed lists and watches of a type.").WithLabelValues(),
 		removed:    m.CounterVec("removed_total", "Objects deleted because their owners are absent or wait for dependents, by propagation policy.", policies),
-		latency: m.HistogramVec("owner_to_removed_seconds", "Time from the deletion of an owner, as seen by this process, to the accepted DELETE of a dependent.",
-			[]float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800}).WithLabelValues(),
-		released: m.CounterVec("released_total", "Objects that lost references to owners that are absent or wait for dependents, because another owner exists.").WithLabelValues(),
-		requests: m.CounterVec("requests_total", "Writes, by purpose (delete, release, orphan, unblock, finalize) and result (done, gone, conflict, invalid, rejected, failed).", purposes, results),
-		dryRun:   m.CounterVec("dry_run_request_total", "Writes that --garbage-collector-dry-run did not send, repetitions included, by purpose.", purposes),
+		released:   m.CounterVec("released_total", "Objects that lost references to owners that are absent or wait for dependents, because another owner exists.").WithLabelValues(),
+		requests:   m.CounterVec("requests_total", "Writes, by purpose (delete, release, orphan, unblock, finalize) and result (done, gone, conflict, invalid, rejected, failed).", purposes, results),
+		dryRun:     m.CounterVec("dry_run_request_total", "Writes that --garbage-collector-dry-run did not send, repetitions included, by purpose.", purposes),
 		lasting: m.CounterVec("dry_run_remove_lasting_total",
 			"Objects that --garbage-collector-dry-run did not delete and that still exist a minute later. Another collector should have deleted each of these objects.").WithLabelValues(),
 	}

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
@@ -128,13 +127,6 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 		c.metrics.released.Inc()
 	case result == done:
 		c.metrics.removed.WithLabelValues(string(d.policy)).Inc()
-		var ownerDeleted time.Time
-		for _, e := range v.owners {
-			ownerDeleted = timing.Later(ownerDeleted, e.deletedAt)
-		}
-		if !ownerDeleted.IsZero() {
-			c.metrics.latency.Observe(c.Clock.Since(ownerDeleted).Seconds())
-		}
 	}
 	return nil, 0, nil
 }
