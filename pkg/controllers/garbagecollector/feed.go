@@ -145,7 +145,7 @@ func (f *feed) Replace(list []any, _ string) error {
 				delete(listed, key) // another type has the object
 			}
 		}
-		if f.count > len(listed) { // rare, which saves a walk over all nodes
+		if f.count > len(listed) { // the list lacks objects of the graph
 			g.removeObjects(f, w, func(n *node) bool { return !listed[n.uid] })
 		}
 	})

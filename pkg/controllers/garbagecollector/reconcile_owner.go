@@ -28,8 +28,8 @@ const (
 	maxRecheck = 5 * time.Minute
 	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed.
 	unlistedRecheck = 5 * time.Second
-	// minDiscovery is the first recheck of an owner that waits for discovery.
-	minDiscovery = 20 * time.Millisecond
+	// minOwnerRecheck is the first recheck of an owner that waits for discovery, or that has new blocking dependents.
+	minOwnerRecheck = 20 * time.Millisecond
 	// writesAtOnce bounds the concurrent patches of the dependents of one owner.
 	writesAtOnce = 32
 	// tries bounds the attempts of one sync after concurrent changes.
@@ -97,7 +97,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 	switch {
 	case !c.types.discoveredSince(since):
 		discovery := []unlistedType{{"any type", "discovery is not complete"}}
-		return blockage{cause: causeUnlistedType, types: discovery, after: min(max(waited, minDiscovery), minBackoff)}, nil
+		return blockage{cause: causeUnlistedType, types: discovery, after: min(max(waited, minOwnerRecheck), minBackoff)}, nil
 	case len(unsynced) > 0:
 		return blockage{cause: causeUnlistedType, types: unsynced, after: cycleDelay}, nil
 	case !at.isServed():
@@ -124,7 +124,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 
 	// 5. The owner goes, unless blocking dependents have appeared during the read.
 	if d, ok := c.graph.dependentsOf(key, 0); ok && !record.orphaning && d.blocking > 0 {
-		return blockage{after: minDiscovery}, nil
+		return blockage{after: minOwnerRecheck}, nil
 	}
 	return blockage{}, c.rewrite(ctx, *live, live.uid, requestFinalize, func(o object) []operation { return finalizerPatch(o, finalizer) })
 }
