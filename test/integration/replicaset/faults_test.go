@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"minikcm/test/controlplane"
 	"minikcm/test/faults"
 )
 
@@ -40,16 +37,12 @@ func TestLostAnswers(t *testing.T) {
 			}
 		})
 	}
-	for name, run := range map[string]func(*testing.T, *faults.Proxy){"LateWrites": testLateWrites, "RecreatedMidFlight": testRecreatedMidFlight} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			run(t, requests)
-		})
-	}
+	t.Run("LateWrites", func(t *testing.T) { testLateWrites(t, requests) })
 }
 
 // testLateWrites: the API server executes a write and its repetition after the manager has given up both.
 func testLateWrites(t *testing.T, requests *faults.Proxy) {
+	t.Parallel()
 	for _, tt := range []struct {
 		verb     string
 		from, to int
@@ -85,17 +78,4 @@ func testLateWrites(t *testing.T, requests *faults.Proxy) {
 			}
 		})
 	}
-}
-
-func testRecreatedMidFlight(t *testing.T, requests *faults.Proxy) {
-	n := newNamespace(t)
-	gate := faults.NewGate()
-	requests.Inject(on(n, "create"), faults.HoldAnswer(gate), faults.Next(1))
-	n.apply(3)
-	held := gate.Next(t)
-	background := metav1.DeletePropagationBackground
-	controlplane.Must(t, n.client.AppsV1().ReplicaSets(n.name).Delete(t.Context(), "rs", metav1.DeleteOptions{PropagationPolicy: &background}))
-	o := n.observe(n.apply(2), 0, 2)
-	held.Cut()
-	o.settledAt(2)
 }
