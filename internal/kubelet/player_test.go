@@ -7,16 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"minikcm/internal/fakeapi"
 )
@@ -26,11 +20,6 @@ func newPlayer(t *testing.T, answer fakeapi.RoundTripper) *Player {
 	t.Helper()
 	client := fakeapi.Must(kubernetes.NewForConfig(&rest.Config{Host: "https://server", Transport: answer}))
 	return fakeapi.Must(NewPlayer(client, corev1.NamespaceAll, func(*corev1.Pod) Course { return Course{} }))
-}
-
-// A player of a manager that never starts is not run.
-func TestAPlayerThatIsNotRunLeavesNoGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { newPlayer(t, nil) })
 }
 
 // client-go's informers sleep regardless of the context when a streaming list is rejected with 429.
@@ -56,20 +45,6 @@ func TestStoppingWaitsASecondForAnInformerThatSleeps(t *testing.T) {
 			}
 			time.Sleep(2 * time.Minute)
 		})
-	}
-}
-
-func TestAStatusThatIsRefusedIsLogged(t *testing.T) {
-	client := fakeapi.NewClientset(t)
-	client.Break(apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil), "patch pods/status")
-	ready := func(*corev1.Pod) Course { return Course{Steps: []Step{{State: Ready}}} }
-	player := fakeapi.Must(NewPlayer(client, corev1.NamespaceAll, ready))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-	fakeapi.NoError(t, player.informer.GetIndexer().Add(pod))
-	var log []string
-	logger := funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{Verbosity: 2})
-	if err := player.syncPod(klog.NewContext(t.Context(), logger), cache.MetaObjectToName(pod)); err != nil || len(log) != 1 {
-		t.Errorf("play = %v, want nil; logged %q, want one line", err, log)
 	}
 }
 
