@@ -24,7 +24,7 @@ func startProcess(t testing.TB, flags ...string) process {
 	t.Helper()
 	user, own := account()
 	proxy := faults.New(t, own)
-	flags = append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config()), "--controllers=garbagecollector", "--secure-port=0"}, flags...)
+	flags = append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config()), "--controllers=garbagecollector", "--secure-port=0", "--leader-elect=false"}, flags...)
 	return process{controlplane.StartProcess(t, flags...), proxy, user}
 }
 
@@ -130,7 +130,7 @@ func (r *cascadeRun) heldOrDone(t *testing.T) bool {
 // TestKilledAtEachRequest kills the collector at each write before it receives the response, and starts another
 // collector. Each process is killed while one write of each cascade is held.
 func TestKilledAtEachRequest(t *testing.T) {
-	next := startProcess(t, "--leader-elect=false")
+	next := startProcess(t)
 	killed, left := map[string]int{}, cascades
 	for n := 0; len(left) > 0; n++ {
 		var runs []*cascadeRun
@@ -151,7 +151,7 @@ func TestKilledAtEachRequest(t *testing.T) {
 					r.held.Cut()
 				}
 			}
-			next = startProcess(t, "--leader-elect=false")
+			next = startProcess(t)
 		}
 		for _, r := range runs {
 			controlplane.Eventually(t, 2*soon, func(ctx context.Context) error { return r.done(t, ctx) })

@@ -38,12 +38,6 @@ func account() (user string, cfg *rest.Config) {
 	return controlplane.ServiceAccount(name), cluster.ManagerConfig(name, garbagecollector.Name)
 }
 
-// start runs controllers until the test ends.
-func start(t testing.TB, cfg *rest.Config, controllers string) {
-	t.Helper()
-	controlplane.StartProcess(t, "--kubeconfig="+cluster.KubeconfigFor(t, cfg), "--secure-port=0", "--leader-elect=false", "--controllers="+controllers)
-}
-
 // Types that tests use.
 var (
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}

@@ -16,7 +16,7 @@ import (
 func TestAnAPIServerThatLearnsOfTypesLate(t *testing.T) {
 	ns := cluster.Namespace(t)
 	_, cfg := account()
-	start(t, cluster.AtSecond(cfg), "garbagecollector")
+	startProcess(t, "--kubeconfig="+cluster.KubeconfigFor(t, cluster.AtSecond(cfg)))
 	settled(t, ns)
 	second, err := dynamic.NewForConfig(cluster.AtSecond(cluster.Config()))
 	controlplane.Must(t, err)

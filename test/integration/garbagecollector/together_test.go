@@ -34,8 +34,7 @@ func testObjectChanges(proxy *faults.Proxy, change func(t *testing.T, ns string,
 // TestBesideTheCollectorOfKubeControllerManager requires the same result from both collectors together as from either.
 func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {
 	ns := cluster.Namespace(t)
-	_, cfg := account()
-	start(t, cfg, "garbagecollector")
+	startProcess(t)
 	upstream, err := controlplane.Binary("kube-controller-manager")
 	controlplane.Must(t, err)
 	const theirs = "system:kube-controller-manager"

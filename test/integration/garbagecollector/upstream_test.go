@@ -6,19 +6,16 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 
 	"minikcm/test/controlplane"
-	"minikcm/test/faults"
 )
 
 // TestSharedCollector runs the cases of kube-controller-manager v1.37's tests and all tests that need only default
 // flags. They share the collector and the controllers of workloads and namespaces.
 func TestSharedCollector(t *testing.T) {
-	_, own := account()
-	proxy := faults.New(t, own)
-	start(t, proxy.Config(), "garbagecollector")
-	start(t, cluster.ManagerConfig("gc-"+rand.String(8)), "replicaset,deployment,namespace")
+	proxy := startProcess(t).proxy
+	controlplane.StartProcess(t, "--kubeconfig="+cluster.ManagerKubeconfig(t, "others"), "--secure-port=0", "--leader-elect=false",
+		"--controllers=replicaset,deployment,namespace")
 	for name, test := range map[string]func(t *testing.T, ns string){
 		"only blocking dependents hold their owner": func(t *testing.T, ns string) {
 			free, held := create(t, rcs, ns, "free"), create(t, rcs, ns, "held")
