@@ -20,8 +20,8 @@ const (
 
 	nodeCount = 1000
 	// nodesQuiet is the time without writes before the measurement. At first a manager sends an Event for every node.
-	// nodesQuiet exceeds renewInterval, so each node has renewed the lease.
-	nodesQuiet  = 12 * time.Second
+	// nodesQuiet exceeds the default grace period, so the deadlines of nodes are spread over time.
+	nodesQuiet  = 55 * time.Second
 	nodesWindow = 30 * time.Second
 	// renewInterval and leaseGrace are a kubelet's defaults.
 	renewInterval = 10 * time.Second

@@ -25,10 +25,9 @@ const (
 
 // apiHealth decides whether the silence of nodes proves anything: only while kubelets can reach the API server.
 //
-// The API server becomes unreachable when a probe fails and no Lease was renewed within a quarter of the grace
-// period. A Lease event or a successful request ends this state, and every node that has not spent its extra time
-// gets a new grace period. A standby sends no requests: for a standby a long time without Lease events counts as
-// an outage.
+// The API server becomes unreachable when a probe fails. An event of a node's Lease or a successful request ends
+// this state, and every node that has not spent its extra time gets a new grace period. A standby sends no requests:
+// for a standby a long time without events of these Leases counts as an outage.
 type apiHealth struct {
 	cfg     Config
 	client  kubernetes.Interface // not rate limited
@@ -40,7 +39,7 @@ type apiHealth struct {
 	lock        sync.Mutex
 	leading     bool
 	ticked      time.Time
-	event       time.Time // last event of any Lease
+	event       time.Time // last event of a Lease of a node
 	success     time.Time // last event or successful request; zero after a failed live read
 	unreachable bool
 }
@@ -75,16 +74,18 @@ func (a *apiHealth) restartGracePeriods(since, now time.Time) {
 	a.health.changeAll(func(h *nodeHealth) { h.restartGracePeriod(since, now, a.cfg) })
 }
 
-// observeLease handles an event of a Lease. Each shows that the watch works and that the API server accepts writes.
+// observeLease handles an event of a Lease. The Lease of a node shows that the watch works and that a kubelet can
+// renew. API servers and leaders may renew their Leases while kubelets cannot.
 func (a *apiHealth) observeLease(lease *coordinationv1.Lease) {
+	if lease.Namespace != corev1.NamespaceNodeLease {
+		return
+	}
 	now := a.clock.Now()
 	a.lock.Lock()
 	a.endOutage(now)
 	a.event, a.success = now, now
 	a.lock.Unlock()
-	if lease.Namespace == corev1.NamespaceNodeLease {
-		a.health.recordLease(lease.Name, renewTimeOf(lease), now)
-	}
+	a.health.recordLease(lease.Name, renewTimeOf(lease), now)
 }
 
 // observeRequest records the result of a live read, or a successful write.
@@ -161,10 +162,10 @@ func (a *apiHealth) probe(ctx context.Context) {
 	}
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if !a.unreachable && a.clock.Now().Sub(a.event) > a.cfg.MonitorGracePeriod/4 { // otherwise kubelets can renew
+	if !a.unreachable {
 		klog.FromContext(ctx).Info("API server is unreachable, silent nodes stay as they are", "err", err)
-		a.unreachable = true
 	}
+	a.unreachable = true
 }
 
 // isUnavailable reports whether an error means that kubelets may not reach the API server either. Errors about

@@ -25,9 +25,9 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			return
 		}
 		pause = min(2*pause, maxConfirmPause)
-		klog.FromContext(ctx).Info("Node cache is not confirmed yet, no node is tainted NoExecute", "reason", err)
 		if !timing.Sleep(ctx, c.Clock, pause) {
 			return
 		}
+		klog.FromContext(ctx).Info("Node cache was not confirmed yet, no node was tainted NoExecute", "reason", err)
 	}
 }

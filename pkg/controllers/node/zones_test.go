@@ -54,6 +54,7 @@ func TestTaintsOfZones(t *testing.T) {
 		{"the last Ready node fails: the taint is removed", "a:+-", "10:a0:-", "", nil},
 		{"a partial disruption ends", zone(2, 3), "10:a2:+", "a@18 a@26", nil},
 		{"a partial disruption begins", zone(2, 2), "4:a1:-", "a@00", nil},
+		{"a large zone in partial disruption fails", zone(5, 46) + " b:+", "4:a0:- 4:a1:- 4:a2:- 4:a3:- 4:a4:-", "a@00 a@12 a@20 a@28 a@36", nil},
 		{"the first node of the line recovers", "a:+++++-", "1:a0:- 2:a1:- 3:a0:+", "a@00 a@08", nil},
 		{"the first node of the line is deleted", "a:+++++-", "1:a0:- 2:a1:- 3:a0:x", "a@00 a@08", nil},
 		{"the first node of the line moves", "a:+++++-", "1:a0:- 2:a1:- 3:a0:b", "a@00 a@08 b@03", nil},
