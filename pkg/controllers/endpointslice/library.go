@@ -30,16 +30,18 @@ type term struct {
 	triggers *util.TriggerTimeTracker
 	topology *topologycache.TopologyCache
 
-	client     libraryClient
-	reconciler *endpointslice.Reconciler
+	client         libraryClient
+	libraryTracker *util.EndpointSliceTracker // of the library, which updates it after writeUnlocked
+	reconciler     *endpointslice.Reconciler
 }
 
 func newTerm(c *Controller) *term {
 	t := &term{
 		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
+		libraryTracker: util.NewEndpointSliceTracker(),
 	}
-	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.tracker, t.topology, c.recorder, managedBy,
+	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.libraryTracker, t.topology, c.recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	return t
 }
@@ -54,6 +56,7 @@ func (t *term) computeSlices(ctx context.Context, service *corev1.Service, pods 
 	t.client.lock.Lock()
 	defer t.client.lock.Unlock()
 	t.client.write = write
+	defer t.libraryTracker.DeleteService(service.Namespace, service.Name)
 	return t.reconciler.Reconcile(libraryLogger(ctx), service, pods, existing, trigger)
 }
 

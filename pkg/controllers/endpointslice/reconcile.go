@@ -79,7 +79,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 			held = true
 			return nil, errHeldBack
 		}
-		slice.Namespace = key.Namespace // the library passes only the name of a slice to delete
+		if verb == "delete" { // the library passes only the name
+			slice = existing[slices.IndexFunc(existing, func(known *discoveryv1.EndpointSlice) bool { return known.Name == slice.Name })]
+		}
 		stored, err := c.writeSlice(ctx, t, st, verb, slice)
 		if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return stored, err // a terminating namespace needs no slices
@@ -167,12 +169,15 @@ func (c *Controller) writeSlice(ctx context.Context, t *term, st *state, verb st
 	case "delete":
 		err = client.Delete(ctx, slice.Name, metav1.DeleteOptions{})
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		result := outcome.FromError(err)
 		st.uncertain = st.uncertain || result != outcome.Rejected && result != outcome.Terminating
-	} else if stored != nil { // the library tracks deletes
+	case stored != nil:
 		t.tracker.Update(stored)
 		c.slices.Expect(stored.ResourceVersion)
+	default:
+		t.tracker.ExpectDeletion(slice)
 	}
 	return stored, err
 }
