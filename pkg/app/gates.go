@@ -178,7 +178,7 @@ func (c clientGates) AddVersioned(in map[clientfeatures.Feature]clientfeatures.V
 		}
 		out[featuregate.Feature(name)] = converted
 	}
-	// The emulated version does not change how this process reads a stream.
-	out[AtomicFIFO] = lockedTo(true)
+	// The emulated version does not change how this process reads a stream. AtomicFIFO needs InOrderInformers.
+	out[AtomicFIFO], out["InOrderInformers"] = lockedTo(true), lockedTo(true)
 	return c.gate.AddVersioned(out)
 }

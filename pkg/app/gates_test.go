@@ -39,7 +39,7 @@ func TestGates(t *testing.T) {
 		{"asking for what is fixed", []string{"--feature-gates=CoordinatedLeaderElection=false,SeparateTaintEvictionController=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false}},
 		{"all beta off keeps what is fixed", []string{"--feature-gates=AllBeta=false"}, map[featuregate.Feature]bool{"AtomicFIFO": true, "SeparateTaintEvictionController": true, "PodDeletionCost": false}},
 		{"all beta on keeps what is fixed", []string{"--feature-gates=AllBeta=true,AllAlpha=true"}, map[featuregate.Feature]bool{"CoordinatedLeaderElection": false, "ClientsAllowCBOR": true}},
-		{"the oldest version", []string{"--emulated-version=1.34"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": false, "PodDeletionCost": true, "AtomicFIFO": true}},
+		{"the oldest version", []string{"--emulated-version=1.34"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": false, "PodDeletionCost": true, "AtomicFIFO": true, "InOrderInformers": true}},
 		{"a version between", []string{"--emulated-version=kube=1.35"}, map[featuregate.Feature]bool{"DeploymentReplicaSetTerminatingReplicas": true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,6 +14,5 @@
 //   - A killed process can be restarted after any write.
 //
 // Unlike upstream, one sync writes all steps that keep the bounds, and rejected writes of one ReplicaSet do not
-// block the others. A resize with an unknown outcome blocks all other decisions until the outcome is known.
-// docs/migration.md lists the differences.
+// block the others. docs/migration.md lists the differences.
 package deployment

@@ -48,7 +48,7 @@ func (s replicaSet) isEmpty() bool {
 //	statusAvailable    yes   available  -
 //	availableInBoth    yes   available  available
 //	availableInEither  yes   available  available   the higher one; only to find out whether pods are missing
-//	safelyAvailable    yes   available  available   0 if the status is unreliable
+//	safelyAvailable    yes   available  available   0 if the status is unreliable; see there for minReadySeconds
 //	unreadySurplus     yes   ready      ready       pods that a smaller size deletes before any ready pod
 
 func (s replicaSet) statusAvailable() int {
@@ -62,12 +62,12 @@ func (s replicaSet) availableInEither() int {
 }
 
 // safelyAvailable returns the number of pods that a plan may rely on. With minReadySeconds it is 0 until the status
-// shows the last size: an available pod may be deleted before one that is only ready. Then each pod beyond the size
-// may cost an available one.
+// shows the last reduction: an available pod may be deleted before one that is only ready. If pods cannot be deleted,
+// each pod beyond the size may cost an available one.
 func (s replicaSet) safelyAvailable() int {
 	slow, status := s.rs.Spec.MinReadySeconds > 0, s.rs.Status
 	switch {
-	case s.statusUnreliable || slow && !s.showsSize():
+	case s.statusUnreliable || slow && !s.statusCaughtUp() && !s.failsToDelete():
 		return 0
 	case slow:
 		surplus := max(0, int(status.Replicas)-s.size())
@@ -91,15 +91,12 @@ func (s replicaSet) unreadySurplus() int {
 }
 
 // statusCaughtUp reports whether the status shows the last reduction. At its first generation a ReplicaSet has not
-// been reduced. While a delete of a pod is rejected, or the ReplicaSet is being deleted, the status may never show it.
+// been reduced. While a delete of a pod is rejected, the status may never show it.
 // minikcm's ReplicaSet controller no longer counts pods that it has deleted, so the status may show a reduction before
 // the pod cache does.
 func (s replicaSet) statusCaughtUp() bool {
-	return s.showsSize() && int(s.rs.Status.Replicas) <= s.size()
-}
-
-func (s replicaSet) showsSize() bool {
-	return s.rs.Status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1
+	status := s.rs.Status
+	return (status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1) && int(status.Replicas) <= s.size()
 }
 
 // failsToDelete reports whether the ReplicaSet controller cannot delete pods. The reason of the condition is

@@ -170,7 +170,7 @@ func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.
 			t.expectations.unknownResizes[uid] = pending
 		case r.outcome != outcome.NotSent && !now.Before(pending.until): // not carried out
 			delete(t.expectations.unknownResizes, uid)
-			if r.outcome == outcome.Conflict { // no change was rejected
+			if pending.generation != t.d.Generation { // no change was sent again
 				delete(t.backoffs.rejectedResizes, uid)
 			}
 			continue

@@ -65,6 +65,8 @@ func TestRollingUpdate(t *testing.T) {
 		{"and a new one that is cut down does not count at all", 2, 0, 1, []replicaSet{newNext("new", 5, slow), newOld("old", 2, 1, slow)}, []string{"new 5→2", "old 2→1"}, nil},
 		{"a pod that cannot be deleted does not stop the others", 10, 1, 0, []replicaSet{newNext("new", 2, slow), newOld("old", 9, 1, slow, undeletable, seeing(10, 10),
 			withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 10, 10, 10 }))}, []string{"old 9→8", "new 2→3"}, nil},
+		{"but each pod too many may cost an available one", 10, 1, 0, []replicaSet{newNext("new", 2, slow), newOld("old", 9, 1, slow, undeletable, seeing(10, 9),
+			withStatus(func(s *appsv1.ReplicaSetStatus) { s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 10, 10, 9 }))}, nil, nil},
 		{"scaled to nothing", 0, 1, 0, []replicaSet{newNext("new", 0), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
 
 		// Steps wait for the ReplicaSet controller.

@@ -27,7 +27,7 @@ import (
 type state struct {
 	liveVersion string    // resourceVersion of the Service at the last live read
 	staleSince  time.Time // since when the cache lacks known slices; zero if none is missing
-	uncertain   bool      // a write failed with an outcome that is not known to be a rejection
+	uncertain   bool      // a write failed, and not by a rejection: slices may differ from the cache
 	createName  string    // of a create that is not confirmed; the next create has the same name
 }
 

@@ -61,7 +61,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 		return nil, err
 	}
 	c.owners = newOwnerReader(client, b.Clock, c.graph, c.types)
-	c.sweeper = newSweeper(client, b.Clock, c.graph, c.types, c.state.finishing)
+	c.sweeper = newSweeper(client, b.Clock, c.graph, c.types, c.state.orphaning)
 	b.Metrics.MustRegister(gauges{c})
 	return c, nil
 }

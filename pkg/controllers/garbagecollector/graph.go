@@ -339,8 +339,8 @@ type ownerObservation struct {
 	status       refStatus
 	deletedAt    time.Time // deletion event from the feed of the owner's kind; zero without
 	anyDeletedAt time.Time // deletion event from any feed, which is no evidence; zero without
-	// refSeen is the last change of the dependent's references, or the read of the dependent. It is not before the
-	// latest 404 of the owner. The writer of the reference had seen the owner before.
+	// refSeen is the last change of the dependent's references, or the read of the dependent. It is not before a 404
+	// that removed the owner from the graph. The writer of the reference had seen the owner before.
 	refSeen time.Time
 }
 

@@ -52,7 +52,7 @@ type object struct {
 	refs            []reference // in written order
 
 	live       bool      // from a live read
-	readAt     time.Time // of the graph or of the live read
+	readAt     time.Time // of the graph or of the live read; zero for objects of lists, which are no evidence
 	finalizers []string  // of a live read
 }
 

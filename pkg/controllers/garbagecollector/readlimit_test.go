@@ -216,7 +216,7 @@ func TestListsCollectDependentsOfOrphaning(t *testing.T) {
 	state := newTermState()
 	state.owner(keyOf("a"), false, began)
 	state.owner(keyOf("b"), true, began)
-	if all := state.finishing(); all[keyOf("a")] || !all[keyOf("b")] {
+	if all := state.orphaning(); all[keyOf("a")] || !all[keyOf("b")] {
 		t.Errorf("lists collect the dependents of %v, want only b", all)
 	}
 }

@@ -28,8 +28,8 @@ const (
 	maxRecheck = 5 * time.Minute
 	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed.
 	unlistedRecheck = 5 * time.Second
-	// minOwnerRecheck is the first recheck of an owner that waits for discovery, or that has new blocking dependents.
-	minOwnerRecheck = 20 * time.Millisecond
+	// firstRecheck is the first recheck of an owner that waits for discovery, or that has new blocking dependents.
+	firstRecheck = 20 * time.Millisecond
 	// writesAtOnce bounds the concurrent patches of the dependents of one owner.
 	writesAtOnce = 32
 	// tries bounds the attempts of one sync after concurrent changes.
@@ -97,7 +97,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 	switch {
 	case !c.types.discoveredSince(since):
 		discovery := []unlistedType{{"any type", "discovery is not complete"}}
-		return blockage{cause: causeUnlistedType, types: discovery, after: min(max(waited, minOwnerRecheck), minBackoff)}, nil
+		return blockage{cause: causeUnlistedType, types: discovery, after: min(max(waited, firstRecheck), minBackoff)}, nil
 	case len(unsynced) > 0:
 		return blockage{cause: causeUnlistedType, types: unsynced, after: cycleDelay}, nil
 	case !at.isServed():
@@ -124,7 +124,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 
 	// 5. The owner goes, unless blocking dependents have appeared during the read.
 	if d, ok := c.graph.dependentsOf(key, 0); ok && !record.orphaning && d.blocking > 0 {
-		return blockage{after: minOwnerRecheck}, nil
+		return blockage{after: firstRecheck}, nil
 	}
 	return blockage{}, c.rewrite(ctx, *live, live.uid, requestFinalize, func(o object) []operation { return finalizerPatch(o, finalizer) })
 }
@@ -264,8 +264,7 @@ func forEach(ctx context.Context, all []object, do func(context.Context, object)
 	group.SetLimit(writesAtOnce)
 	var consecutive atomic.Int32
 	failed := make([]error, len(all))
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	for n, o := range all {
+	for _, n := range rand.Perm(len(all)) {
 		if controller.Draining(ctx) {
 			_ = group.Wait()
 			return controller.ErrDraining
@@ -274,7 +273,7 @@ func forEach(ctx context.Context, all []object, do func(context.Context, object)
 			if consecutive.Load() >= writesAtOnce {
 				return nil
 			}
-			switch failed[n] = controller.Contain(func() error { return do(ctx, o) }); {
+			switch failed[n] = controller.Contain(func() error { return do(ctx, all[n]) }); {
 			case failed[n] == nil:
 				consecutive.Store(0)
 			case errors.Is(failed[n], errBusy):

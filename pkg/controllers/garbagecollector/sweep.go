@@ -35,7 +35,7 @@ type sweeper struct {
 	clock         clock.PassiveClock
 	graph         *graph
 	types         *knownTypes
-	owners        func() map[id]bool // in deletion; the value is true if the owner leaves orphans
+	owners        func() map[id]bool // those that leave orphans
 	limit         *readLimiter
 	allNamespaces *readLimiter // of lists of all namespaces
 

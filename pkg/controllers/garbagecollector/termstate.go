@@ -87,13 +87,15 @@ func (s *termState) setOwner(key id, record ownerRecord) {
 	s.owners[key] = record
 }
 
-// finishing returns the owners in deletion. The value is true if the owner leaves orphans.
-func (s *termState) finishing() map[id]bool {
+// orphaning returns the owners that leave orphans. A list collects the dependents of each of them.
+func (s *termState) orphaning() map[id]bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	all := make(map[id]bool, len(s.owners))
+	all := map[id]bool{}
 	for key, record := range s.owners {
-		all[key] = record.orphaning
+		if record.orphaning {
+			all[key] = true
+		}
 	}
 	return all
 }

@@ -7,7 +7,7 @@
 //
 //	API server reachable? ─▶ live Lease ─▶ live node ─▶ status ─▶ zone ─▶ pods ─▶ taints
 //
-// No outage of the API server makes a live node Unknown. Without leader election, an outage of writes alone may.
+// With leader election, no outage of the API server makes a live node Unknown. Without, an outage of writes alone may.
 // Zones limit the rate of NoExecute taints. A term adds no NoExecute taint before the node cache was compared with
 // the API server.
 //

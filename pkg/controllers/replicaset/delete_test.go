@@ -307,7 +307,7 @@ func TestOrderOfDeletion(t *testing.T) {
 }
 
 func TestAllVictimsAreOrderedByName(t *testing.T) {
-	pods := []*caches.Pod{newPod("c"), newPod("a"), newPod("b")}
+	pods := []*caches.Pod{newPod("c"), newPod("a", readySince(ago(time.Hour))), newPod("b")}
 	fakeapi.WantEqual(t, "victims", podNames(chooseVictims(pods, pods, 3, true, now)), []string{"a", "b", "c"})
 }
 
