@@ -106,7 +106,8 @@ func readMutants() ([]mutant, error) {
 	return mutants, errors.Join(errs...)
 }
 
-// try runs the tests with the change. Only a test that fails catches a mutant: the code has to compile.
+// try runs the tests with the change, several times, because some failures depend on the order of goroutines. Only a
+// test that fails catches a mutant: the code has to compile.
 func (m mutant) try(folder string) (string, error) {
 	file, err := filepath.Abs(m.file)
 	if err != nil {
@@ -117,7 +118,7 @@ func (m mutant) try(folder string) (string, error) {
 	if err := errors.Join(err, os.WriteFile(broken, m.broken, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", err
 	}
-	output, err := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-timeout", "2m", "-run", m.run, m.pkg).CombinedOutput()
+	output, err := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-count=3", "-timeout", "2m", "-run", m.run, m.pkg).CombinedOutput()
 	switch text := string(output); {
 	case strings.Contains(text, "[build failed]"), strings.Contains(text, "[setup failed]"):
 		fmt.Print(text)
