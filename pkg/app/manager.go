@@ -160,7 +160,7 @@ func New(cfg Config) (*Manager, error) {
 
 // newCaches builds the caches and their two clients. Leases have a client that coalesces reads: with many
 // nodes hundreds of renewals arrive at once, and no controller waits for a single renewal. Events of the Lease
-// of this process use the same stream and are seen up to 75 ms later.
+// of this process use the same stream and are seen up to 150 ms later.
 func newCaches(cfg Config, transport *freshness.Transport) (*caches.Caches, error) {
 	informers := kubeclient.WithAgent(cfg.REST, "shared-informers")
 	informers.QPS = -1

@@ -12,7 +12,7 @@ import (
 
 const (
 	// coalescePause is the shortest time between two reads of a busy connection, and the longest delay of an event.
-	coalescePause = 75 * time.Millisecond
+	coalescePause = 150 * time.Millisecond
 	// coalesceBurst is the number of reads without a pause after a rest. A connection that is not busy is
 	// not slowed down.
 	coalesceBurst = 20
@@ -21,8 +21,8 @@ const (
 )
 
 // coalesceReads returns a dialer for a stream of many small events that are not urgent, such as the
-// renewals of the Leases of a thousand nodes. At more than 13 reads a second the events of a pause are read
-// together, up to 75 ms late. A wake-up costs more than decoding an event.
+// renewals of the Leases of a thousand nodes. At more than 7 reads a second the events of a pause are read
+// together, up to 150 ms late. A wake-up costs more than decoding an event.
 func coalesceReads(dial utilnet.DialFunc) utilnet.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)

@@ -34,7 +34,7 @@ func TestCoalescedReads(t *testing.T) {
 		want  time.Duration // the 40th read of the connection
 	}{
 		{"a quiet stream is not slowed down", len(event), time.Second, 39 * time.Second},
-		{"a busy one is read every 75 ms once its burst is used up", len(event), 0, 20 * coalescePause},
+		{"a busy one is read every 150 ms once its burst is used up", len(event), 0, 20 * coalescePause},
 		{"a list is read as fast as it comes", 0, 0, 0},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {

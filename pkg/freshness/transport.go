@@ -89,7 +89,7 @@ func NewTransport(clk clock.Clock) *Transport {
 
 // Client returns a copy of cfg and an HTTP client with connections of its own. The transport wraps
 // authentication: a request that was held carries the credentials that are valid when the request is sent.
-// With coalesce, events in quick succession are read together, up to 75 ms late.
+// With coalesce, events in quick succession are read together, up to 150 ms late.
 func (t *Transport) Client(cfg *rest.Config, coalesce bool) (_ *rest.Config, _ *http.Client, err error) {
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // As client-go.
 	pool := &connectionPool{Transport: t, dialer: connrotation.NewDialer(dialer.DialContext), connecting: semaphore.NewWeighted(1)}
