@@ -219,12 +219,12 @@ func (f *Fence) startRequest(req *http.Request) (*http.Request, *flight, error) 
 	a := f.term.admit(termOf(req.Context()), isMutating(req.Method), now)
 	if a.rejected != "" {
 		f.metrics.refusals.WithLabelValues(req.Method).Inc()
-		return nil, nil, &FencedError{Method: req.Method, Path: req.URL.Path, Term: a.term, Reason: a.rejected}
+		return nil, nil, &FencedError{Method: req.Method, Path: req.URL.Path, Reason: a.rejected}
 	}
 	if a.term == 0 {
 		return req, nil, nil
 	}
-	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, term: a.term, ending: f.term.ending, sentAt: now}
+	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, ending: f.term.ending, sentAt: now}
 	if a.left > 0 {
 		fl.limits = f.term.limits
 	}

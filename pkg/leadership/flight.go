@@ -25,8 +25,7 @@ var ErrFenced = errors.New("not leading")
 type FencedError struct {
 	Method string
 	Path   string
-	Term   uint64 // of the request, 0 for none
-	Sent   bool   // true: the request was cancelled in flight and its outcome is unknown
+	Sent   bool // true: the request was cancelled in flight and its outcome is unknown
 	Reason string
 }
 
@@ -138,7 +137,6 @@ func (fl *flight) waitRetryAfter(ctx context.Context, resp *http.Response, wait 
 type flight struct {
 	fence        *Fence
 	method, path string
-	term         uint64
 	ending       <-chan struct{} // closed when the term begins to end
 	limits       writeLimits     // zero for reads and for writes without limits
 	deadline     time.Time       // on both sides; zero without limits
@@ -221,7 +219,7 @@ func (fl *flight) cancelCounted(reason string) {
 
 // cancelRequest ends the request in this process. The API server may still execute the request.
 func (fl *flight) cancelRequest(reason string) {
-	fl.cancel(&FencedError{Method: fl.method, Path: fl.path, Term: fl.term, Sent: true, Reason: reason})
+	fl.cancel(&FencedError{Method: fl.method, Path: fl.path, Sent: true, Reason: reason})
 }
 
 // complete ends the accounting of the request. Further calls have no effect.

@@ -166,6 +166,10 @@ func (e *Elector) beginTerm(ctx context.Context, won attemptResult) *termRunner 
 func (t *termRunner) runPhases(ctx context.Context) {
 	stop := ctx.Done()
 	for !t.phase.isOver() {
+		var expired <-chan time.Time
+		if t.timer != nil {
+			expired = t.timer.C()
+		}
 		select {
 		case err := <-t.leadDone:
 			t.onLeadReturned(ctx, err)
@@ -185,7 +189,7 @@ func (t *termRunner) runPhases(ctx context.Context) {
 				t.e.fence.closeTerm()
 				t.checkWrites(ctx)
 			}
-		case <-timerChannel(t.timer):
+		case <-expired:
 			if t.phase == waitingForWrites && t.idle == nil {
 				t.checkWrites(ctx)
 			} else {
@@ -272,14 +276,6 @@ func (t *termRunner) onLeadReturned(ctx context.Context, err error) {
 		t.err, reason = fmt.Errorf("term %d: %w", t.term.Number, err), err.Error()
 	}
 	t.handle(ctx, leadReturned, reason)
-}
-
-// timerChannel returns nil for a nil timer.
-func timerChannel(t clock.Timer) <-chan time.Time {
-	if t == nil {
-		return nil
-	}
-	return t.C()
 }
 
 func (t *termRunner) stopTimer() {
