@@ -44,7 +44,7 @@ func (c *Controller) allowedCreates(ctx context.Context, t syncState, missing in
 	if wait := t.backoffs.foreignAt.Add(foreignInterval).Sub(t.now); wait > 0 {
 		return 0, wait
 	}
-	held, delay := failedBackoff(failed, t.wantedReplicas(), t.now)
+	held, delay := t.backoffs.failedBackoff(failed, t.wantedReplicas(), t.now)
 	if held == 0 {
 		return missing, 0
 	}

@@ -174,31 +174,34 @@ func TestWritesThatCachesDoNotShow(t *testing.T) {
 }
 
 // failedPods returns four pods that failed soon after their creation.
-func failedPods() (pods []*caches.Pod) {
+func failedPods(created metav1.Time) (pods []*caches.Pod) {
 	for _, name := range []string{"a", "b", "c", "d"} {
-		pods = append(pods, newPod(name, phase(corev1.PodFailed), createdAt(ago(0))))
+		pods = append(pods, newPod(name, phase(corev1.PodFailed), createdAt(created)))
 	}
 	return pods
 }
 
-// TestPodsThatKeepFailing: pods that fail soon are replaced with a delay, and one event reports the delay.
+// TestPodsThatKeepFailing: pods that fail soon are replaced with a delay, and one event reports the delay. The clock of
+// the API server may be ahead.
 func TestPodsThatKeepFailing(t *testing.T) {
-	b := newBench(t, newSet(1, statusOfSize(0)), failedPods()...)
-	for range 2 {
-		fakeapi.Want(t, "next sync", b.mustRun(t), minFailedBackoff)
-	}
-	b.Wants(t)
-	b.now = now.Add(minFailedBackoff)
-	b.mustRun(t)
-	b.Wants(t, "create pods", "update replicasets/status")
-	if told := b.NewEvents(); len(told) != 2 || !strings.Contains(told[0], "BackOff") {
-		t.Errorf("events are %v, want one about the back-off and one about the pod", told)
+	for _, created := range []metav1.Time{ago(0), ago(-time.Hour)} {
+		b := newBench(t, newSet(1, statusOfSize(0)), failedPods(created)...)
+		for range 2 {
+			fakeapi.Want(t, "next sync", b.mustRun(t), minFailedBackoff)
+		}
+		b.Wants(t)
+		b.now = now.Add(minFailedBackoff)
+		b.mustRun(t)
+		b.Wants(t, "create pods", "update replicasets/status")
+		if told := b.NewEvents(); len(told) != 2 || !strings.Contains(told[0], "BackOff") {
+			t.Errorf("events are %v, want one about the back-off and one about the pod", told)
+		}
 	}
 }
 
 // TestFailedPodsDelayAsManyCreates: the other missing pods are created at once.
 func TestFailedPodsDelayAsManyCreates(t *testing.T) {
-	b := newBench(t, newSet(10, statusOfSize(1)), append(failedPods(), newPod("e"))...)
+	b := newBench(t, newSet(10, statusOfSize(1)), append(failedPods(ago(0)), newPod("e"))...)
 	fakeapi.Want(t, "next sync", b.mustRun(t), minFailedBackoff)
 	fakeapi.Want(t, "creates", b.Count("create pods"), 9-4)
 }

@@ -45,6 +45,8 @@ func longestMismatch(all *states, now time.Time) (longest time.Duration) {
 type backoffs struct {
 	batchSize        int       // size of the slow-start batch that the last sync did not finish; 0 if none
 	reportedFailures int       // in the last event
+	newestFailed     time.Time // creation of the newest failed pod, by the clock of the API server
+	newestSeen       time.Time // first sync with that pod
 	foreignAt        time.Time // start of the sync whose new pod a webhook changed
 
 	ownership ownership.State
@@ -65,7 +67,7 @@ const (
 // failedBackoff returns the number of creates that have to wait because pods failed, and for how long. At
 // most as many creates wait as pods have failed. Only pods of the last ten minutes count, because a pod that
 // ran for long says nothing about its successor. Evicted and preempted pods do not count.
-func failedBackoff(failed []*caches.Pod, want int, now time.Time) (pods int, delay time.Duration) {
+func (b *backoffs) failedBackoff(failed []*caches.Pod, want int, now time.Time) (pods int, delay time.Duration) {
 	var newest time.Time
 	for _, pod := range failed {
 		created := pod.CreationTimestamp.Time
@@ -81,11 +83,12 @@ func failedBackoff(failed []*caches.Pod, want int, now time.Time) (pods int, del
 	if pods <= tolerated {
 		return 0, 0
 	}
-	if newest.After(now) {
-		newest = now // the clock of the API server may be ahead
+	if !newest.Equal(b.newestFailed) {
+		b.newestFailed, b.newestSeen = newest, now
 	}
 	doublings := (pods - tolerated - 1) / max(tolerated/failedTolerated, 1)
-	delay = newest.Add(min(minFailedBackoff<<min(doublings, 16), maxFailedBackoff)).Sub(now)
+	passed := max(now.Sub(newest), now.Sub(b.newestSeen)) // the clock of the API server may be ahead
+	delay = min(minFailedBackoff<<min(doublings, 16), maxFailedBackoff) - passed
 	if delay <= 0 {
 		return 0, 0
 	}
