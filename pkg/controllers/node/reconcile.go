@@ -14,6 +14,7 @@ import (
 
 	"minikcm/internal/rv"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/outcome"
 )
 
 // suspendedRecheck is the time until the next check of a silent node while the API server is unreachable.
@@ -197,6 +198,10 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 			return wait, nil
 		}
 		err := c.patchNode(ctx, node, taints, labels)
+		if changed && len(labels) > 0 && outcome.FromError(err) == outcome.Rejected { // a policy may protect labels
+			clear(labels) // not nil, which would remove all labels
+			err = c.patchNode(ctx, node, taints, labels)
+		}
 		if apierrors.IsConflict(err) && try < maxPatchTries {
 			live, readErr := c.readNode(ctx, node)
 			if readErr != nil || live == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,17 +34,24 @@ func TestStatusWriteThatMeetsAHeartbeatIsCalledOff(t *testing.T) {
 }
 
 func TestLabelsAndTaintsGoInOnePatch(t *testing.T) {
-	node := aNode("node", "zone", "True", func(n *corev1.Node) {
-		n.Labels["kubernetes.io/os"] = "linux"
-		n.Spec.Unschedulable = true
-	})
-	inBubble(t, defaults(), []runtime.Object{node}, func(b *bench) {
-		b.term()
-		b.pass(time.Second)
-		b.wantTaints("node", "unschedulable:NoSchedule")
-		fakeapi.Want(t, "label", b.Node("node").Labels["beta.kubernetes.io/os"], "linux")
-		fakeapi.Want(t, "patches", b.Count("patch nodes"), 1)
-	})
+	for _, rejected := range []bool{false, true} { // a policy may protect labels
+		node := aNode("node", "zone", "True", func(n *corev1.Node) {
+			n.Labels["kubernetes.io/os"] = "linux"
+			n.Spec.Unschedulable = true
+		})
+		inBubble(t, defaults(), []runtime.Object{node}, func(b *bench) {
+			b.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				hasLabel := strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), "beta")
+				return rejected && hasLabel, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "node", nil)
+			})
+			b.term()
+			b.pass(time.Second)
+			b.wantTaints("node", "unschedulable:NoSchedule")
+			fakeapi.Want(t, "label of the zone", b.Node("node").Labels[corev1.LabelTopologyZone], "zone")
+			fakeapi.Want(t, "beta label", b.Node("node").Labels["beta.kubernetes.io/os"] == "linux", !rejected)
+			fakeapi.Want(t, "accepted patches", b.Count("patch nodes"), 1)
+		})
+	}
 }
 
 // After a conflict the next try is based on a live read, although the node cache shows neither version.
