@@ -193,8 +193,8 @@ func (p *purger) purgeVersion(ctx context.Context, r discovery.Type) typeResult 
 }
 
 // listRemaining counts the objects of a type after a walk that deleted objects. First the list may be as old as
-// that of the walk: the server may have to wait for a newer version, see pageOf. If objects without a DELETE
-// remain, a walk follows.
+// that of the walk: the server may have to wait for a newer version, see pageOf. If that list fails, or if objects
+// without a DELETE remain, a walk follows.
 func (p *purger) listRemaining(ctx context.Context, r discovery.Type, walked typeResult) typeResult {
 	undone := isRemovable
 	if r.GroupResource() == discovery.Pods.GroupResource() {
@@ -203,12 +203,8 @@ func (p *purger) listRemaining(ctx context.Context, r discovery.Type, walked typ
 	if walked.remaining <= p.pageSize(r) && isVersion(walked.version) {
 		out := typeResult{resource: r}
 		page, err := p.list(ctx, r, metav1.ListOptions{ResourceVersion: walked.version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
-		switch {
-		case err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, undone):
+		if err == nil && page.Continue == "" && !slices.ContainsFunc(page.Items, undone) {
 			out.add(page.Items)
-			return out
-		case err != nil && !isRejected(err):
-			p.recordFailure(&out, err, "")
 			return out
 		}
 	}
