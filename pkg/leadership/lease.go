@@ -79,7 +79,7 @@ func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, duratio
 	seen := l.latestObservation().version
 	lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case outcome.IsNotFound(err, l.name):
 		lease = nil
 	case err != nil:
 		return attemptResult{err: errors.Join(updateErr, fmt.Errorf("read the lease: %w", err)), version: seen}
