@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -256,7 +257,7 @@ func podFor(rs *appsv1.ReplicaSet) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       rs.Namespace,
-			GenerateName:    rs.Name + "-",
+			GenerateName:    (rs.Name + "-")[:min(len(rs.Name)+1, validation.DNS1123SubdomainMaxLength)], // as upstream
 			Labels:          rs.Spec.Template.Labels,
 			Annotations:     rs.Spec.Template.Annotations,
 			Finalizers:      rs.Spec.Template.Finalizers,

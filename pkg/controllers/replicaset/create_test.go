@@ -195,6 +195,8 @@ func TestPodFor(t *testing.T) {
 		Spec: corev1.PodSpec{NodeName: "n"},
 	}
 	fakeapi.WantEqual(t, "pod", podFor(rs), want)
+	rs.Name = strings.Repeat("w", 253) // the API server limits the prefix as well
+	fakeapi.Want(t, "longest prefix", podFor(rs).GenerateName, rs.Name)
 }
 
 // TestQuotaHidesLostCreate: the quota rejects the repetition of a create that was committed, before the
