@@ -89,6 +89,7 @@ func TestOrphaned(t *testing.T) {
 	}
 	created, removed := func(w *world) { w.Put(aNode("n")) }, func(w *world) { w.Remove("nodes", "", "n") }
 	onlyLive := func(w *world) { w.putUnseen(aNode("n")) }
+	young := func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(epoch.Add(time.Hour)) }
 	for _, s := range []scenario{
 		{"nodes are there", append(three("n"), aNode("n")), nil, 2 * quarantine, podOutcome{}},
 		{"nodes are there, but the cache does not know", three("n"), steps{0: onlyLive}, 3 * quarantine, podOutcome{}},
@@ -109,6 +110,8 @@ func TestOrphaned(t *testing.T) {
 			podOutcome{Deleted: at(35*time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
 		{"a pod that comes later to a name long missing", three("n")[:1], steps{time.Hour: func(w *world) { w.Put(aPod("late", "n", pending)) }}, 2 * time.Hour,
 			podOutcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + gather + quarantine}, Marked: []string{"late"}}},
+		{"a new pod beside a pod that is not removed", objects{aPod("a", "n", running, finalized)}, steps{time.Hour: func(w *world) { w.Put(aPod("late", "n", pending, young)) }}, 2 * time.Hour,
+			podOutcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + quarantine}, Marked: []string{"a", "late"}}},
 		{"a pod on a node that is back and that the cache has not seen", objects{aPod("a", "n", running, finalized)},
 			steps{quarantine + 200*time.Millisecond: func(w *world) {
 				onlyLive(w)

@@ -41,7 +41,11 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 	}
 	for _, pod := range c.pods.OnNode(name) {
 		if causeFor(pod, node, false, false) != none {
-			c.podLoop.Add(podkey.ForPod(pod))
+			var wait time.Duration
+			if !node.exists { // a controller may replace the pods of a missing node for ever
+				wait = c.cfg.Quarantine - c.Clock.Since(pod.CreationTimestamp.Time)
+			}
+			c.podLoop.AddAfter(podkey.ForPod(pod), wait)
 		}
 	}
 	return controller.Result{}, nil
