@@ -3,7 +3,6 @@
 package kubeclient
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -16,18 +15,15 @@ import (
 )
 
 // Load returns a client configuration from a kubeconfig file and an address, which takes precedence. If both
-// are empty, it returns the service account of the pod, or an error with [rest.ErrNotInCluster]. Any other
-// error is one line with the name of the flag, or with --master. Load sends no request.
+// are empty, it returns the service account of the pod. An error is one line with the name of the flag, or with
+// --master. Load sends no request.
 func Load(flag, file, address string) (*rest.Config, error) {
 	if file == "" && address == "" {
 		cfg, err := rest.InClusterConfig()
-		switch {
-		case errors.Is(err, rest.ErrNotInCluster):
+		if err != nil {
 			return nil, fmt.Errorf("--%s: needed to reach an API server, because this process does not run in a pod with a service account: %w", flag, err)
-		case err != nil:
-			return nil, fmt.Errorf("service account of the pod: %w", err)
 		}
-		return cfg, err
+		return cfg, nil
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags(address, file)
 	if err == nil {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/flagcheck"
@@ -41,17 +40,17 @@ type auth struct {
 	// headers follows the ConfigMap. It is nil if the headers of front proxies are flags. Package
 	// dynamiccertificates runs the CAs.
 	headers *headerrequest.RequestHeaderAuthRequestController
-	missing []string // kubeconfig flags of reviews that have no API server
+	missing []string // errors of reviews that have no API server
 }
 
-// newAuth returns an auth. Without a kubeconfig and outside a pod no API server reviews clients: tokens are
-// ignored, and access that needs a review is denied.
+// newAuth returns an auth. Without a kubeconfig and a service account no API server reviews clients: tokens are
+// ignored, and access that needs a review is denied, as upstream.
 func newAuth(cfg Config, deps Deps) (*auth, error) {
 	a := &auth{}
 	client := func(flag, file string) (kubernetes.Interface, error) {
 		rc, err := kubeclient.Load(flag, file, "")
-		if errors.Is(err, rest.ErrNotInCluster) {
-			a.missing = append(a.missing, flag)
+		if err != nil && file == "" {
+			a.missing = append(a.missing, err.Error())
 			return nil, nil
 		}
 		if err != nil {

@@ -148,7 +148,7 @@ func (c *TLSConfig) addFlags(fs *pflag.FlagSet) {
 func (c *AuthenticationConfig) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Kubeconfig, "authentication-kubeconfig", c.Kubeconfig,
 		"Kubeconfig of the API server that validates tokens (TokenReview) and publishes the client CA. Empty: the pod's "+
-			"service account; without a service account every token is rejected.")
+			"service account; without a service account tokens are ignored.")
 	fs.BoolVar(&c.SkipLookup, "authentication-skip-lookup", c.SkipLookup,
 		"Do not read client CAs from ConfigMap kube-system/extension-apiserver-authentication.")
 	fs.BoolVar(&c.TolerateLookupFailure, "authentication-tolerate-lookup-failure", c.TolerateLookupFailure,

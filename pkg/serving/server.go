@@ -111,7 +111,7 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
 	log.Info("Serving", "address", s.Address())
 	if len(s.auth.missing) > 0 {
-		log.Info("Serving without reviews of clients: without --authentication-kubeconfig tokens are rejected, "+
+		log.Info("Serving without reviews of clients: without --authentication-kubeconfig tokens are ignored, "+
 			"without --authorization-kubeconfig only --authorization-always-allow-paths are served", "missing", s.auth.missing)
 	}
 	select {

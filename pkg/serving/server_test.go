@@ -207,6 +207,8 @@ func TestServingLimitsReviews(t *testing.T) {
 }
 
 func TestServingWithoutReviews(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1") // no token
+	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
 	always := testServing(t, nil)
 	always.Authorization.AlwaysAllowPaths = []string{"/metrics", "/livez/*"}
 	for _, tt := range []struct {
