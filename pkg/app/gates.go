@@ -22,10 +22,6 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// AtomicFIFO is a gate of client-go. Caches need the gate: without it a store cannot return the version that
-// it has reached.
-const AtomicFIFO featuregate.Feature = "AtomicFIFO"
-
 // oldestEmulation returns the lowest value of --emulated-version: three minor versions back, as upstream.
 func oldestEmulation() *apiversion.Version { return apiversion.MajorMinor(1, 34) }
 
@@ -178,7 +174,8 @@ func (c clientGates) AddVersioned(in map[clientfeatures.Feature]clientfeatures.V
 		}
 		out[featuregate.Feature(name)] = converted
 	}
-	// The emulated version does not change how this process reads a stream. AtomicFIFO needs InOrderInformers.
-	out[AtomicFIFO], out["InOrderInformers"] = lockedTo(true), lockedTo(true)
+	// Caches need AtomicFIFO, which needs InOrderInformers, to return the version that a store has reached. The
+	// emulated version does not change that.
+	out["AtomicFIFO"], out["InOrderInformers"] = lockedTo(true), lockedTo(true)
 	return c.gate.AddVersioned(out)
 }
