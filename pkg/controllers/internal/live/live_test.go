@@ -42,11 +42,11 @@ func TestGet(t *testing.T) {
 		{"one read in the same instant is", 0, []get{{want: 1}, {after: 2, since: 0, want: 1}}},
 		{"nor a forgotten one", 0, []get{{want: 1}, {forget: true, want: 2}}},
 		{"nor a failure", 0, []get{{want: 1, fails: true}, {want: 2}}},
-		{"calls at once share a read", time.Second / 2, atOnce},
 		{"calls at once share a slow read", 2 * time.Second, atOnce},
 		// The age of a result counts from the call.
 		{"a call within a second shares a slow read", 20 * time.Second, []get{{want: 1}, {after: 999 * time.Millisecond, want: 1}}},
 		{"a later call does not", 20 * time.Second, []get{{want: 1}, {after: time.Second, want: 2}, {after: time.Second, want: 2}}},
+		{"a call waits for a minute at most", 90 * time.Second, []get{{want: 1}, {after: 2 * time.Second, fails: true}}},
 		{"nor a much later call", 20 * time.Second, []get{{want: 1}, {after: 5 * time.Second, want: 2}, {after: 5 * time.Second, want: 2}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
