@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
@@ -21,10 +22,7 @@ func discoveryNotBefore(seen, gate, hiddenAt, now time.Time) time.Time {
 	if !now.Before(gate) {
 		notBefore = gate
 	}
-	if hiddenAt.After(notBefore) {
-		notBefore = hiddenAt
-	}
-	return notBefore
+	return timing.Later(notBefore, hiddenAt)
 }
 
 // podsGone reports whether a pod list proves that no pods are left. The caller has checked that an empty list was sent

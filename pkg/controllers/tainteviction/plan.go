@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/internal/nodestatus"
 )
@@ -114,10 +115,10 @@ func decide(taints []taint, tolerations []corev1.Toleration, bound, trusted, now
 		if !limited {
 			continue
 		}
-		at := laterOf(t.since, bound).Add(toleration)
+		at := timing.Later(t.since, bound).Add(toleration)
 		d.due = earlierOf(d.due, at)
 		if isHealthTaint(t.Taint) {
-			at = laterOf(at, trusted)
+			at = timing.Later(at, trusted)
 		}
 		d.recheckAt = earlierOf(d.recheckAt, at)
 	}
@@ -133,13 +134,6 @@ func decide(taints []taint, tolerations []corev1.Toleration, bound, trusted, now
 // earlierOf returns b if a is zero.
 func earlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.Before(b) {
 		return b
 	}
 	return a
