@@ -128,6 +128,7 @@ func (u *unresponsive) record(gv schema.GroupVersion, namespace string, timedOut
 type purger struct {
 	*Controller
 	namespace *corev1.Namespace
+	seen      time.Time // first sight of the deletion
 	timeouts  map[schema.GroupResource]int
 	known     discovery.Result // shows the versions of types
 	noSlot    atomic.Bool      // a request got no slot: the sync sends no more
@@ -265,7 +266,7 @@ func (p *purger) recordFailure(out *typeResult, err error, token string) {
 // without a Status only means that the path is unknown.
 func (p *purger) lacksStorage(r discovery.Type, err error) bool {
 	return r.Group != "" && apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
-		p.Clock.Since(p.namespace.DeletionTimestamp.Time) > storageTimeout
+		p.Clock.Since(p.seen) > storageTimeout
 }
 
 func isNotDeleted(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp == nil }

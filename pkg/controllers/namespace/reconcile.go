@@ -55,7 +55,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	gate := seen.Add(max(c.cfg.Grace, minGrace))
 
 	// 2. Delete the pods. Pods do not wait for the grace period.
-	p := &purger{Controller: c, namespace: ns, timeouts: s.timeouts}
+	p := &purger{Controller: c, namespace: ns, seen: seen, timeouts: s.timeouts}
 	pods := p.purge(ctx, discovery.Pods)
 	s.recordTimeouts(pods)
 	if pods.err == nil && pods.remaining == 0 && now.Before(gate) {

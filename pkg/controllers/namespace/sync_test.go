@@ -44,11 +44,9 @@ func TestSync(t *testing.T) {
 	once, twice := []string{"get namespaces"}, []string{"get namespaces", "get namespaces"}
 	reported, finalized := append(twice, statusWrite), append(twice, finalization)
 	all := []string{"list pods", "list configmaps"}
-	deletedAgo := func(d time.Duration) func(*corev1.Namespace) {
-		return func(ns *corev1.Namespace) { ns.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour - d)} }
-	}
-	widgetsFail := func(err error) func(*bench) {
+	widgetsFail := func(err error, seenAgo time.Duration) func(*bench) {
 		return func(b *bench) {
+			b.deletions.Store(types.UID("uid-1"), b.clock.Now().Add(-seenAgo))
 			b.serve("a.io/v1", fakeapi.APIType("widgets", "delete", "list"))
 			b.respond("list", "widgets", nil, err)
 		}
@@ -117,12 +115,13 @@ func TestSync(t *testing.T) {
 			[]string{"list pods", "delete-collection pods"}, append(once, statusWrite)},
 
 		// An extension API server may have no storage, or no tenant, for a namespace. A restarting server does not know
-		// the path.
-		{"no storage", deletedAgo(3 * time.Minute), widgetsFail(apierrors.NewNotFound(widgets, "")), "", append(all, "list widgets"), finalized},
-		{"no storage soon after the deletion", deletedAgo(time.Minute), widgetsFail(apierrors.NewNotFound(widgets, "")), errHidden.Error(),
+		// the path. The time of the deletion is that of another clock.
+		{"no storage", func(ns *corev1.Namespace) { ns.DeletionTimestamp = &metav1.Time{Time: epoch.Add(2 * time.Hour)} },
+			widgetsFail(apierrors.NewNotFound(widgets, ""), 3*time.Minute), "", append(all, "list widgets"), finalized},
+		{"no storage soon after the deletion", nil, widgetsFail(apierrors.NewNotFound(widgets, ""), time.Minute), errHidden.Error(),
 			append(all, "list widgets"), reported},
-		{"an unknown path", deletedAgo(3 * time.Minute),
-			widgetsFail(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", widgets, "", "404 page not found", 0, true)), errHidden.Error(),
+		{"an unknown path", nil,
+			widgetsFail(apierrors.NewGenericServerResponse(http.StatusNotFound, "get", widgets, "", "404 page not found", 0, true), 3*time.Minute), errHidden.Error(),
 			append(all, "list widgets"), reported},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
