@@ -208,7 +208,6 @@ func TestConflictsOfFinalizeAreRetriedAndBounded(t *testing.T) {
 		done            bool
 	}{
 		{nil, 0, 1, "uid-1", nil, true},
-		{conflict, 1, 2, "uid-1", nil, true},
 		{conflict, 4, 5, "uid-1", nil, true},
 		{conflict, 100, 5, "uid-1", conflict, false},
 		{conflict, 100, 1, "uid-2", nil, false},

@@ -93,15 +93,12 @@ func TestOrphaned(t *testing.T) {
 	for _, s := range []scenario{
 		{"nodes are there", append(three("n"), aNode("n")), nil, 2 * quarantine, podOutcome{}},
 		{"nodes are there, but the cache does not know", three("n"), steps{0: onlyLive}, 3 * quarantine, podOutcome{}},
-		{"no nodes, finished pods", three("n")[:2], nil, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a", "b")}},
 		{"no nodes, one running pod", three("n"), nil, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
 		{"quarantine not over", three("n"), nil, quarantine - 1, podOutcome{}},
-		{"another node", append(three("n")[2:], aNode("other")), nil, 2 * quarantine, podOutcome{Deleted: at(quarantine, "c"), Marked: []string{"c"}}},
 		{"some nodes missing", append(three("n"), aNode("other"), aPod("d", "other", failed), aPod("e", "other", running)), nil, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a", "b", "c"), Marked: []string{"c"}}},
 		{"the API server knows of a node by the end of the quarantine", three("n"), steps{quarantine - 1: onlyLive}, 3 * quarantine, podOutcome{}},
 		{"the node is back by the end of the quarantine", three("n"), steps{quarantine - 1: created}, 3 * quarantine, podOutcome{}},
 		{"the API server ceases to know of the node", append(three("n")[:1], aNode("n")), steps{0: removed}, 2 * quarantine, podOutcome{Deleted: at(quarantine, "a")}},
-		{"the node goes later", append(three("n")[1:2], aNode("n")), steps{2 * quarantine: removed}, 3*quarantine - 1, podOutcome{}},
 
 		{"one quarantine after the node went", append(three("n"), aNode("n")), steps{time.Second: removed}, time.Hour,
 			podOutcome{Deleted: at(time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
