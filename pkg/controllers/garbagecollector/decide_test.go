@@ -31,8 +31,6 @@ func TestDecide(t *testing.T) {
 		owns   bool
 		want   decision
 	}{
-		{"an object without owners", 0, nil, true, decision{action: keep}},
-		{"with one that lives", 0, of(solid), true, decision{action: keep}},
 		{"one is gone", 0, of(absent), false, decision{action: remove, policy: background}},
 		{"one is gone, and it has dependents", 0, of(absent), true, decision{action: remove, policy: background}},
 		{"one waits, and it has none", 0, of(waitingForDependents), false, decision{action: remove, policy: background}},
@@ -42,12 +40,8 @@ func TestDecide(t *testing.T) {
 		{"it is to wait by default", foreground, of(absent), false, decision{action: remove, policy: inFront}},
 		{"it is to be orphaned by default, but its owner waits for all below", orphaning, of(waitingForDependents), true, decision{action: remove, policy: inFront}},
 		{"it is to be orphaned by default, and nothing is below", orphaning, of(waitingForDependents), false, decision{action: remove, policy: letting}},
-		{"one lives, one is gone", 0, of(solid, absent), false, decision{action: release, refs: []int{1}}},
-		{"one lives, one waits", 0, of(waitingForDependents, solid), true, decision{action: release, refs: []int{0}}},
 		{"one lives, the others do not", 0, of(absent, solid, waitingForDependents), true, decision{action: release, refs: []int{0, 2}}},
 		{"one is unknown", 0, of(unknown), false, decision{action: await}},
-		{"one is gone, one unknown", 0, of(absent, unknown), false, decision{action: await}},
-		{"one waits, one unknown", 0, of(waitingForDependents, unknown), true, decision{action: await}},
 		{"one lives, one unknown", 0, of(solid, unknown), true, decision{action: keep}},
 		{"it is being deleted", terminating, of(absent), true, decision{action: keep}},
 	} {
@@ -139,7 +133,6 @@ func TestClassifyOwner(t *testing.T) {
 		{"the watch shows the owner", evidence{}, classification{state: solid}},
 
 		{"virtual, without a read", evidence{ownerObservation: virtual, watched: time.Hour}, classification{read: true}},
-		{"deletion event, without a read", evidence{ownerObservation: deleted, watched: time.Hour}, classification{read: true}},
 
 		{"found", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: reads(found, 1, 0)}, classification{state: solid}},
 		{"found, without a watch", evidence{ownerObservation: virtual, live: reads(found, 1, 0)}, classification{state: solid, after: 5 * time.Minute}},
@@ -158,7 +151,6 @@ func TestClassifyOwner(t *testing.T) {
 		{"missing once: second read", evidence{ownerObservation: virtual, live: reads(missing, 0, 2*s)}, classification{read: true}},
 		{"missing too long ago, with a deletion event", evidence{ownerObservation: deleted, live: reads(missing, 0, time.Hour, readValidFor+1)}, classification{read: true}},
 
-		{"404 of a server that does not know the type", evidence{ownerObservation: deleted, watched: time.Hour, live: failed(unnamed404, 1, 0)}, classification{after: s, cause: "unnamed_404"}},
 		{"403", evidence{ownerObservation: deleted, watched: time.Hour, live: failed(refused, 2, 0)}, classification{after: 2 * s, cause: "refused"}},
 		{"no response", evidence{ownerObservation: deleted, watched: time.Hour, live: failed(unavailable, 3, 0)}, classification{after: 4 * s, cause: "unable"}},
 		{"no response, within the back-off", evidence{ownerObservation: deleted, live: failed(unavailable, 3, 3*s)}, classification{after: s, cause: "unable"}},
@@ -191,7 +183,6 @@ func TestClassifyOwner(t *testing.T) {
 
 		// The user may turn a foreground deletion into orphaning, so each sync reads a waiting owner.
 		{"found waiting by a slow read of the sync", evidence{ownerObservation: waiting, live: waits(3*s, 0), syncBegun: ago(3 * s)}, classification{state: waitingForDependents}},
-		{"found waiting, in a sync that began before the read", evidence{ownerObservation: waiting, live: waits(3*s, 0), syncBegun: ago(4 * s)}, classification{state: waitingForDependents}},
 		{"found waiting, in a sync that began during the read", evidence{ownerObservation: waiting, live: waits(3*s, 0), syncBegun: ago(3*s - 1)}, classification{read: true}},
 		{"found waiting, and the other reads take long", evidence{ownerObservation: waiting, live: waits(23*s, 20*s), syncBegun: ago(23 * s)}, classification{state: waitingForDependents}},
 

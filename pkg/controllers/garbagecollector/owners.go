@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -100,6 +101,7 @@ type ownerReader struct {
 	graph  *graph
 	types  *knownTypes
 	limit  *readLimiter
+	failed *rate.Limiter
 	shared singleflight.Group
 
 	lock  sync.Mutex
@@ -107,7 +109,8 @@ type ownerReader struct {
 }
 
 func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes) *ownerReader {
-	return &ownerReader{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil), reads: map[target]liveRead{}}
+	limit, failed := newReadLimiter(clk, 2*ownerReads, nil), rate.NewLimiter(failuresPerSecond, failuresBurst)
+	return &ownerReader{client: client, clock: clk, graph: g, types: known, limit: limit, failed: failed, reads: map[target]liveRead{}}
 }
 
 // reset forgets the reads and failures of an earlier term.
@@ -219,7 +222,11 @@ func (r *ownerReader) readOwner(ctx context.Context, at target, previous liveRea
 			}
 			r.lock.Lock()
 			defer r.lock.Unlock()
-			r.reads[at] = r.reads[at].next(classifyRead(owner, err, at.name), owner, sent, r.clock.Now())
+			read := r.reads[at].next(classifyRead(owner, err, at.name), owner, sent, r.clock.Now())
+			if read.failures > 0 { // the back-off begins later
+				read.received = read.received.Add(r.failed.ReserveN(read.received, 1).DelayFrom(read.received))
+			}
+			r.reads[at] = read
 			return err
 		})
 	})
@@ -234,7 +241,7 @@ func (r *ownerReader) prune() {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	for at, live := range r.reads {
-		if age := r.clock.Since(live.sent); age > keepReads && (live.result != found || age > keepPolls) {
+		if age := r.clock.Since(live.received); age > keepReads && (live.result != found || age > keepPolls) {
 			delete(r.reads, at)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
 )
@@ -23,6 +24,14 @@ var (
 		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "two.example.com", Version: "v1", Resource: "bs"}, kind: "Same", versions: []string{"v1"}, local: true},
 	)
 )
+
+// The back-off of a failed read may begin later.
+func TestReadsInBackOffAreKept(t *testing.T) {
+	r := newOwnerReader(nil, clocktesting.NewFakeClock(began.Add(keepReads+1)), nil, nil)
+	r.reads[target{name: "a"}], r.reads[target{name: "b"}] = liveRead{received: began}, liveRead{sent: began, received: began.Add(time.Minute)}
+	r.prune()
+	fakeapi.Want(t, "kept reads", len(r.reads), 1)
+}
 
 func TestResolve(t *testing.T) {
 	none := schema.GroupVersionResource{}
@@ -44,14 +53,12 @@ func TestResolve(t *testing.T) {
 		{"one that it does not serve", "far.example.com/v1alpha1", "Thing", "shop", none, "", otherVersion},
 		{"a kind in another group", "extensions/v1beta1", "ConfigMap", "shop", none, "", unserved},
 		{"a kind that is not served", "v1", "Nothing", "shop", none, "", unserved},
-		{"a kind in lower case", "v1", "configmap", "shop", none, "", unserved},
 		{"a group that cannot be discovered", "down.example.com/v1", "Unknown", "shop", none, "", undiscovered},
 		{"what is known of it all the same", "down.example.com/v1", "Known", "shop", schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "knowns"}, "shop", fine},
 		{"a kind of two types", "two.example.com/v1", "Same", "shop", none, "", ambiguous},
 		{"two slashes", "example.com/v1/x", "Widget", "shop", none, "", unparsable},
 		{"no version", "example.com/", "Widget", "shop", none, "", unparsable},
 		{"nothing", "", "Widget", "shop", none, "", unparsable},
-		{"a slash", "/", "Widget", "shop", none, "", unparsable},
 	} {
 		got, p := discovered.resolve(reference{apiVersion: tt.apiVersion, kind: tt.kind, name: "o"}, tt.namespace)
 		if p != tt.problem || got.GroupVersionResource != tt.want || got.namespace != tt.in || p == fine && got.name != "o" {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -31,12 +30,9 @@ func TestReadLimiterBacksOff(t *testing.T) {
 		all   chan struct{} // of lists
 		reads []read
 	}{
-		{"response", nil, []read{{s, nil, 0}}},
 		{"slow response", nil, []read{{10 * s, nil, 0}}},
-		{"errors at once", nil, []read{{s, broken, 0}, {s, broken, 0}}},
 		{"failing conversion webhook", nil, []read{{0, converts, s}, {0, converts, 2 * s}, {0, converts, 4 * s}}},
 		{"timeouts", nil, []read{{10 * s, context.DeadlineExceeded, s}, {10 * s, context.DeadlineExceeded, 2 * s}, {10 * s, context.DeadlineExceeded, 4 * s}}},
-		{"404 after long", nil, []read{{10 * s, apierrors.NewNotFound(typ.GroupResource(), "o"), 0}}},
 		{"403 after long", nil, []read{{10 * s, refused, 0}}},
 		{"403 to a list after long", make(chan struct{}, 1), []read{{10 * s, refused, s}}},
 		{"errors after long", nil, []read{{10 * s, broken, s}, {10 * s, broken, 2 * s}}},
@@ -187,14 +183,33 @@ func TestListsInFlightAreBounded(t *testing.T) {
 	})
 }
 
-func TestRejectionsShareARate(t *testing.T) {
-	all, now := rate.NewLimiter(rejectedPerSecond, rejectedBurst), began
-	var last objectRecord
-	for range 2000 {
-		last = objectRecord{}.rejection(remove, "5", "no", all, now)
+// Thousands of failing requests must not become a flood. A few are retried soon.
+func TestFailuresShareARate(t *testing.T) {
+	dependent := func(c *cluster, n int) {
+		c.put(configMaps, newThing("a", fmt.Sprint("d", n), uid(10+n)).owned(ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(5000+n))))
 	}
-	if got, least := last.retryAt.Sub(now), 1800/rejectedPerSecond*time.Second; got < least || got > least+2*time.Second {
-		t.Errorf("the last of 2,000 rejected requests is sent again after %v, want about %v", got, least)
+	for fails, put := range map[string]func(*cluster, int){
+		"get configmaps w": dependent,
+		"delete":           dependent,
+	} {
+		inClusterNamed(t, fails, func(t *testing.T, c *cluster) {
+			c.start()
+			c.fail(fails, errPolicy)
+			put(c, 0)
+			time.Sleep(unlistedRecheck + time.Second)
+			fakeapi.Want(t, "the first request was repeated", c.Count(fails) > 1, true)
+			for n := range 750 {
+				put(c, 1+n)
+			}
+			time.Sleep(time.Minute)
+			for range 9 {
+				before := c.Count(fails)
+				time.Sleep(10 * time.Second)
+				if n := c.Count(fails) - before; n > 10*failuresPerSecond+failuresBurst {
+					t.Errorf("%d requests in 10 s", n)
+				}
+			}
+		})
 	}
 }
 

@@ -29,9 +29,6 @@ func TestRejectedDeletionBacksOff(t *testing.T) {
 		fakeapi.Want(t, "rejected", c.blocked()[string(causeRejected)], 1)
 		time.Sleep(2 * time.Hour)
 		deletes := c.Requests("delete")
-		for n, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
-			fakeapi.Want(t, fmt.Sprint("pause before delete ", n+1), deletes[n+1].At.Sub(deletes[n].At).Round(100*time.Millisecond), want)
-		}
 		last := deletes[len(deletes)-1].At
 		fakeapi.Want(t, "last pause between deletes", last.Sub(deletes[len(deletes)-2].At).Round(time.Second), maxRejectedBackoff)
 		c.on("delete", nil)
@@ -241,8 +238,6 @@ func TestSlowReadsOfManyOwnersTakeOneSync(t *testing.T) {
 		waiting bool          // the owners wait for the dependent
 	}{
 		{"aggregated API, almost timing out", things, 1, readTimeout - 100*time.Millisecond, false},
-		{"two absent owners", configMaps, 2, 3 * time.Second, false},
-		{"two waiting owners", configMaps, 2, 300 * time.Millisecond, true},
 		{"thousands of absent owners", configMaps, 3000, time.Millisecond, false},
 		{"a hundred absent owners", configMaps, 100, 8 * time.Second, false},
 		{"a hundred waiting owners", configMaps, 100, 8 * time.Second, true},

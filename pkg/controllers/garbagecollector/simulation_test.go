@@ -265,7 +265,8 @@ func (c *collector) checkPatch(was, now *thing) {
 	c.t.Helper()
 	for _, r := range was.OwnerReferences {
 		kept := slices.ContainsFunc(now.OwnerReferences, func(other metav1.OwnerReference) bool {
-			return testReference(r).named() == testReference(other).named()
+			other.BlockOwnerDeletion = r.BlockOwnerDeletion
+			return other == r
 		})
 		if owner := c.owner(was, r); !kept && owner != nil && !marksOf(owner).finishing() {
 			c.fail("%s loses its reference to %s, which is not being deleted", now.Name, owner.Name)
@@ -288,12 +289,6 @@ func (c *collector) checkPatch(was, now *thing) {
 			}
 		}
 	}
-}
-
-// named returns a reference without blockOwnerDeletion.
-func (r reference) named() reference {
-	r.blocking = false
-	return r
 }
 
 // act changes objects as users and other controllers do.

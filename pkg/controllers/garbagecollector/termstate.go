@@ -12,8 +12,8 @@ const (
 	// Pauses after rejected requests about one object, doubled from the first to the last.
 	minRejectedBackoff = time.Second
 	maxRejectedBackoff = 10 * time.Minute
-	// Pauses are longer while more requests per second are rejected.
-	rejectedPerSecond, rejectedBurst = 50, 200
+	// Pauses are longer while more requests per second are rejected, or more reads of owners fail.
+	failuresPerSecond, failuresBurst = 50, 200
 )
 
 // termState holds the state of a term that the API does not hold. Its loss costs requests and events only.
@@ -59,7 +59,7 @@ func (r objectRecord) rejection(a action, version, failure string, all *rate.Lim
 }
 
 func newTermState() *termState {
-	return &termState{owners: map[id]ownerRecord{}, objects: map[id]objectRecord{}, rejections: rate.NewLimiter(rejectedPerSecond, rejectedBurst)}
+	return &termState{owners: map[id]ownerRecord{}, objects: map[id]objectRecord{}, rejections: rate.NewLimiter(failuresPerSecond, failuresBurst)}
 }
 
 func (s *termState) reset() {

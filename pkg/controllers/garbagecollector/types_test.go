@@ -351,7 +351,6 @@ func TestNextDiscovery(t *testing.T) {
 		want    time.Duration // after began, when the latest discovery was sent
 	}{
 		{"nothing to do", 0, long, false, discoveryInterval},
-		{"first retry", 1, long, false, time.Second},
 		{"third retry", 3, long, false, 4 * time.Second},
 		{"later retries", 60, long, false, maxRetryInterval},
 		{"event long after", 0, at(time.Minute), false, time.Minute + eventDelays[0]},
@@ -359,7 +358,6 @@ func TestNextDiscovery(t *testing.T) {
 		{"first delay is over", 0, at(-eventDelays[0]), false, eventDelays[1] - eventDelays[0]},
 		{"all delays are over", 0, at(-eventDelays[4]), false, discoveryInterval},
 		{"event during retries", 60, at(-eventDelays[2]), false, eventDelays[3] - eventDelays[2]},
-		{"awaited", 0, long, true, minDiscoveryInterval},
 		{"awaited during retries", 60, long, true, minDiscoveryInterval},
 	} {
 		fakeapi.Want(t, tt.name, nextDiscovery(began, tt.retries, tt.event, tt.awaited).Sub(began), tt.want)

@@ -29,7 +29,6 @@ func TestPatches(t *testing.T) {
 		patch []operation
 		want  string
 	}{
-		{"one reference, of an object in the graph", refPatch(cached, []int{0}, removed), self + "," + first + `,{"op":"remove","path":"/metadata/ownerReferences/0"}`},
 		{"the last reference goes first", refPatch(live, []int{0, 1}, removed),
 			self + "," + second + `,{"op":"remove","path":"/metadata/ownerReferences/1"},` + first + `,{"op":"remove","path":"/metadata/ownerReferences/0"}`},
 		{"unblock", refPatch(cached, []int{0}, unblocked), self + "," + first + `,{"op":"add","path":"/metadata/ownerReferences/0/blockOwnerDeletion","value":false}`},
