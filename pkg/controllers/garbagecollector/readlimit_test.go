@@ -191,6 +191,10 @@ func TestFailuresShareARate(t *testing.T) {
 	for fails, put := range map[string]func(*cluster, int){
 		"get configmaps w": dependent,
 		"delete":           dependent,
+		"list replicasets": func(c *cluster, n int) {
+			c.put(configMaps, newThing("a", fmt.Sprint("w", n), uid(10+n)))
+			c.remove(configMaps, fmt.Sprint("w", n), orphans)
+		},
 	} {
 		inClusterNamed(t, fails, func(t *testing.T, c *cluster) {
 			c.start()
