@@ -109,7 +109,6 @@ func TestDiscoveryBeforeReadinessIsIncomplete(t *testing.T) {
 		checks int
 	}{
 		{"ready", 0, 0, nil, "", 1},
-		{"not ready", 500, 500, nil, "start-apiextensions-controllers", 1},
 		{"ready a moment later", 500, 0, nil, "start-apiextensions-controllers", 1},
 		{"not ready, and a group fails", 500, 500, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "x", Version: "v1"}: errors.New("down")}},
 			"start-apiextensions-controllers", 1},

@@ -110,7 +110,6 @@ func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
 		err   error
 		want  []string
 	}{
-		{"it is there, and another API fails", []*metav1.APIResourceList{fakeapi.CoreList()}, failed(x), []string{"v1.x"}},
 		{"it is there, and two other APIs fail", []*metav1.APIResourceList{fakeapi.CoreList()}, failed(z, a), []string{"v1.z.example.com", "v1beta1.a.example.com"}},
 		{"it is not, and another API fails", nil, failed(x), []string{"v1.", "v1.x"}},
 		{"it fails", nil, failed(core, x), []string{"v1.", "v1.x"}},

@@ -152,7 +152,6 @@ func TestFailedChanges(t *testing.T) {
 			"FailedAdopt", "FailedRelease", false},
 		{"400 of a load balancer", apierrors.NewGenericServerResponse(400, "patch", pods, "a", "bad request", 0, true), "", "", true},
 		{"changed", apierrors.NewConflict(pods, "a", errors.New("changed")), "", "", true},
-		{"failed", apierrors.NewInternalError(errors.New("boom")), "", "", true},
 	} {
 		for _, change := range []struct {
 			verb           string

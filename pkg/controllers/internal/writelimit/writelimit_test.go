@@ -31,7 +31,6 @@ func TestAShareLeavesRoomForOthers(t *testing.T) {
 		keys       []cache.ObjectName
 		first, all int // slots of the first key and of all keys
 	}{
-		{"a key alone has a third", crowd[:1], 32, 32},
 		{"two keys of a namespace have a fifth each", crowd[:2], 20, 39},
 		{"keys of two namespaces have a quarter each", []cache.ObjectName{crowd[0], keyOf("b", "1")}, 24, 48},
 		{"a namespace of a thousand keys has half", crowd, 1, 48},
