@@ -69,6 +69,9 @@ func blockerOf(r report) blocker {
 	for _, f := range r.finalizers {
 		add(causeNamespace, "the namespace itself is held by its finalizer "+f)
 	}
+	if r.rejection != nil {
+		add(causeError, conditionText(r.rejection))
+	}
 	if more := len(texts) - maxReasons; more > 0 {
 		texts = append(texts[:maxReasons], fmt.Sprintf("and %d more", more))
 	}

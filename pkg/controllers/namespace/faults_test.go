@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,6 +73,32 @@ func TestSilentAPIBlocksNoOtherType(t *testing.T) {
 		}
 	}
 	fakeapi.Want(t, "lists of the type that responds", len(slices.DeleteFunc(b.content(), func(r string) bool { return r != "list answered" })), 1)
+}
+
+// Pods kept the namespace before. A rejection by a policy must replace this reason.
+func TestRejectedFinalizationIsShown(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("policy"))
+	for want, finalizers := range map[string][]string{
+		`finalize: namespaces "test" is forbidden: policy`:        nil,
+		"the namespace itself is held by its finalizer other/x. ": {"other/x"},
+	} {
+		b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Finalizers = finalizers }))
+		left := true
+		b.respondWhile(&left, "list", "pods", item("Pod", "v1"), nil)
+		b.client.On(finalization, fakeapi.Fails(forbidden))
+		b.mustSync(t)
+		left = false
+		for range 3 {
+			if _, err := b.sync(t.Context(), "test"); !errors.Is(err, forbidden) {
+				t.Errorf("error %v, want the rejection", err)
+			}
+		}
+		fakeapi.WantPart(t, "condition", b.blocker(), want)
+		fakeapi.Want(t, "status writes", b.client.Count(statusWrite), 2)
+		fakeapi.Want(t, "requests fail, by the metric", testutil.ToFloat64(b.metrics.blocked.WithLabelValues("test", causeError)), 1)
+		ns := fakeapi.Must(b.client.CoreV1().Namespaces().Get(t.Context(), "test", metav1.GetOptions{}))
+		fakeapi.Want(t, "condition of kube-controller-manager", ns.Status.Conditions[2].Reason, "ContentDeleted")
+	}
 }
 
 // A namespace is finalized without conditions. Later syncs write the conditions, which show the finalizers of the

@@ -37,6 +37,7 @@ type report struct {
 	content    discovery.Result
 	results    []typeResult // pods first
 	finalizers []string     // see heldBy; only if the content is gone
+	rejection  error        // of the finalization
 }
 
 // errs returns the errors of all types.

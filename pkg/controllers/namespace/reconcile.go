@@ -94,15 +94,14 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	s.record(r.results[1:], c.Clock.Now())
 
 	// 6. Finalize after a pass over all types that left no objects.
-	switch {
-	case r.isBlocked():
+	if r.isBlocked() {
 		return c.hold(ctx, ns, r, now.Sub(seen))
-	case !whole:
-		s.empty = nil
-		return controller.Result{RequeueAfter: controller.Immediately}, nil
-	default:
-		return c.finish(ctx, ns, r)
 	}
+	s.empty = nil // also after a failed finalization: a partial pass would end its back-off
+	if !whole {
+		return controller.Result{RequeueAfter: controller.Immediately}, nil
+	}
+	return c.finish(ctx, ns, r)
 }
 
 // hold shows the remaining content to users and decides when to sync again.
@@ -133,8 +132,14 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	if ourFinalizer(ns) {
 		seen := c.firstSeen(ns.UID, c.Clock.Now()) // before the event of the deletion removes the time
 		done, err := c.finalize(ctx, ns)
+		if isRejected(err) { // by a policy, or for lack of permission
+			c.metrics.showCauses(ns.Name, causeError)
+			if r.rejection = err; len(r.finalizers) == 0 { // otherwise the conditions would alternate
+				_, unwritten = c.writeConditions(ctx, ns, r)
+			}
+		}
 		if err != nil {
-			return controller.Result{}, err
+			return controller.Result{}, errors.Join(err, unwritten)
 		}
 		if took := c.Clock.Since(seen); done {
 			c.metrics.duration.Observe(took.Seconds())
