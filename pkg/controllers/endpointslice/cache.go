@@ -110,20 +110,11 @@ func indexBySelector(obj any) ([]string, error) {
 
 func labelPair(namespace, key, value string) string { return namespace + "/" + key + "=" + value }
 
-// servicesFor returns the Services of a namespace that select pods with these labels.
-func (s serviceStore) servicesFor(namespace string, podLabels map[string]string) map[cache.ObjectName]bool {
-	found := map[cache.ObjectName]bool{}
-	for key, value := range podLabels {
-		for _, service := range s.ByIndex(bySelector, labelPair(namespace, key, value)) {
-			if labels.ValidatedSetSelector(service.Spec.Selector).Matches(labels.Set(podLabels)) {
-				found[cache.MetaObjectToName(service)] = true
-			}
-		}
-	}
-	return found
-}
-
 // selectsPods reports whether a Service gets slices from this controller.
 func selectsPods(service *corev1.Service) bool {
 	return service.Spec.Type != corev1.ServiceTypeExternalName && len(service.Spec.Selector) > 0
+}
+
+func selects(service *corev1.Service, podLabels map[string]string) bool {
+	return labels.ValidatedSetSelector(service.Spec.Selector).Matches(labels.Set(podLabels))
 }

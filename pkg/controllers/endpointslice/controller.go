@@ -101,24 +101,27 @@ func (c *Controller) enqueueService(service *corev1.Service) {
 
 func (c *Controller) serviceUpdated(_, service *corev1.Service) { c.enqueueService(service) }
 
-func (c *Controller) podChanged(pod *caches.Pod) { c.enqueuePodServices(nil, pod, true) }
+func (c *Controller) podChanged(pod *caches.Pod) { c.enqueueSelecting(pod, nil) }
 
+// podUpdated adds all Services of a pod if slices show the change. If only labels changed, Services that select both
+// the old and the new labels are left out.
 func (c *Controller) podUpdated(old, pod *caches.Pod) {
-	changed := endpointChanged(old, pod)
-	if changed || !maps.Equal(old.Labels, pod.Labels) {
-		c.enqueuePodServices(old.Labels, pod, changed)
+	if !maps.Equal(old.Labels, pod.Labels) {
+		c.enqueueSelecting(old, pod.Labels)
+		c.enqueueSelecting(pod, old.Labels)
+	}
+	if endpointChanged(old, pod) {
+		c.podChanged(pod)
 	}
 }
 
-// enqueuePodServices adds the Services that select the old or the new labels of a pod. If only labels changed,
-// Services that select both are left out.
-func (c *Controller) enqueuePodServices(oldLabels map[string]string, pod *caches.Pod, changed bool) {
-	before, after := c.services.servicesFor(pod.Namespace, oldLabels), c.services.servicesFor(pod.Namespace, pod.Labels)
-	either := maps.Clone(before)
-	maps.Copy(either, after)
-	for service := range either {
-		if changed || before[service] != after[service] {
-			c.loop.AddAfter(service, c.cfg.BatchPeriod)
+// enqueueSelecting adds the Services that select a pod and would not select it with the other labels.
+func (c *Controller) enqueueSelecting(pod *caches.Pod, other map[string]string) {
+	for key, value := range pod.Labels {
+		for _, service := range c.services.ByIndex(bySelector, labelPair(pod.Namespace, key, value)) {
+			if selects(service, pod.Labels) && !selects(service, other) {
+				c.loop.AddAfter(cache.MetaObjectToName(service), c.cfg.BatchPeriod)
+			}
 		}
 	}
 }

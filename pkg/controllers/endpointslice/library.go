@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/tools/cache"
@@ -105,10 +104,9 @@ func (l *libraryClient) Delete(_ context.Context, name string, _ metav1.DeleteOp
 // libraryPods returns the selected pods with the fields that the library reads. Labels, addresses and ports are
 // shared with the cache. A pod without the condition Ready gets an empty condition, which the library reads as none.
 func libraryPods(service *corev1.Service, pods []*caches.Pod) []*corev1.Pod {
-	selector := labels.ValidatedSetSelector(service.Spec.Selector)
 	var selected []*corev1.Pod
 	for _, pod := range pods {
-		if !selector.Matches(labels.Set(pod.Labels)) {
+		if !selects(service, pod.Labels) {
 			continue
 		}
 		selected = append(selected, &corev1.Pod{
