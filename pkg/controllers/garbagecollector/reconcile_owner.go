@@ -26,8 +26,8 @@ const (
 	// A blocked owner is rechecked after as long as it has waited, within these bounds, in case of a lost event.
 	minRecheck = 30 * time.Second
 	maxRecheck = 5 * time.Minute
-	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed. Each such owner
-	// adds unlistedSpread to the random part, so that thousands are not rechecked at once.
+	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed. Each such
+	// owner adds unlistedSpread to the random part, so that thousands are not rechecked at once.
 	unlistedRecheck = 5 * time.Second
 	unlistedSpread  = 40 * time.Millisecond
 	// firstRecheck is the first recheck of an owner that waits for discovery, or that has new blocking dependents.
