@@ -1,13 +1,11 @@
 package controller
 
 import (
-	"context"
 	"regexp"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -19,14 +17,14 @@ const (
 // failureLog limits the log lines about failed syncs.
 type failureLog struct {
 	lock   sync.Mutex
-	causes map[string]failure // of this period
+	causes map[string]failure // of this period; nil before its first failure
 }
 
 // failure is the last failed sync of one cause.
 type failure struct {
-	count int
-	key   any
-	err   error
+	count  int
+	logger klog.Logger
+	err    error
 }
 
 // variableWord matches a word of an error that may differ between failures of one cause: a name, an address
@@ -34,34 +32,30 @@ type failure struct {
 var variableWord = regexp.MustCompile(`\S*["/0-9]\S*`)
 
 // admitsLine counts a failed sync, and reports whether a log line may be written for it.
-func (f *failureLog) admitsLine(key any, err error) bool {
+func (f *failureLog) admitsLine(logger klog.Logger, err error) bool {
 	cause := variableWord.ReplaceAllLiteralString(err.Error(), "")
 	f.lock.Lock()
 	defer f.lock.Unlock()
+	if f.causes == nil {
+		f.causes = map[string]failure{}
+		time.AfterFunc(failureLogPeriod, f.endPeriod)
+	}
 	if _, known := f.causes[cause]; !known && len(f.causes) >= failureCauses {
 		cause = ""
 	}
-	f.causes[cause] = failure{f.causes[cause].count + 1, key, err}
+	f.causes[cause] = failure{f.causes[cause].count + 1, logger, err}
 	return f.causes[cause].count <= failureLogLines
 }
 
-// logPeriods ends each period with one log line per cause that had too many failures.
-func (f *failureLog) logPeriods(term context.Context, clk clock.WithTicker, logger klog.Logger) {
-	ticker := clk.NewTicker(failureLogPeriod)
-	defer ticker.Stop()
-	for term.Err() == nil {
-		select {
-		case <-ticker.C():
-		case <-term.Done():
-		}
-		f.lock.Lock()
-		causes := f.causes
-		f.causes = map[string]failure{}
-		f.lock.Unlock()
-		for _, last := range causes {
-			if more := last.count - failureLogLines; more > 0 {
-				logger.Error(last.err, "Left out log lines about failed syncs", "count", more, "key", last.key)
-			}
+// endPeriod writes one log line per cause that had too many failures.
+func (f *failureLog) endPeriod() {
+	f.lock.Lock()
+	causes := f.causes
+	f.causes = nil
+	f.lock.Unlock()
+	for _, last := range causes {
+		if more := last.count - failureLogLines; more > 0 {
+			last.logger.Error(last.err, "Left out log lines about failed syncs", "count", more)
 		}
 	}
 }

@@ -86,8 +86,7 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, scheduler: newScheduler[K](cfg.Workers, cfg.SlowAfter),
 		seconds: m.HistogramVec("controller_sync_duration_seconds", "Duration of one sync of one key, by result: done; requeue (the sync requested another sync after a delay); error (the key is retried; conflicts and panics included); canceled (a request of the sync was cancelled, for example at the end of the term).",
 			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", "done", "requeue", "error", "canceled"}),
-		failures: failureLog{causes: map[string]failure{}},
-		panics:   m.CounterVec("controller_sync_panics_total", "Syncs that panicked; their keys were retried.").WithLabelValues(),
+		panics: m.CounterVec("controller_sync_panics_total", "Syncs that panicked; their keys were retried.").WithLabelValues(),
 	}
 }
 
@@ -153,9 +152,6 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	first, later := rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
 	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first, q.successes) })
 	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later, q.recoveries) })
-	syncs.Go(func() {
-		l.failures.logPeriods(ctx, l.cfg.Clock, klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller))
-	})
 
 	<-ctx.Done()
 	l.queue.Store(nil)
@@ -166,6 +162,7 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 		defer time.AfterFunc(l.cfg.Drain, cancel).Stop()
 	}
 	syncs.Wait()
+	l.failures.endPeriod()
 	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // remaining keys would count in the depth metric
 		q.Done(key)
 	}
@@ -240,7 +237,7 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 		logger.V(4).Info("Sync was cut short", "reason", err)
 		q.AddAfter(key, q.conflictBackoff.When(key))
 	case err != nil:
-		if l.failures.admitsLine(key, err) {
+		if l.failures.admitsLine(logger, err) {
 			// Not utilruntime.HandleError: it sleeps under a process-wide lock, so one failing key would
 			// delay all others.
 			logger.Error(err, "Sync failed, the key will be retried")
