@@ -39,15 +39,7 @@ func TestSelect(t *testing.T) {
 			[]*metav1.APIGroup{fakeapi.APIGroup("", "v1")},
 			[]*metav1.APIResourceList{fakeapi.CoreList(fakeapi.APIType("pods", all...), fakeapi.APIType("pods/eviction", all...), fakeapi.APIType("bindings", "create"), clusterScoped)},
 			[]string{"/v1/pods list deletecollection watch"}},
-		{"verbs besides delete are optional",
-			[]*metav1.APIGroup{fakeapi.APIGroup("x", "v1")},
-			[]*metav1.APIResourceList{fakeapi.CoreList(), fakeapi.APIList("x/v1", fakeapi.APIType("a", "delete"), fakeapi.APIType("b", "delete", "list"))},
-			[]string{"x/v1/a", "x/v1/b list"}},
-		{"the preferred version",
-			[]*metav1.APIGroup{fakeapi.APIGroup("x", "v2", "v1")},
-			[]*metav1.APIResourceList{fakeapi.CoreList(), fakeapi.APIList("x/v1", fakeapi.APIType("a", all...)), fakeapi.APIList("x/v2", fakeapi.APIType("a", all...))},
-			[]string{"x/v2,v1/a list deletecollection watch"}},
-		{"or the first other one that can delete it",
+		{"the first version that can delete it",
 			[]*metav1.APIGroup{fakeapi.APIGroup("x", "v3", "v2", "v1")},
 			[]*metav1.APIResourceList{fakeapi.CoreList(), fakeapi.APIList("x/v1", fakeapi.APIType("a", all...)), fakeapi.APIList("x/v2", fakeapi.APIType("a", all...)), fakeapi.APIList("x/v3", fakeapi.APIType("a", "list"))},
 			[]string{"x/v2,v1/a list deletecollection watch"}},
@@ -61,8 +53,8 @@ func TestSelect(t *testing.T) {
 			[]string{"events.k8s.io/v1/events"}},
 		{"one bad name does not spoil the rest",
 			[]*metav1.APIGroup{fakeapi.APIGroup("x", "v1")},
-			[]*metav1.APIResourceList{fakeapi.CoreList(), fakeapi.APIList("x/y/z", fakeapi.APIType("a", "delete")), fakeapi.APIList("x/v1", fakeapi.APIType("b", "delete"))},
-			[]string{"x/v1/b"}},
+			[]*metav1.APIResourceList{fakeapi.CoreList(), fakeapi.APIList("x/y/z", fakeapi.APIType("a", "delete")), fakeapi.APIList("x/v1", fakeapi.APIType("b", "delete", "list"))},
+			[]string{"x/v1/b list"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := SelectTypes(tt.groups, tt.lists, nil, epoch, deletable)
