@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
@@ -125,7 +126,7 @@ func TestDeletesWithoutASlotKeepTheCondition(t *testing.T) {
 	b := newBench(t, newSet(0, statusOfSize(1), func(rs *appsv1.ReplicaSet) {
 		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedDelete"}}
 	}), newPod("a"))
-	b.slots, b.now = writelimit.New(b.Clock, 0, 0), now.Add(-syncLimit)
+	b.slots, b.now = writelimit.New(clock.RealClock{}, 0, 0), time.Time{}
 	b.mustRun(t)
 	b.Wants(t)
 }

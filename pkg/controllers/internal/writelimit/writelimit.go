@@ -31,22 +31,15 @@ type Slots struct {
 	lock    sync.Mutex
 	quick   share
 	all     share
-	young   []*Write  // quick writes, in order of start
-	waiting []*waiter // in order of arrival
+	waiting []*Write // in order of arrival
 }
 
-// Write is a write in flight.
+// Write is a write in flight, or one that waits for a slot.
 type Write struct {
-	key   cache.ObjectName
-	start time.Time
-	old   bool
-}
-
-// waiter is a request for a slot.
-type waiter struct {
-	key   cache.ObjectName
-	write *Write        // set with the slot, under the lock of the slots
-	got   chan struct{} // closed with the slot
+	key      cache.ObjectName
+	assigned chan struct{} // closed with the slot
+	quick    bool
+	timer    *time.Timer // ends the quick time; nil before the slot
 }
 
 // New returns slots with a limit for quick writes and a limit for all writes.
@@ -83,70 +76,60 @@ func (s *Slots) RunEach(ctx context.Context, key cache.ObjectName, until time.Ti
 // Acquire waits for a slot until the given time or the end of the term. It returns nil if it gets none. The
 // caller releases the write.
 func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Time) *Write {
+	w := &Write{key: key, assigned: make(chan struct{})}
 	s.lock.Lock()
-	t := &waiter{key: key, got: make(chan struct{})}
-	s.waiting = append(s.waiting, t)
+	s.waiting = append(s.waiting, w)
+	s.assignSlots()
 	s.lock.Unlock()
-	for {
-		s.lock.Lock()
-		s.assignSlots()
-		now := s.clock.Now()
-		if t.write == nil && (!now.Before(until) || controller.Draining(ctx) || ctx.Err() != nil) {
-			s.waiting = slices.DeleteFunc(s.waiting, func(other *waiter) bool { return other == t })
-			s.lock.Unlock()
-			return nil
-		}
-		wake := until
-		if len(s.young) > 0 { // the oldest quick write may make room then
-			if next := s.young[0].start.Add(writePatience); next.Before(wake) {
-				wake = next
-			}
-		}
-		given := t.write
-		s.lock.Unlock()
-		if given != nil {
-			return given
-		}
-		timer := s.clock.NewTimer(max(wake.Sub(now), time.Millisecond))
-		select {
-		case <-t.got:
-		case <-timer.C():
-		case <-controller.TermDone(ctx):
-		case <-ctx.Done():
-		}
-		timer.Stop()
+	timer := s.clock.NewTimer(until.Sub(s.clock.Now()))
+	defer timer.Stop()
+	select {
+	case <-w.assigned:
+	case <-timer.C():
+	case <-controller.TermDone(ctx):
+	case <-ctx.Done():
 	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if i := slices.Index(s.waiting, w); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		return nil
+	}
+	return w
 }
 
 // Release ends a write.
 func (s *Slots) Release(w *Write) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if !w.old {
-		s.young = slices.DeleteFunc(s.young, func(y *Write) bool { return y == w })
+	w.timer.Stop()
+	s.all.add(w.key, -1)
+	s.endQuickTime(w)
+}
+
+// endQuickTime ends the quick time of a write, if it has not ended, and assigns slots. The caller holds the lock.
+func (s *Slots) endQuickTime(w *Write) {
+	if w.quick {
+		w.quick = false
 		s.quick.add(w.key, -1)
 	}
-	s.all.add(w.key, -1)
 	s.assignSlots()
 }
 
-// assignSlots assigns free slots to waiters. The caller holds the lock.
+// assignSlots assigns free slots to waiting writes. The caller holds the lock.
 func (s *Slots) assignSlots() {
-	now := s.clock.Now()
-	for len(s.young) > 0 && now.Sub(s.young[0].start) >= writePatience {
-		s.young[0].old = true
-		s.quick.add(s.young[0].key, -1)
-		s.young = s.young[1:]
-	}
-	s.waiting = slices.DeleteFunc(s.waiting, func(t *waiter) bool {
-		if !s.quick.canAdd(t.key) || !s.all.canAdd(t.key) {
+	s.waiting = slices.DeleteFunc(s.waiting, func(w *Write) bool {
+		if !s.quick.canAdd(w.key) || !s.all.canAdd(w.key) {
 			return false
 		}
-		t.write = &Write{key: t.key, start: now}
-		s.young = append(s.young, t.write)
-		s.quick.add(t.key, 1)
-		s.all.add(t.key, 1)
-		close(t.got)
+		s.quick.add(w.key, 1)
+		s.all.add(w.key, 1)
+		w.quick, w.timer = true, time.AfterFunc(writePatience, func() {
+			s.lock.Lock()
+			defer s.lock.Unlock()
+			s.endQuickTime(w)
+		})
+		close(w.assigned)
 		return true
 	})
 }

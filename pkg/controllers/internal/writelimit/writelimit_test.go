@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,19 +53,36 @@ func TestAShareLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
+// timerClock counts timers.
+type timerClock struct {
+	clock.RealClock
+	timers atomic.Int32
+}
+
+func (c *timerClock) NewTimer(d time.Duration) clock.Timer {
+	c.timers.Add(1)
+	return c.RealClock.NewTimer(d)
+}
+
 func TestWritesThatHangLeaveRoomForQuickOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(clock.RealClock{}, 96, 300)
-		hung, until := keyOf("slow", "hung"), time.Now().Add(20*time.Second)
-		start, inFlight := time.Now(), 0
-		for s.Acquire(t.Context(), hung, until) != nil {
-			if inFlight++; inFlight == 33 && time.Since(start) != writePatience {
-				t.Errorf("write 33 began after %v, want %v: 32 quick ones are enough", time.Since(start), writePatience)
-			}
+		clk := &timerClock{}
+		s := New(clk, 96, 300)
+		start, until := time.Now(), time.Now().Add(20*time.Second)
+		var inFlight atomic.Int32
+		var waiting sync.WaitGroup
+		for range 500 {
+			waiting.Go(func() {
+				if s.Acquire(t.Context(), keyOf("slow", "hung"), until) != nil && inFlight.Add(1) == 33 && time.Since(start) != writePatience {
+					t.Errorf("write 33 began after %v, want %v: 32 quick ones are enough", time.Since(start), writePatience)
+				}
+			})
 		}
-		if inFlight != 100 || time.Since(start) != 20*time.Second {
-			t.Errorf("%d writes hang after %v, want a third of 300, and no more after 20 s", inFlight, time.Since(start))
+		waiting.Wait()
+		if inFlight.Load() != 100 || time.Since(start) != 20*time.Second {
+			t.Errorf("%d writes hang after %v, want a third of 300, and no more after 20 s", inFlight.Load(), time.Since(start))
 		}
+		fakeapi.Want(t, "timers: waiting costs nothing", clk.timers.Load(), 500)
 		asked := time.Now()
 		for range 10 {
 			w := s.Acquire(t.Context(), keyOf("quick", "rs"), until.Add(time.Minute))
@@ -95,38 +114,26 @@ func TestASlotThatIsReleasedGoesToWhoHasWaitedLongest(t *testing.T) {
 	})
 }
 
-// A waiter whose time is over, or whose term has ended, would never release a slot.
+// A write whose term has ended would never release a slot.
 func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		until    time.Duration // the time is over
-		term     time.Duration // the term has ended
-		gaveUpAt time.Duration
-	}{
-		{"the time is over", time.Second, time.Hour, time.Second},
-		{"the term has ended", time.Hour, time.Minute, time.Minute},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, start := New(clock.RealClock{}, 1, 1), time.Now()
-				held := s.Acquire(t.Context(), keyOf("a", "1"), start.Add(time.Hour))
-				loop := controller.NewLoop(controller.LoopConfig{Controller: "c", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
-					func(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
-						if w := s.Acquire(ctx, key, start.Add(tt.until)); w != nil || time.Since(start) != tt.gaveUpAt {
-							t.Errorf("it has %+v after %v, want nothing after %v", w, time.Since(start), tt.gaveUpAt)
-						}
-						return controller.Result{}, nil
-					})
-				term, cancel := context.WithTimeout(t.Context(), tt.term)
-				defer cancel()
-				loop.Run(term, func() []cache.ObjectName { return []cache.ObjectName{keyOf("b", "1")} })
-				s.Release(held)
-				if s.Acquire(t.Context(), keyOf("c", "1"), time.Now().Add(time.Second)) == nil {
-					t.Error("the slot that was released is not free")
+	synctest.Test(t, func(t *testing.T) {
+		s, start := New(clock.RealClock{}, 1, 1), time.Now()
+		held := s.Acquire(t.Context(), keyOf("a", "1"), start.Add(time.Hour))
+		loop := controller.NewLoop(controller.LoopConfig{Controller: "c", Workers: 1, Clock: clock.RealClock{}}, prometheus.NewRegistry(),
+			func(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
+				if w := s.Acquire(ctx, key, start.Add(time.Hour)); w != nil || time.Since(start) != time.Minute {
+					t.Errorf("it has %+v after %v, want nothing after a minute", w, time.Since(start))
 				}
+				return controller.Result{}, nil
 			})
-		})
-	}
+		term, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		loop.Run(term, func() []cache.ObjectName { return []cache.ObjectName{keyOf("b", "1")} })
+		s.Release(held)
+		if s.Acquire(t.Context(), keyOf("c", "1"), time.Now().Add(time.Second)) == nil || s.quick.left != 0 {
+			t.Errorf("the slot that was released is not free, or a quick one is left: %d", s.quick.left)
+		}
+	})
 }
 
 // A panic of a call becomes a panic of Each after all calls have returned, and the slot is released.
