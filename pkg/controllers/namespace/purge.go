@@ -33,7 +33,7 @@ const (
 	// cache: with 32 the API server had little to do. By default a priority level has 98 seats for such
 	// requests.
 	requestsAtOnce = 64
-	slotTimeout    = time.Minute
+	slotTimeout    = 25 * time.Second // with the wait for a discovery less than two minutes
 	// storageTimeout bounds the wait for an extension API server that has no storage of a type.
 	storageTimeout = 2 * time.Minute
 	// maxExamples is the number of objects named for each finalizer.

@@ -275,8 +275,8 @@ func TestSyncWithoutASlotEnds(t *testing.T) {
 		b.unresponsive.record(api, "other", true)
 		begin := time.Now()
 		b.discovery.Called = func() { b.slots.TryAcquire(requestsAtOnce) } // other namespaces take all slots
-		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errNoSlot) || time.Since(begin) > 90*time.Second {
-			t.Errorf("%v after %v, want no slot after a minute", err, time.Since(begin))
+		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errNoSlot) || time.Since(begin) > 30*time.Second {
+			t.Errorf("%v after %v, want no slot after 25 s", err, time.Since(begin))
 		}
 		_, paused := b.unresponsive.pauses[api]
 		fakeapi.Want(t, "paused after a sync without a request", paused, true)
