@@ -158,7 +158,8 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 			failures = append(failures, fmt.Errorf("change the owner of %s %s: %w", c.Noun, ch.object.GetName(), ch.err))
 		}
 	}
-	return adopted, cmp.Or(errors.Join(failures...), cut)
+	// More errors would make the log line of the sync too long.
+	return adopted, cmp.Or(errors.Join(failures[:min(len(failures), 10)]...), cut)
 }
 
 // isOfObject reports whether a rejection concerns one object. A webhook that names no code rejects with a 400. A 400

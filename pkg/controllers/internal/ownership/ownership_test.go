@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,6 @@ func TestRelationOf(t *testing.T) {
 	}{
 		"owned":                      {newPod("a", web, ours()), Owned},
 		"no longer selected":         {newPod("a", db, ours()), Releasable},
-		"selected orphan":            {newPod("a", web), Adoptable},
 		"other orphan":               {newPod("a", db), Unrelated},
 		"another namespace":          {elsewhere, Unrelated},
 		"another UID":                {newPod("a", web, edited(func(r *metav1.OwnerReference) { r.UID = "another" })), Unrelated},
@@ -172,6 +172,13 @@ func TestFailedChanges(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestErrorsOfManyChangesAreBounded(t *testing.T) {
+	b := newBench(t)
+	b.patch = func(*corev1.Pod) (*corev1.Pod, error) { return nil, apierrors.NewInternalError(errors.New("boom")) }
+	_, err := b.run(t, slices.Repeat([]*corev1.Pod{newPod("a", web)}, 100), nil)
+	fakeapi.Want(t, "errors", strings.Count(err.Error(), "boom"), 10)
 }
 
 // TestRejectedChangesAreRepeatedAfterAMinute, or as soon as the labels or owners of the object change.
