@@ -187,7 +187,6 @@ func TestNextSync(t *testing.T) {
 		{-5 * time.Second, 1, 300 * time.Millisecond},
 		{4 * time.Second, 1, time.Second},
 		{4 * time.Second, 90, 2 * time.Second},
-		{32 * time.Second, 90, 8 * time.Second},
 		{10 * time.Minute, 1, 8 * time.Second},
 		{10*time.Minute + 1, 1, 30 * time.Second},
 		{0, 10000, 30 * time.Second},

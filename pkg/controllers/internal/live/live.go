@@ -57,8 +57,8 @@ func NewReads[T any](c clock.PassiveClock, read func(ctx context.Context, name s
 }
 
 // Get returns a result whose read started at since or later, and not more than a second before the call. If
-// there is none, it reads. Errors are not shared. The wait for other reads ends after a
-// minute, because a sync that sends nothing for long counts as stuck.
+// there is none, it reads. Errors are not shared. The wait for other reads ends after a minute, because a sync that
+// sends nothing for long counts as stuck.
 func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, error) {
 	came, a := r.clock.Now(), r.resultFor(name)
 	waiting, stop := context.WithTimeout(ctx, time.Minute)
