@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/fakeapi"
@@ -38,7 +41,8 @@ type cluster struct {
 	t         *testing.T
 	clientset *fakeapi.Clientset
 	events    *record.FakeRecorder
-	end, stop func() // end the term and the process
+	end, stop func()       // end the term and the process
+	rejected  atomic.Int32 // log lines about rejected requests
 
 	lock  sync.Mutex
 	hooks map[string]*hook
@@ -124,8 +128,9 @@ func (c *cluster) standBy(edits ...func(*Config)) (begin func()) {
 	fakeapi.Must(store.Nodes())
 	c.stop = sync.OnceFunc(fakeapi.FillCaches(c.t, store))
 	c.t.Cleanup(c.stop)
+	log := funcr.New(func(_, args string) { c.rejected.Add(int32(strings.Count(args, "Request was rejected"))) }, funcr.Options{})
 	return func() {
-		c.end = fakeapi.Term(c.t, c.Run)
+		c.end = fakeapi.Term(c.t, func(ctx context.Context) error { return c.Run(klog.NewContext(ctx, log)) })
 		c.t.Cleanup(func() {
 			c.end()
 			c.stop()

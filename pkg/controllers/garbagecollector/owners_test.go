@@ -47,7 +47,6 @@ func TestResolve(t *testing.T) {
 		{"an owner in no namespace", "v1", "Node", "shop", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", fine},
 		{"both in no namespace", "v1", "Node", "", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", fine},
 		{"an owner that would be in some namespace", "v1", "ConfigMap", "", none, "", outOfReach},
-		{"an old version of one storage", "example.com/v1", "Widget", "shop", schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, "shop", fine},
 		{"a version of one storage that is no longer served", "example.com/v1alpha1", "Widget", "shop", schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, "shop", fine},
 		{"a version of another server", "far.example.com/v1beta1", "Thing", "shop", schema.GroupVersionResource{Group: "far.example.com", Version: "v1beta1", Resource: "things"}, "shop", fine},
 		{"one that it does not serve", "far.example.com/v1alpha1", "Thing", "shop", none, "", otherVersion},
@@ -58,7 +57,6 @@ func TestResolve(t *testing.T) {
 		{"a kind of two types", "two.example.com/v1", "Same", "shop", none, "", ambiguous},
 		{"two slashes", "example.com/v1/x", "Widget", "shop", none, "", unparsable},
 		{"no version", "example.com/", "Widget", "shop", none, "", unparsable},
-		{"nothing", "", "Widget", "shop", none, "", unparsable},
 	} {
 		got, p := discovered.resolve(reference{apiVersion: tt.apiVersion, kind: tt.kind, name: "o"}, tt.namespace)
 		if p != tt.problem || got.GroupVersionResource != tt.want || got.namespace != tt.in || p == fine && got.name != "o" {

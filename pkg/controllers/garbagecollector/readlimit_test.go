@@ -213,6 +213,9 @@ func TestFailuresShareARate(t *testing.T) {
 					t.Errorf("%d requests in 10 s", n)
 				}
 			}
+			if n := c.rejected.Load(); n > 20 || (n > 0) != (fails == "delete") {
+				t.Errorf("%d log lines about rejections", n)
+			}
 		})
 	}
 }

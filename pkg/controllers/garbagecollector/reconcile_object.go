@@ -170,7 +170,8 @@ func (c *Controller) recordFailure(key id, err error) {
 	c.state.setObject(key, record)
 }
 
-// recordRejection returns the back-off after a rejected request. The first rejection of each object is logged.
+// recordRejection returns the back-off after a rejected request. The first rejection of each object is logged, at
+// most ten per minute and cause, or all in a dry run.
 func (c *Controller) recordRejection(ctx context.Context, o object, d decision, err error) time.Duration {
 	now := c.Clock.Now()
 	record := c.state.object(o.key()).rejection(d.action, o.version, err.Error(), c.state.rejections, now)
@@ -179,7 +180,7 @@ func (c *Controller) recordRejection(ctx context.Context, o object, d decision, 
 		c.metrics.lasting.Inc()
 	}
 	logger := klog.FromContext(ctx)
-	if record.rejections > 1 {
+	if record.rejections > 1 || !errors.Is(err, errDryRun) && !c.objectLoop.AdmitsLine(logger, err) {
 		logger = logger.V(2)
 	}
 	logger.Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", record.rejections)

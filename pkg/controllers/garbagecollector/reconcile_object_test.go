@@ -161,13 +161,15 @@ func TestDeletionEventOfAggregatedAPICausesRead(t *testing.T) {
 func TestDryRunSendsNothingAndBacksOff(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.start(func(cfg *Config) { cfg.DryRun = true })
-		c.dependent()
+		for n := range 20 {
+			c.put(configMaps, newThing("a", fmt.Sprint("d", n), uid(10+n)).owned(ref("v1", "ConfigMap", "o", uid(1))))
+		}
 		time.Sleep(time.Minute)
 		fakeapi.Want(t, "lasting objects after a minute", testutil.ToFloat64(c.metrics.lasting), 0)
 		time.Sleep(time.Minute)
 		lasting, counted := testutil.ToFloat64(c.metrics.lasting), testutil.ToFloat64(c.metrics.dryRun.WithLabelValues(requestDelete))
-		if lasting != 1 || counted != lastingRejections {
-			t.Errorf("after two minutes %v objects are lasting, and %v deletes are counted, want 1 and %d", lasting, counted, lastingRejections)
+		if lasting != 20 || counted != 20*lastingRejections || c.rejected.Load() != 20 {
+			t.Errorf("after two minutes %v objects are lasting, %v deletes are counted, and %d are logged", lasting, counted, c.rejected.Load())
 		}
 		fakeapi.Want(t, "writes", c.Count("delete")+c.Count("patch"), 0)
 	})
