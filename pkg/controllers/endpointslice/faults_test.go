@@ -59,6 +59,7 @@ func TestHandOverWithFrozenWatches(t *testing.T) {
 		w.Put(versioned(aService("a", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(443) })))
 	}
 	gone := func(w *world) { w.Remove("services", "default", "a") }
+	manual := func(w *world) { w.Put(versioned(aService("a", func(s *corev1.Service) { s.Spec.Selector = nil }))) }
 	for _, tt := range []struct {
 		frozen string
 		change func(*world)
@@ -69,6 +70,7 @@ func TestHandOverWithFrozenWatches(t *testing.T) {
 		{"endpointslices", moved, "IPv4 web:443, 10.0.0.2 ready serving"},
 		{"services endpointslices", moved, "IPv4 web:443, 10.0.0.2 ready serving"},
 		{"services", gone, "IPv4 web:8080, 10.0.0.2 ready serving, 10.0.0.3 ready serving, 10.0.0.4 ready serving"},
+		{"services", manual, "IPv4 web:8080, 10.0.0.2 ready serving, 10.0.0.3 ready serving, 10.0.0.4 ready serving"},
 	} {
 		fakeapi.Bubble(t, tt.frozen, func(t *testing.T) {
 			w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1), aPod("a", 2), aPod("a", 3))
@@ -101,6 +103,7 @@ func TestHandOverWithFrozenWatches(t *testing.T) {
 					w.Freeze(resource, false)
 				}
 			}
+			fakeapi.WantEqual(t, "events", fakeapi.NewEvents(w.events), nil)
 		})
 	}
 }

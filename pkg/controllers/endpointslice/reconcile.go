@@ -96,22 +96,17 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	// 5. Compute again on live reads and send, if a write is needed or uncertain.
 	if overdue || held || holdBack && st.uncertain {
 		latest, err := live.GetSame(ctx, service, c.Client.CoreV1().Services(service.Namespace).Get)
-		if errors.Is(err, live.ErrReplaced) {
+		if errors.Is(err, live.ErrReplaced) || err == nil && !selectsPods(latest) {
 			return controller.Result{}, nil // the event of the Service follows
+		}
+		if err == nil && (overdue || !current || st.uncertain || latest.ResourceVersion != service.ResourceVersion) {
+			pods, existing, err = c.readLive(ctx, t, latest, existing)
 		}
 		if err != nil {
 			return controller.Result{}, c.report(service, err, err)
 		}
 		c.services.Expect(latest.ResourceVersion)
 		st.liveVersion = latest.ResourceVersion
-		if !selectsPods(latest) {
-			return controller.Result{}, nil
-		}
-		if overdue || !current || st.uncertain || latest.ResourceVersion != service.ResourceVersion {
-			if pods, existing, err = c.readLive(ctx, t, latest, existing); err != nil {
-				return controller.Result{}, c.report(latest, err, err)
-			}
-		}
 		service, holdBack, st.staleSince, st.uncertain = latest, false, time.Time{}, false
 		if slices.ContainsFunc(existing, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == st.createName }) {
 			st.createName = ""

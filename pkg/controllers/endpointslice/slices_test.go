@@ -41,10 +41,8 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 		pods    []*corev1.Pod
 		want    []string
 	}{
-		{"no pods leave a placeholder", aService("a"), nil, []string{"IPv4"}},
 		{"ready pod", aService("a"), []*corev1.Pod{aPod("a", 1)}, []string{"IPv4 web:8080, 10.0.0.2 ready serving"}},
-		{"pods of others", aService("a"), []*corev1.Pod{aPod("b", 1)}, []string{"IPv4"}},
-		{"unready pod", aService("a"), []*corev1.Pod{aPod("a", 1, unready)}, []string{"IPv4 web:8080, 10.0.0.2"}},
+		{"pods of others, and a placeholder", aService("a"), []*corev1.Pod{aPod("b", 1)}, []string{"IPv4"}},
 		{"unready pod is published", aService("a", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }),
 			[]*corev1.Pod{aPod("a", 1, unready)}, []string{"IPv4 web:8080, 10.0.0.2 ready"}},
 		{"terminating pods", aService("a"), []*corev1.Pod{aPod("a", 1, terminating), aPod("a", 2, terminating, unready)},
@@ -148,7 +146,6 @@ func TestSlicesFollowChanges(t *testing.T) {
 			slice.Finalizers, slice.DeletionTimestamp, slice.Generation = []string{"example.com/hold"}, new(slice.CreationTimestamp), slice.Generation+1
 		}), sliceDelay, []string{before, before}},
 		{"foreign slice appears", another(func(slice *discoveryv1.EndpointSlice) { slice.Labels[discoveryv1.LabelManagedBy] = "another" }), 0, []string{before}},
-		{"slice without a manager appears", another(func(slice *discoveryv1.EndpointSlice) { delete(slice.Labels, discoveryv1.LabelManagedBy) }), 0, []string{before}},
 		{"second slice appears and goes", another(func(*discoveryv1.EndpointSlice) {}), sliceDelay, []string{before}},
 		{"empty slice appears and goes", another(func(slice *discoveryv1.EndpointSlice) { slice.Endpoints, slice.Ports = nil, nil }), sliceDelay, []string{before}},
 		{"Service is an ExternalName for a time", func(w *world) {
