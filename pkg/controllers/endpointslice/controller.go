@@ -14,7 +14,10 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/endpointslice"
 	endpointslicemetrics "k8s.io/endpointslice/metrics"
+	"k8s.io/endpointslice/topologycache"
+	"k8s.io/endpointslice/util"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -52,6 +55,20 @@ type Controller struct {
 	loop     *controller.Loop[cache.ObjectName] // of Services
 	nodeLoop *controller.Loop[string]
 	term     atomic.Pointer[term] // nil outside of a term
+}
+
+// term is the state of one term of leadership.
+type term struct {
+	states   *controller.KeyStates[cache.ObjectName, state]
+	baseline controller.Baseline // of slices and pods
+	services controller.Baseline
+	tracker  *util.EndpointSliceTracker // generations of the slices that this process wrote or read live
+	triggers *util.TriggerTimeTracker
+	topology *topologycache.TopologyCache
+
+	client         libraryClient
+	libraryTracker *util.EndpointSliceTracker // of the library, which updates it after writeUnlocked
+	reconciler     *endpointslice.Reconciler
 }
 
 func newController(cfg Config, b controller.Base) (*Controller, error) {
@@ -187,7 +204,13 @@ func (c *Controller) enqueueTopology(*corev1.Node) { c.nodeLoop.AddAfter(allNode
 
 // Run works for one term. The caches must have synced.
 func (c *Controller) Run(ctx context.Context) error {
-	t := newTerm(c)
+	t := &term{
+		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
+		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
+		libraryTracker: util.NewEndpointSliceTracker(),
+	}
+	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.libraryTracker, t.topology, c.recorder, managedBy,
+		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	c.term.Store(t)
 	defer c.term.Store(nil)
 	// A standby exposes no endpoints.

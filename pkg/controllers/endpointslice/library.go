@@ -10,40 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/endpointslice"
-	"k8s.io/endpointslice/topologycache"
-	"k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
-
-	"minikcm/pkg/caches"
-	"minikcm/pkg/controller"
 )
-
-// term is the state of one term of leadership.
-type term struct {
-	states   *controller.KeyStates[cache.ObjectName, state]
-	baseline controller.Baseline // of slices and pods
-	services controller.Baseline
-	tracker  *util.EndpointSliceTracker // generations of the slices that this process wrote or read live
-	triggers *util.TriggerTimeTracker
-	topology *topologycache.TopologyCache
-
-	client         libraryClient
-	libraryTracker *util.EndpointSliceTracker // of the library, which updates it after writeUnlocked
-	reconciler     *endpointslice.Reconciler
-}
-
-func newTerm(c *Controller) *term {
-	t := &term{
-		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
-		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
-		libraryTracker: util.NewEndpointSliceTracker(),
-	}
-	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.libraryTracker, t.topology, c.recorder, managedBy,
-		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
-	return t
-}
 
 // writeFunc creates, updates or deletes a slice, and returns the stored slice. A slice to delete has only a name.
 type writeFunc func(verb string, slice *discoveryv1.EndpointSlice) (stored *discoveryv1.EndpointSlice, err error)
@@ -99,26 +67,4 @@ func (l *libraryClient) Update(_ context.Context, slice *discoveryv1.EndpointSli
 func (l *libraryClient) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
 	_, err := l.writeUnlocked("delete", &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	return err
-}
-
-// libraryPods returns the selected pods with the fields that the library reads. Labels, addresses and ports are
-// shared with the cache. A pod without the condition Ready gets an empty condition, which the library reads as none.
-func libraryPods(service *corev1.Service, pods []*caches.Pod) []*corev1.Pod {
-	var selected []*corev1.Pod
-	for _, pod := range pods {
-		if !selects(service, pod.Labels) {
-			continue
-		}
-		selected = append(selected, &corev1.Pod{
-			ObjectMeta: pod.ObjectMeta,
-			Spec: corev1.PodSpec{
-				NodeName: pod.NodeName, Hostname: pod.Endpoint.Hostname, Subdomain: pod.Endpoint.Subdomain, Containers: pod.Endpoint.Containers,
-			},
-			Status: corev1.PodStatus{
-				Phase: pod.Phase, PodIPs: pod.Endpoint.IPs,
-				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: pod.Ready.Status, LastTransitionTime: pod.Ready.Since}},
-			},
-		})
-	}
-	return selected
 }
