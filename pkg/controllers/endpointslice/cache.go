@@ -96,6 +96,15 @@ func libraryPods(service *corev1.Service, pods []*caches.Pod) []*corev1.Pod {
 	return selected
 }
 
+// endpointChanged reports whether a pod changed in a field that slices show.
+func endpointChanged(old, pod *caches.Pod) bool {
+	return old.UID != pod.UID || old.NodeName != pod.NodeName || old.IsFinished() != pod.IsFinished() ||
+		(old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) ||
+		(old.Ready.Status == corev1.ConditionTrue) != (pod.Ready.Status == corev1.ConditionTrue) ||
+		old.Endpoint.Hostname != pod.Endpoint.Hostname || old.Endpoint.Subdomain != pod.Endpoint.Subdomain ||
+		!slices.Equal(old.Endpoint.IPs, pod.Endpoint.IPs)
+}
+
 func isManaged(slice metav1.Object) bool {
 	return slice.GetLabels()[discoveryv1.LabelManagedBy] == managedBy
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,15 +140,6 @@ func (c *Controller) enqueueSelecting(pod *caches.Pod, other map[string]string) 
 			}
 		}
 	}
-}
-
-// endpointChanged reports whether a pod changed in a field that slices show.
-func endpointChanged(old, pod *caches.Pod) bool {
-	return old.UID != pod.UID || old.NodeName != pod.NodeName || old.IsFinished() != pod.IsFinished() ||
-		(old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) ||
-		(old.Ready.Status == corev1.ConditionTrue) != (pod.Ready.Status == corev1.ConditionTrue) ||
-		old.Endpoint.Hostname != pod.Endpoint.Hostname || old.Endpoint.Subdomain != pod.Endpoint.Subdomain ||
-		!slices.Equal(old.Endpoint.IPs, pod.Endpoint.IPs)
 }
 
 // sliceChanged adds the Service of a slice, unless this process has written or read this generation or a later one.
