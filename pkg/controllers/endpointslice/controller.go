@@ -58,12 +58,12 @@ type Controller struct {
 
 // term is the state of one term of leadership.
 type term struct {
-	states   *controller.KeyStates[cache.ObjectName, state]
-	baseline controller.Baseline // of slices and pods
-	services controller.Baseline
-	tracker  *util.EndpointSliceTracker // generations of the slices that this process wrote or read live
-	triggers *util.TriggerTimeTracker
-	topology *topologycache.TopologyCache
+	states          *controller.KeyStates[cache.ObjectName, state]
+	baseline        controller.Baseline // of slices and pods
+	serviceBaseline controller.Baseline
+	tracker         *util.EndpointSliceTracker // generations of the slices that this process wrote or read live
+	triggers        *util.TriggerTimeTracker
+	topology        *topologycache.TopologyCache
 
 	client         libraryClient
 	libraryTracker *util.EndpointSliceTracker // of the library, which updates it after writeUnlocked
@@ -158,7 +158,8 @@ func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
 	c.sliceChanged(slice)
 }
 
-// sliceDeleted adds the Service of a slice that this process has not deleted. No sync waits for the slice any longer.
+// sliceDeleted adds the Service of a slice, unless this process has deleted the slice. The tracker forgets the slice:
+// no sync waits until the cache shows it.
 func (c *Controller) sliceDeleted(slice *EndpointSlice) {
 	known := &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}
 	if t := c.term.Load(); t != nil && (!t.tracker.Has(known) || !t.tracker.HandleDeletion(known)) {
@@ -211,7 +212,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { t.baseline.Read(ctx, c.Client, c.slices, c.pods) })
-	running.Go(func() { t.services.Read(ctx, c.Client, c.services) })
+	running.Go(func() { t.serviceBaseline.Read(ctx, c.Client, c.services) })
 	// The topology is filled when the queue exists, so later events of nodes are queued, and before a worker can store
 	// a newer list.
 	c.nodeLoop.Start(ctx, &running, func() []string {

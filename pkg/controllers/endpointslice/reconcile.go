@@ -39,7 +39,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 
 	// 1. Read the versions before the objects: a later read could return a version newer than the objects.
 	current := t.baseline.ReachedBy(controller.VersionsOf(c.slices, c.pods))
-	servicesCurrent := t.services.ReachedBy(controller.VersionsOf(c.services))
+	servicesCurrent := t.serviceBaseline.ReachedBy(controller.VersionsOf(c.services))
 
 	// 2. Read the Service. The garbage collector deletes the slices of a Service that is gone.
 	service, ok := c.services.Get(key)
