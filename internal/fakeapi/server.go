@@ -37,6 +37,7 @@ type Server struct {
 	Readyz    Readyz                               // the health check
 	Status    int                                  // not 0: status of all other responses
 	Forbidden string                               // resource with status 403; empty: none
+	Failed    bool                                 // whether access reviews report that an authorizer has failed
 	Reviews   []string                             // kinds of review, in order: token, access or self
 }
 
@@ -113,12 +114,14 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var review authorizationv1.SubjectAccessReview
 		decodeBody(r, &review)
 		review.Status.Allowed = slices.Contains(f.Allowed, review.Spec.User+" "+describeAccess(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes))
+		review.Status.EvaluationError = map[bool]string{true: "no response"}[f.Failed]
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
 		f.Reviews = append(f.Reviews, "self")
 		var review authorizationv1.SelfSubjectAccessReview
 		decodeBody(r, &review)
 		review.Status.Allowed = slices.Contains(f.Allowed, describeAccess(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes))
+		review.Status.EvaluationError = map[bool]string{true: "no response"}[f.Failed]
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
 		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{

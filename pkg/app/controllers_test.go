@@ -19,7 +19,6 @@ func TestEnabled(t *testing.T) {
 		{"switched off before the star", []string{"-a", "*"}, false},
 		{"the first item that names it decides: off", []string{"-a", "a"}, false},
 		{"the first item that names it decides: on", []string{"a", "-a"}, true},
-		{"nothing", nil, false},
 		{"alias", []string{"short"}, true},
 		{"name after alias", []string{"-short", "a"}, false},
 	} {

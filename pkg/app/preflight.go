@@ -111,7 +111,7 @@ func (p *preflighter) runChecks(ctx context.Context, needs []need) error {
 }
 
 // isStarting reports whether the API server is not ready, or does not have the role yet that lets every client
-// read its readiness.
+// read its readiness. An API server that rejects the credentials there has started.
 func (p *preflighter) isStarting(ctx context.Context) bool {
 	err := kubeclient.CheckReady(ctx, p.client.Discovery().RESTClient())
 	return apierrors.IsInternalError(err) || apierrors.IsForbidden(err)
@@ -153,18 +153,22 @@ func (p *preflighter) checkNeeds(ctx context.Context, needs []need) error {
 }
 
 // deniedNeeds returns the needs of one account that the API server denies. An account that may do everything
-// with resources takes one review; its paths are not reviewed.
+// with resources takes one review; its paths are not reviewed. After an authorizer has failed, a permission that is
+// not optional is an error, because a later review may allow the permission.
 func (p *preflighter) deniedNeeds(ctx context.Context, needs []need) ([]need, error) {
 	everything := permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}}
-	if all, err := p.isAllowed(ctx, needs[0].account, everything); err != nil || all {
+	if all, err := p.reviewAccess(ctx, needs[0].account, everything); err != nil || all.Allowed {
 		return nil, err
 	}
 	granted := make([]bool, len(needs))
 	var reviews errgroup.Group
 	reviews.SetLimit(preflightParallel)
 	for i, n := range needs {
-		reviews.Go(func() (err error) {
-			granted[i], err = p.isAllowed(ctx, n.account, n.permission)
+		reviews.Go(func() error {
+			review, err := p.reviewAccess(ctx, n.account, n.permission)
+			if granted[i] = review.Allowed; !review.Allowed && review.EvaluationError != "" && !n.optional {
+				return fmt.Errorf("review access: an authorizer has failed: %s", review.EvaluationError)
+			}
 			return err
 		})
 	}
@@ -180,9 +184,9 @@ func (p *preflighter) deniedNeeds(ctx context.Context, needs []need) ([]need, er
 	return denied, nil
 }
 
-// isAllowed reviews a permission of this process or of an account. The account need not exist, and its token is
-// not needed.
-func (p *preflighter) isAllowed(ctx context.Context, account string, r permission) (bool, error) {
+// reviewAccess reviews a permission of this process or of an account. The account need not exist, and its token
+// is not needed.
+func (p *preflighter) reviewAccess(ctx context.Context, account string, r permission) (authorizationv1.SubjectAccessReviewStatus, error) {
 	api := p.client.AuthorizationV1()
 	resource, path := &r.ResourceAttributes, (*authorizationv1.NonResourceAttributes)(nil)
 	if r.path != "" {
@@ -192,14 +196,14 @@ func (p *preflighter) isAllowed(ctx context.Context, account string, r permissio
 		review, err := api.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: resource, NonResourceAttributes: path},
 		}, metav1.CreateOptions{})
-		return err == nil && review.Status.Allowed, err
+		return review.Status, err
 	}
 	review, err := api.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:               accountPrefix + account,
 		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + metav1.NamespaceSystem, "system:authenticated"},
 		ResourceAttributes: resource, NonResourceAttributes: path,
 	}}, metav1.CreateOptions{})
-	return err == nil && review.Status.Allowed, err
+	return review.Status, err
 }
 
 const accountPrefix = "system:serviceaccount:" + metav1.NamespaceSystem + ":"

@@ -114,7 +114,9 @@ func TestPreflightRights(t *testing.T) {
 				"create pods, delete pods (a cannot write), watch nodes (a is slower)" + grant, [2]int{3, 6}},
 		{"we may not ask about accounts", ours, "subjectaccessreviews", allowed, [2]int{3, 0}},
 	} {
-		api.Set(func(f *fakeapi.Server) { f.Allowed, f.Forbidden, f.Reviews = tt.allowed, tt.forbidden, nil })
+		api.Set(func(f *fakeapi.Server) {
+			f.Allowed, f.Forbidden, f.Reviews, f.Failed = tt.allowed, tt.forbidden, nil, tt.want == allowed
+		})
 		err := p.runChecks(t.Context(), testNeeds)
 		fakeapi.Want(t, tt.name+": preflight", fmt.Sprint(err), tt.want)
 		fakeapi.Want(t, tt.name+": questions", [2]int{api.Count("self"), api.Count("access")}, tt.asked)
@@ -181,18 +183,17 @@ func TestPreflightWaits(t *testing.T) {
 		{"API server is up and forbids access", func(since time.Duration) int {
 			return max(during(http.StatusServiceUnavailable, time.Second)(since), http.StatusForbidden)
 		}, 200, always, preflightGrace, preflightGrace + 3*time.Second, "forbids access reviews"},
+		{"an authorizer of the API server is away", during(http.StatusOK, time.Minute), 200, always, time.Minute, 61 * time.Second, "<nil>"},
 		{"until the process is stopped", during(http.StatusServiceUnavailable, always), 200, time.Minute, time.Minute, time.Minute, context.DeadlineExceeded.Error()},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			begun := time.Now()
 			server := fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
-				status, body := tt.reviews(time.Since(begun)), `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`
+				status := tt.reviews(time.Since(begun))
 				if req.URL.Path == "/readyz" {
 					status = max(200, during(tt.ready, time.Minute)(time.Since(begun)))
 				}
-				if status >= http.StatusBadRequest {
-					body = "no"
-				}
+				body := fmt.Sprintf(`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":%v,"evaluationError":"no"}}`, status == 0)
 				return &http.Response{StatusCode: max(200, status), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 			})
 			p := newPreflighter(t, &rest.Config{Host: "https://h", QPS: -1, Timeout: time.Minute, Transport: server})
