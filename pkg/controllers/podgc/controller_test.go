@@ -109,6 +109,7 @@ func TestOrphaned(t *testing.T) {
 			podOutcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + gather + quarantine}, Marked: []string{"late"}}},
 		{"a new pod beside a pod that is not removed", objects{aPod("a", "n", running, finalized)}, steps{time.Hour: func(w *world) { w.Put(aPod("late", "n", pending, young)) }}, 2 * time.Hour,
 			podOutcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + quarantine}, Marked: []string{"a", "late"}}},
+		{"a pod that an API server with a fast clock created", objects{aPod("a", "n", failed, young)}, nil, time.Hour, podOutcome{Deleted: at(2*quarantine, "a")}},
 		{"a pod on a node that is back and that the cache has not seen", objects{aPod("a", "n", running, finalized)},
 			steps{quarantine + 200*time.Millisecond: func(w *world) {
 				onlyLive(w)

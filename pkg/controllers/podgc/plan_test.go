@@ -39,7 +39,6 @@ func TestSurplus(t *testing.T) {
 	}{
 		{"the two oldest of three", []pod{{"a", failed, ""}, {"b", succeeded, ""}, {"c", failed, ""}}, 1, []string{"a", "b"}},
 		{"the older of two finished", []pod{{"a", running, ""}, {"b", succeeded, ""}, {"c", failed, ""}}, 1, []string{"b"}},
-		{"the older of two", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 1, []string{"a"}},
 		{"fewer than the threshold", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 5, nil},
 		{"exactly the threshold", []pod{{"a", failed, ""}, {"b", succeeded, ""}}, 2, nil},
 		{"evicted first, then the oldest", []pod{{"a", failed, ""}, {"b", succeeded, ""}, {"c", failed, "Evicted"}}, 1, []string{"c", "a"}},

@@ -43,7 +43,7 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 		if causeFor(pod, node, false, false) != none {
 			var wait time.Duration
 			if !node.exists { // a controller may replace the pods of a missing node for ever
-				wait = c.cfg.Quarantine - c.Clock.Since(pod.CreationTimestamp.Time)
+				wait = min(c.cfg.Quarantine, c.cfg.Quarantine-c.Clock.Since(pod.CreationTimestamp.Time))
 			}
 			c.podLoop.AddAfter(podkey.ForPod(pod), wait)
 		}
