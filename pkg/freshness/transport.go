@@ -215,7 +215,7 @@ func withQuery(req *http.Request, values url.Values) *http.Request {
 // neverConnected reports whether a request failed before any part of the request was sent.
 func neverConnected(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") // by net and by net/http
 }
 
 // isBroken reports whether a request failed because its connection did, or because the watch was cut.

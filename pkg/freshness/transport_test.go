@@ -65,6 +65,7 @@ func TestRequestsWaitForConnection(t *testing.T) {
 	}{
 		{"connections are refused", http.MethodGet, "", refused, nil, time.Second, false},
 		{"connections are refused, the request ends", http.MethodGet, "", refused, refused, 500 * time.Millisecond, true},
+		{"connections to the HTTP proxy are refused", http.MethodGet, "", &net.OpError{Op: "proxyconnect", Err: refused}, nil, time.Second, false},
 		{"list, connection breaks", http.MethodGet, "?resourceVersion=7", reset, reset, 0, false},
 		{"streaming list, connection breaks", http.MethodGet, "?watch=true&sendInitialEvents=true&resourceVersion=7", reset, reset, 0, false},
 		{"resumed watch, connection breaks", http.MethodGet, "?watch=true&resourceVersion=7", reset, nil, time.Second, false},
