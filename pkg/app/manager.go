@@ -243,9 +243,8 @@ func fencedClient(cfg Config, fence *leadership.Fence, agent string) (kubernetes
 }
 
 // drainTime returns the time that the syncs of a loop have after the end of a term: a second more than the elector
-// waits for the controllers. So the elector cancels a write without a response, and knows that the API server
-// may still complete the write. If the loop cancelled the write first, the controllers would seem to have
-// drained in time, and the lease would be released too early. 0 means no limit.
+// waits for the controllers. So the elector cancels a write without a response, and the process ends with an
+// error. If the loop cancelled the write first, the controllers would seem to have drained in time. 0 means no limit.
 func drainTime(shutdownTimeout time.Duration) time.Duration {
 	if shutdownTimeout == 0 {
 		return 0
