@@ -83,20 +83,18 @@ func (g *gates) addFlags(fs *pflag.FlagSet) {
 // Gate returns the set of all feature gates.
 func (g *gates) Gate() featuregate.FeatureGate { return g.gate }
 
-// SetGates makes the given feature gates effective. No gate may be read before. [Options.Validate] returns the
-// invalid settings.
+// SetGates makes the given feature gates effective, after the flags of [Options.Flags] were parsed. No gate may be
+// read before. [Options.Validate] returns the invalid settings.
 func (g *gates) SetGates() error {
 	if g.err != nil {
 		return fmt.Errorf("register feature gates: %w", g.err)
 	}
-	if g.given != nil {
-		all := *g.given.Multimap
-		defer func() { *g.given.Multimap = all }() // /flagz shows all given gates
-		*g.given.Multimap = maps.Clone(all)
-		for _, component := range []string{"", compatibility.DefaultKubeComponent} {
-			if settings, ok := all[component]; ok {
-				(*g.given.Multimap)[component] = slices.DeleteFunc(slices.Clone(settings), g.ignoreUnknown)
-			}
+	all := *g.given.Multimap
+	defer func() { *g.given.Multimap = all }() // /flagz shows all given gates
+	*g.given.Multimap = maps.Clone(all)
+	for _, component := range []string{"", compatibility.DefaultKubeComponent} {
+		if settings, ok := all[component]; ok {
+			(*g.given.Multimap)[component] = slices.DeleteFunc(slices.Clone(settings), g.ignoreUnknown)
 		}
 	}
 	slices.Sort(g.ignored)
