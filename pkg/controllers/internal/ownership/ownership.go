@@ -202,11 +202,8 @@ func (c *Changer[O, T]) patchOwner(ctx context.Context, owner O, ch change[T]) (
 	if ch.adopt {
 		ref = metav1.NewControllerRef(owner, c.Kind)
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": ch.object.GetUID(), "resourceVersion": ch.object.GetResourceVersion(), "ownerReferences": []any{ref},
 	}})
-	if err != nil {
-		return patched, err
-	}
 	return c.Patch(ctx, ch.object, body)
 }
