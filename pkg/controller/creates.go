@@ -15,7 +15,8 @@ type Create struct {
 
 // Creates holds, by name, the creates for one owner that are neither known to have succeeded nor to have
 // failed for good. A create with unknown outcome is repeated under the same name, so all its attempts create
-// at most one object. Creates belong to the sync of the owner and are not safe for concurrent use.
+// at most one object. A name that has an object of any owner is deleted. Creates belong to the sync of the
+// owner and are not safe for concurrent use.
 type Creates map[string]Create
 
 // Choose returns n names: first names of earlier creates, unknown outcomes before rejected ones, then new
@@ -33,8 +34,8 @@ func (c Creates) Choose(n int, draw func() string, taken func(name string) bool)
 	return names
 }
 
-// Start records that a create is about to be sent, and returns the earlier state of the name. Until Retry
-// or Done the outcome is unknown.
+// Start records that a create is about to be sent, and returns the earlier state of the name. Until Retry or
+// the deletion of the name the outcome is unknown.
 func (c Creates) Start(name string) Create {
 	before := c[name]
 	before.Name = name
@@ -43,16 +44,4 @@ func (c Creates) Start(name string) Create {
 }
 
 // Retry records the state of an attempt that is to be repeated.
-func (c Creates) Retry(a Create) {
-	if _, started := c[a.Name]; started {
-		c[a.Name] = a
-	}
-}
-
-// Done forgets a create: the object was created, or the name belongs to another owner.
-func (c Creates) Done(name string) { delete(c, name) }
-
-// Resolve forgets creates whose name has an object.
-func (c Creates) Resolve(exists func(name string) bool) {
-	maps.DeleteFunc(c, func(name string, _ Create) bool { return exists(name) })
-}
+func (c Creates) Retry(a Create) { c[a.Name] = a }

@@ -27,7 +27,7 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 		}
 	}
 	lost := Create{Name: "web-4", Unknown: true, Until: now.Add(time.Minute)}
-	c.Done("web-1")                // made
+	delete(c, "web-1")             // made
 	c.Retry(lost)                  // unknown outcome
 	c.Retry(Create{Name: "web-3"}) // rejected
 	for n, want := range [][]string{{}, {"web-4"}, {"web-4", "web-3"}, {"web-4", "web-3", "web-5"}} {
@@ -36,18 +36,4 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 		}
 	}
 	fakeapi.Want(t, "next attempt", c.Start("web-4"), lost)
-}
-
-func TestCreatesEndWhenTheNameHasAnObject(t *testing.T) {
-	c := Creates{}
-	for _, name := range []string{"made", "refused, then made", "another's", "pending", "free"} {
-		c.Start(name)
-	}
-	c.Retry(Create{Name: "refused, then made"})
-	c.Retry(Create{Name: "free"})
-	c.Resolve(func(name string) bool { return name != "pending" && name != "free" })
-	fakeapi.WantEqual(t, "creates that are left", c, Creates{"pending": {Name: "pending", Unknown: true}, "free": {Name: "free"}})
-	c.Retry(Create{Name: "unheard of"})
-	c.Done("unheard of")
-	fakeapi.Want(t, "attempts after a name that was not begun", len(c), 2)
 }

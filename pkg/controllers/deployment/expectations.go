@@ -61,7 +61,7 @@ func (e *expectations) startCreate(name string, size int, now time.Time) control
 }
 
 func (e *expectations) endCreate(name string) {
-	e.creates.Done(name)
+	delete(e.creates, name)
 	delete(e.createSizes, name)
 }
 

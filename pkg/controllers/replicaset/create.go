@@ -223,7 +223,7 @@ func (c *Controller) findEarlierCreate(ctx context.Context, t syncState, attempt
 func (c *Controller) recordCreate(ctx context.Context, t syncState, attempt controller.Create, r createResult) error {
 	switch r.outcome {
 	case outcome.Done:
-		t.expectations.creates.Done(attempt.Name)
+		delete(t.expectations.creates, attempt.Name)
 		t.expectations.barrier.WroteAt(c.pods, r.pod.ResourceVersion, t.now)
 		if r.foreign != nil {
 			t.backoffs.foreignAt = t.now
@@ -235,7 +235,7 @@ func (c *Controller) recordCreate(ctx context.Context, t syncState, attempt cont
 		c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
 		return nil
 	case outcome.Exists:
-		t.expectations.creates.Done(attempt.Name)
+		delete(t.expectations.creates, attempt.Name)
 		return nil
 	case outcome.Terminating:
 		t.expectations.creates.Retry(attempt)
