@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
 	"minikcm/internal/fakeapi"
 )
 
@@ -36,13 +34,6 @@ func TestBaselineReachedBy(t *testing.T) {
 	}
 }
 
-type latestCache struct {
-	*fakeCache
-	latest func() (string, error)
-}
-
-func (c latestCache) Latest(context.Context, kubernetes.Interface) (string, error) { return c.latest() }
-
 func TestBaselineReadRetries(t *testing.T) {
 	for _, tt := range []struct {
 		term, took time.Duration
@@ -54,7 +45,7 @@ func TestBaselineReadRetries(t *testing.T) {
 			defer cancel()
 			var b Baseline
 			begin, reads := time.Now(), 0
-			b.Read(ctx, nil, latestCache{pods, func() (string, error) { return "7", nil }}, latestCache{sets, func() (string, error) {
+			b.Read(ctx, nil, &fakeCache{resource: pods.resource, latest: func() (string, error) { return "7", nil }}, &fakeCache{resource: sets.resource, latest: func() (string, error) {
 				if b.ReachedBy(at("1000", "1000")) {
 					t.Error("known without a result")
 				}

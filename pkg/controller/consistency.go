@@ -34,13 +34,15 @@ const (
 	ReadOverdue    = "overdue"     // the caches do not show the writes of this process
 )
 
-// Cache is the cache of one type, such as a caches.Store.
+// Cache is the cache of one type, such as caches.Pods.
 type Cache interface {
 	Resource() schema.GroupResource
 	// Version returns the resourceVersion that the cache has reached; it is empty before the first list.
 	Version() string
 	// Expect announces a version that the cache has to reach.
 	Expect(version string)
+	// Latest reads the current version of the type from the API server.
+	Latest(context.Context, kubernetes.Interface) (version string, err error)
 }
 
 // Versions holds resourceVersions of types.
@@ -82,14 +84,8 @@ func (b *Baseline) ReachedBy(at Versions) bool {
 	return true
 }
 
-// LatestCache is a cache of a type whose current version can be read from the API server.
-type LatestCache interface {
-	Cache
-	Latest(context.Context, kubernetes.Interface) (version string, err error)
-}
-
 // Read reads the current versions of the types of caches. It returns after a success or at the end of the term.
-func (b *Baseline) Read(ctx context.Context, client kubernetes.Interface, caches ...LatestCache) {
+func (b *Baseline) Read(ctx context.Context, client kubernetes.Interface, caches ...Cache) {
 	_ = wait.PollUntilContextCancel(ctx, baselineRetry, true, func(ctx context.Context) (bool, error) {
 		versions := Versions{}
 		for _, c := range caches {

@@ -19,7 +19,7 @@ import (
 // serviceStore is the cache of Services.
 type serviceStore struct{ caches.Store[*corev1.Service] }
 
-// Latest implements controller.LatestCache.
+// Latest implements controller.Cache.
 func (serviceStore) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
 	return caches.LatestVersion(ctx, "Services", client.CoreV1().Services(metav1.NamespaceAll).List)
 }
@@ -27,7 +27,7 @@ func (serviceStore) Latest(ctx context.Context, client kubernetes.Interface) (st
 // sliceStore is the cache of EndpointSlices.
 type sliceStore struct{ caches.Store[*EndpointSlice] }
 
-// Latest implements controller.LatestCache.
+// Latest implements controller.Cache.
 func (sliceStore) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
 	return caches.LatestVersion(ctx, "EndpointSlices", client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List)
 }
