@@ -86,7 +86,7 @@ func New(deps Deps, watched []Watched) *Monitor {
 func (m *Monitor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range m.watched {
-		k := &typeMonitor{Monitor: m, Watched: w, version: w.Version(), changedAt: m.deps.Clock.Now()}
+		k := &typeMonitor{Monitor: m, Watched: w, state: current, version: w.Version(), changedAt: m.deps.Clock.Now()}
 		group.Go(func() error { return k.run(ctx) })
 	}
 	return group.Wait()

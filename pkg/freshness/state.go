@@ -20,18 +20,14 @@ const (
 )
 
 // cacheState is the state of the cache of one type.
-type cacheState int
+type cacheState string
 
 const (
-	current  cacheState = iota // The cache has reached all known versions or equals a list, or lists fail.
-	behind                     // The cache has not reached a known version.
-	reopened                   // The cache was behind for too long, and its watch was reopened.
-	stale                      // The reopened watch did not help.
+	current  cacheState = "current"  // The cache has reached all known versions or equals a list, or lists fail.
+	behind   cacheState = "behind"   // The cache has not reached a known version.
+	reopened cacheState = "reopened" // The cache was behind for too long, and its watch was reopened.
+	stale    cacheState = "stale"    // The reopened watch did not help.
 )
-
-func (s cacheState) String() string {
-	return [...]string{"current", "behind", "reopened", "stale"}[s]
-}
 
 // action is the next step for one type.
 type action string
