@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	"minikcm/internal/rv"
 	"minikcm/pkg/freshness"
@@ -182,8 +181,8 @@ func (h *highest) get() string {
 
 // Confirm returns nil once the cache is known to be no older than the call; see
 // [freshness.Watched.Confirm].
-func (s Store[T]) Confirm(ctx context.Context, client metadata.Interface, clk clock.Clock) error {
-	return s.caches.types[s.typ].Confirm(ctx, client, clk)
+func (s Store[T]) Confirm(ctx context.Context, client metadata.Interface) error {
+	return s.caches.types[s.typ].Confirm(ctx, client)
 }
 
 // ByIndex returns the objects with a value in an index of [Options.Indexers].

@@ -8,39 +8,33 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
-	"k8s.io/utils/clock"
 
 	"minikcm/internal/rv"
-	"minikcm/internal/timing"
 )
 
 // ErrBehind is in the error of Confirm when the store differs from a list.
 var ErrBehind = errors.New("the cache is behind the API server")
 
 // Confirm waits before the error: most caches are behind for milliseconds.
-const (
-	confirmStep  = 10 * time.Millisecond
-	confirmSteps = 25
-)
+const confirmPause, confirmTimeout = 10 * time.Millisecond, 250 * time.Millisecond
 
 // Confirm returns nil once the store is known to be no older than this call: the store has all changes that
 // a consistent list shows. All requests are for metadata and end with ctx.
-func (w Watched) Confirm(ctx context.Context, client metadata.Interface, clk clock.Clock) error {
+func (w Watched) Confirm(ctx context.Context, client metadata.Interface) error {
 	listed, version, err := w.listAll(ctx, client.Resource(w.Resource).Namespace(w.Namespace).List)
 	if err != nil {
 		return err
 	}
 	diff := differenceTo(listed, version, w.Objects())
-	// A cache at the version of the list has all its changes, and also deletions that came after the list.
-	for step := 0; len(diff) > 0 && !rv.AtLeast(w.Version(), version); step++ {
-		if step == confirmSteps {
-			return fmt.Errorf("%w: %v", ErrBehind, diff)
-		}
-		if !timing.Sleep(ctx, clk, confirmStep) {
-			return context.Cause(ctx)
-		}
+	err = wait.PollUntilContextTimeout(ctx, confirmPause, confirmTimeout, true, func(context.Context) (bool, error) {
 		diff.removeHealed(w.Objects())
+		// A cache at the version of the list has all its changes, and also deletions that came after the list.
+		return len(diff) == 0 || rv.AtLeast(w.Version(), version), nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %v", ErrBehind, diff)
 	}
 	return nil
 }
@@ -57,9 +51,7 @@ func (w Watched) listAll(ctx context.Context, list listPageFunc) (all ObjectVers
 		if err != nil {
 			return nil, "", fmt.Errorf("list all %v: %w", w.target(), err)
 		}
-		if version == "" {
-			version = page.ResourceVersion
-		}
+		version = page.ResourceVersion // the same in all pages
 		for i := range page.Items {
 			item := &page.Items[i]
 			all[types.NamespacedName{Namespace: item.Namespace, Name: item.Name}] = ObjectVersion{item.UID, item.ResourceVersion}

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"minikcm/internal/fakeapi"
 )
 
@@ -32,7 +30,7 @@ func TestConfirm(t *testing.T) {
 			if tt.later > 0 {
 				time.AfterFunc(tt.later, func() { w.set(func(w *world) { w.cached = w.objects }) })
 			}
-			fakeapi.WantError(t, "Confirm", w.pods().Confirm(t.Context(), w, clock.RealClock{}), tt.want)
+			fakeapi.WantError(t, "Confirm", w.pods().Confirm(t.Context(), w), tt.want)
 			fakeapi.Want(t, "lists", w.lists, tt.lists)
 		})
 	}

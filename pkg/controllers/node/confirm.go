@@ -17,7 +17,7 @@ const maxConfirmPause = 10 * time.Second
 func (c *Controller) confirmNodes(ctx context.Context) {
 	for pause := time.Second; ; {
 		limited, cancel := context.WithTimeout(ctx, readTimeout)
-		err := c.nodes.Confirm(limited, c.metadata, c.Clock)
+		err := c.nodes.Confirm(limited, c.metadata)
 		cancel()
 		if err == nil {
 			c.confirmed.Store(true)
