@@ -132,17 +132,12 @@ func (s *stream) cutSilent() {
 		return
 	}
 	klog.FromContext(s.ctx).V(2).Info("Cutting a silent watch", "watch", s.watchTarget.String(), "streamsList", s.streams)
-	var listing bool
-	if s.streams {
-		s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) {
-			a.incompleteStreams, listing = maxIncompleteStreams, !a.listingSince.IsZero()
-		})
-	}
-	if listing { // The connections may carry slow lists of other types.
-		s.cut()
+	if s.pool.activityOf(s.watchTarget).listingSince.IsZero() { // The list is complete.
+		s.pool.reopenWatch(s.watchTarget, s.pool.clock.Now().Add(-watchPatience))
 		return
 	}
-	s.pool.reopenWatch(s.watchTarget, s.pool.clock.Now().Add(-watchPatience))
+	s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams = maxIncompleteStreams })
+	s.cut() // Only this watch: the connections may carry slow lists of other types.
 }
 
 // Read implements io.Reader. A watch ends neither early nor with an error, so its reflector resumes the watch.
