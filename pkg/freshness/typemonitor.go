@@ -65,7 +65,14 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 		k.version, k.changedAt = v, now
 	}
 	k.expectedGoal.update(k.version, k.Expected(), now)
-	k.updateGoal(now)
+	reached := k.version
+	if k.equalAt != "" && rv.MayBeNewer(k.equalAt, reached) {
+		reached = k.equalAt
+	}
+	k.listedGoal.update(reached, k.listedVersion, now)
+	if k.state == stale && k.listedGoal.version == "" {
+		k.listedGoal.update(reached, k.listedVersion, now) // A stale cache has to reach the newest version.
+	}
 	a := k.deps.Transport.activityOf(k.target())
 	k.setGauges(a, now)
 	// 2. Another replica may have the right to list. By then, Transport has reopened the watch.
@@ -171,17 +178,6 @@ func (g goal) age(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(g.since)
-}
-
-func (k *typeMonitor) updateGoal(now time.Time) {
-	reached := k.version
-	if k.equalAt != "" && rv.MayBeNewer(k.equalAt, reached) {
-		reached = k.equalAt
-	}
-	k.listedGoal.update(reached, k.listedVersion, now)
-	if k.state == stale && k.listedGoal.version == "" {
-		k.listedGoal.update(reached, k.listedVersion, now) // A stale cache has to reach the newest version.
-	}
 }
 
 func (k *typeMonitor) setGauges(a activity, now time.Time) {
