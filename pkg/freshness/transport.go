@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,9 +125,9 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errNoStream
 	case r.resumes() && a.shortWatches > 0:
 		p.updateActivity(r.watchTarget, func(a *activity, _ time.Time) { a.shortWatches-- })
-		req = withQuery(req, url.Values{"timeoutSeconds": {strconv.Itoa(int(shortWatch.Seconds()))}})
+		req = withQuery(req, url.Values{"timeoutSeconds": {fmt.Sprint(shortWatch.Seconds())}})
 	case r.Resource != "" && !r.watch: // Without a version the API server reads etcd, in pages.
-		req = withQuery(req, url.Values{"limit": {strconv.Itoa(pageSize)}, "resourceVersion": nil, "resourceVersionMatch": nil})
+		req = withQuery(req, url.Values{"limit": {fmt.Sprint(pageSize)}, "resourceVersion": nil, "resourceVersionMatch": nil})
 	}
 	var err error
 	failingSince := p.clock.Now()
