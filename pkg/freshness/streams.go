@@ -95,14 +95,18 @@ type stream struct {
 	silence     *time.Timer // Without effect on a list.
 	listed      bool        // The list at the beginning of the stream is complete, or there is none.
 	tail        []byte      // The last bytes of the list.
+	patience    time.Duration
 }
 
 // newStream registers a request that is about to be sent with the returned context.
 func (p *connectionPool) newStream(ctx context.Context, r informerRequest) (*stream, context.Context) {
-	s := &stream{informerRequest: r, pool: p, earliestEnd: p.clock.Now().Add(minWatchAge), listed: !r.streams}
+	s := &stream{informerRequest: r, pool: p, earliestEnd: p.clock.Now().Add(minWatchAge), listed: !r.streams, patience: watchPatience}
+	if r.streams {
+		s.patience = listPatience
+	}
 	s.ctx, s.close = context.WithCancel(ctx)
 	ctx, s.cut = context.WithCancel(s.ctx)
-	s.silence = time.AfterFunc(s.patience(), s.cutSilent)
+	s.silence = time.AfterFunc(s.patience, s.cutSilent)
 	p.updateActivity(r.watchTarget, func(a *activity, now time.Time) {
 		a.pool = p
 		switch {
@@ -116,13 +120,6 @@ func (p *connectionPool) newStream(ctx context.Context, r informerRequest) (*str
 		}
 	})
 	return s, ctx
-}
-
-func (s *stream) patience() time.Duration {
-	if s.listed {
-		return watchPatience
-	}
-	return listPatience
 }
 
 // cutSilent cuts a watch without a byte. The reflector of a complete list resumes the watch. The reflector of an
@@ -166,13 +163,13 @@ func (s *stream) readWatch(p []byte) {
 		s.earliestEnd = s.pool.clock.Now().Add(minWatchAge)
 		s.tail = append(s.tail, p...)
 		if bytes.Contains(s.tail, endOfList) {
-			s.listed, s.tail = true, nil
+			s.listed, s.tail, s.patience = true, nil, watchPatience
 			s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.listingSince = time.Time{} })
 		} else {
 			s.tail = append(s.tail[:0], s.tail[max(0, len(s.tail)-len(endOfList)):]...)
 		}
 	}
-	s.silence.Reset(s.patience())
+	s.silence.Reset(s.patience)
 }
 
 // Close implements io.Closer.
