@@ -104,7 +104,7 @@ func (e *events) startSending(ctx context.Context) {
 		c.broadcaster = record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)),
 			record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: math.MaxInt32}))
 		c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: c.component}).WithLogger(klog.FromContext(ctx))
-		c.broadcaster.StartStructuredLogging(4)
+		c.broadcaster.StartStructuredLogging(3)
 		c.broadcaster.StartRecordingToSink(sink{e.client, e.newSender(ctx, c)})
 	}
 }

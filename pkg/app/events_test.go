@@ -142,14 +142,16 @@ func TestEndWaitsForEvents(t *testing.T) {
 	}
 }
 
-// Failures are logged to the logger of the manager. The logger of klog belongs to the process.
+// Events and failures are logged to the logger of the manager, events at level 3. The logger of klog belongs to the process.
 func TestEventsAreLoggedByTheirManager(t *testing.T) {
 	lines := make(chan string, 10)
-	log := funcr.New(func(_, line string) { lines <- line }, funcr.Options{})
+	log := funcr.New(func(_, line string) { lines <- line }, funcr.Options{Verbosity: 3})
 	e := testEvents(t, func(*http.Request) {})
 	recorder := e.newRecorder("one")
 	e.startSending(klog.NewContext(t.Context(), log))
 	defer e.stopSending()
 	recorder.Event(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}, corev1.EventTypeNormal, "Refused", "")
-	fakeapi.WantPart(t, "log", <-lines, "Refused")
+	both := <-lines + <-lines
+	fakeapi.WantPart(t, "log", both, "Event occurred")
+	fakeapi.WantPart(t, "log", both, "Server rejected event")
 }
