@@ -51,12 +51,13 @@ func families(parsed map[string]*dto.MetricFamily) map[string]family {
 }
 
 var onDemand = map[string]family{
-	"garbagecollector_type_failing":              {"gauge", "group,resource", "1 for each type whose objects cannot be listed or watched."},
-	"rest_client_exec_plugin_call_total":         {"counter", "call_status,code", "Calls of a credential plugin that the kubeconfig names."},
-	"rest_client_rate_limiter_duration_seconds":  {"histogram", "host,verb", "Waits for --kube-api-qps, if it is positive."},
-	"rest_client_request_retries_total":          {"counter", "code,host,verb", "Requests that were sent again because the response demanded a retry."},
-	"rest_client_transport_ca_reload_total":      {"counter", "reason,result", "Checks of the CA file of the kubeconfig."},
-	"rest_client_transport_cache_gc_calls_total": {"counter", "result", "Transports removed from the internal cache."},
+	"endpoint_slice_controller_services_count_by_traffic_distribution": {"gauge", "traffic_distribution", "Services that prefer endpoints of their zone or node."},
+	"garbagecollector_type_failing":                                    {"gauge", "group,resource", "1 for each type whose objects cannot be listed or watched."},
+	"rest_client_exec_plugin_call_total":                               {"counter", "call_status,code", "Calls of a credential plugin that the kubeconfig names."},
+	"rest_client_rate_limiter_duration_seconds":                        {"histogram", "host,verb", "Waits for --kube-api-qps, if it is positive."},
+	"rest_client_request_retries_total":                                {"counter", "code,host,verb", "Requests that were sent again because the response demanded a retry."},
+	"rest_client_transport_ca_reload_total":                            {"counter", "reason,result", "Checks of the CA file of the kubeconfig."},
+	"rest_client_transport_cache_gc_calls_total":                       {"counter", "result", "Transports removed from the internal cache."},
 }
 
 var sections = []struct {
