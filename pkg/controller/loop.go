@@ -252,7 +252,9 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 }
 
 // AdmitsLine counts a failure that is no error of a sync, and reports whether a log line may be written.
-func (l *Loop[K]) AdmitsLine(logger klog.Logger, err error) bool { return l.failures.admitsLine(logger, err) }
+func (l *Loop[K]) AdmitsLine(logger klog.Logger, err error) bool {
+	return l.failures.admitsLine(logger, err)
+}
 
 // Healthy returns an error if a sync has neither sent a request nor received a response for two minutes.
 // Outside of a term it returns nil.
