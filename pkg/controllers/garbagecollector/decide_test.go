@@ -135,7 +135,6 @@ func TestClassifyOwner(t *testing.T) {
 		{"found", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: reads(found, 1, 0)}, classification{state: solid}},
 		{"found waiting", evidence{ownerObservation: waiting, live: waits(0, 0)}, classification{state: waitingForDependents}},
 		{"no longer waiting", evidence{ownerObservation: waiting, live: reads(found, 1, 0)}, classification{state: solid}},
-		{"found another under its name", evidence{ownerObservation: virtual, live: reads(found, 2, 0)}, classification{state: absent}},
 		{"found too long ago", evidence{ownerObservation: virtual, watched: s, live: reads(found, 1, readValidFor+1)}, classification{read: true}},
 
 		{"missing once", evidence{ownerObservation: virtual, live: reads(missing, 0, 0)}, classification{after: 2 * s, cause: "unconfirmed"}},

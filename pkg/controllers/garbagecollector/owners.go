@@ -148,9 +148,6 @@ func (r *ownerReader) read(ctx context.Context, o object) (v ownerView, err erro
 		var group controller.Group
 		group.SetLimit(ownerReads)
 		for _, n := range v.reads {
-			if controller.Draining(ctx) {
-				return ownerView{}, cmp.Or(group.Wait(), controller.ErrDraining)
-			}
 			group.Go(func() error { return r.readOwner(ctx, v.owners[n].at, v.owners[n].live) })
 		}
 		if err := group.Wait(); err != nil {

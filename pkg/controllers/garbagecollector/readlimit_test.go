@@ -114,11 +114,13 @@ func TestNoReadsAfterTheTerm(t *testing.T) {
 		c.start()
 		c.slow("get", time.Hour)
 		c.slow("list", time.Hour)
+		var refs []metav1.OwnerReference
 		for n := range 40 {
 			name := fmt.Sprint("o", n)
 			c.put(configMaps, newThing("a", name, uid(5000+n)))
 			c.remove(configMaps, name, metav1.DeletePropagationOrphan)
-			c.put(configMaps, newThing("a", fmt.Sprint("d", n), uid(2000+n)).owned(ref("v1", "ConfigMap", "x", uid(1)), ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n))))
+			refs = append(refs, ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n)))
+			c.put(configMaps, newThing("a", fmt.Sprint("d", n), uid(2000+n)).owned(refs...))
 		}
 		time.Sleep(time.Second)
 		before, begin := c.Count("get"), time.Now()
