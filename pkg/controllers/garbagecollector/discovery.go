@@ -78,15 +78,12 @@ func (t *knownTypes) sendDiscoveries(ctx context.Context) {
 	retries := 0
 	next := t.Clock.Now()
 	for {
-		timer := t.Clock.NewTimer(next.Sub(t.Clock.Now()))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-t.wake:
-			timer.Stop()
 			next = timing.Earlier(next, t.dueAfter(sent, retries)) // a series of events must not postpone the discovery
-		case <-timer.C():
+		case <-t.Clock.After(next.Sub(t.Clock.Now())):
 			sent = t.Clock.Now()
 			if retries++; t.refreshTypes(ctx) {
 				retries = 0

@@ -62,9 +62,7 @@ func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 	}
 	found := c.kinds[gv.WithKind(r.kind).GroupKind()]
 	switch {
-	case c.sent.IsZero():
-		return target{}, undiscovered
-	case len(found) == 0 && c.failing[gv.Group]:
+	case c.sent.IsZero(), len(found) == 0 && c.failing[gv.Group]:
 		return target{}, undiscovered
 	case len(found) == 0:
 		return target{}, unserved
