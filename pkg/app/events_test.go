@@ -142,7 +142,8 @@ func TestEndWaitsForEvents(t *testing.T) {
 	}
 }
 
-// Events and failures are logged to the logger of the manager, events at level 3. The logger of klog belongs to the process.
+// Events, at level 3, and failures are logged to the logger of the manager. The logger of klog belongs to the
+// process.
 func TestEventsAreLoggedByTheirManager(t *testing.T) {
 	lines := make(chan string, 10)
 	log := funcr.New(func(_, line string) { lines <- line }, funcr.Options{Verbosity: 3})
