@@ -59,14 +59,14 @@ type Controller struct {
 // term is the state of one term of leadership.
 type term struct {
 	states          *controller.KeyStates[cache.ObjectName, state]
-	baseline        controller.Baseline // of slices and pods
-	serviceBaseline controller.Baseline
+	baseline        controller.Baseline        // of slices and pods
+	serviceBaseline controller.Baseline        // apart: while only Services lag, a GET is sufficient
 	tracker         *util.EndpointSliceTracker // generations of the slices that this process wrote or read live
 	triggers        *util.TriggerTimeTracker
 	topology        *topologycache.TopologyCache
 
 	client         libraryClient
-	libraryTracker *util.EndpointSliceTracker // of the library, which updates it after writeUnlocked
+	libraryTracker *util.EndpointSliceTracker // of the library: updated late, after the lock
 	reconciler     *endpointslice.Reconciler
 }
 
@@ -106,7 +106,7 @@ func (c *Controller) addHandlers() error {
 	return errors.Join(
 		c.services.Handle(caches.Handler[*corev1.Service]{Add: c.enqueueService, Update: c.serviceUpdated, Delete: c.enqueueService}),
 		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.podChanged, Update: c.podUpdated, Delete: c.podChanged}),
-		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceDeleted}),
+		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceGone}),
 		c.nodes.Handle(caches.Handler[*corev1.Node]{Add: c.nodeChanged, Update: c.nodeUpdated, Delete: c.enqueueTopology}),
 	)
 }
@@ -122,16 +122,20 @@ func (c *Controller) podChanged(pod *caches.Pod) { c.enqueueSelecting(pod, nil) 
 // podUpdated adds all Services of a pod if slices show the change. If only labels changed, Services that select both
 // the old and the new labels are left out.
 func (c *Controller) podUpdated(old, pod *caches.Pod) {
-	if !maps.Equal(old.Labels, pod.Labels) {
+	relabelled := !maps.Equal(old.Labels, pod.Labels)
+	if relabelled {
 		c.enqueueSelecting(old, pod.Labels)
-		c.enqueueSelecting(pod, old.Labels)
 	}
-	if endpointChanged(old, pod) {
+	switch {
+	case endpointChanged(old, pod):
 		c.podChanged(pod)
+	case relabelled:
+		c.enqueueSelecting(pod, old.Labels)
 	}
 }
 
-// enqueueSelecting adds the Services that select a pod and would not select it with the other labels.
+// enqueueSelecting adds the Services that select a pod and would not select it with the other labels. Without other
+// labels, these are all Services that select the pod.
 func (c *Controller) enqueueSelecting(pod *caches.Pod, other map[string]string) {
 	for key, value := range pod.Labels {
 		for _, service := range c.services.ByIndex(bySelector, labelPair(pod.Namespace, key, value)) {
@@ -145,7 +149,7 @@ func (c *Controller) enqueueSelecting(pod *caches.Pod, other map[string]string) 
 // sliceChanged adds the Service of a slice, unless this process has written or read this generation or a later one.
 func (c *Controller) sliceChanged(slice *EndpointSlice) {
 	if slice.DeletionTimestamp != nil {
-		c.sliceDeleted(slice) // finalizers may hold the slice for long
+		c.sliceGone(slice) // finalizers may hold the slice for long
 	} else if t := c.term.Load(); t != nil && t.tracker.ShouldSync(&discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}) {
 		c.enqueueSliceService(slice)
 	}
@@ -153,14 +157,14 @@ func (c *Controller) sliceChanged(slice *EndpointSlice) {
 
 func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
 	if serviceOf(old) != serviceOf(slice) || isManaged(old) != isManaged(slice) || old.UID != slice.UID {
-		c.sliceDeleted(old)
+		c.sliceGone(old)
 	}
 	c.sliceChanged(slice)
 }
 
-// sliceDeleted adds the Service of a slice, unless this process has deleted the slice. The tracker forgets the slice:
-// no sync waits until the cache shows it.
-func (c *Controller) sliceDeleted(slice *EndpointSlice) {
+// sliceGone adds the Service of a slice that is deleted, is being deleted or belongs to another Service now, unless
+// this process has deleted the slice or a live read lacked it. No sync waits any more until the cache shows the slice.
+func (c *Controller) sliceGone(slice *EndpointSlice) {
 	known := &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}
 	if t := c.term.Load(); t != nil && (!t.tracker.Has(known) || !t.tracker.HandleDeletion(known)) {
 		c.enqueueSliceService(slice)

@@ -26,8 +26,8 @@ import (
 // state is the state of one Service during a term.
 type state struct {
 	liveVersion string    // resourceVersion of the Service at the last live read
-	staleSince  time.Time // since when the cache lacks known slices; zero if none is missing
-	uncertain   bool      // a write failed, and not by a rejection: slices may differ from the cache
+	staleSince  time.Time // since when the cached slices are older than the known ones; zero if they are not
+	uncertain   bool      // the response to a write was lost or contradicts the cache, as a conflict does
 	createName  string    // of a create that is not confirmed; the next create has the same name
 }
 
@@ -62,17 +62,22 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	for _, slice := range c.slices.ByIndex(byService, key.String()) {
 		existing = append(existing, slice.decode())
 	}
-	if !t.tracker.StaleSlices(service, existing) {
+	overdue := t.tracker.StaleSlices(service, existing)
+	if !overdue {
 		st.staleSince = time.Time{}
-	} else if st.staleSince = cmp.Or(st.staleSince, now); now.Sub(st.staleSince) < controller.ConsistencyTimeout {
-		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("stale").Inc()
-		return controller.Result{RequeueAfter: min(max(now.Sub(st.staleSince), minStaleDelay), controller.ConsistencyRecheck)}, nil
+	} else {
+		st.staleSince = cmp.Or(st.staleSince, now)
+		if lag := now.Sub(st.staleSince); lag < controller.ConsistencyTimeout {
+			endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("stale").Inc()
+			return controller.Result{RequeueAfter: min(max(lag, minStaleDelay), controller.ConsistencyRecheck)}, nil
+		}
 	}
-	overdue := !st.staleSince.IsZero()
 
 	// 4. Let the library compute and send the writes, unless the caches may be older than the term or than a write.
 	// A held pass only shows whether a write is needed; step 5 computes again.
-	holdBack, held := overdue || !current || !servicesCurrent || st.uncertain, false
+	uncertain := st.uncertain // before the writes of this pass
+	readAll := overdue || !current || uncertain
+	holdBack, held := readAll || !servicesCurrent, false
 	var failures []error
 	write := func(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 		if holdBack {
@@ -93,20 +98,22 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	problem := t.computeSlices(ctx, service, pods, existing, trigger, write)
 
-	// 5. Compute again on live reads and send, if a write is needed or uncertain.
-	if overdue || held || holdBack && st.uncertain {
+	// 5. Compute again on live reads and send, if a write is needed, or the cache is overdue or contradicted.
+	if held || overdue || uncertain {
 		latest, err := live.GetSame(ctx, service, c.Client.CoreV1().Services(service.Namespace).Get)
+		if err == nil { // no later sync may use an older Service, also if this one writes nothing
+			c.services.Expect(latest.ResourceVersion)
+			st.liveVersion = latest.ResourceVersion
+		}
 		if errors.Is(err, live.ErrReplaced) || err == nil && !selectsPods(latest) {
 			return controller.Result{}, nil // the event of the Service follows
 		}
-		if err == nil && (overdue || !current || st.uncertain || latest.ResourceVersion != service.ResourceVersion) {
+		if err == nil && (readAll || latest.ResourceVersion != service.ResourceVersion) {
 			pods, existing, err = c.readLive(ctx, t, latest, existing)
 		}
 		if err != nil {
 			return controller.Result{}, c.report(service, err, err)
 		}
-		c.services.Expect(latest.ResourceVersion)
-		st.liveVersion = latest.ResourceVersion
 		service, holdBack, st.staleSince, st.uncertain = latest, false, time.Time{}, false
 		if slices.ContainsFunc(existing, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == st.createName }) {
 			st.createName = ""
@@ -129,7 +136,7 @@ func (c *Controller) readLive(ctx context.Context, t *term, service *corev1.Serv
 		return nil, nil, fmt.Errorf("read the EndpointSlices live: %w", err)
 	}
 	t.tracker.DeleteService(service.Namespace, service.Name)
-	for _, slice := range cached { // all count as deleted until the live list below
+	for _, slice := range cached { // later syncs wait until the cache lacks the slices that the live list lacks
 		t.tracker.ExpectDeletion(slice)
 	}
 	var existing []*discoveryv1.EndpointSlice
@@ -156,7 +163,7 @@ func (c *Controller) writeSlice(ctx context.Context, t *term, st *state, verb st
 		st.createName = cmp.Or(st.createName, names.SimpleNameGenerator.GenerateName(slice.GenerateName))
 		slice.Name = st.createName
 		stored, err = client.Create(ctx, slice, metav1.CreateOptions{})
-		if err == nil || apierrors.IsAlreadyExists(err) { // no earlier create is executed later
+		if err == nil || apierrors.IsAlreadyExists(err) { // an earlier create cannot succeed any more
 			st.createName = ""
 		}
 	case "update":

@@ -98,7 +98,7 @@ func (w *world) only(service string) *discoveryv1.EndpointSlice {
 	return &found[0]
 }
 
-// show returns the slices of a Service in short: "IPv4 http:80 10.0.0.1 ready on n1, …".
+// show returns the slices of a Service in short: "IPv4 web:8080, 10.0.0.2 ready serving, …".
 func (w *world) show(service string) []string {
 	w.T.Helper()
 	out := []string{}
