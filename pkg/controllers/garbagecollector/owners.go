@@ -107,8 +107,9 @@ type ownerReader struct {
 }
 
 func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes) *ownerReader {
-	limit, failed := newReadLimiter(clk, 2*ownerReads, nil), rate.NewLimiter(failuresPerSecond, failuresBurst)
-	return &ownerReader{client: client, clock: clk, graph: g, types: known, limit: limit, failed: failed, reads: map[target]liveRead{}}
+	r := &ownerReader{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil), reads: map[target]liveRead{}}
+	r.reset()
+	return r
 }
 
 // reset forgets the reads and failures of an earlier term.
@@ -116,6 +117,7 @@ func (r *ownerReader) reset() {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	clear(r.reads)
+	r.failed = rate.NewLimiter(failuresPerSecond, failuresBurst)
 }
 
 // ownerView is the state of the owners of one object at one moment.
@@ -184,7 +186,7 @@ func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
 				v.reads = append(v.reads, n)
 			}
 		}
-		if e.after > maxBackoff { // a poll
+		if e.state == solid && e.after > maxBackoff { // a poll
 			e.after += rand.N(pollJitter)
 		}
 		v.states[n] = e.state

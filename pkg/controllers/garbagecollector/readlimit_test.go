@@ -204,11 +204,11 @@ func TestFailuresShareARate(t *testing.T) {
 			put(c, 0)
 			time.Sleep(unlistedRecheck + time.Second)
 			fakeapi.Want(t, "the first request was repeated", c.Count(fails) > 1, true)
-			for n := range 750 {
+			for n := range 1500 {
 				put(c, 1+n)
 			}
-			time.Sleep(time.Minute)
-			for range 9 {
+			time.Sleep(25 * time.Second)
+			for range 12 {
 				before := c.Count(fails)
 				time.Sleep(10 * time.Second)
 				if n := c.Count(fails) - before; n > 10*failuresPerSecond+failuresBurst {

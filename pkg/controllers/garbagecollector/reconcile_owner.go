@@ -60,6 +60,7 @@ type blockage struct {
 	types   []unlistedType
 	failure string        // of the last request
 	after   time.Duration // time until the next recheck
+	spread  time.Duration // added to after, also before the first event
 }
 
 // reconcileOwner completes the deletion of an owner that waits for its dependents or leaves orphans.
@@ -197,8 +198,8 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 			return b, err
 		case len(found) > 0: // the next round proves that no dependent is left
 		case len(unlisted) > 0:
-			spread := rand.N(time.Duration(1+len(c.state.orphaning())) * unlistedSpread)
-			b.cause, b.after = causeUnlistedType, min(max(waited/2, unlistedRecheck), minRecheck)+spread
+			b.cause, b.after = causeUnlistedType, min(max(waited/2, unlistedRecheck), minRecheck)
+			b.spread = rand.N(time.Duration(1+len(c.state.orphaning())) * unlistedSpread)
 			return b, nil
 		case !slices.ContainsFunc(c.graph.referring(key), func(o object) bool { return !orphaned[o.uid] }):
 			return blockage{}, nil

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -266,7 +267,7 @@ func (c *collector) checkPatch(was, now *thing) {
 	for _, r := range was.OwnerReferences {
 		kept := slices.ContainsFunc(now.OwnerReferences, func(other metav1.OwnerReference) bool {
 			other.BlockOwnerDeletion = r.BlockOwnerDeletion
-			return other == r
+			return reflect.DeepEqual(other, r)
 		})
 		if owner := c.owner(was, r); !kept && owner != nil && !marksOf(owner).finishing() {
 			c.fail("%s loses its reference to %s, which is not being deleted", now.Name, owner.Name)

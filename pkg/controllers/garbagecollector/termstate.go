@@ -67,6 +67,7 @@ func (s *termState) reset() {
 	defer s.lock.Unlock()
 	clear(s.owners)
 	clear(s.objects)
+	s.rejections = rate.NewLimiter(failuresPerSecond, failuresBurst)
 }
 
 // owner returns the record of an owner. The record starts now if the owner is new or is deleted in another way.
