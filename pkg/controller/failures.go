@@ -14,10 +14,11 @@ const (
 	failureCauses    = 10 // per period; all further causes count as one
 )
 
-// failureLog limits the log lines about failed syncs.
+// failureLog limits the log lines about failures.
 type failureLog struct {
 	lock   sync.Mutex
 	causes map[string]failure // of this period; nil before its first failure
+	period *time.Timer        // ends this period
 }
 
 // failure is the last failed sync of one cause.
@@ -38,7 +39,7 @@ func (f *failureLog) admitsLine(logger klog.Logger, err error) bool {
 	defer f.lock.Unlock()
 	if f.causes == nil {
 		f.causes = map[string]failure{}
-		time.AfterFunc(failureLogPeriod, f.endPeriod)
+		f.period = time.AfterFunc(failureLogPeriod, f.endPeriod)
 	}
 	if _, known := f.causes[cause]; !known && len(f.causes) >= failureCauses {
 		cause = ""
@@ -50,12 +51,15 @@ func (f *failureLog) admitsLine(logger klog.Logger, err error) bool {
 // endPeriod writes one log line per cause that had too many failures.
 func (f *failureLog) endPeriod() {
 	f.lock.Lock()
+	if f.causes != nil {
+		f.period.Stop() // a term may have ended before the period
+	}
 	causes := f.causes
 	f.causes = nil
 	f.lock.Unlock()
 	for _, last := range causes {
 		if more := last.count - failureLogLines; more > 0 {
-			last.logger.Error(last.err, "Left out log lines about failed syncs", "count", more)
+			last.logger.Error(last.err, "Left out log lines about failures", "count", more)
 		}
 	}
 }

@@ -168,6 +168,25 @@ func TestConflictsTakeNoToken(t *testing.T) {
 	}
 }
 
+// The end of a term ends the period of its failures, and not a period of the next term.
+func TestEachTermHasItsOwnLogPeriods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, lines := failureLog{}, 0
+		for range 5 {
+			log.admitsLine(klog.Background(), errors.New("of an ended term"))
+			log.endPeriod()
+			time.Sleep(10 * time.Second)
+		}
+		for range 50 {
+			if log.admitsLine(klog.Background(), errors.New("fails")) {
+				lines++
+			}
+			time.Sleep(time.Second)
+		}
+		fakeapi.Want(t, "lines in 50 s", lines, failureLogLines)
+	})
+}
+
 func TestFailuresOfOneCauseShareLogLines(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
