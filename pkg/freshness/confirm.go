@@ -1,6 +1,7 @@
 package freshness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface) error {
 		return len(diff) == 0 || rv.AtLeast(w.Version(), version), nil
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %v", ErrBehind, diff)
+		return cmp.Or(context.Cause(ctx), fmt.Errorf("%w: %v", ErrBehind, diff))
 	}
 	return nil
 }

@@ -214,7 +214,10 @@ func withQuery(req *http.Request, values url.Values) *http.Request {
 // neverConnected reports whether a request failed before any part of the request was sent.
 func neverConnected(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") // by net and by net/http
+	if errors.As(err, &op) && op.Op == "proxyconnect" { // of net/http, around any error of the connection to the proxy
+		err = op.Err
+	}
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // isBroken reports whether a request failed because its connection did, or because the watch was cut.

@@ -71,6 +71,7 @@ func TestRequestsWaitForConnection(t *testing.T) {
 		{"resumed watch, connection breaks", http.MethodGet, "?watch=true&resourceVersion=7", reset, nil, time.Second, false},
 		{"resumed watch, connection is closed before the response", http.MethodGet, "?watch=true&resourceVersion=7", io.EOF, nil, time.Second, false},
 		{"wrong certificate", http.MethodGet, "?watch=true&resourceVersion=7", x509.UnknownAuthorityError{}, x509.UnknownAuthorityError{}, 0, false},
+		{"wrong certificate of the proxy", http.MethodGet, "", &net.OpError{Op: "proxyconnect", Err: x509.UnknownAuthorityError{}}, x509.UnknownAuthorityError{}, 0, false},
 		{"write", http.MethodPost, "", refused, refused, 0, false},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
