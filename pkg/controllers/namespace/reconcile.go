@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
@@ -132,9 +133,10 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	if ourFinalizer(ns) {
 		seen := c.firstSeen(ns.UID, c.Clock.Now()) // before the event of the deletion removes the time
 		done, err := c.finalize(ctx, ns)
-		if isRejected(err) { // by a policy, or for lack of permission
+		if isRejected(err) && !apierrors.IsConflict(err) { // by a policy, or for lack of permission
 			c.metrics.showCauses(ns.Name, causeError)
-			if r.rejection = err; len(r.finalizers) == 0 { // otherwise the conditions would alternate
+			if len(r.finalizers) == 0 { // otherwise the conditions would alternate
+				r.rejection = err
 				_, unwritten = c.writeConditions(ctx, ns, r)
 			}
 		}
