@@ -167,7 +167,7 @@ func (p *preflighter) deniedNeeds(ctx context.Context, needs []need) ([]need, er
 		reviews.Go(func() error {
 			review, err := p.reviewAccess(ctx, n.account, n.permission)
 			if granted[i] = review.Allowed; !review.Allowed && review.EvaluationError != "" && !n.optional {
-				return fmt.Errorf("review access: an authorizer has failed: %s", review.EvaluationError)
+				return fmt.Errorf("review access: %s is denied, and an authorizer has failed: %s", n, review.EvaluationError)
 			}
 			return err
 		})
