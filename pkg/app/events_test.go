@@ -153,6 +153,6 @@ func TestEventsAreLoggedByTheirManager(t *testing.T) {
 	defer e.stopSending()
 	recorder.Event(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}, corev1.EventTypeNormal, "Refused", "")
 	both := <-lines + <-lines
-	fakeapi.WantPart(t, "log", both, "Event occurred")
+	fakeapi.WantPart(t, "log", both, `"level"=3 "msg"="Event occurred"`)
 	fakeapi.WantPart(t, "log", both, "Server rejected event")
 }

@@ -1,7 +1,7 @@
 // Package podgc is the pod-garbage-collector-controller: it removes pods that no kubelet will ever remove.
 //
-//   - Orphaned pods: the node has been missing for Config.Quarantine, the pod is as old, and a live read
-//     confirms the absence.
+//   - Orphaned pods: the node has been missing for Config.Quarantine, new pods have waited for as long,
+//     and a live read confirms the absence.
 //   - Terminating pods on a node that has the out-of-service taint and is not Ready, confirmed by a live read.
 //   - Terminating pods without a node. Only finalizers keep such pods.
 //   - Finished pods in excess of Config.TerminatedPodThreshold: evicted pods first, then the oldest.

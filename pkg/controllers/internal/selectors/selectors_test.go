@@ -20,10 +20,7 @@ func TestSelectors(t *testing.T) {
 	}{
 		{"missing", nil, "", false, true},
 		{"empty", &metav1.LabelSelector{}, "", true, true},
-		{"labels", &metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"}}, "a=1,b=2", false, false},
-		{"an empty value", &metav1.LabelSelector{MatchLabels: map[string]string{"a": ""}}, "a=", false, false},
-		{"expressions", &metav1.LabelSelector{MatchLabels: map[string]string{"a": "1"}, MatchExpressions: []metav1.LabelSelectorRequirement{in}}, "a=1,tier in (a,b)", false, false},
-		{"expressions alone", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{in}}, "tier in (a,b)", false, false},
+		{"expressions", &metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"}, MatchExpressions: []metav1.LabelSelectorRequirement{in}}, "a=1,b=2,tier in (a,b)", false, false},
 		{"an operator that there is not", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}, "", false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
