@@ -43,8 +43,8 @@ func trimService(obj any) (any, error) {
 }
 
 // EndpointSlice is a cached slice. The content is encoded, which takes a third of the memory, because only syncs of
-// the Service read the content. Slices of other managers have no content. The name of the
-// type is the kind that caches.Observer receives.
+// the Service read the content. Slices of other managers have no content. The name of the type is the kind that
+// caches.Observer receives.
 type EndpointSlice struct {
 	metav1.ObjectMeta
 	content []byte

@@ -127,8 +127,8 @@ func TestLiveServiceWithoutSelector(t *testing.T) {
 	})
 }
 
-// The process dies after each write, and another process goes on with a fresh or a frozen cache. No pod is in two
-// slices at any time.
+// The process dies after each write, and another process goes on with a fresh or a frozen cache. In these cases no pod is ever in
+// two slices.
 func TestKilledAfterEachWrite(t *testing.T) {
 	writes := []string{"create endpointslices", "update endpointslices", "delete endpointslices"}
 	for _, tt := range []struct {
@@ -370,7 +370,7 @@ func TestConflictIsRetried(t *testing.T) {
 	})
 }
 
-// The version at the start of a term is unknown: a first write is decided on a live list.
+// While the versions at the start of a term are unknown, each write is decided on live lists.
 func TestUnknownBaseline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aService("a"), aService("b"), aNode("n1", ""), aPod("a", 1))

@@ -105,6 +105,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 			c.services.Expect(latest.ResourceVersion)
 			st.liveVersion = latest.ResourceVersion
 		}
+		st.uncertain = st.uncertain || errors.Is(err, live.ErrReplaced) // later syncs read live, too
 		if errors.Is(err, live.ErrReplaced) || err == nil && !selectsPods(latest) {
 			return controller.Result{}, nil // the event of the Service follows
 		}
