@@ -133,9 +133,10 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	if ourFinalizer(ns) {
 		seen := c.firstSeen(ns.UID, c.Clock.Now()) // before the event of the deletion removes the time
 		done, err := c.finalize(ctx, ns)
-		if isRejected(err) && !apierrors.IsConflict(err) { // by a policy, or for lack of permission
+		if isRejected(err) { // by a policy, or for lack of permission
 			c.metrics.showCauses(ns.Name, causeError)
-			if len(r.finalizers) == 0 { // otherwise the conditions would alternate
+			// With other finalizers the conditions would alternate. A conflict comes from other clients.
+			if len(r.finalizers) == 0 && !apierrors.IsConflict(err) {
 				r.rejection = err
 				_, unwritten = c.writeConditions(ctx, ns, r)
 			}
