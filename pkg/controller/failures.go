@@ -21,7 +21,7 @@ type failureLog struct {
 	period *time.Timer        // ends this period
 }
 
-// failure is the last failed sync of one cause.
+// failure is the last failure of one cause.
 type failure struct {
 	count  int
 	logger klog.Logger
@@ -32,7 +32,7 @@ type failure struct {
 // or a number.
 var variableWord = regexp.MustCompile(`\S*["/0-9]\S*`)
 
-// admitsLine counts a failed sync, and reports whether a log line may be written for it.
+// admitsLine counts a failure, and reports whether a log line may be written for it.
 func (f *failureLog) admitsLine(logger klog.Logger, err error) bool {
 	cause := variableWord.ReplaceAllLiteralString(err.Error(), "")
 	f.lock.Lock()

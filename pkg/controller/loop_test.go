@@ -214,7 +214,3 @@ func TestALongSyncIsToldThatTheTermHasEnded(t *testing.T) {
 		fakeapi.Want(t, "draining context of no sync", Draining(t.Context()), false)
 	})
 }
-
-func TestMinPositive(t *testing.T) {
-	fakeapi.Want(t, "soonest", MinPositive(-1, 0, 3, 2, 5), 2)
-}

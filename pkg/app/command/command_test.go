@@ -61,9 +61,11 @@ func executed(t *testing.T, out *bytes.Buffer, args ...string) error {
 }
 
 func TestVersionFlag(t *testing.T) {
-	var out bytes.Buffer
-	fakeapi.NoError(t, executed(t, &out, "--version"))
-	fakeapi.WantPart(t, "output", out.String(), "controller-manager v")
+	for arg, want := range map[string]string{"--version": "controller-manager v", "--version=raw": "version.Info{"} {
+		var out bytes.Buffer
+		fakeapi.NoError(t, executed(t, &out, arg))
+		fakeapi.WantPart(t, arg, out.String(), want)
+	}
 }
 
 // Help has upstream's sections, and none of the flags that mean nothing here.

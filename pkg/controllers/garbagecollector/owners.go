@@ -112,7 +112,7 @@ func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known 
 	return r
 }
 
-// reset forgets the reads and failures of an earlier term.
+// reset forgets the reads of an earlier term and their failures. Types whose reads hang stay in back-off.
 func (r *ownerReader) reset() {
 	r.lock.Lock()
 	defer r.lock.Unlock()
