@@ -127,8 +127,8 @@ func TestLiveServiceWithoutSelector(t *testing.T) {
 	})
 }
 
-// The process dies after each write, and another process goes on with a fresh or a frozen cache. In these cases no pod is ever in
-// two slices.
+// The process dies after each write, and another process goes on with a fresh or a frozen cache. In these
+// cases no pod is ever in two slices.
 func TestKilledAfterEachWrite(t *testing.T) {
 	writes := []string{"create endpointslices", "update endpointslices", "delete endpointslices"}
 	for _, tt := range []struct {
