@@ -125,8 +125,18 @@ func indexByService(obj any) ([]string, error) {
 	return []string{serviceOf(slice).String()}, nil
 }
 
-// bySelector is an index of the Services that get slices from this controller. Each Service is under the label pair of
-// its selector with the longest value, which few Services share.
+// byLabel is an index of pods, by labelPair of each label.
+const byLabel = "label"
+
+func indexByLabel(obj any) (pairs []string, _ error) {
+	pod := obj.(*caches.Pod)
+	for key, value := range pod.Labels {
+		pairs = append(pairs, labelPair(pod.Namespace, key, value))
+	}
+	return pairs, nil
+}
+
+// bySelector is an index of the Services that get slices from this controller, by rareLabel.
 const bySelector = "selector"
 
 func indexBySelector(obj any) ([]string, error) {
@@ -134,9 +144,14 @@ func indexBySelector(obj any) ([]string, error) {
 	if !selectsPods(service) {
 		return nil, nil
 	}
+	return []string{rareLabel(service)}, nil
+}
+
+// rareLabel returns the labelPair of the selector with the longest value, which few Services and pods share.
+func rareLabel(service *corev1.Service) string {
 	selector := service.Spec.Selector
 	key := slices.MaxFunc(slices.Sorted(maps.Keys(selector)), func(a, b string) int { return len(selector[a]) - len(selector[b]) })
-	return []string{labelPair(service.Namespace, key, selector[key])}, nil
+	return labelPair(service.Namespace, key, selector[key])
 }
 
 func labelPair(namespace, key, value string) string { return namespace + "/" + key + "=" + value }

@@ -104,6 +104,7 @@ func (c *Controller) openCaches() error {
 
 func (c *Controller) addHandlers() error {
 	return errors.Join(
+		c.pods.AddIndexers(cache.Indexers{byLabel: indexByLabel}),
 		c.services.Handle(caches.Handler[*corev1.Service]{Add: c.enqueueService, Update: c.serviceUpdated, Delete: c.enqueueService}),
 		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.podChanged, Update: c.podUpdated, Delete: c.podChanged}),
 		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceGone}),

@@ -94,7 +94,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		failures = append(failures, fmt.Errorf("%s EndpointSlice %s: %w", verb, slice.Name, err))
 		return nil, errors.New(outcome.EventMessage(err))
 	}
-	pods := libraryPods(service, c.pods.InNamespace(key.Namespace))
+	pods := libraryPods(service, c.pods.ByIndex(byLabel, rareLabel(service)))
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	problem := t.computeSlices(ctx, service, pods, existing, trigger, write)
 

@@ -42,7 +42,8 @@ func TestSlicesFollowServiceAndPods(t *testing.T) {
 		want    []string
 	}{
 		{"ready pod", aService("a"), []*corev1.Pod{aPod("a", 1)}, []string{"IPv4 web:8080, 10.0.0.2 ready serving"}},
-		{"pods of others, and a placeholder", aService("a"), []*corev1.Pod{aPod("b", 1)}, []string{"IPv4"}},
+		{"pod with one label of two", aService("a", func(s *corev1.Service) { s.Spec.Selector["tier"] = "web" }),
+			[]*corev1.Pod{aPod("b", 1, func(p *corev1.Pod) { p.Labels["tier"] = "web" })}, []string{"IPv4"}},
 		{"unready pod is published", aService("a", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }),
 			[]*corev1.Pod{aPod("a", 1, unready)}, []string{"IPv4 web:8080, 10.0.0.2 ready"}},
 		{"terminating pods", aService("a"), []*corev1.Pod{aPod("a", 1, terminating), aPod("a", 2, terminating, unready)},
