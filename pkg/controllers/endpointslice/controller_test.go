@@ -116,6 +116,24 @@ func TestBatchPeriod(t *testing.T) {
 	}
 }
 
+// Pods become unready one after another. The more pods a Service has, the longer its changes are gathered.
+func TestManyPodsShareASync(t *testing.T) {
+	for pods, want := range map[int]int{3: 3, 100: 2} {
+		fakeapi.Bubble(t, fmt.Sprint(pods), func(t *testing.T) {
+			w := newWorld(t, crowd(pods)...)
+			defer w.manager()()
+			w.Until(10 * time.Second)
+			before := w.writes()
+			for i := range 3 {
+				w.change(aPod("a", i), unready)
+				time.Sleep(5 * time.Millisecond)
+			}
+			w.Until(11 * time.Second)
+			fakeapi.Want(t, "writes", w.writes()-before, want)
+		})
+	}
+}
+
 // zoned is Service a with a pod in each of two zones.
 func zoned(edit func(*corev1.Service)) []runtime.Object {
 	objects := []runtime.Object{aService("a", edit)}

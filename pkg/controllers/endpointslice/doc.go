@@ -11,5 +11,6 @@
 // writes, then reads live. After a write with unknown outcome, the next sync reads live, and
 // repeats a create under the same name. For late writes of a former leader see leadership.Fence.
 //
-// Difference from kube-controller-manager v1.37: a failing Service is retried without a limit.
+// Differences from kube-controller-manager v1.37: a failing Service is retried without a limit, and the syncs of a
+// Service with n pods are at least min(n, 100) milliseconds apart.
 package endpointslice

@@ -25,6 +25,7 @@ import (
 
 // state is the state of one Service during a term.
 type state struct {
+	notBefore   time.Time // of the next sync
 	liveVersion string    // resourceVersion of the Service at the last live read
 	staleSince  time.Time // since when the cached slices are older than the known ones; zero if they are not
 	uncertain   bool      // the response to a write was lost or contradicts the cache, as a conflict does
@@ -53,6 +54,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	st := t.states.For(key, service.UID)
+	if wait := st.notBefore.Sub(now); wait > 0 {
+		return controller.Result{RequeueAfter: wait}, nil
+	}
 	if st.liveVersion != "" {
 		servicesCurrent = rv.AtLeast(service.ResourceVersion, st.liveVersion)
 	}
@@ -95,6 +99,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return nil, errors.New(outcome.EventMessage(err))
 	}
 	pods := libraryPods(service, c.pods.ByIndex(byLabel, rareLabel(service)))
+	st.notBefore = now.Add(min(time.Duration(len(pods))*delayPerPod, maxSyncDelay))
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	problem := t.computeSlices(ctx, service, pods, existing, trigger, write)
 
