@@ -29,30 +29,29 @@ func coalesceReads(dial utilnet.DialFunc) utilnet.DialFunc {
 		if err != nil {
 			return nil, err
 		}
-		c := &coalescedConn{Conn: conn, pace: rate.NewLimiter(rate.Every(coalescePause), coalesceBurst)}
-		c.buffer = bufio.NewReaderSize(readerFunc(c.readPaced), coalesceBuffer)
-		return c, nil
+		paced := &pacedConn{Conn: conn, pace: rate.NewLimiter(rate.Every(coalescePause), coalesceBurst)}
+		return &coalescedConn{conn, bufio.NewReaderSize(paced, coalesceBuffer)}, nil
 	}
 }
 
-// coalescedConn waits before a read after many reads.
+// coalescedConn reads a connection through a buffer.
 type coalescedConn struct {
 	net.Conn
 	buffer *bufio.Reader
-	pace   *rate.Limiter
-	more   bool // The last read filled the buffer.
 }
-
-type readerFunc func([]byte) (int, error)
-
-// Read implements io.Reader.
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // Read implements net.Conn. It returns at most coalescePause after the end of the connection.
 func (c *coalescedConn) Read(p []byte) (int, error) { return c.buffer.Read(p) }
 
-// readPaced fills the buffer.
-func (c *coalescedConn) readPaced(p []byte) (int, error) {
+// pacedConn waits before a read after many reads.
+type pacedConn struct {
+	net.Conn
+	pace *rate.Limiter
+	more bool // The last read filled the buffer.
+}
+
+// Read implements net.Conn.
+func (c *pacedConn) Read(p []byte) (int, error) {
 	if !c.more {
 		_ = c.pace.Wait(context.Background()) // At most coalescePause.
 	}
