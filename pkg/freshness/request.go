@@ -41,8 +41,7 @@ func parseRequest(u *url.URL) informerRequest {
 		return informerRequest{}
 	}
 	query := u.Query()
-	r := informerRequest{watch: query.Get("watch") == "true", nextPage: query.Get("continue") != ""}
+	r := informerRequest{watch: query.Get("watch") == "true", streams: query.Get("sendInitialEvents") == "true", nextPage: query.Get("continue") != ""}
 	r.watchTarget = watchTarget{schema.GroupVersionResource{Group: parts[1], Version: parts[2], Resource: parts[4]}, parts[3]}
-	r.streams = r.watch && query.Get("sendInitialEvents") == "true"
 	return r
 }
