@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -74,10 +73,6 @@ type Monitor struct {
 
 // New returns a monitor of the given informers. It does nothing before Run.
 func New(deps Deps, watched []Watched) *Monitor {
-	for _, w := range watched { // Create the series that otherwise begin with an event.
-		deps.Metrics.reopened.WithLabelValues(w.target().labels()...)
-		deps.Metrics.stale.WithLabelValues(w.target().labels()...)
-	}
 	return &Monitor{deps: deps, watched: watched, stale: map[watchTarget]string{}}
 }
 
@@ -86,6 +81,9 @@ func New(deps Deps, watched []Watched) *Monitor {
 func (m *Monitor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range m.watched {
+		// Create the series that otherwise begin with an event.
+		m.deps.Metrics.reopened.WithLabelValues(w.target().labels()...)
+		m.deps.Metrics.stale.WithLabelValues(w.target().labels()...)
 		k := &typeMonitor{Monitor: m, Watched: w, state: current, version: w.Version(), changedAt: m.deps.Clock.Now()}
 		group.Go(func() error { return k.run(ctx) })
 	}
@@ -100,29 +98,6 @@ func (m *Monitor) Check() error {
 		return fmt.Errorf("stale caches: %s", strings.Join(slices.Sorted(maps.Values(m.stale)), "; "))
 	}
 	return nil
-}
-
-// setStale records a stale type and steps down. A repeated call steps down again, unless no other process
-// took the lease the last time.
-func (m *Monitor) setStale(ctx context.Context, target watchTarget, reason string) {
-	reason = target.String() + ": " + reason
-	m.lock.Lock()
-	_, known := m.stale[target]
-	m.stale[target] = reason
-	m.lock.Unlock()
-	m.deps.Metrics.stale.WithLabelValues(target.labels()...).Set(1)
-	if !known {
-		klog.FromContext(ctx).Info("Cache is stale", "reason", reason)
-	}
-	m.deps.StepDown(reason, func() bool { return m.Check() == nil })
-}
-
-func (m *Monitor) setCurrent(ctx context.Context, target watchTarget) {
-	m.lock.Lock()
-	delete(m.stale, target)
-	m.lock.Unlock()
-	m.deps.Metrics.stale.WithLabelValues(target.labels()...).Set(0)
-	klog.FromContext(ctx).Info("Cache is current again", "watch", target.String())
 }
 
 // Metrics are the metrics of one Monitor. Their names begin with leadership_watch_, because

@@ -29,16 +29,6 @@ const (
 	stale    cacheState = "stale"    // The reopened watch did not help.
 )
 
-// action is the next step for one type.
-type action string
-
-const (
-	noAction action = "none"
-	reopen   action = "reopen"  // End the watch, which the reflector resumes.
-	compare  action = "compare" // Compare the cache with a list.
-	declare  action = "declare" // Step down.
-)
-
 // observation is the input of a decision. Durations end now.
 type observation struct {
 	behind       bool
@@ -53,10 +43,10 @@ type observation struct {
 	differs      bool          // A difference that the last comparison has shown still exists.
 }
 
-// nextState returns the next state of a type and the action. Being behind is normal until the next
-// bookmark. A reopened watch resumes where the cache is and needs no proof. Stepping down needs a proof: a
-// difference that does not heal, or own renewals that no watch delivers.
-func (s cacheState) nextState(o observation) (cacheState, action) {
+// nextState returns the next state of a type, and whether the cache has to be compared with a list. Being
+// behind is normal until the next bookmark. A reopened watch resumes where the cache is and needs no proof.
+// Stepping down needs a proof: a difference that does not heal, or own renewals that no watch delivers.
+func (s cacheState) nextState(o observation) (next cacheState, compare bool) {
 	impatient := o.impatience > 0 && o.open && min(o.missingFor, o.silentFor) >= o.impatience
 	healTime := settleTime
 	if o.unchangedFor < o.comparedAgo { // The cache changes, and may get there.
@@ -64,23 +54,23 @@ func (s cacheState) nextState(o observation) (cacheState, action) {
 	}
 	switch {
 	case !o.behind:
-		return current, noAction
+		return current, false
 	case s == current:
-		return behind, noAction
+		return behind, false
 	case o.listing:
-		return s, noAction
+		return s, false
 	case s == reopened && o.missingFor >= settleTime && o.missingFor < o.inState: // Reopened for an older version.
-		return behind, noAction
+		return behind, false
 	case s == behind && (impatient || o.unchangedFor >= silenceLimit || o.inState >= lagLimit):
-		return reopened, reopen
+		return reopened, false
 	case s == reopened && (impatient && o.inState >= o.impatience || o.differs && o.comparedAgo >= healTime):
-		return stale, declare
+		return stale, false
 	case s == reopened && !o.differs && (o.inState >= silenceLimit || o.inState >= settleTime && o.unchangedFor >= o.inState):
-		return s, compare
+		return s, true
 	case s == stale && o.comparedAgo >= listInterval:
-		return s, compare
+		return s, true
 	}
-	return s, noAction
+	return s, false
 }
 
 // ObjectVersions maps the name of each object of a type to its state.

@@ -23,48 +23,48 @@ func TestNextCacheState(t *testing.T) {
 	all := []cacheState{current, behind, reopened, stale}
 	same := []cacheState{behind, reopened, stale}
 	for _, tt := range []struct {
-		name string
-		in   []cacheState
-		o    observation
-		want []cacheState // Empty if the state stays.
-		act  action
+		name    string
+		in      []cacheState
+		o       observation
+		want    []cacheState // Empty if the state stays.
+		compare bool
 	}{
-		{"all versions reached", all, observation{unchangedFor: long, comparedAgo: long, inState: long}, []cacheState{current, current, current, current}, noAction},
-		{"first behind", all[:1], quiet, []cacheState{behind}, noAction},
-		{"unchanged for too long", []cacheState{behind}, quiet, []cacheState{reopened}, reopen},
-		{"the next bookmark may come", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchangedFor = 80*time.Second, 89*time.Second }), nil, noAction},
-		{"late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchangedFor = 179*time.Second, time.Second }), nil, noAction},
-		{"minutes late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchangedFor = 180*time.Second, time.Second }), []cacheState{reopened}, reopen},
-		{"just reopened", []cacheState{reopened}, with(func(o *observation) { o.inState = short }), nil, noAction},
-		{"the reopened watch delivers nothing", []cacheState{reopened}, quiet, nil, compare},
-		{"changing after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchangedFor = 89*time.Second, time.Second }), nil, noAction},
-		{"changing for long after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchangedFor = 90*time.Second, time.Second }), nil, compare},
-		{"the difference may heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.comparedAgo = true, short }), nil, noAction},
-		{"the difference does not heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.comparedAgo = true, 10*time.Second }), []cacheState{stale}, declare},
+		{"all versions reached", all, observation{unchangedFor: long, comparedAgo: long, inState: long}, []cacheState{current, current, current, current}, false},
+		{"first behind", all[:1], quiet, []cacheState{behind}, false},
+		{"unchanged for too long", []cacheState{behind}, quiet, []cacheState{reopened}, false},
+		{"the next bookmark may come", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchangedFor = 80*time.Second, 89*time.Second }), nil, false},
+		{"late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchangedFor = 179*time.Second, time.Second }), nil, false},
+		{"minutes late and changing", []cacheState{behind}, with(func(o *observation) { o.inState, o.unchangedFor = 180*time.Second, time.Second }), []cacheState{reopened}, false},
+		{"just reopened", []cacheState{reopened}, with(func(o *observation) { o.inState = short }), nil, false},
+		{"the reopened watch delivers nothing", []cacheState{reopened}, quiet, nil, true},
+		{"changing after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchangedFor = 89*time.Second, time.Second }), nil, false},
+		{"changing for long after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.unchangedFor = 90*time.Second, time.Second }), nil, true},
+		{"the difference may heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.comparedAgo = true, short }), nil, false},
+		{"the difference does not heal", []cacheState{reopened}, with(func(o *observation) { o.differs, o.comparedAgo = true, 10*time.Second }), []cacheState{stale}, false},
 		{"the difference does not heal in a cache that changes", []cacheState{reopened},
-			with(func(o *observation) { o.differs, o.comparedAgo, o.unchangedFor = true, 89*time.Second, time.Second }), nil, noAction},
+			with(func(o *observation) { o.differs, o.comparedAgo, o.unchangedFor = true, 89*time.Second, time.Second }), nil, false},
 		{"the difference does not heal for long", []cacheState{reopened},
-			with(func(o *observation) { o.differs, o.comparedAgo, o.unchangedFor = true, 90*time.Second, time.Second }), []cacheState{stale}, declare},
-		{"a version missed after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.missingFor = time.Minute, 10*time.Second }), []cacheState{behind}, noAction},
-		{"stale as before", []cacheState{stale}, with(func(o *observation) { o.differs, o.comparedAgo = true, 30*time.Second }), nil, compare},
-		{"stale and compared a short time ago", []cacheState{stale}, with(func(o *observation) { o.comparedAgo = 29 * time.Second }), nil, noAction},
+			with(func(o *observation) { o.differs, o.comparedAgo, o.unchangedFor = true, 90*time.Second, time.Second }), []cacheState{stale}, false},
+		{"a version missed after the reopening", []cacheState{reopened}, with(func(o *observation) { o.inState, o.missingFor = time.Minute, 10*time.Second }), []cacheState{behind}, false},
+		{"stale as before", []cacheState{stale}, with(func(o *observation) { o.differs, o.comparedAgo = true, 30*time.Second }), nil, true},
+		{"stale and compared a short time ago", []cacheState{stale}, with(func(o *observation) { o.comparedAgo = 29 * time.Second }), nil, false},
 		{"the reflector lists", same, with(func(o *observation) {
 			o.differs, o.listing, o.inState, o.unchangedFor, o.missingFor, o.impatience, o.silentFor = true, true, long, long, long, time.Second, long
-		}), nil, noAction},
-		{"renewals are not delivered", []cacheState{behind}, lease(func(*observation) {}), []cacheState{reopened}, reopen},
-		{"renewals are not delivered after the reopening", []cacheState{reopened}, lease(func(*observation) {}), []cacheState{stale}, declare},
-		{"a late renewal", []cacheState{behind, reopened}, lease(func(o *observation) { o.missingFor = 5 * time.Second }), nil, noAction},
-		{"late renewals on a stream with data", []cacheState{behind, reopened}, lease(func(o *observation) { o.silentFor = 5 * time.Second }), nil, noAction},
-		{"the reflector is between two attempts", []cacheState{behind, reopened}, lease(func(o *observation) { o.open = false }), nil, noAction},
-		{"just reopened for renewals", []cacheState{reopened}, lease(func(o *observation) { o.inState = 5 * time.Second }), nil, noAction},
+		}), nil, false},
+		{"renewals are not delivered", []cacheState{behind}, lease(func(*observation) {}), []cacheState{reopened}, false},
+		{"renewals are not delivered after the reopening", []cacheState{reopened}, lease(func(*observation) {}), []cacheState{stale}, false},
+		{"a late renewal", []cacheState{behind, reopened}, lease(func(o *observation) { o.missingFor = 5 * time.Second }), nil, false},
+		{"late renewals on a stream with data", []cacheState{behind, reopened}, lease(func(o *observation) { o.silentFor = 5 * time.Second }), nil, false},
+		{"the reflector is between two attempts", []cacheState{behind, reopened}, lease(func(o *observation) { o.open = false }), nil, false},
+		{"just reopened for renewals", []cacheState{reopened}, lease(func(o *observation) { o.inState = 5 * time.Second }), nil, false},
 	} {
 		for i, s := range tt.in {
 			want := s
 			if tt.want != nil {
 				want = tt.want[i]
 			}
-			if got, act := s.nextState(tt.o); got != want || act != tt.act {
-				t.Errorf("%s: %s: next(%+v) = %s, %s; want %s, %s", tt.name, s, tt.o, got, act, want, tt.act)
+			if got, compare := s.nextState(tt.o); got != want || compare != tt.compare {
+				t.Errorf("%s: %s: next(%+v) = %s, compare: %t; want %s, %t", tt.name, s, tt.o, got, compare, want, tt.compare)
 			}
 		}
 	}

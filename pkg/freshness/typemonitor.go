@@ -79,8 +79,8 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 	switch silent := now.Sub(a.lastByte); {
 	case k.forbiddenSince.IsZero():
 	case min(now.Sub(k.forbiddenSince), silent) >= watchPatience+settleTime:
+		k.setStale(ctx, "its lists are forbidden and its watch is silent")
 		k.enterState(ctx, stale, now)
-		k.setStale(ctx, k.target(), "its lists are forbidden and its watch is silent")
 	case k.state == stale && silent < settleTime && !k.stillDiffers() && k.expectedGoal.age(now) < settleTime:
 		k.enterState(ctx, current, now)
 	}
@@ -88,29 +88,43 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 		return nil
 	}
 	// 3. Decide and act.
-	next, act := k.state.nextState(k.newObservation(a, now))
-	switch act {
-	case reopen:
-		k.reopenWatch(ctx, now.Add(-cmp.Or(k.Impatience, silenceLimit)), now)
+	next, compare := k.state.nextState(k.newObservation(a, now))
+	switch {
 	case compare:
 		if k.compareWithList(ctx, now) {
 			next = current
 		}
-	case declare: // Only if the API server still returns lists.
+	case k.state == behind && next == reopened:
+		k.reopenWatch(ctx, now.Add(-cmp.Or(k.Impatience, silenceLimit)), now)
+	case k.state == reopened && next == stale: // Only if the API server still returns lists.
 		if err := k.fetchVersion(ctx, now); err != nil || !k.listed {
 			return err
 		}
 	}
-	k.enterState(ctx, next, now)
-	if next == stale && act != noAction {
+	if next == stale && (compare || k.state == reopened) {
 		reason := cmp.Or(k.lacking.String(), "no watch has delivered version "+cmp.Or(k.expectedGoal.version, k.listedGoal.version))
-		k.setStale(ctx, k.target(), reason)
-		if act == declare || now.Sub(k.reopenedAt) >= cmp.Or(k.Impatience, relistLimit) {
+		k.setStale(ctx, reason)
+		if k.state == reopened || now.Sub(k.reopenedAt) >= cmp.Or(k.Impatience, relistLimit) {
 			// Use another connection: the present connection may lead to an API server without events of this type.
 			k.reopenWatch(ctx, now.Add(time.Hour), now)
 		}
 	}
+	k.enterState(ctx, next, now)
 	return nil
+}
+
+// setStale records a stale type and steps down. A repeated call steps down again, unless no other process
+// took the lease the last time.
+func (k *typeMonitor) setStale(ctx context.Context, reason string) {
+	reason = k.target().String() + ": " + reason
+	k.lock.Lock()
+	k.stale[k.target()] = reason
+	k.lock.Unlock()
+	k.deps.Metrics.stale.WithLabelValues(k.target().labels()...).Set(1)
+	if k.state != stale {
+		klog.FromContext(ctx).Info("Cache is stale", "reason", reason)
+	}
+	k.deps.StepDown(reason, func() bool { return k.Check() == nil })
 }
 
 func (k *typeMonitor) enterState(ctx context.Context, next cacheState, now time.Time) {
@@ -118,7 +132,11 @@ func (k *typeMonitor) enterState(ctx context.Context, next cacheState, now time.
 		return
 	}
 	if k.state == stale {
-		k.setCurrent(ctx, k.target())
+		k.lock.Lock()
+		delete(k.stale, k.target())
+		k.lock.Unlock()
+		k.deps.Metrics.stale.WithLabelValues(k.target().labels()...).Set(0)
+		klog.FromContext(ctx).Info("Cache is current again", "watch", k.target().String())
 	}
 	if next == current || next == behind {
 		k.lacking, k.comparedAt = nil, time.Time{}
@@ -221,14 +239,10 @@ func (k *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
 // version that is still missing is a difference. Otherwise the metadata of all objects is listed. A failed
 // list shows nothing.
 func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal bool) {
-	if k.stillDiffers() || k.expectedGoal.age(now) >= settleTime {
-		k.comparedAt = now
-		return false
-	}
-	if now.Before(k.nextComparison) {
-		return false
-	}
 	k.comparedAt = now // A failed list shows nothing about a version that is first missed while the list is read.
+	if k.stillDiffers() || now.Before(k.nextComparison) {
+		return false
+	}
 	listed, version, err := k.listAll(ctx, k.listPage)
 	if err != nil {
 		k.failurePause = min(max(2*k.failurePause, listInterval), equalInterval)
