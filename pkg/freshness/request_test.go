@@ -17,7 +17,7 @@ var (
 )
 
 func TestParseRequest(t *testing.T) {
-	pods, leases := watchTarget{podResource, ""}, watchTarget{leaseResource, ""}
+	pods := watchTarget{podResource, ""}
 	for _, tt := range []struct {
 		name, url string
 		want      informerRequest
@@ -26,7 +26,6 @@ func TestParseRequest(t *testing.T) {
 		{"streaming list", "/api/v1/pods?watch=true&resourceVersion=7&sendInitialEvents=true", informerRequest{pods, true, true, false}},
 		{"list", "/api/v1/pods?limit=500", informerRequest{pods, false, false, false}},
 		{"next page of a list", "/api/v1/pods?limit=500&continue=x", informerRequest{pods, false, false, true}},
-		{"group", "/apis/coordination.k8s.io/v1/leases?allowWatchBookmarks=true", informerRequest{leases, false, false, false}},
 		{"one namespace", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", informerRequest{watchTarget{leaseResource, "kube-system"}, false, false, false}},
 		{"namespaces", "/api/v1/namespaces", informerRequest{watchTarget{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, ""}, false, false, false}},
 		{"behind a prefix", "/clusters/one/api/v1/pods", informerRequest{pods, false, false, false}},

@@ -31,9 +31,7 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-func newTransport() *Transport {
-	return NewTransport(clock.RealClock{})
-}
+func newTransport() *Transport { return NewTransport(clock.RealClock{}) }
 
 // newPool returns the round tripper of a client whose API server is next.
 func newPool(transport *Transport, next http.RoundTripper) http.RoundTripper {
@@ -116,7 +114,6 @@ func TestFailedWatchesAreRetried(t *testing.T) {
 		asked int // requests, at most
 	}{
 		{"watch, load balancer without servers", goesOn, 503, 10 * time.Second, 200, 8},
-		{"watch, gateway timeout", goesOn, 504, 10 * time.Second, 200, 8},
 		{"streaming list", "?watch=true&sendInitialEvents=true", 503, 10 * time.Second, 200, 8},
 		{"watch, for minutes: the reflector lists", goesOn, 503, time.Hour, 503, 40},
 		{"lists that cannot be streamed", "?watch=true&sendInitialEvents=true", 422, time.Hour, 422, 1},
