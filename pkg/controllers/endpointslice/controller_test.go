@@ -82,7 +82,8 @@ func TestPodEventsThatMatter(t *testing.T) {
 	}
 }
 
-// Changes of pods within the batch period are written together. Upstream: TestPodAddsBatching and so on.
+// Changes of pods within the batch period are written together, and quick changes of many pods. Upstream:
+// TestPodAddsBatching and so on.
 func TestBatchPeriod(t *testing.T) {
 	changes := map[string]func(*world, int){
 		"slices": func(w *world, _ int) {
@@ -90,47 +91,35 @@ func TestBatchPeriod(t *testing.T) {
 				w.deleteSlice(&slice)
 			}
 		},
-		"add":    func(w *world, i int) { w.Put(aPod("a", 10+i)) },
+		"add":    func(w *world, i int) { w.Put(aPod("a", 100+i)) },
 		"update": func(w *world, i int) { w.change(aPod("a", i), unready) },
 		"delete": func(w *world, i int) { w.Remove("pods", "default", fmt.Sprint("a-", i)) },
 	}
 	for name, change := range changes {
 		for _, tt := range []struct {
-			period time.Duration
-			want   int
-		}{{0, 3}, {10 * time.Second, 1}, {4 * time.Second, 2}} {
-			fakeapi.Bubble(t, fmt.Sprint(name, " with period ", tt.period), func(t *testing.T) {
-				w := newWorld(t, crowd(4)...)
+			period        time.Duration
+			pods          int
+			pause         time.Duration
+			want, bySlice int
+		}{
+			{0, 4, 3 * time.Second, 3, 3}, {10 * time.Second, 4, 3 * time.Second, 1, 1}, {4 * time.Second, 4, 3 * time.Second, 2, 2},
+			{0, 4, 5 * time.Millisecond, 3, 1}, {0, 100, 5 * time.Millisecond, 2, 1},
+		} {
+			fakeapi.Bubble(t, fmt.Sprintf("%s %+v", name, tt), func(t *testing.T) {
+				w := newWorld(t, crowd(tt.pods)...)
 				w.cfg.BatchPeriod = tt.period
 				defer w.manager()()
 				w.Until(time.Minute)
 				before := w.writes()
 				for i := range 3 {
 					change(w, i)
-					time.Sleep(3 * time.Second)
+					time.Sleep(tt.pause)
 				}
 				w.Until(2 * time.Minute)
-				fakeapi.Want(t, "writes", w.writes()-before, tt.want)
+				want := map[bool]int{false: tt.want, true: tt.bySlice}[name == "slices"]
+				fakeapi.Want(t, "writes", w.writes()-before, want)
 			})
 		}
-	}
-}
-
-// Pods become unready one after another. The more pods a Service has, the longer its changes are gathered.
-func TestManyPodsShareASync(t *testing.T) {
-	for pods, want := range map[int]int{3: 3, 100: 2} {
-		fakeapi.Bubble(t, fmt.Sprint(pods), func(t *testing.T) {
-			w := newWorld(t, crowd(pods)...)
-			defer w.manager()()
-			w.Until(10 * time.Second)
-			before := w.writes()
-			for i := range 3 {
-				w.change(aPod("a", i), unready)
-				time.Sleep(5 * time.Millisecond)
-			}
-			w.Until(11 * time.Second)
-			fakeapi.Want(t, "writes", w.writes()-before, want)
-		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
@@ -17,12 +18,16 @@ import (
 // A pod and its endpoint in a slice take at most 400 bytes more than a pod without this controller.
 func TestMemoryOfAnEndpoint(t *testing.T) {
 	const pods, most = 20_000, 400
-	fill := func(fields caches.Fields) int {
+	fill := func(fields caches.Fields, indexers cache.Indexers) int {
 		store, err := caches.New(fakeapi.NewClientset(t), caches.Config{Fields: fields}).Pods()
 		fakeapi.NoError(t, err)
-		return heapOf(pods, func(i int) any { return store.Trim(decoded[*corev1.Pod](t, memoryPod(i), &corev1.Pod{})) })
+		indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)
+		return heapOf(pods, func(i int) any {
+			fakeapi.NoError(t, indexer.Add(store.Trim(decoded[*corev1.Pod](t, memoryPod(i), &corev1.Pod{}))))
+			return indexer
+		})
 	}
-	pod := (fill(caches.PodEndpoint) - fill(0)) / pods
+	pod := (fill(caches.PodEndpoint, cache.Indexers{byLabel: indexByLabel}) - fill(0, nil)) / pods
 	endpoint := heapOf(pods/100, func(i int) any {
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), Labels: map[string]string{discoveryv1.LabelManagedBy: managedBy}}}
 		for n := range 100 {
@@ -41,18 +46,12 @@ func TestMemoryOfAnEndpoint(t *testing.T) {
 	}
 }
 
-func TestLibraryPodsShareLabels(t *testing.T) {
-	pod := &caches.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}, Endpoint: &caches.Endpoint{}}
-	converted := libraryPods(aService("a"), []*caches.Pod{pod})[0]
-	pod.Labels["x"] = "y"
-	fakeapi.Want(t, "new label of the cached pod", converted.Labels["x"], "y")
-}
-
 func memoryPod(i int) *corev1.Pod {
 	name := fmt.Sprintf("web-6d4cf56db6-%05d", i)
 	return aPod("web", i, func(p *corev1.Pod) {
 		p.Name, p.UID = name, types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
 		p.Spec.NodeName = fmt.Sprint("node-", i%100)
+		p.Labels["pod-template-hash"], p.Labels["tier"] = "6d4cf56db6", "frontend"
 	})
 }
 
