@@ -552,11 +552,11 @@ func noStatusForAnEarlierSize(t *testing.T) {
 	b.syncState.now = now.Add(-longSync)
 	b.On("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
-		if call == 1 {
-			return nil, apierrors.NewConflict(setResource, "web", errors.New("newer"))
-		}
 		if *sent.Spec.Replicas != 2 || sent.Status.Replicas != 1 || sent.Status.ObservedGeneration != b.rs.Generation {
 			t.Errorf("sent %+v", sent)
+		}
+		if call == 1 {
+			return nil, apierrors.NewConflict(setResource, "web", errors.New("newer"))
 		}
 		return sent, nil
 	})

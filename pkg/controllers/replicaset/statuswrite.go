@@ -22,24 +22,25 @@ import (
 // another sync.
 func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claims, a applyResult) (again time.Duration, err error) {
 	brief := c.Clock.Since(t.now) < longSync
-	if newest, ok := c.replicaSets.Get(t.key); ok && newest.UID == t.rs.UID && newest.Generation > t.rs.Generation && brief {
+	newest, ok := c.replicaSets.Get(t.key)
+	if !ok || newest.UID != t.rs.UID || newest.Generation <= t.rs.Generation || !sameNumbers(newest.Status, t.rs.Status) {
+		newest = t.rs
+	} else if brief {
 		return 0, nil // the event of the newer spec causes another sync
 	}
 	n := c.count(t, claimed)
-	again, err = c.putStatus(ctx, t, t.rs, n, a)
+	again, err = c.putStatus(ctx, t, newest, n, a)
 	// Admission sees the template, which the cache drops for ReplicaSets with zero replicas.
-	incomplete := outcome.FromError(err) == outcome.Rejected && len(t.rs.Spec.Template.Spec.Containers) == 0
+	incomplete := outcome.FromError(err) == outcome.Rejected && len(newest.Spec.Template.Spec.Containers) == 0
 	if !apierrors.IsConflict(err) && !incomplete {
 		return again, err
 	}
 	stored, err := c.liveReplicaSet(ctx, t.rs)
 	switch {
-	case errors.Is(err, live.ErrReplaced):
-		return 0, nil
+	case errors.Is(err, live.ErrReplaced), err == nil && stored.Generation != t.rs.Generation && brief:
+		return 0, nil // the event of the newer spec or object causes another sync
 	case err != nil:
 		return 0, err
-	case stored.Generation != t.rs.Generation && brief:
-		return 0, nil // the event of the newer spec causes another sync
 	case !sameNumbers(stored.Status, t.rs.Status):
 		// An earlier leader wrote the numbers, or this process without a response. Wait until the cache
 		// shows them.
