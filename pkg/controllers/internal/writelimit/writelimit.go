@@ -52,7 +52,7 @@ func New(clk clock.WithTicker, quick, all int) *Slots {
 // at the end of the term.
 func (s *Slots) RunEach(ctx context.Context, key cache.ObjectName, until time.Time, n int, do func(i int)) (begun int, err error) {
 	var calls controller.Group
-	for begun < n {
+	for i := range n {
 		w := s.Acquire(ctx, key, until)
 		if w == nil {
 			err = ErrCut
@@ -61,7 +61,6 @@ func (s *Slots) RunEach(ctx context.Context, key cache.ObjectName, until time.Ti
 			}
 			break
 		}
-		i := begun
 		calls.Go(func() error {
 			defer s.Release(w)
 			do(i)
