@@ -36,8 +36,8 @@ const (
 	sliceDelay = time.Second // upstream's; between an unexpected change of a slice and the sync of its Service
 	// minStaleDelay is the first delay of a Service whose cached slices lag. The delay grows to a second.
 	minStaleDelay = 20 * time.Millisecond
-	// The syncs of a Service are delayPerPod apart for each of its pods: with many pods, a sync is expensive, and a late
-	// endpoint costs little traffic.
+	// The syncs of a Service are delayPerPod apart for each of its pods: with many pods, a sync is expensive, and a
+	// late endpoint costs little traffic.
 	delayPerPod  = time.Millisecond
 	maxSyncDelay = 100 * time.Millisecond
 	nodeDelay    = time.Second // events of nodes within nodeDelay share one refresh of the topology
