@@ -247,9 +247,7 @@ type flightBody struct {
 	explain func(error) error
 	flight  *flight
 	status  int
-
-	lock sync.Mutex
-	head []byte
+	head    []byte // start of an incomplete response, for the goroutine that reads and closes the response
 }
 
 // maxHead bounds head. A Status of a failed webhook is shorter.
@@ -258,9 +256,9 @@ const maxHead = 512
 // Read implements io.Reader.
 func (b *flightBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.lock.Lock()
-	b.head = append(b.head, p[:min(n, maxHead-len(b.head))]...)
-	b.lock.Unlock()
+	if !outcome.Complete(b.status) {
+		b.head = append(b.head, p[:min(n, maxHead-len(b.head))]...)
+	}
 	if err != nil && err != io.EOF {
 		err = b.explain(err)
 	}
@@ -270,9 +268,6 @@ func (b *flightBody) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *flightBody) Close() error {
 	err := b.ReadCloser.Close()
-	b.lock.Lock()
-	head := string(b.head)
-	b.lock.Unlock()
-	b.flight.complete(outcome.Complete(b.status) || outcome.WebhookFailed(head))
+	b.flight.complete(outcome.Complete(b.status) || outcome.WebhookFailed(string(b.head)))
 	return err
 }
