@@ -79,7 +79,11 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 	s.lock.Lock()
 	s.waiting = append(s.waiting, w)
 	s.assignSlots()
+	assigned := w.quick
 	s.lock.Unlock()
+	if assigned {
+		return w
+	}
 	timer := s.clock.NewTimer(until.Sub(s.clock.Now()))
 	defer timer.Stop()
 	select {
