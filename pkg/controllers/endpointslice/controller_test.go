@@ -103,7 +103,7 @@ func TestBatchPeriod(t *testing.T) {
 			want, bySlice int
 		}{
 			{0, 4, 3 * time.Second, 3, 3}, {10 * time.Second, 4, 3 * time.Second, 1, 1}, {4 * time.Second, 4, 3 * time.Second, 2, 2},
-			{0, 4, 5 * time.Millisecond, 3, 1}, {0, 100, 5 * time.Millisecond, 2, 1},
+			{0, 4, 10 * time.Millisecond, 3, 1}, {0, 100, 5 * time.Millisecond, 2, 1},
 		} {
 			fakeapi.Bubble(t, fmt.Sprintf("%s %+v", name, tt), func(t *testing.T) {
 				w := newWorld(t, crowd(tt.pods)...)
