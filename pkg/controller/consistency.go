@@ -190,11 +190,8 @@ func RecordLiveRead[T metav1.Object](b *ConsistencyBarrier, owners Cache, owner 
 // the object and is not older. The object must match the selector of the list. The cache cannot wait for a
 // deletion, which has no version.
 func (b *ConsistencyBarrier) DeletedBeforeList(object metav1.Object) bool {
-	if b.listed == nil {
-		return false
-	}
 	_, listed := b.listed[object.GetUID()]
-	return !listed && rv.AtLeast(b.listVersion, object.GetResourceVersion())
+	return b.listed != nil && !listed && rv.AtLeast(b.listVersion, object.GetResourceVersion())
 }
 
 // Loader loads the objects of one key and decides on them. T is the input of a sync, D its decision.

@@ -32,8 +32,9 @@ type failure struct {
 // or a number.
 var variableWord = regexp.MustCompile(`\S*["/0-9]\S*`)
 
-// admitsLine counts a failure, and reports whether a log line may be written for it.
-func (f *failureLog) admitsLine(logger klog.Logger, err error) bool {
+// AdmitsLine counts a failure, and reports whether a log line may be written for it. A sync calls AdmitsLine
+// for failures that are no error of the sync.
+func (f *failureLog) AdmitsLine(logger klog.Logger, err error) bool {
 	cause := variableWord.ReplaceAllLiteralString(err.Error(), "")
 	f.lock.Lock()
 	defer f.lock.Unlock()

@@ -70,8 +70,8 @@ type Loop[K comparable] struct {
 	seconds   *prometheus.HistogramVec
 	panics    prometheus.Counter
 	scheduler *scheduler[K]
-	failures  failureLog
-	queue     atomic.Pointer[termQueue[K]] // nil outside a term; the limiter of failing keys is part of the queue
+	failureLog
+	queue atomic.Pointer[termQueue[K]] // nil outside a term; the limiter of failing keys is part of the queue
 }
 
 // NewLoop returns a loop and registers its metrics under the name of the queue.
@@ -162,7 +162,7 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 		defer time.AfterFunc(l.cfg.Drain, cancel).Stop()
 	}
 	syncs.Wait()
-	l.failures.endPeriod()
+	l.endPeriod()
 	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // remaining keys would count in the depth metric
 		q.Done(key)
 	}
@@ -237,7 +237,7 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 		logger.V(4).Info("Sync was cut short", "reason", err)
 		q.AddAfter(key, q.conflictBackoff.When(key))
 	case err != nil:
-		if l.failures.admitsLine(logger, err) {
+		if l.AdmitsLine(logger, err) {
 			// Not utilruntime.HandleError: it sleeps under a process-wide lock, so one failing key would
 			// delay all others.
 			logger.Error(err, "Sync failed, the key will be retried")
@@ -249,11 +249,6 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 	if result.RequeueAfter > 0 {
 		q.AddAfter(key, result.RequeueAfter)
 	}
-}
-
-// AdmitsLine counts a failure that is no error of a sync, and reports whether a log line may be written.
-func (l *Loop[K]) AdmitsLine(logger klog.Logger, err error) bool {
-	return l.failures.admitsLine(logger, err)
 }
 
 // Healthy returns an error if a sync has neither sent a request nor received a response for two minutes.

@@ -173,12 +173,12 @@ func TestEachTermHasItsOwnLogPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, lines := failureLog{}, 0
 		for range 5 {
-			log.admitsLine(klog.Background(), errors.New("of an ended term"))
+			log.AdmitsLine(klog.Background(), errors.New("of an ended term"))
 			log.endPeriod()
 			time.Sleep(10 * time.Second)
 		}
 		for range 50 {
-			if log.admitsLine(klog.Background(), errors.New("fails")) {
+			if log.AdmitsLine(klog.Background(), errors.New("fails")) {
 				lines++
 			}
 			time.Sleep(time.Second)
