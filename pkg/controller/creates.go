@@ -34,14 +34,11 @@ func (c Creates) Choose(n int, draw func() string, taken func(name string) bool)
 	return names
 }
 
-// Start records that a create is about to be sent, and returns the earlier state of the name. Until Retry or
-// the deletion of the name the outcome is unknown.
+// Start records that a create is about to be sent, and returns the earlier state of the name. The outcome is
+// unknown until the caller stores another state or deletes the name.
 func (c Creates) Start(name string) Create {
 	before := c[name]
 	before.Name = name
 	c[name] = Create{Name: name, Unknown: true}
 	return before
 }
-
-// Retry records the state of an attempt that is to be repeated.
-func (c Creates) Retry(a Create) { c[a.Name] = a }

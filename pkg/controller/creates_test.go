@@ -27,9 +27,9 @@ func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
 		}
 	}
 	lost := Create{Name: "web-4", Unknown: true, Until: now.Add(time.Minute)}
-	delete(c, "web-1")             // made
-	c.Retry(lost)                  // unknown outcome
-	c.Retry(Create{Name: "web-3"}) // rejected
+	delete(c, "web-1")                 // made
+	c["web-4"] = lost                  // unknown outcome
+	c["web-3"] = Create{Name: "web-3"} // rejected
 	for n, want := range [][]string{{}, {"web-4"}, {"web-4", "web-3"}, {"web-4", "web-3", "web-5"}} {
 		if got := c.Choose(n, draw, free); !slices.Equal(got, want) {
 			t.Errorf("names %v, want %v", got, want)

@@ -108,10 +108,10 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 	switch {
 	case err != nil:
 		attempt.Unknown, attempt.Until = true, c.Clock.Now().Add(outcome.MaxCompletionDelay)
-		t.expectations.creates.Retry(attempt)
+		t.expectations.creates[attempt.Name] = attempt
 		return createResult{err: errors.Join(rejection, err)}
 	case found == nil && res == outcome.Exists:
-		t.expectations.creates.Retry(attempt) // deleted since
+		t.expectations.creates[attempt.Name] = attempt // deleted since
 		return createResult{outcome: createExists}
 	case found == nil:
 		return c.handleNotCreated(t, want, attempt, res, rejection) // the earlier attempt may still be carried out
@@ -142,9 +142,9 @@ func (c *Controller) handleNotCreated(t syncState, want *appsv1.ReplicaSet, atte
 	switch {
 	case res == outcome.Unknown:
 		attempt.Unknown, attempt.Until = true, now.Add(outcome.MaxCompletionDelay)
-		t.expectations.creates.Retry(attempt)
+		t.expectations.creates[attempt.Name] = attempt
 	case attempt.Unknown:
-		t.expectations.creates.Retry(attempt)
+		t.expectations.creates[attempt.Name] = attempt
 	default:
 		t.expectations.endCreate(want.Name)
 	}

@@ -56,7 +56,7 @@ func (e *expectations) recordStatus(rs *appsv1.ReplicaSet) {
 func (e *expectations) startCreate(name string, size int, now time.Time) controller.Create {
 	e.createSizes[name] = max(e.createSizes[name], size)
 	before := e.creates.Start(name)
-	e.creates.Retry(controller.Create{Name: name, Unknown: true, Until: now.Add(outcome.MaxCompletionDelay)})
+	e.creates[name] = controller.Create{Name: name, Unknown: true, Until: now.Add(outcome.MaxCompletionDelay)}
 	return before
 }
 

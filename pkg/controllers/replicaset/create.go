@@ -113,7 +113,7 @@ func (c *Controller) createBatch(ctx context.Context, t syncState, template *cor
 		results := make([]createResult, n)
 		begun, cut := c.slots.RunEach(ctx, t.key, t.deadline(), n, func(i int) { results[i] = c.createPod(ctx, t, template, attempts[i]) })
 		for _, attempt := range attempts[begun:] {
-			t.expectations.creates.Retry(attempt)
+			t.expectations.creates[attempt.Name] = attempt
 		}
 		// 4. Record the results. Creates whose names were taken are repeated.
 		n = 0
@@ -238,14 +238,14 @@ func (c *Controller) recordCreate(ctx context.Context, t syncState, attempt cont
 		delete(t.expectations.creates, attempt.Name)
 		return nil
 	case outcome.Terminating:
-		t.expectations.creates.Retry(attempt)
+		t.expectations.creates[attempt.Name] = attempt
 		return errTerminating
 	case outcome.Unknown:
 		// The next attempt uses the name again, so that both attempts create one pod.
 		c.metrics.unknownOutcomes.WithLabelValues("create").Inc()
 		attempt.Unknown = true
 	}
-	t.expectations.creates.Retry(attempt)
+	t.expectations.creates[attempt.Name] = attempt
 	if !isCanceled(r.err) {
 		c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", outcome.EventMessage(r.err))
 	}
