@@ -124,9 +124,8 @@ func TestEndWaitsForEvents(t *testing.T) {
 			})
 			recorders := []record.EventRecorder{e.newRecorder("one"), e.newRecorder("two")}
 			ctx, cancel := context.WithCancel(fakeapi.Quiet(t.Context()))
-			m := &Manager{events: e}
 			begun := time.Now()
-			_ = m.sendEvents(ctx, func() {
+			_ = (&Manager{events: e}).sendEvents(ctx, func() {
 				for i := range 3 {
 					recorders[i%2].Event(&corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("p", i)}, corev1.EventTypeNormal, "Reason", "")
 				}
@@ -145,14 +144,15 @@ func TestEndWaitsForEvents(t *testing.T) {
 // Events, at level 3, and failures are logged to the logger of the manager. The logger of klog belongs to the
 // process.
 func TestEventsAreLoggedByTheirManager(t *testing.T) {
-	lines := make(chan string, 10)
-	log := funcr.New(func(_, line string) { lines <- line }, funcr.Options{Verbosity: 3})
-	e := testEvents(t, func(*http.Request) {})
-	recorder := e.newRecorder("one")
-	e.startSending(klog.NewContext(t.Context(), log))
-	defer e.stopSending()
-	recorder.Event(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}, corev1.EventTypeNormal, "Refused", "")
-	both := <-lines + <-lines
-	fakeapi.WantPart(t, "log", both, `"level"=3 "msg"="Event occurred"`)
-	fakeapi.WantPart(t, "log", both, "Server rejected event")
+	synctest.Test(t, func(t *testing.T) {
+		lines := make(chan string, 10)
+		e := testEvents(t, func(*http.Request) {})
+		recorder := e.newRecorder("one")
+		e.startSending(klog.NewContext(t.Context(), funcr.New(func(_, line string) { lines <- line }, funcr.Options{Verbosity: 3})))
+		defer e.stopSending()
+		recorder.Event(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}, corev1.EventTypeNormal, "Refused", "")
+		both := <-lines + <-lines
+		fakeapi.WantPart(t, "log", both, `"level"=3 "msg"="Event occurred"`)
+		fakeapi.WantPart(t, "log", both, "Server rejected event")
+	})
 }
