@@ -59,14 +59,15 @@ func (r objectRecord) rejection(a action, version, failure string, all *rate.Lim
 }
 
 func newTermState() *termState {
-	return &termState{owners: map[id]ownerRecord{}, objects: map[id]objectRecord{}, rejections: rate.NewLimiter(failuresPerSecond, failuresBurst)}
+	s := &termState{}
+	s.reset()
+	return s
 }
 
 func (s *termState) reset() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	clear(s.owners)
-	clear(s.objects)
+	s.owners, s.objects = map[id]ownerRecord{}, map[id]objectRecord{}
 	s.rejections = rate.NewLimiter(failuresPerSecond, failuresBurst)
 }
 
