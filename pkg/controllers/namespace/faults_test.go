@@ -75,9 +75,11 @@ func TestSilentAPIBlocksNoOtherType(t *testing.T) {
 	fakeapi.Want(t, "lists of the type that responds", len(slices.DeleteFunc(b.content(), func(r string) bool { return r != "list answered" })), 1)
 }
 
-// Pods kept the namespace before. A rejection by a policy must replace this reason.
+var namespaces = schema.GroupResource{Resource: "namespaces"}
+
+// Pods kept the namespace before. A rejection by a policy must replace this reason, a conflict must not.
 func TestRejectedFinalizationIsShown(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "test", errors.New("policy"))
+	forbidden, conflict := apierrors.NewForbidden(namespaces, "test", errors.New("policy")), apierrors.NewConflict(namespaces, "test", errors.New("changed"))
 	for want, finalizers := range map[string][]string{
 		`finalize: namespaces "test" is forbidden: policy`:        nil,
 		"the namespace itself is held by its finalizer other/x. ": {"other/x"},
@@ -85,13 +87,15 @@ func TestRejectedFinalizationIsShown(t *testing.T) {
 		b := newBench(t, terminating(func(ns *corev1.Namespace) { ns.Finalizers = finalizers }))
 		left := true
 		b.respondWhile(&left, "list", "pods", item("Pod", "v1"), nil)
-		b.client.On(finalization, fakeapi.Fails(forbidden))
+		b.client.On(finalization, func(try int, _ clienttesting.Action) (runtime.Object, error) {
+			return nil, map[bool]error{true: conflict, false: forbidden}[try <= finalizeTries]
+		})
 		b.mustSync(t)
 		left = false
-		for range 3 {
-			if _, err := b.sync(t.Context(), "test"); !errors.Is(err, forbidden) {
-				t.Errorf("error %v, want the rejection", err)
-			}
+		for _, want := range []error{conflict, forbidden, forbidden} {
+			_, err := b.sync(t.Context(), "test")
+			fakeapi.WantError(t, "sync", err, want)
+			fakeapi.Want(t, "conflict in the condition", strings.Contains(b.blocker(), "changed"), false)
 		}
 		fakeapi.WantPart(t, "condition", b.blocker(), want)
 		fakeapi.Want(t, "status writes", b.client.Count(statusWrite), 2)
@@ -104,7 +108,6 @@ func TestRejectedFinalizationIsShown(t *testing.T) {
 // A namespace is finalized without conditions. Later syncs write the conditions, which show the finalizers of the
 // namespace.
 func TestStatusWritesMayFail(t *testing.T) {
-	namespaces := schema.GroupResource{Resource: "namespaces"}
 	forbidden, conflict := apierrors.NewForbidden(namespaces, "test", errors.New("no")), apierrors.NewConflict(namespaces, "test", nil)
 	for _, tt := range []struct{ discovery, failure error }{
 		{errors.New("down"), forbidden},
@@ -126,9 +129,7 @@ func TestStatusWritesMayFail(t *testing.T) {
 			for range 3 {
 				b.mustSync(t)
 			}
-			if got := b.blocker(); !strings.Contains(got, "held by its finalizer other/x") {
-				t.Errorf("condition %q, want the finalizer", got)
-			}
+			fakeapi.WantPart(t, "condition", b.blocker(), "held by its finalizer other/x")
 		})
 	}
 }
