@@ -31,6 +31,9 @@ func TestReadsInBackOffAreKept(t *testing.T) {
 	r.reads[target{name: "a"}], r.reads[target{name: "b"}] = liveRead{received: began}, liveRead{sent: began, received: began.Add(time.Minute)}
 	r.prune()
 	fakeapi.Want(t, "kept reads", len(r.reads), 1)
+	r.failed.ReserveN(began, failuresBurst)
+	r.reset()
+	fakeapi.Want(t, "failures of an earlier term", int(failuresBurst-r.failed.TokensAt(began)), 0)
 }
 
 func TestResolve(t *testing.T) {
