@@ -226,20 +226,6 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-func (w *world) mustBeDeletedAt(pod string, want time.Duration) {
-	w.T.Helper()
-	if got, ok := w.deletes()[pod]; !ok || got != want {
-		w.T.Errorf("%s deleted: %v at %v, want at %v", pod, ok, got, want)
-	}
-}
-
-func (w *world) mustLive(pod string) {
-	w.T.Helper()
-	if got, ok := w.deletes()[pod]; ok {
-		w.T.Errorf("%s was deleted at %v, want it left alone", pod, got)
-	}
-}
-
 // A delete without a response is not taken for a cancelled eviction.
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -248,7 +234,7 @@ func TestLostAnswer(t *testing.T) {
 		defer w.manager(0)()
 		w.Until(time.Minute)
 		fakeapi.Want(t, "a response was lost", lost.Load(), true)
-		w.mustBeDeletedAt("p", 0)
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{"p": 0})
 		fakeapi.WantEqual(t, "events", w.told(), []string{marking("p")})
 	})
 }

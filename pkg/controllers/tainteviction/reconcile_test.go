@@ -56,7 +56,7 @@ func TestSameName(t *testing.T) {
 		})
 		defer w.manager(0)()
 		w.Until(time.Minute)
-		w.mustLive("p")
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{})
 		fakeapi.Want(t, "a delete was sent", swapped, true)
 	})
 }
@@ -71,7 +71,7 @@ func TestLiveCheck(t *testing.T) {
 		})
 		defer w.manager(0)()
 		w.Until(time.Minute)
-		w.mustLive("p")
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{})
 		fakeapi.Want(t, "reads of the pod", w.Count("get pods"), 0)
 		if reads > 3 {
 			t.Errorf("%d reads of the node in a minute, want one each 30 s", reads)
@@ -90,7 +90,7 @@ func TestLiveCheck(t *testing.T) {
 		w.Break(errors.New("unreachable"), "get nodes")
 		defer w.manager(0)()
 		w.Until(10 * time.Second)
-		w.mustLive("p")
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{})
 		w.Break(nil, "get nodes")
 		w.Until(time.Minute)
 		fakeapi.Want(t, "deleted pods", len(w.deletes()), 1)
@@ -162,7 +162,7 @@ func TestRestart(t *testing.T) {
 		w.Until(1000 * time.Second)
 		defer w.run(c)()
 		w.Until(4000 * time.Second)
-		w.mustBeDeletedAt("p", 3000*time.Second)
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{"p": 3000 * time.Second})
 	})
 	fakeapi.Bubble(t, "a second term of the same process knows nothing of the first", func(t *testing.T) {
 		w := newWorld(t, node1(corev1.ConditionTrue, agoTaint("t1", time.Second)), tolerant())
@@ -171,9 +171,9 @@ func TestRestart(t *testing.T) {
 		w.run(c)()
 		fakeapi.Want(t, "pending evictions outside a term", testutil.ToFloat64(c.metrics.pending), 0)
 		w.Until(3001 * time.Second)
-		w.mustLive("p")
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{})
 		defer w.run(c)()
-		w.mustBeDeletedAt("p", 3001*time.Second)
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{"p": 3001 * time.Second})
 	})
 	fakeapi.Bubble(t, "a term ends after its deletes", func(t *testing.T) {
 		w := newWorld(t, aNode("t1"), aPod("p"))
@@ -182,7 +182,7 @@ func TestRestart(t *testing.T) {
 			return false, nil, nil
 		})
 		w.manager(window)()
-		w.mustBeDeletedAt("p", time.Second)
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{"p": time.Second})
 	})
 }
 
@@ -245,7 +245,7 @@ func TestPodOnNoNode(t *testing.T) {
 		defer w.manager(0)()
 		w.Put(stray)
 		w.Until(time.Hour)
-		w.mustLive("stray")
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{})
 		fakeapi.Want(t, "reads for a pod of a missing node", w.Count("get pods")+w.Count("get nodes"), 0)
 	})
 }
@@ -266,8 +266,6 @@ func TestStandbyTakesOverAmidEvictions(t *testing.T) {
 		w.Until(50 * time.Second)
 		defer w.run(c)()
 		w.Until(200 * time.Second)
-		w.mustBeDeletedAt("now", 50*time.Second)
-		w.mustBeDeletedAt("soon", 50*time.Second)
-		w.mustBeDeletedAt("later", 100*time.Second)
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{"now": 50 * time.Second, "soon": 50 * time.Second, "later": 100 * time.Second})
 	})
 }
