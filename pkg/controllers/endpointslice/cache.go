@@ -125,13 +125,14 @@ func indexByService(obj any) ([]string, error) {
 	return []string{serviceOf(slice).String()}, nil
 }
 
-// byLabel is an index of pods, by labelPair of each label.
+// byLabel is an index of pods, by labelPair of each label. Finished pods are in no slice.
 const byLabel = "label"
 
 func indexByLabel(obj any) (pairs []string, _ error) {
-	pod := obj.(*caches.Pod)
-	for key, value := range pod.Labels {
-		pairs = append(pairs, labelPair(pod.Namespace, key, value))
+	if pod := obj.(*caches.Pod); !pod.IsFinished() {
+		for key, value := range pod.Labels {
+			pairs = append(pairs, labelPair(pod.Namespace, key, value))
+		}
 	}
 	return pairs, nil
 }
@@ -139,12 +140,11 @@ func indexByLabel(obj any) (pairs []string, _ error) {
 // bySelector is an index of the Services that get slices from this controller, by rareLabel.
 const bySelector = "selector"
 
-func indexBySelector(obj any) ([]string, error) {
-	service := obj.(*corev1.Service)
-	if !selectsPods(service) {
-		return nil, nil
+func indexBySelector(obj any) (pairs []string, _ error) {
+	if service := obj.(*corev1.Service); selectsPods(service) {
+		pairs = append(pairs, rareLabel(service))
 	}
-	return []string{rareLabel(service)}, nil
+	return pairs, nil
 }
 
 // rareLabel returns the labelPair of the selector with the longest value, which few Services and pods share.

@@ -91,7 +91,7 @@ func TestBatchPeriod(t *testing.T) {
 				w.deleteSlice(&slice)
 			}
 		},
-		"add":    func(w *world, i int) { w.Put(aPod("a", 100+i)) },
+		"add":    func(w *world, i int) { w.Put(aPod("a", 1000+i)) },
 		"update": func(w *world, i int) { w.change(aPod("a", i), unready) },
 		"delete": func(w *world, i int) { w.Remove("pods", "default", fmt.Sprint("a-", i)) },
 	}
@@ -103,11 +103,11 @@ func TestBatchPeriod(t *testing.T) {
 			want, bySlice int
 		}{
 			{0, 4, 3 * time.Second, 3, 3}, {10 * time.Second, 4, 3 * time.Second, 1, 1}, {4 * time.Second, 4, 3 * time.Second, 2, 2},
-			{0, 4, 10 * time.Millisecond, 3, 1}, {0, 100, 5 * time.Millisecond, 2, 1},
+			{0, 4, 10 * time.Millisecond, 3, 1}, {0, 100, 5 * time.Millisecond, 2, 1}, {0, 1000, 60 * time.Millisecond, 3, 1},
 		} {
 			fakeapi.Bubble(t, fmt.Sprintf("%s %+v", name, tt), func(t *testing.T) {
 				w := newWorld(t, crowd(tt.pods)...)
-				w.cfg.BatchPeriod = tt.period
+				w.cfg.BatchPeriod, w.cfg.MaxEndpoints = tt.period, 1000
 				defer w.manager()()
 				w.Until(time.Minute)
 				before := w.writes()
@@ -262,25 +262,6 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 			fakeapi.Want(t, name+", of the other Service", got, 1)
 		}
 		fakeapi.Want(t, "the tracker holds a slice of the Service", term.tracker.Has(w.only("a")), false)
-	})
-}
-
-// Outside of a term nothing is written, and the events of that time are not lost.
-func TestStandby(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aService("a"), aNode("n1", ""))
-		c, empty := w.Standby()
-		defer empty()
-		w.Put(aPod("a", 1))
-		w.Until(time.Minute)
-		fakeapi.Want(t, "writes of a standby", w.writes(), 0)
-		fakeapi.Term(t, c.Run)()
-		w.Put(aPod("a", 2))
-		w.Until(2 * time.Minute)
-		end := fakeapi.Term(t, c.Run)
-		defer end()
-		w.wantPods("a", 2)
-		fakeapi.NoError(t, c.Healthy())
 	})
 }
 

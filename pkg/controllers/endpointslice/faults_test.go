@@ -335,6 +335,28 @@ func TestRejectedSlicesAreRetried(t *testing.T) {
 	})
 }
 
+// A pod changes all the time, and a webhook rejects the slices of its Services. Events do not end the back-off.
+func TestRejectedSlicesOfAFlappingPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := crowd(100)
+		for i := range 20 {
+			objects = append(objects, aService(fmt.Sprint("s", i), func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "a"} }))
+		}
+		w := newWorld(t, objects...)
+		defer w.manager()()
+		w.Until(10 * time.Second)
+		w.Break(apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "", errors.New("denied by the webhook")), "update endpointslices")
+		before := w.writes()
+		for i := range 100 {
+			w.change(aPod("a", 0), withIPs(fmt.Sprint("10.9.9.", i)))
+			time.Sleep(50 * time.Millisecond)
+		}
+		if writes := w.writes() - before; writes > 800 {
+			t.Errorf("%d writes in 5 s, want a burst of 200 and 50 per second at most", writes)
+		}
+	})
+}
+
 // Creates in a terminating namespace are rejected, which is no failure.
 func TestTerminatingNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

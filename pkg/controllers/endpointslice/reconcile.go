@@ -99,7 +99,6 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return nil, errors.New(outcome.EventMessage(err))
 	}
 	pods := libraryPods(service, c.pods.ByIndex(byLabel, rareLabel(service)))
-	st.notBefore = now.Add(min(time.Duration(len(pods))*delayPerPod, maxSyncDelay))
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	problem := t.computeSlices(ctx, service, pods, existing, trigger, write)
 
@@ -125,6 +124,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 			st.createName = ""
 		}
 		problem = t.computeSlices(ctx, service, pods, existing, trigger, write)
+	}
+	if len(failures) == 0 { // a sync that only waits ends the back-off of its Service
+		st.notBefore = now.Add(min(time.Duration(len(pods))*delayPerPod, maxSyncDelay))
 	}
 	return controller.Result{}, c.report(service, problem, errors.Join(failures...))
 }
