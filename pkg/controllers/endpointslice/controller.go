@@ -38,7 +38,7 @@ const (
 	minStaleDelay = 20 * time.Millisecond
 	// The syncs of a Service are delayPerPod apart for each of its pods: with many pods, a sync is expensive, and a
 	// late endpoint costs little traffic.
-	delayPerPod  = 2 * time.Millisecond
+	delayPerPod  = time.Millisecond
 	maxSyncDelay = 100 * time.Millisecond
 	nodeDelay    = time.Second // events of nodes within nodeDelay share one refresh of the topology
 	allNodes     = "nodes"     // the only key of the loop of nodes

@@ -12,5 +12,5 @@
 // repeats a create under the same name. For late writes of a former leader see leadership.Fence.
 //
 // Differences from kube-controller-manager v1.37: a failing Service is retried without a limit, and the syncs of a
-// Service with n pods are at least min(2n, 100) milliseconds apart.
+// Service with n pods are at least min(n, 100) milliseconds apart.
 package endpointslice
