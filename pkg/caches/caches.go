@@ -102,6 +102,9 @@ func New(client kubernetes.Interface, cfg Config) *Caches {
 	return c
 }
 
+// Factory returns the informer factory, for [Options.Informer].
+func (c *Caches) Factory() informers.SharedInformerFactory { return c.factory }
+
 // Types returns the watched types in the order of their requests.
 func (c *Caches) Types() []freshness.Watched {
 	types := make([]freshness.Watched, len(c.types))

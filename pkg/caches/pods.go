@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -65,9 +64,7 @@ func (c *Caches) Pods() (*Pods, error) {
 	trim := func(pod *corev1.Pod) any { return trimPod(share, pod) }
 	store, err := Watch[*Pod](c, corev1.SchemeGroupVersion.WithResource("pods"),
 		Options{Trim: trimTransform(trim), Indexers: cache.Indexers{byController: controllerIndex, podsByNode: nodeIndex},
-			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-				return f.Core().V1().Pods().Informer()
-			}})
+			Informer: c.factory.Core().V1().Pods().Informer})
 	if err != nil {
 		return nil, err
 	}

@@ -185,10 +185,7 @@ func (s Store[T]) Confirm(ctx context.Context, client metadata.Interface) error 
 	return s.caches.types[s.typ].Confirm(ctx, client)
 }
 
-// AddIndexers adds indexes for ByIndex. Call it before Start.
-func (s Store[T]) AddIndexers(indexers cache.Indexers) error { return s.informer.AddIndexers(indexers) }
-
-// ByIndex returns the objects with a value in an index of AddIndexers or [Options.Indexers].
+// ByIndex returns the objects with a value in an index of [Options.Indexers].
 func (s Store[T]) ByIndex(index, value string) []T {
 	objects, err := s.informer.GetIndexer().ByIndex(index, value)
 	if err != nil { // the index does not exist

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/kubernetes"
@@ -39,9 +38,7 @@ func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 	trim := func(rs *appsv1.ReplicaSet) any { trimReplicaSet(rs, c.deployments); return rs }
 	store, err := Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
 		Options{Trim: trimTransform(trim), Indexers: cache.Indexers{byController: controllerIndex},
-			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-				return f.Apps().V1().ReplicaSets().Informer()
-			}})
+			Informer: c.factory.Apps().V1().ReplicaSets().Informer})
 	return &ReplicaSets{owned[*appsv1.ReplicaSet]{store}}, err
 }
 
@@ -87,9 +84,7 @@ type Deployments struct{ Store[*appsv1.Deployment] }
 func (c *Caches) Deployments() (*Deployments, error) {
 	trim := func(d *appsv1.Deployment) any { d.ManagedFields = nil; return d }
 	store, err := Watch[*appsv1.Deployment](c, appsv1.SchemeGroupVersion.WithResource("deployments"), Options{Trim: trimTransform(trim),
-		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-			return f.Apps().V1().Deployments().Informer()
-		}})
+		Informer: c.factory.Apps().V1().Deployments().Informer})
 	c.deployments = err == nil
 	return &Deployments{store}, err
 }
@@ -107,9 +102,7 @@ type Nodes struct{ Store[*corev1.Node] }
 func (c *Caches) Nodes() (*Nodes, error) {
 	trim := func(node *corev1.Node) any { return trimNode(node, c.cfg.Fields) }
 	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: trimTransform(trim),
-		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-			return f.Core().V1().Nodes().Informer()
-		}})
+		Informer: c.factory.Core().V1().Nodes().Informer})
 	return &Nodes{store}, err
 }
 
@@ -140,9 +133,7 @@ type Namespaces struct{ Store[*corev1.Namespace] }
 func (c *Caches) Namespaces() (*Namespaces, error) {
 	trim := func(ns *corev1.Namespace) any { ns.ManagedFields, ns.Annotations = nil, nil; return ns }
 	store, err := Watch[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), Options{Trim: trimTransform(trim),
-		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-			return f.Core().V1().Namespaces().Informer()
-		}})
+		Informer: c.factory.Core().V1().Namespaces().Informer})
 	return &Namespaces{store}, err
 }
 
@@ -170,8 +161,8 @@ func (c *Caches) Leases() (*Leases, error) {
 		return coordinationinformers.NewLeaseInformerWithOptions(client, scope, internalinterfaces.InformerOptions{ResyncPeriod: resync, InformerName: c.name})
 	}
 	store, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"),
-		Options{Namespace: scope, Trim: trimTransform(trim), Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-			return f.InformerFor(&coordinationv1.Lease{}, informer)
+		Options{Namespace: scope, Trim: trimTransform(trim), Informer: func() cache.SharedIndexInformer {
+			return c.factory.InformerFor(&coordinationv1.Lease{}, informer)
 		}})
 	return &Leases{store}, err
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -37,9 +36,9 @@ type Options struct {
 	Indexers cache.Indexers
 	// Scheme holds a type that is not from Kubernetes, and its list. Optional.
 	Scheme *runtime.Scheme
-	// Informer returns the informer from the factory, such as factory.Core().V1().Pods().Informer(). By
+	// Informer returns the informer of [Caches.Factory], such as c.Factory().Core().V1().Pods().Informer. By
 	// default an informer is made for T. A type that Trim converts needs Informer.
-	Informer func(informers.SharedInformerFactory) cache.SharedIndexInformer
+	Informer func() cache.SharedIndexInformer
 }
 
 // Watch starts to watch a type when Start is called, and returns its store. Another call for the type
@@ -97,7 +96,7 @@ func (s Store[T]) addOptions(o Options) error {
 
 func informerFor[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Options) (cache.SharedIndexInformer, error) {
 	if o.Informer != nil {
-		return o.Informer(c.factory), nil
+		return o.Informer(), nil
 	}
 	object, ok := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
 	if !ok {

@@ -11,10 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"minikcm/internal/fakeapi"
 )
@@ -60,11 +58,7 @@ func TestTypeRequestedTwiceIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(rs)
 		c := New(client, Config{})
-		plain := fakeapi.Must(Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"), Options{
-			Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-				return f.Apps().V1().ReplicaSets().Informer()
-			},
-		}))
+		plain := fakeapi.Must(Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"), Options{Informer: c.factory.Apps().V1().ReplicaSets().Informer}))
 		sets := fakeapi.Must(c.ReplicaSets())
 		again := fakeapi.Must(c.ReplicaSets())
 		defer fakeapi.FillCaches(t, c)()

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/endpointslice"
@@ -88,27 +87,23 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 }
 
 func (c *Controller) openCaches() error {
-	var errs [4]error
+	var errs [5]error
 	c.pods, errs[0] = c.Caches.Pods()
-	c.nodes, errs[1] = c.Caches.Nodes()
-	c.services.Store, errs[2] = caches.Watch[*corev1.Service](c.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
+	_, errs[1] = caches.Watch[*caches.Pod](c.Caches, corev1.SchemeGroupVersion.WithResource("pods"), caches.Options{Indexers: cache.Indexers{byLabel: indexByLabel}})
+	c.nodes, errs[2] = c.Caches.Nodes()
+	c.services.Store, errs[3] = caches.Watch[*corev1.Service](c.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
 		Trim: trimService, Indexers: cache.Indexers{bySelector: indexBySelector},
-		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-			return f.Core().V1().Services().Informer()
-		},
+		Informer: c.Caches.Factory().Core().V1().Services().Informer,
 	})
-	c.slices.Store, errs[3] = caches.Watch[*EndpointSlice](c.Caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
+	c.slices.Store, errs[4] = caches.Watch[*EndpointSlice](c.Caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
 		Trim: trimSlice, Indexers: cache.Indexers{byService: indexByService},
-		Informer: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-			return f.Discovery().V1().EndpointSlices().Informer()
-		},
+		Informer: c.Caches.Factory().Discovery().V1().EndpointSlices().Informer,
 	})
 	return errors.Join(errs[:]...)
 }
 
 func (c *Controller) addHandlers() error {
 	return errors.Join(
-		c.pods.AddIndexers(cache.Indexers{byLabel: indexByLabel}),
 		c.services.Handle(caches.Handler[*corev1.Service]{Add: c.enqueueService, Update: c.serviceUpdated, Delete: c.enqueueService}),
 		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.podChanged, Update: c.podUpdated, Delete: c.podChanged}),
 		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceGone}),
