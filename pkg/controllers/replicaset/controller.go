@@ -145,8 +145,7 @@ func (c *Controller) newEnqueuer() *enqueue.Owners[*appsv1.ReplicaSet, *caches.P
 // become ready together.
 const gatherPods = 20 * time.Millisecond
 
-// podUpdated enqueues the ReplicaSet of a pod, and once more at the time at which a ready pod becomes
-// available.
+// podUpdated enqueues the ReplicaSet of a pod.
 func (c *Controller) podUpdated(old, pod *caches.Pod) {
 	if !c.inTerm.Load() {
 		return
@@ -156,9 +155,6 @@ func (c *Controller) podUpdated(old, pod *caches.Pod) {
 		c.loop.AddAfter(cache.MetaObjectToName(rs), gatherPods)
 	} else {
 		c.enqueuer.OnUpdate(old, pod)
-	}
-	if ok && rs.Spec.MinReadySeconds > 0 && !isReady(old) && isReady(pod) && pod.DeletionTimestamp == nil {
-		c.loop.AddAfter(cache.MetaObjectToName(rs), time.Duration(rs.Spec.MinReadySeconds)*time.Second)
 	}
 }
 

@@ -237,7 +237,6 @@ func TestWakeUps(t *testing.T) {
 	}
 	sets := []runtime.Object{
 		named("web"), named("twin"), named("db", selects("db")),
-		named("slow", selects("slow"), func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 }),
 		named("empty", func(rs *appsv1.ReplicaSet) { rs.Spec.Selector = &metav1.LabelSelector{} }),
 		named("large", selects("large"), func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = new(int32(fewPods + 1)) }),
 	}
@@ -251,7 +250,7 @@ func TestWakeUps(t *testing.T) {
 	otherKind := func(pod *caches.Pod) { pod.OwnerReferences[0].Kind = "Job" }
 	app := func(name string) func(*caches.Pod) { return labelled(map[string]string{"app": name}) }
 	newer := version("6")
-	all := []string{"db", "empty", "large", "slow", "twin", "web"}
+	all := []string{"db", "empty", "large", "twin", "web"}
 	update := func(old, pod *caches.Pod) func(*Controller) {
 		return func(c *Controller) { c.podUpdated(old, pod) }
 	}
@@ -281,8 +280,6 @@ func TestWakeUps(t *testing.T) {
 		{"released while being deleted: the old owner", update(newPod("a", of("web")), newPod("a", orphaned, newer, deleting)), []string{"web"}, nil},
 		{"deleted", deleted(newPod("a", of("web"))), []string{"web"}, nil},
 		{"a deleted orphan wakes nobody", deleted(newPod("a", orphaned)), nil, nil},
-		{"ready, and available later", update(newPod("a", of("slow")), newPod("a", of("slow"), newer, readySince(ago(0)))), []string{"slow"}, []string{"slow"}},
-		{"ready before already", update(newPod("a", of("slow"), readySince(ago(0))), newPod("a", of("slow"), newer, readySince(ago(0)))), []string{"slow"}, nil},
 		{"updates of pods of a large ReplicaSet are gathered", func(c *Controller) {
 			c.podUpdated(newPod("a", of("large")), newPod("a", of("large"), newer))
 			synctest.Wait()
