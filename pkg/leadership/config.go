@@ -172,7 +172,7 @@ func (c Config) extendedLease() time.Duration {
 // deadlines of writes may be computed once the renewal is confirmed. Both are extended while writes
 // are slow. After that, new writes get the short deadline at once, and the renewals stay extended
 // until the short lease covers unknownUntil, when all earlier writes have completed.
-func renewalDurations(slow bool, unknownUntil, now time.Time, short, extended time.Duration) (renewal, reliable time.Duration) {
+func renewalDurations(slow bool, unknownUntil, now time.Time, short, extended time.Duration) (renewal, confirmed time.Duration) {
 	switch {
 	case slow:
 		return extended, extended

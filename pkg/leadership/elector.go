@@ -72,7 +72,7 @@ type Elector struct {
 	lostReason        string        // of the running term or of the current attempt; empty while the lease is held
 	loggedHolder      string
 	standDown         standDown
-	aloneUntil        time.Time // no other process took the lease during the last stand-down
+	aloneUntil        time.Time // StepDown is ignored before; see StepDown
 }
 
 // New returns an elector. Run starts it. The error joins all problems of cfg.
@@ -238,7 +238,7 @@ func (e *Elector) attemptLease(ctx context.Context, renewing bool) attemptResult
 	}
 	if result.held {
 		e.deps.Metrics.lease.Set(result.written.Truncate(time.Second).Seconds())
-		e.confirmRenewal(ctx, result.sent, result.reliable)
+		e.confirmRenewal(ctx, result.sent, result.confirmed)
 	}
 	return result
 }
@@ -258,7 +258,7 @@ func (e *Elector) confirmRenewal(ctx context.Context, sent time.Time, duration t
 }
 
 // leaseDurations returns the arguments of the next renewal, see renewalDurations.
-func (e *Elector) leaseDurations(ctx context.Context) (renewal, reliable time.Duration) {
+func (e *Elector) leaseDurations(ctx context.Context) (renewal, confirmed time.Duration) {
 	slow, short := e.fence.hasSlowWrites(), e.cfg.LeaseDuration
 	e.lock.Lock()
 	renewedAt, confirmed := e.renewedAt, e.confirmedDuration

@@ -45,10 +45,10 @@ type attemptResult struct {
 	err  error // of the read or write; nil if another process holds the Lease
 
 	// If held:
-	sent              time.Time // of the write
-	written, reliable time.Duration
-	cause             Cause
-	freeSince         time.Time
+	sent               time.Time // of the write
+	written, confirmed time.Duration
+	cause              Cause
+	freeSince          time.Time
 
 	read    bool   // the attempt needed a GET
 	unknown bool   // a write has an unknown outcome
@@ -57,7 +57,7 @@ type attemptResult struct {
 
 // leaseDurations returns the duration of a renewal, and the part of the duration that deadlines of
 // writes may use.
-type leaseDurations func(context.Context) (renewal, reliable time.Duration)
+type leaseDurations func(context.Context) (renewal, confirmed time.Duration)
 
 // acquireOrRenew makes one attempt to acquire the Lease, or to renew the Lease if this process still
 // is the holder.
@@ -138,8 +138,8 @@ func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Leas
 		lease = read.DeepCopy()
 		send = func() (*coordinationv1.Lease, error) { return l.client.Update(ctx, lease, metav1.UpdateOptions{}) }
 	}
-	renewal, reliable := durations(ctx)
-	o := attemptResult{sent: l.clock.Now(), written: renewal, reliable: reliable}
+	renewal, confirmed := durations(ctx)
+	o := attemptResult{sent: l.clock.Now(), written: renewal, confirmed: confirmed}
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(holderRecord(read, l.identity, o.written, metav1.NewTime(o.sent)))
 	stored, err := send()
 	if err != nil {

@@ -90,7 +90,7 @@ func TestDeadlinesKeepMonotonicReading(t *testing.T) {
 	l := &leaseClient{client: newLeaseServer(t), name: "test", identity: "a", clock: realClock, seenVersion: func(string) {}}
 	renewal := l.acquireOrRenew(t.Context(), false, func(context.Context) (time.Duration, time.Duration) { return duration, duration })
 	free, _ := l.latestObservation().freeAt("b", duration)
-	limits := Config{LeaseDuration: duration, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}.limitsAfter(renewal.sent, renewal.reliable)
+	limits := Config{LeaseDuration: duration, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}.limitsAfter(renewal.sent, renewal.confirmed)
 	limits.slowAfter = 0
 	fence := NewFence(realClock, NewMetrics(prometheus.NewRegistry()))
 	fence.openTerm(1, limits)
