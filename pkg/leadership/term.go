@@ -209,11 +209,12 @@ func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
 	if t.phase == before && (ev != stopped || before != joining) {
 		return // a shutdown in the joining phase starts a timer
 	}
+	cancelled := 0
 	if t.phase == joining && before != joining || t.phase == broken && before == waitingForWrites {
 		// This process cannot use the lease any more.
 		t.stopRenewing()
-		n := t.e.fence.abortTerm(reason)
-		klog.FromContext(ctx).V(2).Info("Cancelled the requests of the term", "term", t.term.Number, "reason", reason, "requests", n)
+		cancelled = t.e.fence.abortTerm(reason)
+		klog.FromContext(ctx).V(2).Info("Cancelled the requests of the term", "term", t.term.Number, "reason", reason, "requests", cancelled)
 	}
 	if before == serving {
 		t.stopControllers(ctx, ev, reason)
@@ -221,7 +222,7 @@ func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
 	if ev == timedOut {
 		t.stuck = before == joining
 		// Controllers still run or wait for responses. The error stops the process.
-		if t.stuck || t.stopping && (before == draining || t.e.fence.inFlight() > 0) {
+		if t.stuck || t.stopping && (before == draining || cancelled > 0) {
 			t.err = errors.Join(t.err, ErrShutdownTimeout)
 		}
 	}
