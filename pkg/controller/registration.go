@@ -70,7 +70,7 @@ type Controller interface {
 	// goroutines have returned. The next term calls Run again. A non-nil error stops the process; errors of
 	// single objects are retried and never returned.
 	Run(ctx context.Context) error
-	// Healthy returns an error that names the work that is stuck. It may be called at any time.
+	// Healthy returns an error while work is stuck. It may be called at any time.
 	Healthy() error
 }
 

@@ -13,14 +13,14 @@ const (
 	// slowPerWorker limits slow syncs. Each slow sync costs a goroutine and memory.
 	slowPerWorker = 16
 	// stuckAfter is the time without a request or response after which a sync is stuck: twice the longest
-	// request of an API server (60 s). A stopped queue always has a stuck sync, so queues need no limit of their own.
+	// request of an API server (60 s).
 	stuckAfter = 2 * time.Minute
 )
 
 // scheduler decides which syncs may run. A sync occupies a worker until it is slow, that is for slowAfter. Then the
 // worker takes another key.
 //
-// Keys may belong to groups. While a group has an old sync, its further syncs count as slow from the start and take no
+// Keys may belong to groups. While a sync of a group has run for slowAfter, further ones count as slow and take no
 // worker. A group may hold at most as many slow syncs as are still free, so a new group always finds some:
 // one group gets half of slowMost, each of n groups one (n+1)th.
 type scheduler[K comparable] struct {
@@ -42,6 +42,7 @@ type group[K comparable] struct {
 
 // run is a running sync.
 type run struct {
+	key          any
 	group        string
 	slowTimer    *time.Timer
 	old          bool
@@ -64,7 +65,7 @@ func newScheduler[K comparable](workers int, slowAfter time.Duration) *scheduler
 func (s *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	r := &run{group: name}
+	r := &run{key: key, group: name}
 	if g := s.groups[name]; name != "" && g != nil {
 		if g.slow >= s.slowMost-s.slow {
 			g.withheld[key] = struct{}{}
@@ -151,7 +152,7 @@ func (s *scheduler[K]) checkStuck(now time.Time) error {
 	defer s.lock.Unlock()
 	for r := range s.running {
 		if d := now.Sub(*r.lastProgress.Load()); d > stuckAfter {
-			return fmt.Errorf("a sync has neither sent a request nor received a response for %v", d.Round(time.Second))
+			return fmt.Errorf("the sync of %v has neither sent a request nor received a response for %v", r.key, d.Round(time.Second))
 		}
 	}
 	return nil
