@@ -55,7 +55,7 @@ func (t *tally) moveCount(old, new string) {
 // podsByNode is the index by node name. It does not contain unbound pods.
 const podsByNode = "node"
 
-// Pods returns the cache of pods and starts to watch them.
+// Pods requests and returns the cache of pods.
 func (c *Caches) Pods() (*Pods, error) {
 	if c.pods != nil {
 		return c.pods, nil

@@ -33,7 +33,7 @@ func trimTransform[T any](trim func(T) any) cache.TransformFunc {
 // the labels of its pod template and, if Deployments are watched, a digest; see [KeptDigest].
 type ReplicaSets struct{ owned[*appsv1.ReplicaSet] }
 
-// ReplicaSets returns the cache of ReplicaSets and starts to watch them.
+// ReplicaSets requests and returns the cache of ReplicaSets.
 func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 	trim := func(rs *appsv1.ReplicaSet) any { trimReplicaSet(rs, c.deployments); return rs }
 	store, err := Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
@@ -79,7 +79,7 @@ func shareLabels(rs *appsv1.ReplicaSet) {
 // then keeps its text, which changes the hash of the template.
 type Deployments struct{ Store[*appsv1.Deployment] }
 
-// Deployments returns the cache of Deployments and starts to watch them. ReplicaSets then keep digests of
+// Deployments requests and returns the cache of Deployments. ReplicaSets then keep digests of
 // their templates.
 func (c *Caches) Deployments() (*Deployments, error) {
 	trim := func(d *appsv1.Deployment) any { d.ManagedFields = nil; return d }
@@ -98,7 +98,7 @@ func (d *Deployments) Latest(ctx context.Context, client kubernetes.Interface) (
 // allocatable CPU.
 type Nodes struct{ Store[*corev1.Node] }
 
-// Nodes returns the cache of nodes and starts to watch them.
+// Nodes requests and returns the cache of nodes.
 func (c *Caches) Nodes() (*Nodes, error) {
 	trim := func(node *corev1.Node) any { return trimNode(node, c.cfg.Fields) }
 	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: trimTransform(trim),
@@ -129,7 +129,7 @@ func trimNode(node *corev1.Node, fields Fields) *corev1.Node {
 // Namespaces is the cache of namespaces, without annotations and managed fields.
 type Namespaces struct{ Store[*corev1.Namespace] }
 
-// Namespaces returns the cache of namespaces and starts to watch them.
+// Namespaces requests and returns the cache of namespaces.
 func (c *Caches) Namespaces() (*Namespaces, error) {
 	trim := func(ns *corev1.Namespace) any { ns.ManagedFields, ns.Annotations = nil, nil; return ns }
 	store, err := Watch[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), Options{Trim: trimTransform(trim),
@@ -146,7 +146,7 @@ func (n *Namespaces) Terminating(name string) bool {
 // Leases is the cache of Leases. Leases outside Config.LeaseNamespaces have no spec.
 type Leases struct{ Store[*coordinationv1.Lease] }
 
-// Leases returns the cache of Leases and starts to watch them: in the one namespace of
+// Leases requests and returns the cache of Leases: in the one namespace of
 // Config.LeaseNamespaces, or in all namespaces if there are more, or if Config.LeaseOwners is set.
 func (c *Caches) Leases() (*Leases, error) {
 	keep, scope := c.cfg.LeaseNamespaces, metav1.NamespaceAll

@@ -42,8 +42,8 @@ type Options struct {
 }
 
 // Watch starts to watch a type when Start is called, and returns its store. Another call for the type
-// returns the same store, adds missing indexers, and sets a missing trim. It is an error to request another
-// namespace than the watched one.
+// returns the same store, adds missing indexers, and sets a missing trim. It is an error to request more
+// than the watched namespace.
 func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Options) (Store[T], error) {
 	if known, ok := c.stores[gvr]; ok {
 		store, ok := known.(Store[T])

@@ -20,7 +20,7 @@ const (
 	// ConsistencyTimeout is the time after which a key is read live if the caches still do not show the
 	// writes of this process.
 	ConsistencyTimeout = 30 * time.Second
-	// ConsistencyRecheck is the requeue delay of a key whose caches lag. No event may follow: an object can
+	// ConsistencyRecheck is the requeue delay of a key whose caches lag. Events may be missing: an object can
 	// be created and deleted between two lists.
 	ConsistencyRecheck = time.Second
 )

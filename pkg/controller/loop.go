@@ -58,8 +58,8 @@ func MinPositive(waits ...time.Duration) (least time.Duration) {
 }
 
 // Reconcile changes the cluster towards the spec of one key. After an error the key is retried with back-
-// off. context.Canceled and the first conflictRetries conflicts in a row are no failures: they are not
-// logged, and their retries take no tokens.
+// off. context.Canceled and the first conflictRetries conflicts in a row are no failures: they log
+// no errors.
 type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
 
 // Loop calls Reconcile for keys. Add, AddAfter and Healthy may be called at any time from any goroutine.
@@ -105,7 +105,7 @@ func (l *Loop[K]) Add(key K) {
 	}
 }
 
-// AddAfter queues a key after d, or now if d is not positive. Outside of a term it drops the key.
+// AddAfter queues a key after d at the latest. Outside of a term it drops the key.
 func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 	if q := l.queue.Load(); q != nil {
 		q.AddAfter(key, d)
@@ -238,8 +238,6 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 		q.AddAfter(key, q.conflictBackoff.When(key))
 	case err != nil:
 		if l.AdmitsLine(logger, err) {
-			// Not utilruntime.HandleError: it sleeps under a process-wide lock, so one failing key would
-			// delay all others.
 			logger.Error(err, "Sync failed, the key will be retried")
 		}
 		q.recordFailure(key, r.requests.Load())
@@ -252,5 +250,4 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 }
 
 // Healthy returns an error if a sync has neither sent a request nor received a response for two minutes.
-// Outside of a term it returns nil.
 func (l *Loop[K]) Healthy() error { return l.scheduler.checkStuck(l.cfg.Clock.Now()) }

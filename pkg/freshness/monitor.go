@@ -60,8 +60,8 @@ var ErrSetBack = errors.New("resourceVersion went backwards (etcd restored?), ca
 // reopened. A cache that still differs from a list is stale, and the elector steps down until the cache is
 // current.
 //
-// Lag alone is never staleness, nor is a cache that is being filled. Without a list that has just succeeded
-// no type becomes stale. The list shows that another process, or this process after a restart, could do
+// Lag alone is never staleness, nor is a cache that is being filled. A type becomes stale only after a
+// successful or forbidden list. The list shows that another process, or this process after a restart, could do
 // better.
 type Monitor struct {
 	deps    Deps
@@ -121,6 +121,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		idle: gauge("idle_seconds", "Time since the last byte of any watch or list of a resource."),
 		lag: gauge("lag_seconds", "Time since the cache of a resource first missed the version of a list. Up to 60 s are normal, and 0 means that no version is missed. "+
 			"While lists fail, time since the last list for which the watch was silent."),
-		stale: gauge("stale", "1 while the cache of a resource differs from a consistent list."),
+		stale: gauge("stale", "1 while the cache of a resource is stale."),
 	}
 }

@@ -145,8 +145,8 @@ func (k *typeMonitor) enterState(ctx context.Context, next cacheState, now time.
 	k.state, k.enteredAt = next, now
 }
 
-// fetchVersion reads the latest resourceVersion with a limit=1 list. A failed list shows that watches do
-// not deliver either, so a type that is not stale becomes current.
+// fetchVersion reads the latest resourceVersion with a limit=1 list. After a failed list, a type that is
+// not stale becomes current.
 func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 	known := []string{k.Version(), k.Expected(), k.listedVersion} // No list can be older.
 	k.requestedAt = now

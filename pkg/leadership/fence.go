@@ -20,8 +20,9 @@ import (
 //
 // A mutating request (POST, PUT, PATCH, DELETE) is sent only within a term and with a deadline: its
 // context ends, and its "timeout" query parameter makes the server end the request, before another
-// process could hold the lease. Requests of an ended term, reads included, are rejected. At a hard
-// end, requests in flight are cancelled. A write that exceeds its deadline fails with a *TimeoutError.
+// process could hold the lease. Requests of an ended term, reads included, are rejected. A lost
+// lease or a drain that times out cancels requests in flight. A write that exceeds its deadline fails
+// with a *TimeoutError.
 //
 // The API server may still execute a write with an unknown outcome until the deadline of the write.
 // The fence records that moment, and the Elector neither releases the lease nor begins another term
@@ -181,7 +182,7 @@ func (f *Fence) startDrain() {
 }
 
 // closeTerm ends the running term after the controllers have returned: no further request is sent.
-// Requests in flight continue on other connections only.
+// Connections of requests in flight are reset.
 func (f *Fence) closeTerm() {
 	f.lock.Lock()
 	f.endTerm(termOver)

@@ -25,7 +25,7 @@ var ErrFenced = errors.New("not leading")
 type FencedError struct {
 	Method string
 	Path   string
-	Sent   bool // true: the request was cancelled in flight and its outcome is unknown
+	Sent   bool // true: cancelled in flight; false: rejected
 	Reason string
 }
 
@@ -208,7 +208,7 @@ func limitTimeout(query url.Values, left time.Duration) url.Values {
 	return query
 }
 
-// cancelCounted cancels a request at the hard end of its term. It requires the lock of the fence.
+// cancelCounted cancels a request for abortTerm. It requires the lock of the fence.
 func (fl *flight) cancelCounted(reason string) {
 	if !fl.cancelled {
 		fl.cancelled = true

@@ -21,7 +21,7 @@ type Metrics struct {
 	unanswered prometheus.Gauge
 }
 
-// NewMetrics registers the metrics of a Fence with reg. New adds two metrics of the Elector. Every
+// NewMetrics registers the metrics with reg. New adds two that read the Elector. Every
 // known series exists from the start, so that rates are right from the first scrape.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	auto := promauto.With(reg)
@@ -44,7 +44,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"cause"}),
 		ended:    counters("leadership_terms_ended_total", "Terms that ended, by reason: lost, shutdown, step-down, failed.", "reason"),
 		refusals: counters("leadership_fence_refusals_total", "Requests rejected because their term was over, or no term was running.", "verb"),
-		cuts:     counters("leadership_fence_cuts_total", "Requests cancelled in flight at a hard end of their term.", "verb"),
+		cuts:     counters("leadership_fence_cuts_total", "Requests cancelled in flight because their term was lost or drained too long.", "verb"),
 		unanswered: auto.NewGauge(prometheus.GaugeOpts{Name: "leadership_fence_unanswered_writes",
 			Help: "Consecutive writes with unknown outcome; 0 after the next write with a known outcome."}),
 	}

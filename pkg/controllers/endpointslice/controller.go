@@ -69,7 +69,7 @@ type term struct {
 	topology        *topologycache.TopologyCache
 
 	client         libraryClient
-	libraryTracker *util.EndpointSliceTracker // of the library: updated late, after the lock
+	libraryTracker *util.EndpointSliceTracker // written by the library, never read
 	reconciler     *endpointslice.Reconciler
 }
 
@@ -163,7 +163,7 @@ func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
 }
 
 // sliceGone adds the Service of a slice that is deleted, is being deleted or belongs to another Service now, unless
-// this process has deleted the slice or a live read lacked it. No sync waits any more until the cache shows the slice.
+// this process has deleted the slice or a live read lacked it. Then no sync waits for the slice.
 func (c *Controller) sliceGone(slice *EndpointSlice) {
 	known := &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}
 	if t := c.term.Load(); t != nil && (!t.tracker.Has(known) || !t.tracker.HandleDeletion(known)) {

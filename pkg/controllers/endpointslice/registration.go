@@ -55,8 +55,8 @@ func Registration(cfg *Config) controller.Registration {
 		CachedFields:     caches.PodEndpoint | caches.NodeCPU,
 		Permissions: []controller.Access{
 			{Group: group, Resource: "endpointslices", Verbs: []string{"list", "create", "update", "delete"}, Impact: "cannot keep the endpoints of Services"},
-			{Resource: "services", Verbs: []string{"get", "list"}, Impact: "cannot write EndpointSlices at the start of a term"},
-			{Resource: "pods", Verbs: []string{"list"}, Impact: "cannot write EndpointSlices at the start of a term"},
+			{Resource: "services", Verbs: []string{"get", "list"}, Impact: "cannot write EndpointSlices after a conflict or change of leader"},
+			{Resource: "pods", Verbs: []string{"list"}, Impact: "cannot write EndpointSlices after a conflict or change of leader"},
 			{Resource: "services/finalizers", Verbs: []string{"update"}, Impact: "cannot set blockOwnerDeletion of EndpointSlices"},
 		},
 		New: func(b controller.Base) (controller.Controller, error) { return newController(*cfg, b) },

@@ -220,17 +220,17 @@ type decision struct {
 // unknown owner keeps the object from being deleted. owns: other objects refer to the object.
 func decide(m marks, owners []ownerState, owns bool) decision {
 	has := func(state ownerState) bool { return slices.Contains(owners, state) }
-	var dangling []int
+	var removable []int
 	for n, state := range owners {
 		if state == absent || state == waitingForDependents {
-			dangling = append(dangling, n)
+			removable = append(removable, n)
 		}
 	}
 	switch {
 	case m.has(terminating), len(owners) == 0:
 		return decision{action: keep}
-	case has(solid) && len(dangling) > 0:
-		return decision{action: release, refs: dangling}
+	case has(solid) && len(removable) > 0:
+		return decision{action: release, refs: removable}
 	case has(solid):
 		return decision{action: keep}
 	case has(unknown):

@@ -38,7 +38,7 @@ type ownerRecord struct {
 
 // objectRecord belongs to an object that has to go, or may have to.
 type objectRecord struct {
-	cause             string    // why the state of an owner is unknown; empty: no owner is unknown
+	cause             string    // why the sync decided nothing; may be empty
 	invalidNamespaces bool      // the event OwnerRefInvalidNamespace was sent
 	failure           string    // of the last request
 	rejected          action    // of the last request if that was rejected

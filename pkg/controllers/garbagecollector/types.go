@@ -77,7 +77,7 @@ type typeState struct {
 	feed      *feed // nil if the type is not watched
 }
 
-// isServed reports whether requests for objects of the type can succeed.
+// isServed reports whether the type is watched and not away.
 func (s typeState) isServed() bool { return s.phase != "" && s.phase != away }
 
 // mayDependOn reports whether objects of the type can have owners of another type: a cluster-scoped object has no

@@ -52,7 +52,7 @@ func (c *Controller) allowedCreates(ctx context.Context, t syncState, missing in
 	logger.V(2).Info("Pods fail soon after creation, delaying creates", "failed", held, "delay", delay)
 	if t.backoffs.reportedFailures != held {
 		t.backoffs.reportedFailures = held
-		c.recorder.Event(t.rs, corev1.EventTypeWarning, "BackOff", "Pods fail soon after they are created, their successors are created later")
+		c.recorder.Event(t.rs, corev1.EventTypeWarning, "BackOff", "Pods failed soon after their creation, delaying their successors")
 	}
 	return max(missing-held, 0), delay
 }

@@ -73,7 +73,7 @@ func nextAvailable(active []*caches.Pod, minReadySeconds int32, now time.Time) t
 
 // applyResult is the result of the creates and deletes of a sync.
 type applyResult struct {
-	deferred     bool // the number is wrong, but no request was sent: the condition does not change
+	deferred     bool // no request was sent: the condition does not change
 	creating     bool // creates, not deletes
 	err          error
 	requeueAfter time.Duration // 0 if no requeue is needed

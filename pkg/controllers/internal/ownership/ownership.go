@@ -144,7 +144,7 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 		switch {
 		case ch.err == nil && ch.adopt && s.Disowned:
 			ch.object = ch.patched
-			c.recordRejection(owner, s, ch, errors.New("it has another owner, or none, after that"))
+			c.recordRejection(owner, s, ch, errors.New("a webhook removed or replaced the new owner"))
 		case ch.err == nil:
 			klog.FromContext(ctx).V(2).Info("Changed owner", "object", klog.KObj(ch.object), "adopted", ch.adopt)
 			if ch.adopt {
