@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -156,25 +154,6 @@ func TestBlockerTextIsBounded(t *testing.T) {
 	}
 	if b := blockerOf(r); len(b.text) > 1000 || !strings.HasSuffix(b.text, "; and 980 more") {
 		t.Errorf("%d bytes: %s", len(b.text), b.text)
-	}
-}
-
-// A namespace shows more causes now and fewer then. Which of those find room is left to chance, the bound is not.
-func TestMetricsOfManyCausesAreBounded(t *testing.T) {
-	m := newMetrics(prometheus.NewRegistry())
-	for i := range maxSeries - 2 {
-		m.showCauses(fmt.Sprint("other-", i), causePods)
-	}
-	for range 50 {
-		for _, tt := range []struct {
-			causes []string
-			series int
-		}{
-			{[]string{causePods}, 99}, {[]string{causePods, causeError, causeContent, causeDiscovery}, 100}, {[]string{causeError}, 99}, {nil, 98},
-		} {
-			m.showCauses("x", tt.causes...)
-			fakeapi.Want(t, fmt.Sprint("series with ", tt.causes), testutil.CollectAndCount(m.blocked), tt.series)
-		}
 	}
 }
 

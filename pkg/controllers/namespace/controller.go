@@ -126,7 +126,7 @@ func (c *Controller) terminating() []string {
 func (c *Controller) Run(ctx context.Context) error {
 	c.beginTerm()
 	c.loop.Run(ctx, c.terminating)
-	c.metrics.reset()
+	c.metrics.blocked.Reset()
 	return nil
 }
 

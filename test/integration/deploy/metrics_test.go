@@ -87,7 +87,7 @@ Generated from a running program by a test (` + "`go test ./test/integration/dep
 ` + "`workqueue_*`" + ` series begin with its first term. Metrics of kube-controller-manager keep their names and meanings.
 Entries without a text are metrics of Kubernetes libraries. Not listed are the ` + "`go_`" + ` and ` + "`process_`" + ` metrics of every Go program.
 
-No label names an object, except namespaces in ` + "`namespace_deletion_blocked`" + ` (at most 100 series),
+No label names an object, except namespaces in ` + "`namespace_deletion_blocked`" + `,
 ` + "`pod_gc_collector_force_delete_pods_total`" + ` and ` + "`_pod_errors_total`" + `. All other labels have few values.
 `
 
