@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"minikcm/internal/hooks"
 	"minikcm/pkg/outcome"
 )
@@ -83,9 +85,8 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	if err != nil {
-		err = explainError(admitted.Context(), err)
-		fl.complete(false)
-		return nil, err
+		defer fl.complete(false)
+		return nil, explainError(admitted.Context(), err)
 	}
 	explain := func(err error) error { return explainError(admitted.Context(), err) }
 	resp.Body = &flightBody{ReadCloser: resp.Body, explain: explain, flight: fl, status: resp.StatusCode}
@@ -101,14 +102,14 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 // balancers may. A sync that waits longer between two attempts would count as stuck.
 const maxRetryAfter = 32 * time.Second
 
-// retryAfter returns the time that client-go would sleep before it repeats the request, at most
-// maxRetryAfter.
+// retryAfter returns the time that client-go would sleep before it repeats the request, at most maxRetryAfter, plus
+// up to a half: an overloaded API server returns the same time to all requests, and has to reject them again.
 func retryAfter(resp *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < http.StatusInternalServerError {
 		return 0
 	}
-	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+	return wait.Jitter(min(time.Duration(seconds)*time.Second, maxRetryAfter), 0.5)
 }
 
 // waitRetryAfter waits in place of client-go, whose sleep would continue after the end of the term and

@@ -74,8 +74,8 @@ func TestRetryAfterWithinTerm(t *testing.T) {
 			server, a := &busyServer{done: 3, wait: asked}, start(t, s, "a")
 			begun := time.Now()
 			err := server.create(a)
-			if took := time.Since(begun); err != nil || server.asked != 3 || took != want {
-				t.Errorf("%v after %d requests and %v, want nil after 3 and %v", err, server.asked, took, want)
+			if took := time.Since(begun); err != nil || server.asked != 3 || took <= want || took > want*3/2 {
+				t.Errorf("%v after %d requests and %v, want nil after 3 and up to a half more than %v", err, server.asked, took, want)
 			}
 		})
 	}
