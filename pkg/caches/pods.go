@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -138,17 +139,17 @@ func (p *Pods) Read(ctx context.Context, client kubernetes.Interface, namespace 
 	}
 }
 
-// Latest reads the current resourceVersion of pods with a limit=1 list. A cache with at least that
-// [Store.Version] shows everything written before the call.
-func (p *Pods) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return LatestVersion(ctx, "pods", client.CoreV1().Pods(metav1.NamespaceAll).List)
-}
+// VersionRead reads the current resourceVersion of a type from the API server.
+type VersionRead func(context.Context) (schema.GroupResource, string, error)
 
-// LatestVersion reads the current resourceVersion of a type with a limit=1 list.
-func LatestVersion[L metav1.ListInterface](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error)) (string, error) {
-	first, err := list(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return "", fmt.Errorf("read the version of %s: %w", what, err)
+// LatestVersion returns a VersionRead that sends a limit=1 list. A cache with at least that [Store.Version] shows
+// everything written before the read.
+func LatestVersion[L metav1.ListInterface](of interface{ Resource() schema.GroupResource }, list func(context.Context, metav1.ListOptions) (L, error)) VersionRead {
+	return func(ctx context.Context) (schema.GroupResource, string, error) {
+		first, err := list(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return schema.GroupResource{}, "", fmt.Errorf("read the version of %v: %w", of.Resource(), err)
+		}
+		return of.Resource(), first.GetResourceVersion(), nil
 	}
-	return first.GetResourceVersion(), nil
 }

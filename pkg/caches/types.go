@@ -1,7 +1,6 @@
 package caches
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -40,11 +39,6 @@ func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 		Options{Trim: trimTransform(trim), Indexers: cache.Indexers{byController: controllerIndex},
 			Informer: c.factory.Apps().V1().ReplicaSets().Informer})
 	return &ReplicaSets{owned[*appsv1.ReplicaSet]{store}}, err
-}
-
-// Latest is like [Pods.Latest].
-func (r *ReplicaSets) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return LatestVersion(ctx, "ReplicaSets", client.AppsV1().ReplicaSets(metav1.NamespaceAll).List)
 }
 
 // trimReplicaSet drops the template of ReplicaSets with zero replicas. These are old revisions of
@@ -87,11 +81,6 @@ func (c *Caches) Deployments() (*Deployments, error) {
 		Informer: c.factory.Apps().V1().Deployments().Informer})
 	c.deployments = err == nil
 	return &Deployments{store}, err
-}
-
-// Latest is like [Pods.Latest].
-func (d *Deployments) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return LatestVersion(ctx, "Deployments", client.AppsV1().Deployments(metav1.NamespaceAll).List)
 }
 
 // Nodes is the cache of nodes. Their status holds the conditions and, if [NodeCPU] is requested, the

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"minikcm/internal/fakeapi"
 )
 
@@ -45,15 +47,16 @@ func TestBaselineReadRetries(t *testing.T) {
 			defer cancel()
 			var b Baseline
 			begin, reads := time.Now(), 0
-			b.Read(ctx, nil, &fakeCache{resource: pods.resource, latest: func() (string, error) { return "7", nil }}, &fakeCache{resource: sets.resource, latest: func() (string, error) {
+			podRead := func(context.Context) (schema.GroupResource, string, error) { return pods.resource, "7", nil }
+			b.Read(ctx, podRead, func(context.Context) (resource schema.GroupResource, version string, err error) {
 				if b.ReachedBy(at("1000", "1000")) {
 					t.Error("known without a result")
 				}
 				if reads++; reads < 3 {
-					return "", errors.New("no response")
+					return resource, "", errors.New("no response")
 				}
-				return "8", nil
-			}})
+				return sets.resource, "8", nil
+			})
 			if took := time.Since(begin); reads != tt.reads || took != tt.took || b.ReachedBy(at("7", "8")) != tt.known {
 				t.Errorf("%d reads in %v, want %d in %v and a baseline: %t", reads, took, tt.reads, tt.took, tt.known)
 			}

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/rv"
+	"minikcm/pkg/caches"
 )
 
 const (
@@ -41,8 +41,6 @@ type Cache interface {
 	Version() string
 	// Expect announces a version that the cache has to reach.
 	Expect(version string)
-	// Latest reads the current version of the type from the API server.
-	Latest(context.Context, kubernetes.Interface) (version string, err error)
 }
 
 // Versions holds resourceVersions of types.
@@ -84,17 +82,17 @@ func (b *Baseline) ReachedBy(at Versions) bool {
 	return true
 }
 
-// Read reads the current versions of the types of caches. It returns after a success or at the end of the term.
-func (b *Baseline) Read(ctx context.Context, client kubernetes.Interface, caches ...Cache) {
+// Read reads the current versions of types. It returns after a success or at the end of the term.
+func (b *Baseline) Read(ctx context.Context, reads ...caches.VersionRead) {
 	_ = wait.PollUntilContextCancel(ctx, baselineRetry, true, func(ctx context.Context) (bool, error) {
 		versions := Versions{}
-		for _, c := range caches {
-			version, err := c.Latest(ctx, client)
+		for _, read := range reads {
+			resource, version, err := read(ctx)
 			if err != nil {
 				klog.FromContext(ctx).V(2).Info("Deciding first writes on live reads, the versions at the start of the term are unknown", "err", err)
 				return false, nil
 			}
-			versions[c.Resource()] = version
+			versions[resource] = version
 		}
 		b.versions.Store(&versions)
 		return true, nil

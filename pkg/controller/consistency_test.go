@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"minikcm/internal/fakeapi"
 )
@@ -27,15 +26,11 @@ type fakeCache struct {
 	resource schema.GroupResource
 	version  string
 	expected []string
-	latest   func() (string, error)
 }
 
 func (c *fakeCache) Resource() schema.GroupResource { return c.resource }
 func (c *fakeCache) Version() string                { return c.version }
 func (c *fakeCache) Expect(version string)          { c.expected = append(c.expected, version) }
-func (c *fakeCache) Latest(context.Context, kubernetes.Interface) (string, error) {
-	return c.latest()
-}
 
 func at(podVersion, setVersion string) Versions {
 	return Versions{pods.resource: podVersion, sets.resource: setVersion}

@@ -42,7 +42,7 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 		Recorder: func(string) record.EventRecorder { return script.Recorder },
 	}
 	c := fakeapi.Must(newController(Config{TerminatingReplicas: true}, base))
-	c.baseline.Read(t.Context(), nil)
+	c.baseline.Read(t.Context())
 	st := c.states.For(cache.MetaObjectToName(d), d.UID)
 	work := syncState{
 		key: cache.MetaObjectToName(d), d: d, selector: fakeapi.Must(selectors.ParseSelector(d.Spec.Selector)), now: now, sets: sets,

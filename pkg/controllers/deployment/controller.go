@@ -85,7 +85,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	reading.Go(func() { c.baseline.Read(ctx, c.Client, c.deployments, c.replicaSets) })
+	reading.Go(func() {
+		apps := c.Client.AppsV1()
+		c.baseline.Read(ctx, caches.LatestVersion(c.deployments, apps.Deployments("").List), caches.LatestVersion(c.replicaSets, apps.ReplicaSets("").List))
+	})
 	c.loop.Run(ctx, c.deployments.Names)
 	return nil
 }

@@ -1,7 +1,6 @@
 package endpointslice
 
 import (
-	"context"
 	"maps"
 	"slices"
 
@@ -10,27 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
 )
-
-// serviceStore is the cache of Services.
-type serviceStore struct{ caches.Store[*corev1.Service] }
-
-// Latest implements controller.Cache.
-func (serviceStore) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return caches.LatestVersion(ctx, "Services", client.CoreV1().Services(metav1.NamespaceAll).List)
-}
-
-// sliceStore is the cache of EndpointSlices.
-type sliceStore struct{ caches.Store[*EndpointSlice] }
-
-// Latest implements controller.Cache.
-func (sliceStore) Latest(ctx context.Context, client kubernetes.Interface) (string, error) {
-	return caches.LatestVersion(ctx, "EndpointSlices", client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List)
-}
 
 // trimService keeps the annotations that the library reads.
 func trimService(obj any) (any, error) {

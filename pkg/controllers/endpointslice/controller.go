@@ -49,8 +49,8 @@ type Controller struct {
 	cfg      Config
 	recorder record.EventRecorder
 
-	services serviceStore
-	slices   sliceStore
+	services caches.Store[*corev1.Service]
+	slices   caches.Store[*EndpointSlice]
 	pods     *caches.Pods
 	nodes    *caches.Nodes
 
@@ -91,11 +91,11 @@ func (c *Controller) openCaches() error {
 	c.pods, errs[0] = c.Caches.Pods()
 	_, errs[1] = caches.Watch[*caches.Pod](c.Caches, corev1.SchemeGroupVersion.WithResource("pods"), caches.Options{Indexers: cache.Indexers{byLabel: indexByLabel}})
 	c.nodes, errs[2] = c.Caches.Nodes()
-	c.services.Store, errs[3] = caches.Watch[*corev1.Service](c.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
+	c.services, errs[3] = caches.Watch[*corev1.Service](c.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
 		Trim: trimService, Indexers: cache.Indexers{bySelector: indexBySelector},
 		Informer: c.Caches.Factory().Core().V1().Services().Informer,
 	})
-	c.slices.Store, errs[4] = caches.Watch[*EndpointSlice](c.Caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
+	c.slices, errs[4] = caches.Watch[*EndpointSlice](c.Caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
 		Trim: trimSlice, Indexers: cache.Indexers{byService: indexByService},
 		Informer: c.Caches.Factory().Discovery().V1().EndpointSlices().Informer,
 	})
@@ -215,8 +215,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer endpointslicemetrics.ServicesCountByTrafficDistribution.Reset()
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { t.baseline.Read(ctx, c.Client, c.slices, c.pods) })
-	running.Go(func() { t.serviceBaseline.Read(ctx, c.Client, c.services) })
+	core := c.Client.CoreV1()
+	running.Go(func() {
+		t.baseline.Read(ctx, caches.LatestVersion(c.slices, c.Client.DiscoveryV1().EndpointSlices("").List), caches.LatestVersion(c.pods, core.Pods("").List))
+	})
+	running.Go(func() { t.serviceBaseline.Read(ctx, caches.LatestVersion(c.services, core.Services("").List)) })
 	// The topology is filled when the queue exists, so later events of nodes are queued, and before a worker can store
 	// a newer list.
 	c.nodeLoop.Start(ctx, &running, func() []string {

@@ -118,7 +118,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.inTerm.Store(false)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	reading.Go(func() { c.baseline.Read(ctx, c.Client, c.pods, c.replicaSets) })
+	reading.Go(func() {
+		c.baseline.Read(ctx, caches.LatestVersion(c.pods, c.Client.CoreV1().Pods("").List), caches.LatestVersion(c.replicaSets, c.Client.AppsV1().ReplicaSets("").List))
+	})
 	c.loop.Run(ctx, c.replicaSets.Names)
 	return nil
 }

@@ -52,7 +52,7 @@ func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 		Metrics: prometheus.NewRegistry(), Recorder: func(string) record.EventRecorder { return script.Recorder },
 	}
 	c := fakeapi.Must(newController(Config{PodDeletionCost: true, TerminatingReplicas: true}, base))
-	c.baseline.Read(t.Context(), nil)
+	c.baseline.Read(t.Context())
 	c.loader.Cached = func(t syncState) syncState { return t }
 	st := c.states.For(cache.MetaObjectToName(rs), rs.UID)
 	work := syncState{

@@ -68,8 +68,8 @@ func TestRelationOf(t *testing.T) {
 	}
 }
 
-// podCache is the cache of pods, of which Changer reads no Latest version.
-type podCache struct{ controller.Cache }
+// podCache is the cache of pods.
+type podCache struct{}
 
 func (podCache) Resource() schema.GroupResource { return pods }
 func (podCache) Version() string                { return "5" }
