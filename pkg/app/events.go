@@ -4,12 +4,17 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -20,8 +25,18 @@ import (
 )
 
 const (
+	droppedByLimit = "limit"
+	droppedByQueue = "queue"
+
 	// Warnings of one controller. Failures of many objects must not fill the API server with events.
 	warningsPerSecond, warningsBurst = 10, 100
+
+	// maxQueued is less than the 1,000 events that client-go queues. client-go drops further events without a
+	// trace.
+	maxQueued = 900
+
+	// flushPeriod is the time between two looks at the queues.
+	flushPeriod = 10 * time.Millisecond
 )
 
 // events sends the events of the controllers. Events pass no fence, because an event changes no other object.
@@ -41,9 +56,11 @@ type channel struct {
 	component   string
 	limit       *record.EventSourceObjectSpamFilter
 	warnings    *rate.Limiter
-	dropped     prometheus.Counter
+	dropped     *prometheus.CounterVec // by reason
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder // nil before startSending
+
+	queued atomic.Int64 // events that were recorded and not sent yet
 }
 
 func newEvents(cfg *rest.Config, metrics prometheus.Registerer) (*events, error) {
@@ -53,8 +70,8 @@ func newEvents(cfg *rest.Config, metrics prometheus.Registerer) (*events, error)
 	}
 	dropped := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "controller_events_dropped_total",
-		Help: "Events that were not sent: more about one object than 25 and one in five minutes, or more warnings than 100 and ten a second.",
-	}, []string{"controller"})
+		Help: "Events that were not sent, by reason: more about one object than 25 and one in five minutes, or more warnings than 100 and ten a second (limit), or more than the API server accepts in time (queue).",
+	}, []string{"controller", "reason"})
 	metrics.MustRegister(dropped)
 	return &events{client: client.Events(corev1.NamespaceAll), dropped: dropped}, nil
 }
@@ -64,13 +81,16 @@ func newEvents(cfg *rest.Config, metrics prometheus.Registerer) (*events, error)
 func (e *events) newRecorder(component string) record.EventRecorder {
 	c := &channel{
 		component: component,
-		warnings:  rate.NewLimiter(warningsPerSecond, warningsBurst), dropped: e.dropped.WithLabelValues(component),
+		warnings:  rate.NewLimiter(warningsPerSecond, warningsBurst), dropped: e.dropped.MustCurryWith(prometheus.Labels{"controller": component}),
 	}
 	// These are the limits of client-go's correlator, which drops an event only after it was correlated and
 	// its patch was made.
 	c.limit = record.NewEventSourceObjectSpamFilter(4096, 25, 1./300, clock.RealClock{}, func(e *corev1.Event) string {
 		return e.Type + e.InvolvedObject.Kind + "/" + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name + "/" + string(e.InvolvedObject.UID)
 	})
+	for _, reason := range []string{droppedByLimit, droppedByQueue} {
+		c.dropped.WithLabelValues(reason)
+	}
 	e.channels = append(e.channels, c)
 	return c
 }
@@ -85,7 +105,7 @@ func (e *events) startSending(ctx context.Context) {
 			record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: math.MaxInt32}))
 		c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: c.component}).WithLogger(klog.FromContext(ctx))
 		c.broadcaster.StartStructuredLogging(3)
-		c.broadcaster.StartRecordingToSink(sink{e.client, e.newSender(ctx)})
+		c.broadcaster.StartRecordingToSink(sink{e.client, e.newSender(ctx, c)})
 	}
 }
 
@@ -97,6 +117,13 @@ func (e *events) stopSending() {
 	for _, c := range e.channels {
 		c.broadcaster.Shutdown()
 	}
+}
+
+// flush waits until every event recorded before has been sent, or ctx has ended.
+func (e *events) flush(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, flushPeriod, true, func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(e.channels, func(c *channel) bool { return c.queued.Load() > 0 }), nil
+	})
 }
 
 // Event implements record.EventRecorder.
@@ -116,9 +143,14 @@ func (c *channel) AnnotatedEventf(object runtime.Object, annotations map[string]
 	}
 	if about, err := reference.GetReference(scheme.Scheme, object); err == nil { // c.recorder logs the error
 		if c.limit.Filter(&corev1.Event{InvolvedObject: *about, Type: eventType}) || eventType == corev1.EventTypeWarning && !c.warnings.Allow() {
-			c.dropped.Inc()
+			c.dropped.WithLabelValues(droppedByLimit).Inc()
 			return
 		}
+		if c.queued.Load() >= maxQueued {
+			c.dropped.WithLabelValues(droppedByQueue).Inc()
+			return
+		}
+		c.queued.Add(1)
 		object = about
 	}
 	c.recorder.AnnotatedEventf(object, annotations, eventType, reason, format, args...)
@@ -127,13 +159,18 @@ func (c *channel) AnnotatedEventf(object runtime.Object, annotations map[string]
 // request sends an event and returns the event of the response.
 type request func(context.Context) (*corev1.Event, error)
 
-// newSender returns a function that sends events until ctx ends. Later events count as sent, or client-go would send
-// them again.
-func (e *events) newSender(ctx context.Context) func(*corev1.Event, request) (*corev1.Event, error) {
-	return func(event *corev1.Event, send request) (*corev1.Event, error) {
+// newSender returns a function that sends the events of c, in order, until ctx ends. Later events count as sent,
+// or client-go would send them again.
+func (e *events) newSender(ctx context.Context, c *channel) func(*corev1.Event, bool, request) (*corev1.Event, error) {
+	var last *corev1.Event // client-go sends an event again after an error
+	return func(event *corev1.Event, patch bool, send request) (*corev1.Event, error) {
 		e.sending.RLock()
 		defer e.sending.RUnlock()
 		sent, err := send(ctx)
+		if event != last && !(patch && apierrors.IsNotFound(err)) { // client-go creates an event that cannot be patched
+			last = event
+			c.queued.Add(-1)
+		}
 		if ctx.Err() != nil {
 			return event, nil
 		}
@@ -144,17 +181,17 @@ func (e *events) newSender(ctx context.Context) func(*corev1.Event, request) (*c
 // sink implements record.EventSink.
 type sink struct {
 	client corev1client.EventInterface
-	send   func(*corev1.Event, request) (*corev1.Event, error)
+	send   func(event *corev1.Event, patch bool, send request) (*corev1.Event, error)
 }
 
 func (s sink) Create(event *corev1.Event) (*corev1.Event, error) {
-	return s.send(event, func(ctx context.Context) (*corev1.Event, error) {
+	return s.send(event, false, func(ctx context.Context) (*corev1.Event, error) {
 		return s.client.CreateWithEventNamespaceWithContext(ctx, event)
 	})
 }
 
 func (s sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
-	return s.send(event, func(ctx context.Context) (*corev1.Event, error) {
+	return s.send(event, true, func(ctx context.Context) (*corev1.Event, error) {
 		return s.client.PatchWithEventNamespaceWithContext(ctx, event, data)
 	})
 }

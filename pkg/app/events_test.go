@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -64,32 +65,37 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 		recorder := e.newRecorder("one")
 		e.startSending(fakeapi.Quiet(t.Context()))
 		defer e.stopSending()
-		record := func(eventType string, objects, times int) (accepted int64, dropped float64) {
+		record := func(eventType string, objects, times int) (accepted int64, limit, queue float64) {
 			sent.Store(0)
-			before := testutil.ToFloat64(e.dropped)
 			for i := range objects {
 				for range times {
 					recorder.Event(&corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("p", i)}, eventType, "Reason", "")
 				}
 			}
-			time.Sleep(10 * time.Second)
-			return sent.Load(), testutil.ToFloat64(e.dropped) - before
+			e.flush(t.Context())
+			limit = testutil.ToFloat64(e.dropped.WithLabelValues("one", droppedByLimit))
+			queue = testutil.ToFloat64(e.dropped.WithLabelValues("one", droppedByQueue))
+			e.dropped.Reset()
+			return sent.Load(), limit, queue
 		}
 		for _, tt := range []struct {
 			after          time.Duration
 			eventType      string
 			objects, times int
 			sent           int64
-			dropped        float64
+			limit, queue   float64
 		}{
-			{0, corev1.EventTypeNormal, 1, 40, 25, 15},
-			{5 * time.Minute, corev1.EventTypeNormal, 1, 2, 1, 1}, // one more in five minutes
-			{24 * time.Hour, corev1.EventTypeWarning, 250, 1, 100, 150},
-			{time.Minute, corev1.EventTypeWarning, 250, 1, 100, 150},
+			{0, corev1.EventTypeNormal, 1, 40, 25, 15, 0},
+			{5 * time.Minute, corev1.EventTypeNormal, 1, 2, 1, 1, 0}, // one more in five minutes
+			{24 * time.Hour, corev1.EventTypeNormal, 1500, 1, 900, 0, 600},
+			{24 * time.Hour, corev1.EventTypeNormal, 900, 1, 900, 0, 0}, // the queue is empty again
+			{0, corev1.EventTypeWarning, 250, 1, 100, 150, 0},
+			{time.Minute, corev1.EventTypeWarning, 250, 1, 100, 150, 0},
 		} {
 			time.Sleep(tt.after)
-			if sent, dropped := record(tt.eventType, tt.objects, tt.times); sent != tt.sent || dropped != tt.dropped {
-				t.Errorf("%d events about each of %d objects: %d sent, %v dropped, want %d, %v", tt.times, tt.objects, sent, dropped, tt.sent, tt.dropped)
+			if sent, limit, queue := record(tt.eventType, tt.objects, tt.times); sent != tt.sent || limit != tt.limit || queue != tt.queue {
+				t.Errorf("%d events about each of %d objects: %d sent, %v over the limit, %v over the queue, want %d, %v, %v",
+					tt.times, tt.objects, sent, limit, queue, tt.sent, tt.limit, tt.queue)
 			}
 		}
 	})
@@ -106,27 +112,33 @@ func testEvents(t *testing.T, receive func(*http.Request)) *events {
 	return e
 }
 
-func TestNoEventIsSentAfterTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var sent atomic.Int32
-		e := testEvents(t, func(req *http.Request) {
-			sent.Add(1)
-			timing.Sleep(req.Context(), clock.RealClock{}, time.Hour)
-		})
-		recorder := e.newRecorder("one")
-		ctx, cancel := context.WithCancel(fakeapi.Quiet(t.Context()))
-		begun := time.Now()
-		_ = (&Manager{events: e}).sendEvents(ctx, func() {
-			for i := range 3 {
-				recorder.Event(&corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("p", i)}, corev1.EventTypeNormal, "Reason", "")
+// Events of the last term are sent before the process ends, and delay the end by a second at most. No event is
+// sent later.
+func TestEndWaitsForEvents(t *testing.T) {
+	for _, tt := range []struct{ takes, want time.Duration }{{100 * time.Millisecond, 200 * time.Millisecond}, {time.Hour, flushTimeout}} {
+		synctest.Test(t, func(t *testing.T) {
+			var sent atomic.Int32
+			e := testEvents(t, func(req *http.Request) {
+				sent.Add(1)
+				timing.Sleep(req.Context(), clock.RealClock{}, tt.takes)
+			})
+			recorders := []record.EventRecorder{e.newRecorder("one"), e.newRecorder("two")}
+			ctx, cancel := context.WithCancel(fakeapi.Quiet(t.Context()))
+			begun := time.Now()
+			_ = (&Manager{events: e}).sendEvents(ctx, func() {
+				for i := range 3 {
+					recorders[i%2].Event(&corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("p", i)}, corev1.EventTypeNormal, "Reason", "")
+				}
+				cancel()
+			})
+			if took := time.Since(begun); took < tt.want || took > tt.want+2*flushPeriod {
+				t.Errorf("ended after %v, want %v", took, tt.want)
 			}
-			time.Sleep(time.Second)
-			cancel()
+			before := sent.Load()
+			time.Sleep(24 * time.Hour)
+			fakeapi.Want(t, "events sent after a day", sent.Load(), before)
 		})
-		fakeapi.Want(t, "end after", time.Since(begun), time.Second)
-		time.Sleep(24 * time.Hour)
-		fakeapi.Want(t, "events sent after a day", sent.Load(), 1)
-	})
+	}
 }
 
 // Events, at level 3, and failures are logged to the logger of the manager. The logger of klog belongs to the

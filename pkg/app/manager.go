@@ -35,6 +35,9 @@ import (
 // informer sends no further request and no reader is left.
 const shutdownTimeoutOfCaches = time.Second
 
+// flushTimeout is the time that events have after the end of the last term and the release of the lease.
+const flushTimeout = time.Second
+
 // freeMemoryAfter is the time from the start of a term until memory is returned to the operating system. The
 // first syncs of the controllers allocate several times the memory of the caches.
 const freeMemoryAfter = 10 * time.Second
@@ -333,6 +336,9 @@ func (m *Manager) sendEvents(ctx context.Context, up func()) error {
 	defer m.events.stopSending()
 	up()
 	<-ctx.Done()
+	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	m.events.flush(flushing)
 	return nil
 }
 
