@@ -28,7 +28,7 @@ func (c *Controller) readCached(t syncState) syncState {
 	sets := c.replicaSets.Claimable(t.d.Namespace, t.d.UID)
 	t.dropDeleted(sets)
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
-		return t.selects(rs) && t.expectations.barrier.DeletedBeforeList(rs)
+		return t.expectations.barrier.DeletedBeforeList(rs) && t.selects(rs)
 	})
 	return t
 }

@@ -33,7 +33,7 @@ func newExpectations() expectations {
 
 // withoutUnlisted drops cached pods that the last live read did not return.
 func (e *expectations) withoutUnlisted(pods []*caches.Pod, selects func(*caches.Pod) bool) []*caches.Pod {
-	return slices.DeleteFunc(pods, func(pod *caches.Pod) bool { return selects(pod) && e.barrier.DeletedBeforeList(pod) })
+	return slices.DeleteFunc(pods, func(pod *caches.Pod) bool { return e.barrier.DeletedBeforeList(pod) && selects(pod) })
 }
 
 // update removes expectations that the pods fulfil or contradict. live is the start of the consistent read that
