@@ -35,13 +35,13 @@ const (
 	sliceDelay = time.Second // upstream's; between an unexpected change of a slice and the sync of its Service
 	// minStaleDelay is the first delay of a Service whose cached slices lag. The delay grows to a second.
 	minStaleDelay = 20 * time.Millisecond
-	// The syncs of a Service are delayPerPod apart for each of its pods: with many pods, a sync is expensive, and a
-	// late endpoint costs little traffic.
-	delayPerPod  = time.Millisecond
-	maxSyncDelay = 100 * time.Millisecond
-	nodeDelay    = time.Second // events of nodes within nodeDelay share one refresh of the topology
-	allNodes     = "nodes"     // the only key of the loop of nodes
+	nodeDelay     = time.Second // events of nodes within nodeDelay share one refresh of the topology
+	allNodes      = "nodes"     // the only key of the loop of nodes
 )
+
+// syncDelay returns the delay between the syncs of a Service. With many pods, a sync is expensive, and a late endpoint
+// costs little traffic.
+func syncDelay(pods int) time.Duration { return time.Millisecond * time.Duration(min(pods, 100)) }
 
 // Controller keeps the EndpointSlices of Services.
 type Controller struct {

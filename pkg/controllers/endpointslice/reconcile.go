@@ -27,8 +27,7 @@ import (
 type state struct {
 	notBefore   time.Time // of the next sync
 	liveVersion string    // resourceVersion of the Service at the last live read
-	staleSince  time.Time // since when the cached slices are older than the known ones; zero if they are not
-	uncertain   bool      // the response to a write was lost or contradicts the cache, as a conflict does
+	readLiveAt  time.Time // when the slices are read live; zero while the cache shows the known slices
 	createName  string    // of a create that is not confirmed; the next create has the same name
 }
 
@@ -66,21 +65,21 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	for _, slice := range c.slices.ByIndex(byService, key.String()) {
 		existing = append(existing, slice.decode())
 	}
-	overdue := t.tracker.StaleSlices(service, existing)
-	if !overdue {
-		st.staleSince = time.Time{}
-	} else {
-		st.staleSince = cmp.Or(st.staleSince, now)
-		if lag := now.Sub(st.staleSince); lag < controller.ConsistencyTimeout {
-			endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("stale").Inc()
-			return controller.Result{RequeueAfter: min(max(lag, minStaleDelay), controller.ConsistencyRecheck)}, nil
-		}
+	stale := t.tracker.StaleSlices(service, existing)
+	if stale {
+		st.readLiveAt = cmp.Or(st.readLiveAt, now.Add(controller.ConsistencyTimeout))
+	} else if st.readLiveAt.After(now) {
+		st.readLiveAt = time.Time{}
 	}
+	if left := st.readLiveAt.Sub(now); left > 0 {
+		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("stale").Inc()
+		return controller.Result{RequeueAfter: min(max(controller.ConsistencyTimeout-left, minStaleDelay), controller.ConsistencyRecheck)}, nil
+	}
+	overdue := !st.readLiveAt.IsZero() // before the writes of this sync
 
 	// 4. Let the library compute and send the writes, unless the caches may be older than the term or than a write.
 	// A held pass only shows whether a write is needed; step 5 computes again.
-	uncertain := st.uncertain // before the writes of this pass
-	readAll := overdue || !current || uncertain
+	readAll := overdue || !current
 	holdBack, held := readAll || !servicesCurrent, false
 	var failures []error
 	write := func(verb string, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
@@ -102,14 +101,13 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	trigger := t.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	problem := t.computeSlices(ctx, service, pods, existing, trigger, write)
 
-	// 5. Compute again on live reads and send, if a write is needed, or the cache is overdue or contradicted.
-	if held || overdue || uncertain {
+	// 5. Compute again on live reads and send, if a write is needed, or a live read is overdue.
+	if held || overdue {
 		latest, err := live.GetSame(ctx, service, c.Client.CoreV1().Services(service.Namespace).Get)
 		if err == nil { // no later sync may use an older Service, also if this one writes nothing
 			c.services.Expect(latest.ResourceVersion)
 			st.liveVersion = latest.ResourceVersion
 		}
-		st.uncertain = st.uncertain || errors.Is(err, live.ErrReplaced) // later syncs read live, too
 		if errors.Is(err, live.ErrReplaced) || err == nil && !selectsPods(latest) {
 			return controller.Result{}, nil // the event of the Service follows
 		}
@@ -119,14 +117,14 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		if err != nil {
 			return controller.Result{}, c.report(service, err, err)
 		}
-		service, holdBack, st.staleSince, st.uncertain = latest, false, time.Time{}, false
+		service, holdBack, st.readLiveAt = latest, false, time.Time{}
 		if slices.ContainsFunc(existing, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == st.createName }) {
 			st.createName = ""
 		}
 		problem = t.computeSlices(ctx, service, pods, existing, trigger, write)
 	}
 	if len(failures) == 0 { // a sync that only waits ends the back-off of its Service
-		st.notBefore = now.Add(min(time.Duration(len(pods))*delayPerPod, maxSyncDelay))
+		st.notBefore = now.Add(syncDelay(len(pods)))
 	}
 	return controller.Result{}, c.report(service, problem, errors.Join(failures...))
 }
@@ -181,8 +179,9 @@ func (c *Controller) writeSlice(ctx context.Context, t *term, st *state, verb st
 	}
 	switch {
 	case err != nil:
-		result := outcome.FromError(err)
-		st.uncertain = st.uncertain || result != outcome.Rejected && result != outcome.Terminating
+		if result := outcome.FromError(err); result != outcome.Rejected && result != outcome.Terminating {
+			st.readLiveAt = c.Clock.Now() // the response was lost or contradicts the cache, as a conflict does
+		}
 	case stored != nil:
 		t.tracker.Update(stored)
 		c.slices.Expect(stored.ResourceVersion)
