@@ -220,12 +220,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		t.baseline.Read(ctx, caches.LatestVersion(c.slices, c.Client.DiscoveryV1().EndpointSlices("").List), caches.LatestVersion(c.pods, core.Pods("").List))
 	})
 	running.Go(func() { t.serviceBaseline.Read(ctx, caches.LatestVersion(c.services, core.Services("").List)) })
-	// The topology is filled when the queue exists, so later events of nodes are queued, and before a worker can store
-	// a newer list.
-	c.nodeLoop.Start(ctx, &running, func() []string {
-		t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // before the first sync, which would remove all hints
-		return nil
-	})
+	t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // before the first sync, which would remove all hints
+	c.nodeLoop.Start(ctx, &running, func() []string { return []string{allNodes} })
 	c.loop.Run(ctx, c.services.Names)
 	return nil
 }
