@@ -148,15 +148,13 @@ func (c *Controller) enqueueSelecting(pod *caches.Pod, other map[string]string) 
 
 // sliceChanged adds the Service of a slice, unless this process has written or read this generation or a later one.
 func (c *Controller) sliceChanged(slice *EndpointSlice) {
-	if slice.DeletionTimestamp != nil {
-		c.sliceGone(slice) // finalizers may hold the slice for long
-	} else if t := c.term.Load(); t != nil && t.tracker.ShouldSync(&discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}) {
+	if t := c.term.Load(); t != nil && t.tracker.ShouldSync(&discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}) {
 		c.enqueueSliceService(slice)
 	}
 }
 
 func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
-	if serviceOf(old) != serviceOf(slice) || isManaged(old) != isManaged(slice) || old.UID != slice.UID {
+	if serviceOf(old) != serviceOf(slice) || isManaged(old) != isManaged(slice) || old.UID != slice.UID || slice.DeletionTimestamp != nil {
 		c.sliceGone(old)
 	}
 	c.sliceChanged(slice)
@@ -231,9 +229,8 @@ func (c *Controller) reconcileNodes(ctx context.Context, _ string) (controller.R
 	t := c.term.Load()
 	t.topology.SetNodes(libraryLogger(ctx), c.nodes.List())
 	for _, key := range t.topology.GetOverloadedServices() {
-		if name, err := cache.ParseObjectName(key); err == nil {
-			c.loop.Add(name)
-		}
+		name, _ := cache.ParseObjectName(key) // of a Service that was synced
+		c.loop.Add(name)
 	}
 	return controller.Result{}, nil
 }
