@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/pkg/caches"
 )
 
 func TestFlags(t *testing.T) {
@@ -166,6 +167,12 @@ func TestIndexBySelector(t *testing.T) {
 		s.Spec.Selector = map[string]string{"app": "web", "statefulset.kubernetes.io/pod-name": "web-0"}
 	})
 	fakeapi.WantEqual(t, "index", fakeapi.Must(indexBySelector(service)), []string{"default/statefulset.kubernetes.io/pod-name=web-0"})
+}
+
+func TestLibraryPodsShareLabels(t *testing.T) {
+	pod := &caches.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}, Endpoint: &caches.Endpoint{}}
+	libraryPods(aService("a"), []*caches.Pod{pod})[0].Labels["app"] = "shared"
+	fakeapi.Want(t, "label", pod.Labels["app"], "shared")
 }
 
 // Hints follow the spec of the Service. A take-over writes nothing, and reads only the baseline.

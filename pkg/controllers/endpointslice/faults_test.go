@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -179,6 +180,20 @@ func TestKilledAfterEachWrite(t *testing.T) {
 	}
 }
 
+// A term ends while a sync has writes left, which are left to the next leader.
+func TestTermEndsBetweenWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, crowd(7)...)
+		w.cfg.MaxEndpoints = 2
+		c, stop := w.Standby()
+		defer stop()
+		ctx, end := context.WithCancel(t.Context())
+		w.PrependReactor("create", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) { end(); return false, nil, nil })
+		fakeapi.NoError(t, c.Run(ctx))
+		fakeapi.Want(t, "writes", w.writes(), 1)
+	})
+}
+
 // Responses of writes are lost after the writes are done, while the cache shows nothing.
 func TestLostResponses(t *testing.T) {
 	for _, verb := range []string{"create", "update", "delete"} {
@@ -271,22 +286,6 @@ func TestSyncWaitsForOwnWrites(t *testing.T) {
 		fakeapi.Want(t, "writes on an old cache", w.writes()-before, 0)
 		w.Until(50 * time.Second)
 		fakeapi.WantEqual(t, "slices after the live read", w.show("a"), []string{"IPv4 web:8080, 10.0.0.2 ready serving"})
-	})
-}
-
-// The cache never shows a slice that was created and deleted between two lists.
-func TestSliceThatTheCacheNeverShows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aService("a"), aNode("n1", ""), aPod("a", 1))
-		c, stop := w.Standby()
-		defer stop()
-		w.CutWatches("endpointslices")
-		defer fakeapi.Term(t, c.Run)()
-		w.deleteSlice(w.only("a"))
-		w.RestoreWatches("endpointslices")
-		w.Put(aPod("a", 2))
-		w.Until(2 * time.Minute)
-		w.wantPods("a", 2)
 	})
 }
 
