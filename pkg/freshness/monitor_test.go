@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -248,7 +249,10 @@ func (w *world) write() {
 	w.set(func(w *world) { w.version++; w.wrote = strconv.Itoa(w.version) })
 }
 
-var errAway = errors.New("connection refused")
+var (
+	errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil)
+	errAway      = errors.New("connection refused")
+)
 
 // A cache misses events while its connections, streams or bytes continue. The watch is reopened, and then the leader
 // steps down until the cache is current.
@@ -267,6 +271,7 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 		{"silent watch", 10 * time.Minute, frozen, time.Hour, nil, 150 * time.Second},
 		{"silent watch, own writes that were undone", 10 * time.Minute, frozen, time.Second, (*world).write, 120 * time.Second},
 		{"silent watch, first list shows no difference", 10 * time.Minute, func(w *world) { w.frozen, w.late = true, true }, 115 * time.Second, (*world).addPod, 215 * time.Second},
+		{"silent watch, forbidden lists", 10 * time.Minute, func(w *world) { w.frozen, w.err = true, errForbidden }, time.Hour, nil, 200 * time.Second},
 		{"silent watch, own write while whole lists fail", 10 * time.Minute, func(w *world) { w.frozen, w.late, w.failing = true, true, true }, time.Minute, failingListsThenWrite(), 32 * time.Minute},
 		{"new connections hang", 10 * time.Minute, func(w *world) { w.dials = true; w.pipe.CloseWithError(io.ErrUnexpectedEOF) }, time.Hour, nil, 140 * time.Second},
 		{"proxy ends idle streams", 10 * time.Minute, frozen, time.Minute, (*world).cut, 140 * time.Second},
@@ -361,6 +366,11 @@ func TestCurrentCacheKeepsTheTerm(t *testing.T) {
 		{"whole lists fail", 12, func(_ *testing.T, w *world) {
 			w.set(func(w *world) { w.stuck, w.failing = true, true })
 			w.run(time.Hour, 0)
+		}},
+		{"forbidden lists, watch delivers", 0, func(t *testing.T, w *world) {
+			w.run(10*time.Minute, time.Minute)
+			w.set(func(w *world) { w.err = errForbidden })
+			w.run(17*time.Minute, 2*time.Minute) // the period of bookmarks if no client lists
 		}},
 		{"API server does not respond", 0, func(t *testing.T, w *world) {
 			w.run(10*time.Minute, time.Minute)

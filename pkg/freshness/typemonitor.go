@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
@@ -22,12 +23,13 @@ type typeMonitor struct {
 	*Monitor
 	Watched
 
-	listed        bool      // The last consistent list succeeded.
-	requestedAt   time.Time // Time of the last consistent list.
-	listedAt      time.Time // Time of the last consistent list that succeeded.
-	listedVersion string    // Of that list.
-	listedGoal    goal      // Of the listed versions.
-	expectedGoal  goal      // Of the expected versions.
+	listed         bool      // The last consistent list succeeded.
+	requestedAt    time.Time // Time of the last consistent list.
+	listedAt       time.Time // Time of the last consistent list that succeeded.
+	listedVersion  string    // Of that list.
+	forbiddenSince time.Time // Zero if lists are not forbidden.
+	listedGoal     goal      // Of the listed versions.
+	expectedGoal   goal      // Of the expected versions.
 
 	state          cacheState
 	enteredAt      time.Time
@@ -73,10 +75,19 @@ func (k *typeMonitor) checkType(ctx context.Context) error {
 	}
 	a := k.deps.Transport.activityOf(k.target())
 	k.setGauges(a, now)
+	// 2. Another replica may have the right to list. By then, Transport has reopened the watch.
+	switch silent := now.Sub(a.lastByte); {
+	case k.forbiddenSince.IsZero():
+	case min(now.Sub(k.forbiddenSince), silent) >= watchPatience+settleTime:
+		k.setStale(ctx, "its lists are forbidden and its watch is silent")
+		k.enterState(ctx, stale, now)
+	case k.state == stale && silent < settleTime && !k.stillDiffers() && k.expectedGoal.age(now) < settleTime:
+		k.enterState(ctx, current, now)
+	}
 	if !k.listed {
 		return nil
 	}
-	// 2. Decide and act.
+	// 3. Decide and act.
 	next, compare := k.state.nextState(k.newObservation(a, now))
 	switch {
 	case compare:
@@ -140,6 +151,11 @@ func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
 	known := []string{k.Version(), k.Expected(), k.listedVersion} // No list can be older.
 	k.requestedAt = now
 	page, err := k.listPage(ctx, metav1.ListOptions{Limit: 1})
+	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+		k.forbiddenSince = time.Time{}
+	} else if k.forbiddenSince.IsZero() {
+		k.forbiddenSince = now
+	}
 	if k.listed = err == nil; err != nil {
 		klog.FromContext(ctx).V(2).Info("List failed, cannot check cache freshness", "watch", k.target().String(), "err", err)
 		if k.state != stale {
