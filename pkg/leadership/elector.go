@@ -3,6 +3,7 @@ package leadership
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -112,8 +113,8 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 }
 
 // Run competes for the lease and calls lead once per term until ctx ends. It returns nil after a clean
-// shutdown, an error with ErrShutdownTimeout if the drain took too long, or the error of lead. It is
-// called once.
+// shutdown, an error with ErrShutdownTimeout if the drain took too long, the error of lead, or an error if
+// certificates or credentials are rejected for a minute. It is called once.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	if e.lease == nil {
 		_, err := e.runTerm(ctx, attemptResult{cause: CauseInitial, freeSince: e.clock.Now()}, lead)
@@ -121,8 +122,11 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	}
 	for {
 		won := e.waitForLease(ctx)
-		if !won.held {
+		switch {
+		case ctx.Err() != nil && !won.held:
 			return nil
+		case !won.held:
+			return fmt.Errorf("certificates or credentials have been rejected for %v: %w", credentialsTimeout, won.err)
 		}
 		if stop, err := e.runTerm(ctx, won, lead); stop {
 			return err
@@ -135,11 +139,17 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 // from leading.
 const maxUnknownWrites = 2
 
-// waitForLease waits until this process holds the lease, or until ctx ends.
+// credentialsTimeout is the time after which a standby returns if the API server rejects its credentials, or it rejects
+// the certificate of the API server. A restart reads the kubeconfig again, as at the loss of upstream's lease.
+const credentialsTimeout = time.Minute
+
+// waitForLease waits until this process holds the lease, the credentials have been rejected for
+// credentialsTimeout, or ctx ends.
 func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 	klog.FromContext(ctx).Info("Waiting for the lease", "lease", e.lease, "identity", e.cfg.Identity)
 	var last lastAttempt
 	poll, unknownWrites := time.Duration(0), 0
+	var rejectedSince time.Time
 	for ctx.Err() == nil {
 		e.recordHolder(ctx)
 		seen := e.lease.latestObservation()
@@ -153,6 +163,15 @@ func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 			continue
 		}
 		if result = e.acquire(ctx); result.held {
+			return result
+		}
+		var unverified *tls.CertificateVerificationError
+		switch now := e.clock.Now(); {
+		case !apierrors.IsUnauthorized(result.err) && !errors.As(result.err, &unverified):
+			rejectedSince = time.Time{}
+		case rejectedSince.IsZero():
+			rejectedSince = now
+		case now.Sub(rejectedSince) >= credentialsTimeout:
 			return result
 		}
 		switch {

@@ -1,8 +1,11 @@
 package leadership
 
 import (
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +13,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"minikcm/internal/fakeapi"
 )
 
 // refusals are temporary errors of an API server.
@@ -56,6 +61,27 @@ func TestRefusalsPass(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A restart reads the kubeconfig again. A shorter rejection ends no process.
+func TestRejectedCredentialsEndTheProcess(t *testing.T) {
+	for _, err := range []error{apierrors.NewUnauthorized("expired"), &url.Error{Op: "Get", Err: &tls.CertificateVerificationError{Err: errors.New("unknown authority")}}} {
+		bubble(t, fmt.Sprintf("%T", err), func(t *testing.T, s *leaseServer) {
+			p := start(t, s, "a")
+			for _, rejected := range []error{nil, err, nil} {
+				p.conn.set(func(c *conn) { c.err = rejected })
+				oneWriter(t, 55*time.Second, p)
+			}
+			p.conn.set(func(c *conn) { c.err = err })
+			sleep(90 * time.Second)
+			select {
+			case <-p.done:
+			default:
+				t.Fatal("did not end")
+			}
+			fakeapi.Want(t, "ended with the error", errors.Is(p.err, err), true)
+		})
 	}
 }
 
