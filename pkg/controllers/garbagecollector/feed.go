@@ -1,6 +1,8 @@
 package garbagecollector
 
 import (
+	"maps"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -11,8 +13,9 @@ import (
 type feed struct {
 	graph  *graph
 	typ    objectType
-	count  int    // objects in the graph
-	notify func() // called after each event and list
+	count  int            // objects in the graph
+	names  map[string]int // objects by name; nil except for CustomResourceDefinitions
+	notify func()         // called after each event and list
 }
 
 var _ cache.TransformingStore = (*feed)(nil)
@@ -24,6 +27,9 @@ func (g *graph) feed(typ objectType) *feed {
 	f := g.feeds[typ.GroupResource]
 	if f == nil {
 		f = &feed{graph: g, notify: func() {}}
+		if typ.GroupResource == crds {
+			f.names = map[string]int{}
+		}
 		g.feeds[typ.GroupResource] = f
 	}
 	f.typ = typ
@@ -49,17 +55,15 @@ func (g *graph) removeObjects(f *feed, w *queueKeys, selected func(*node) bool) 
 	}
 }
 
-// definitions returns the names of the CustomResourceDefinitions.
-func (g *graph) definitions() map[string]bool {
+// definitions returns the names of the CustomResourceDefinitions, with the number of objects of each name. A list
+// stores an object that was created again before it removes the old object.
+func (g *graph) definitions() map[string]int {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	names := map[string]bool{}
-	for _, n := range g.nodes {
-		if n.feed != nil && n.feed.typ.GroupResource == crds {
-			names[n.name] = true
-		}
+	if f := g.feeds[crds]; f != nil {
+		return maps.Clone(f.names)
 	}
-	return names
+	return nil
 }
 
 // Add implements cache.ReflectorStore.

@@ -113,6 +113,9 @@ func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 	if added {
 		n.feed, n.namespace = f, unique.Make(m.GetNamespace())
 		f.count++
+		if f.names != nil {
+			f.names[m.GetName()]++
+		}
 		delete(g.deletions, n)
 	}
 	n.name = m.GetName() // also if equal, to share the text with an informer's cache
@@ -144,6 +147,11 @@ func (g *graph) removeObject(n *node, w *queueKeys) {
 	g.enqueueDependents(n, w)
 	g.replaceRefs(n, nil)
 	n.feed.count--
+	if names := n.feed.names; names != nil {
+		if names[n.name]--; names[n.name] == 0 {
+			delete(names, n.name)
+		}
+	}
 	n.feed, n.namespace, n.version, n.marks = nil, clusterScope, 0, 0
 	g.dropUnreferenced(n)
 }

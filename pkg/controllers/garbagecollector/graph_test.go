@@ -337,17 +337,17 @@ func TestTransformerDropsUnusedMetadata(t *testing.T) {
 
 func TestDefinitionsFollowTheirObjects(t *testing.T) {
 	typ, w := objectType{crds, "CustomResourceDefinition", true}, newWorld(t)
-	want := func(what string, names map[string]bool) {
+	want := func(what string, names map[string]int) {
 		t.Helper()
 		fakeapi.WantEqual(t, what, w.definitions(), names)
 	}
 	w.replace(typ, newThing("", "a", uid(1)), newThing("", "b", uid(2)))
 	w.add(typ, newThing("", "a", uid(1)).at("9"))
 	w.replace(typ, newThing("", "a", uid(3)), newThing("", "b", uid(2)))
-	want("a was created again", map[string]bool{"a": true, "b": true})
+	want("a was created again", map[string]int{"a": 1, "b": 1})
 	w.removeNotFound(keyOf(uid(2)))
 	w.delete(typ, newThing("", "b", uid(2)))
-	want("b was not found, then deleted", map[string]bool{"a": true})
+	want("b was not found, then deleted", map[string]int{"a": 1})
 	w.delete(typ, newThing("", "a", uid(3)))
-	want("all deleted", map[string]bool{})
+	want("all deleted", map[string]int{})
 }

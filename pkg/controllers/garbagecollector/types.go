@@ -101,6 +101,7 @@ type knownTypes struct {
 	changed    func() // called without locks after a type has changed or was listed, and after periodic discoveries
 	syncErrors prometheus.Counter
 
+	checked   bool      // ignored types have been compared with a discovery
 	notified  time.Time // of the last call of changed
 	feeds     *caches.Feeds
 	discovery discovery.Client
@@ -241,6 +242,12 @@ func (t *knownTypes) refreshTypes(ctx context.Context) (settled bool) {
 			return false // any type may be missing
 		}
 	}
+	for r := range t.ignored {
+		if result.Complete() && !t.checked && !result.Has(r) && !defaultIgnored[r] {
+			klog.FromContext(ctx).Info("Ignored type is not served and may be misspelt", "controller", Name, "resource", r.String())
+		}
+	}
+	t.checked = t.checked || result.Complete()
 	return t.updateTypes(ctx, result) && result.Complete()
 }
 
@@ -329,7 +336,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 // updateDefined records the CustomResourceDefinitions in the graph. The lock is held.
 func (t *knownTypes) updateDefined(now time.Time) {
 	names := t.graph.definitions()
-	maps.DeleteFunc(t.defined, func(name string, _ time.Time) bool { return !names[name] })
+	maps.DeleteFunc(t.defined, func(name string, _ time.Time) bool { return names[name] == 0 })
 	for name := range names {
 		if _, ok := t.defined[name]; !ok {
 			t.defined[name] = now
