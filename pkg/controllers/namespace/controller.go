@@ -45,9 +45,9 @@ type Controller struct {
 	deletions  sync.Map // time of the first sight of each deletion, by UID
 
 	// Of the current term; set by beginTerm before any sync.
-	catalogue *discovery.Catalogue
-	paused    sync.Map // end of the pause, by group version; see skips
-	states    *controller.KeyStates[string, state]
+	catalogue    *discovery.Catalogue
+	unresponsive *unresponsive
+	states       *controller.KeyStates[string, state]
 }
 
 // newController returns a controller. Both clients are fenced, and discovery is not cached.
@@ -133,7 +133,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) beginTerm() {
 	deletable := func(api metav1.APIResource) bool { return api.Namespaced && slices.Contains(api.Verbs, "delete") }
 	c.catalogue = discovery.NewCatalogue(c.discovery, c.Clock, deletable)
-	c.paused.Clear()
+	c.unresponsive = &unresponsive{clock: c.Clock, pauses: map[schema.GroupVersion]apiPause{}}
 	c.states = controller.NewKeyStates[string](func() *state { return &state{timeouts: map[schema.GroupResource]int{}} })
 }
 

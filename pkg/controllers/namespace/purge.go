@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/conversion"
@@ -79,12 +81,47 @@ func conditionText(err error) string {
 	return outcome.EventMessage(err)
 }
 
-// skips reports whether to send no requests to a group version that timed out. With many terminating namespaces,
-// such requests would otherwise occupy all slots. Every ten seconds one namespace sends one.
-func (c *Controller) skips(gv schema.GroupVersion) bool {
-	pausedUntil, paused := c.paused.Load(gv)
-	now := c.Clock.Now()
-	return paused && (now.Before(pausedUntil.(time.Time)) || !c.paused.CompareAndSwap(gv, pausedUntil, now.Add(minTimeout)))
+// unresponsive holds group versions, except the core group's, that time out. With many terminating namespaces,
+// requests to such a group version would otherwise occupy all workers.
+type unresponsive struct {
+	clock  clock.PassiveClock
+	lock   sync.Mutex
+	pauses map[schema.GroupVersion]apiPause
+}
+
+// apiPause is a pause after a timeout. The cause may be one large namespace, so the pause holds for that namespace
+// only until another namespace has a timeout.
+type apiPause struct {
+	until     time.Time
+	namespace string // empty for all
+}
+
+// skip reports whether to send no requests to the group version. Every ten seconds one request is sent.
+func (u *unresponsive) skip(gv schema.GroupVersion, namespace string) bool {
+	u.lock.Lock()
+	defer u.lock.Unlock()
+	pause, ok := u.pauses[gv]
+	if !ok || pause.namespace != "" && pause.namespace != namespace {
+		return false
+	}
+	if u.clock.Now().Before(pause.until) {
+		return true
+	}
+	u.pauses[gv] = apiPause{u.clock.Now().Add(minTimeout), pause.namespace}
+	return false
+}
+
+func (u *unresponsive) record(gv schema.GroupVersion, namespace string, timedOut bool) {
+	u.lock.Lock()
+	defer u.lock.Unlock()
+	if !timedOut {
+		delete(u.pauses, gv)
+		return
+	}
+	if before, ok := u.pauses[gv]; ok && before.namespace != namespace {
+		namespace = ""
+	}
+	u.pauses[gv] = apiPause{u.clock.Now().Add(minTimeout), namespace}
 }
 
 // purger deletes and counts the content of one namespace in one sync.
@@ -106,7 +143,7 @@ func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []typeRes
 	for _, i := range rand.Perm(len(types)) {
 		r := types[i]
 		group.Go(func() error {
-			if p.skips(r.GroupVersion()) {
+			if p.unresponsive.skip(r.GroupVersion(), p.namespace.Name) {
 				results[i] = typeResult{resource: r, err: listFailed(r, errSkipped)}
 				return nil
 			}
@@ -114,12 +151,9 @@ func (p *purger) purgeAll(ctx context.Context, types []discovery.Type) []typeRes
 			if results[i].unserved && !results[i].unlisted {
 				results[i].err = listFailed(r, errHidden)
 			}
-			switch err := results[i].err; {
-			case r.Group == "" || !r.List || ctx.Err() != nil || errors.Is(err, errNoSlot): // the core group has no server of its own
-			case errors.Is(err, context.DeadlineExceeded):
-				p.paused.Store(r.GroupVersion(), p.Clock.Now().Add(minTimeout))
-			default:
-				p.paused.Delete(r.GroupVersion())
+			// The core group has no server of its own.
+			if r.Group != "" && r.List && ctx.Err() == nil && !errors.Is(results[i].err, errNoSlot) {
+				p.unresponsive.record(r.GroupVersion(), p.namespace.Name, errors.Is(results[i].err, context.DeadlineExceeded))
 			}
 			return nil
 		})

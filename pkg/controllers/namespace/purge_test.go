@@ -187,16 +187,24 @@ func TestPagesShrinkAfterTimeouts(t *testing.T) {
 func TestUnresponsiveAPIGetsOneRequestPerPause(t *testing.T) {
 	b := newBench(t)
 	gv := schema.GroupVersion{Group: "a.io", Version: "v1"}
-	b.paused.Store(gv, b.clock.Now().Add(minTimeout))
+	b.unresponsive.record(gv, "large", true)
+	if !b.unresponsive.skip(gv, "large") || b.unresponsive.skip(gv, "other") {
+		t.Error("a timeout in one namespace pauses other namespaces, or not its own")
+	}
+	b.unresponsive.record(gv, "other", true)
 	for round := range 2 {
 		b.clock.Step(minTimeout - 1)
-		if !b.skips(gv) {
+		if !b.unresponsive.skip(gv, "third") {
 			t.Errorf("round %d: not skipped within the pause", round)
 		}
 		b.clock.Step(1)
-		if b.skips(gv) || !b.skips(gv) {
+		if b.unresponsive.skip(gv, "third") || !b.unresponsive.skip(gv, "third") {
 			t.Errorf("round %d: want one request after the pause", round)
 		}
+	}
+	b.unresponsive.record(gv, "third", false)
+	if b.unresponsive.skip(gv, "third") {
+		t.Error("skipped after a response")
 	}
 }
 

@@ -101,7 +101,7 @@ func TestSync(t *testing.T) {
 		{"an unparsable group version", nil, func(b *bench) { b.serve("a/b/c", fakeapi.APIType("x", "delete", "list")) }, "", all, reported},
 		{"an API that is skipped", nil, func(b *bench) {
 			b.serve("a.io/v1", fakeapi.APIType("hang", "delete", "list"))
-			b.paused.Store(schema.GroupVersion{Group: "a.io", Version: "v1"}, b.clock.Now().Add(minTimeout))
+			b.unresponsive.record(schema.GroupVersion{Group: "a.io", Version: "v1"}, "test", true)
 		}, "", all, reported}, // without an error: the back-off would outlast the repair
 
 		{"the term ends at the pods", nil, lists(canceled, "pods"), "fence", []string{"list pods"}, once},

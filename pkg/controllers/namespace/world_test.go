@@ -271,15 +271,14 @@ func TestSyncWithoutASlotEnds(t *testing.T) {
 			b.serve("a.io/v1", fakeapi.APIType(fmt.Sprint("type", i), "delete", "list"))
 		}
 		b.deletions.Store(types.UID("uid-1"), time.Now().Add(-time.Second))
-		api := schema.GroupVersion{Group: "b.io", Version: "v1"}
-		b.serve("b.io/v1", fakeapi.APIType("hang", "delete", "list"))
-		b.paused.Store(api, time.Now())
+		api := schema.GroupVersion{Group: "a.io", Version: "v1"}
+		b.unresponsive.record(api, "other", true)
 		begin := time.Now()
 		b.discovery.Called = func() { b.slots.TryAcquire(requestsAtOnce) } // other namespaces take all slots
 		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errNoSlot) || time.Since(begin) > 30*time.Second {
 			t.Errorf("%v after %v, want no slot after 25 s", err, time.Since(begin))
 		}
-		_, paused := b.paused.Load(api)
+		_, paused := b.unresponsive.pauses[api]
 		fakeapi.Want(t, "paused after a sync without a request", paused, true)
 	})
 }
