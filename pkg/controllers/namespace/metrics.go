@@ -23,7 +23,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 // showCauses replaces the causes of a namespace.
 func (m *metrics) showCauses(namespace string, causes ...string) {
-	m.blocked.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
+	for _, cause := range []string{causePods, causeFinalizers, causeContent, causeDiscovery, causeError, causeGrace} {
+		m.blocked.DeleteLabelValues(namespace, cause)
+	}
 	for _, cause := range causes {
 		m.blocked.WithLabelValues(namespace, cause).Set(1)
 	}
