@@ -53,7 +53,7 @@ func (t *tally) moveCount(old, new string) {
 	}
 }
 
-// podsByNode is the index by node name. Of unbound pods it contains those being deleted, under an empty name.
+// podsByNode is the index by node name. It does not contain unbound pods.
 const podsByNode = "node"
 
 // Pods requests and returns the cache of pods.
@@ -87,13 +87,13 @@ func (p *Pods) countPod(oldNamespace, newNamespace, oldNode, newNode string) {
 }
 
 func nodeIndex(obj any) ([]string, error) {
-	if pod := obj.(*Pod); pod.NodeName != "" || pod.DeletionTimestamp != nil {
-		return []string{pod.NodeName}, nil
+	if name := obj.(*Pod).NodeName; name != "" {
+		return []string{name}, nil
 	}
 	return nil, nil
 }
 
-// OnNode returns the pods that are bound to a node. For an empty name it returns the unbound pods being deleted.
+// OnNode returns the pods that are bound to a node.
 func (p *Pods) OnNode(node string) []*Pod { return p.ByIndex(podsByNode, node) }
 
 // CountOnNode returns the number of pods bound to a node, in constant time. It follows the events of
@@ -103,8 +103,7 @@ func (p *Pods) CountOnNode(node string) int { return p.onNode.countOf(node) }
 // CountInNamespace is like CountOnNode for the pods of a namespace.
 func (p *Pods) CountInNamespace(namespace string) int { return p.inNamespace.countOf(namespace) }
 
-// BoundNodes returns the names of all nodes that pods are bound to, including nodes that do not exist, and an empty
-// name if unbound pods are being deleted.
+// BoundNodes returns the names of all nodes that pods are bound to, including nodes that do not exist.
 func (p *Pods) BoundNodes() []string {
 	return p.informer.GetIndexer().ListIndexFuncValues(podsByNode)
 }

@@ -97,15 +97,15 @@ func (c *Controller) addHandlers() error {
 	)
 }
 
-// enqueue queues a pod with finalizers and without a node, and the node of any other pod, which may have an empty
-// name. The sync of the node queues all pods of the node and drops the shared live read, which may be older than
-// the pod. Pods of existing nodes in service are skipped: an event of the node queues them.
+// enqueue queues a pod without a node, and the node of any other pod. The sync of the node queues all pods of
+// the node and drops the shared live read, which may be older than the pod. Pods of existing nodes in service
+// are skipped: an event of the node queues them.
 func (c *Controller) enqueue(pod *caches.Pod) {
 	switch {
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0:
 		c.podLoop.Add(podkey.ForPod(pod))
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
-		c.nodeLoop.AddAfter(pod.NodeName, removalDelay)
+		c.podLoop.AddAfter(podkey.ForPod(pod), removalDelay)
 	case pod.NodeName != "" && causeFor(pod, c.cachedNode(pod.NodeName), false, false) != none:
 		c.nodeLoop.AddAfter(pod.NodeName, gather)
 	}

@@ -42,10 +42,7 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 	for _, pod := range c.pods.OnNode(name) {
 		if causeFor(pod, node, false, false) != none {
 			var wait time.Duration
-			switch {
-			case name == "":
-				wait = removalDelay // for pods deleted since the event that queued the name
-			case !node.exists: // a controller may replace the pods of a missing node for ever
+			if !node.exists { // a controller may replace the pods of a missing node for ever
 				wait = min(c.cfg.Quarantine, c.cfg.Quarantine-c.Clock.Since(pod.CreationTimestamp.Time))
 			}
 			c.podLoop.AddAfter(podkey.ForPod(pod), wait)
