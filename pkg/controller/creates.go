@@ -13,10 +13,10 @@ type Create struct {
 	Until   time.Time // time at which the outcome is final; zero if the controller does not use the time
 }
 
-// Creates holds, by name, the creates for one owner that are not known to have
-// succeeded. A create with unknown outcome is repeated under the same name, so all its attempts create
-// at most one object. Callers remove a name once any object has it. Creates belong to the sync of the
-// owner and are not safe for concurrent use.
+// Creates holds, by name, the creates for one owner that are not known to have succeeded. A create with
+// unknown outcome is repeated under the same name, so all its attempts create at most one object. Callers
+// remove a name once any object has it. Creates belong to the sync of the owner and are not safe for
+// concurrent use.
 type Creates map[string]Create
 
 // Choose returns n names: first names of earlier creates, unknown outcomes before rejected ones, then new

@@ -57,9 +57,8 @@ func MinPositive(waits ...time.Duration) (least time.Duration) {
 	return least
 }
 
-// Reconcile changes the cluster towards the spec of one key. After an error the key is retried with back-
-// off. context.Canceled and the first conflictRetries conflicts in a row are no failures: they log
-// no errors.
+// Reconcile changes the cluster towards the spec of one key. After an error the key is retried with back-off.
+// context.Canceled and the first conflictRetries conflicts in a row are no failures: they log no errors.
 type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
 
 // Loop calls Reconcile for keys. Add, AddAfter and Healthy may be called at any time from any goroutine.
