@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -208,8 +209,10 @@ func TestStuckNamespacesCostFewRequests(t *testing.T) {
 				t.Errorf("%d discoveries in the first minute, want namespaces to share discoveries", n)
 			}
 		}
+		fakeapi.Want(t, "series of blocked namespaces", testutil.CollectAndCount(b.metrics.blocked), count)
 		released.Store(true)
 		time.Sleep(31 * time.Second)
+		fakeapi.Want(t, "series without namespaces", testutil.CollectAndCount(b.metrics.blocked), 0)
 		fakeapi.Want(t, "finalized namespaces", b.client.Count(finalization), count)
 	})
 }
@@ -244,6 +247,7 @@ func TestSilentAPIBlocksNoOtherNamespace(t *testing.T) {
 			return false, nil, nil
 		})
 		b.Controller.metadata = hanging{b.metadata, "a.io"}
+		t.Cleanup(func() { fakeapi.Want(t, "series after the term", testutil.CollectAndCount(b.metrics.blocked), 0) })
 		b.work(t)
 		time.Sleep(11 * time.Second)
 		begin := time.Now()
