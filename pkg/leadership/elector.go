@@ -113,8 +113,8 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 }
 
 // Run competes for the lease and calls lead once per term until ctx ends. It returns nil after a clean
-// shutdown, an error with ErrShutdownTimeout if the drain took too long, the error of lead, or an error if
-// certificates or credentials are rejected for a minute. It is called once.
+// shutdown, an error with ErrShutdownTimeout if the drain took too long, the error of lead, or, of a
+// former leader, that certificates or credentials are rejected for a minute. It is called once.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	if e.lease == nil {
 		_, err := e.runTerm(ctx, attemptResult{cause: CauseInitial, freeSince: e.clock.Now()}, lead)
@@ -122,11 +122,8 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	}
 	for {
 		won := e.waitForLease(ctx)
-		switch {
-		case ctx.Err() != nil && !won.held:
-			return nil
-		case !won.held:
-			return fmt.Errorf("certificates or credentials have been rejected for %v: %w", credentialsTimeout, won.err)
+		if !won.held {
+			return won.err
 		}
 		if stop, err := e.runTerm(ctx, won, lead); stop {
 			return err
@@ -139,17 +136,17 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 // from leading.
 const maxUnknownWrites = 2
 
-// credentialsTimeout is the time after which a standby returns if the API server rejects its credentials, or it rejects
-// the certificate of the API server. A restart reads the kubeconfig again, as at the loss of upstream's lease.
+// credentialsTimeout is the time after which a former leader returns an error if the API server rejects its
+// credentials, or it rejects the certificate of the API server. A restart reads the kubeconfig again. Other
+// standbys wait, as upstream's.
 const credentialsTimeout = time.Minute
 
-// waitForLease waits until this process holds the lease, the credentials have been rejected for
-// credentialsTimeout, or ctx ends.
+// waitForLease waits until this process holds the lease, or until ctx ends. Its result has an error after
+// credentialsTimeout.
 func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 	klog.FromContext(ctx).Info("Waiting for the lease", "lease", e.lease, "identity", e.cfg.Identity)
 	var last lastAttempt
-	poll, unknownWrites := time.Duration(0), 0
-	var rejectedSince time.Time
+	poll, unknownWrites, rejectedSince := time.Duration(0), 0, time.Time{}
 	for ctx.Err() == nil {
 		e.recordHolder(ctx)
 		seen := e.lease.latestObservation()
@@ -165,14 +162,14 @@ func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 		if result = e.acquire(ctx); result.held {
 			return result
 		}
-		var unverified *tls.CertificateVerificationError
+		_, unverified := errors.AsType[*tls.CertificateVerificationError](result.err)
 		switch now := e.clock.Now(); {
-		case !apierrors.IsUnauthorized(result.err) && !errors.As(result.err, &unverified):
+		case e.term.Number == 0, !unverified && !apierrors.IsUnauthorized(result.err):
 			rejectedSince = time.Time{}
 		case rejectedSince.IsZero():
 			rejectedSince = now
 		case now.Sub(rejectedSince) >= credentialsTimeout:
-			return result
+			return attemptResult{err: fmt.Errorf("certificates or credentials have been rejected for %v: %w", credentialsTimeout, result.err)}
 		}
 		switch {
 		case result.unknown:
@@ -187,7 +184,7 @@ func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 		last = lastAttempt{at: e.clock.Now(), version: result.version, pause: wait.Jitter(e.cfg.RetryPeriod/2, 1)}
 		poll = wait.Jitter(3*e.cfg.RetryPeriod/2, 2.0/3) // 1.5 to 2.5 retry periods
 	}
-	return result
+	return attemptResult{}
 }
 
 // lastAttempt is the last attempt of a standby to acquire the lease. The zero value is none.

@@ -64,14 +64,15 @@ func TestRefusalsPass(t *testing.T) {
 	}
 }
 
-// A restart reads the kubeconfig again. A shorter rejection ends no process.
+// A restart of a former leader reads the kubeconfig again. A shorter rejection ends no process.
 func TestRejectedCredentialsEndTheProcess(t *testing.T) {
 	for _, err := range []error{apierrors.NewUnauthorized("expired"), &url.Error{Op: "Get", Err: &tls.CertificateVerificationError{Err: errors.New("unknown authority")}}} {
 		bubble(t, fmt.Sprintf("%T", err), func(t *testing.T, s *leaseServer) {
-			p := start(t, s, "a")
+			p, standby := start(t, s, "a"), start(t, s, "b")
+			standby.conn.set(func(c *conn) { c.err = err })
 			for _, rejected := range []error{nil, err, nil} {
 				p.conn.set(func(c *conn) { c.err = rejected })
-				oneWriter(t, 55*time.Second, p)
+				oneWriter(t, 55*time.Second, p, standby)
 			}
 			p.conn.set(func(c *conn) { c.err = err })
 			sleep(90 * time.Second)
