@@ -44,7 +44,7 @@ var (
 	// errRejected wraps errors of writes whose early repetition is useless, and of those that a dry run does not send.
 	errRejected = errors.New("rejected")
 	errDryRun   = errors.New("dry run, not sent")
-	errName     = errors.New("object name contains / or %, or is . or ..")
+	errName     = errors.New("object name is . or .., or contains / or %")
 )
 
 // writer sends the writes of the collector.
