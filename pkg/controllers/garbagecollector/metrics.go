@@ -2,15 +2,12 @@ package garbagecollector
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"minikcm/pkg/controller"
 )
 
 type metrics struct {
 	syncErrors prometheus.Counter
-	removed    *prometheus.CounterVec
-	released   prometheus.Counter
 	requests   *prometheus.CounterVec
 	dryRun     *prometheus.CounterVec
 	lasting    prometheus.Counter
@@ -18,13 +15,10 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("garbagecollector_", reg)}
-	policies := controller.Label{"policy", string(metav1.DeletePropagationBackground), string(metav1.DeletePropagationForeground), string(metav1.DeletePropagationOrphan)}
 	purposes := controller.Label{"request", requestDelete, requestRelease, requestOrphan, requestUnblock, requestFinalize}
 	results := controller.Label{"outcome", string(done), string(gone), string(conflict), string(invalid), string(rejected), string(failed)}
 	return &metrics{
 		syncErrors: m.CounterVec("controller_resources_sync_error_total", "Failed discoveries, and failed lists and watches of a type.").WithLabelValues(),
-		removed:    m.CounterVec("removed_total", "Objects deleted because their owners are absent or wait for dependents, by propagation policy.", policies),
-		released:   m.CounterVec("released_total", "Objects that lost references to owners that are absent or wait for dependents, because another owner exists.").WithLabelValues(),
 		requests:   m.CounterVec("requests_total", "Writes, by purpose (delete, release, orphan, unblock, finalize) and result (done, gone, conflict, invalid, rejected, failed).", purposes, results),
 		dryRun:     m.CounterVec("dry_run_request_total", "Writes that --garbage-collector-dry-run did not send, repetitions included, by purpose.", purposes),
 		lasting: m.CounterVec("dry_run_remove_lasting_total",

@@ -122,12 +122,6 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 		c.graph.removeNotFound(o.key())
 	}
 	c.state.setObject(o.key(), objectRecord{})
-	switch {
-	case result == done && d.action == release:
-		c.metrics.released.Inc()
-	case result == done:
-		c.metrics.removed.WithLabelValues(string(d.policy)).Inc()
-	}
 	return nil, 0, nil
 }
 

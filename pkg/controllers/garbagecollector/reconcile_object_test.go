@@ -27,6 +27,7 @@ func TestRejectedDeletionBacksOff(t *testing.T) {
 			t.Errorf("%d deletes and %d reads in 20 s, want deletes after 2, 3, 5, 9 and 17 s", deletes, reads)
 		}
 		fakeapi.Want(t, "rejected", c.blocked()[string(causeRejected)], 1)
+		fakeapi.Want(t, "requests_total", testutil.ToFloat64(c.metrics.requests.WithLabelValues(requestDelete, string(rejected))), 5)
 		time.Sleep(2 * time.Hour)
 		deletes := c.Requests("delete")
 		last := deletes[len(deletes)-1].At
