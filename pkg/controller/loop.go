@@ -147,7 +147,10 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	work, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), termKey{}, ctx))
 	defer cancel()
 	var syncs sync.WaitGroup
-	syncs.Go(func() { l.startSyncs(ctx, work, q, &syncs) })
+	l.scheduler.startWorker = func() { syncs.Go(func() { l.work(ctx, work, q) }) }
+	for range l.cfg.Workers {
+		l.scheduler.startWorker()
+	}
 	first, later := rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
 	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first, q.successes) })
 	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later, q.recoveries) })
@@ -167,28 +170,27 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	}
 }
 
-func (l *Loop[K]) startSyncs(term, work context.Context, q *termQueue[K], syncs *sync.WaitGroup) {
-	for {
-		select {
-		case l.scheduler.workers <- struct{}{}:
-		case <-term.Done():
+// work syncs keys until the queue is shut down and empty, or until another worker runs in its place. ctx is the
+// context of the syncs, which outlasts the term.
+func (l *Loop[K]) work(term, ctx context.Context, q *termQueue[K]) {
+	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() {
+		if term.Err() != nil || !q.admitsKey(key) { // a queue that was shut down still returns its keys
+			q.Done(key)
+			continue
+		}
+		r := l.scheduler.startSync(key, l.group(key), l.cfg.Clock.Now())
+		if r == nil {
+			q.admitted.Store(key, nil) // a withheld key keeps its token
+			q.Done(key)
+			continue
+		}
+		l.syncKey(ctx, q, key, r)
+		for _, key := range l.scheduler.endSync(r) {
+			q.Add(key)
+		}
+		if r.slow {
 			return
 		}
-		key, _ := q.Get()
-		if term.Err() == nil && q.admitsKey(key) { // a queue that was shut down still returns its keys
-			if r := l.scheduler.startSync(key, l.group(key), l.cfg.Clock.Now()); r != nil {
-				syncs.Go(func() {
-					l.syncKey(work, q, key, r)
-					for _, key := range l.scheduler.endSync(r) {
-						q.Add(key)
-					}
-				})
-				continue
-			}
-			q.admitted.Store(key, nil) // a withheld key keeps its token
-		}
-		q.Done(key)
-		<-l.scheduler.workers
 	}
 }
 

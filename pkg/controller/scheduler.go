@@ -17,16 +17,15 @@ const (
 	stuckAfter = 2 * time.Minute
 )
 
-// scheduler decides which syncs may run. A sync occupies a worker until it is slow, that is for slowAfter. Then the
-// worker takes another key.
+// scheduler decides which syncs may run. A sync occupies its worker until it is slow, that is for slowAfter. Then
+// another worker starts, and the worker of the slow sync ends with it.
 //
-// Keys may belong to groups. While a sync of a group has run for slowAfter, further ones count as slow and take no
-// worker. A group may hold at most as many slow syncs as are still free, so a new group always finds some:
+// Keys may belong to groups. While a sync of a group has run for slowAfter, further ones count as slow at once. A group may hold at most as many slow syncs as are still free, so a new group always finds some:
 // one group gets half of slowMost, each of n groups one (n+1)th.
 type scheduler[K comparable] struct {
-	slowAfter time.Duration
-	slowMost  int
-	workers   chan struct{} // semaphore
+	slowAfter   time.Duration
+	slowMost    int
+	startWorker func() // set for each term
 
 	lock    sync.Mutex
 	running map[*run]struct{}
@@ -46,7 +45,7 @@ type run struct {
 	group        string
 	slowTimer    *time.Timer
 	old          bool
-	slow         bool                      // occupies no worker
+	slow         bool                      // its worker has been replaced
 	lastProgress atomic.Pointer[time.Time] // time of the last request or response
 	requests     atomic.Int32              // number of requests
 }
@@ -55,13 +54,13 @@ func (r *run) recordProgress(now time.Time) { r.lastProgress.Store(&now) }
 
 func newScheduler[K comparable](workers int, slowAfter time.Duration) *scheduler[K] {
 	return &scheduler[K]{
-		slowAfter: slowAfter, slowMost: slowPerWorker * workers, workers: make(chan struct{}, workers),
+		slowAfter: slowAfter, slowMost: slowPerWorker * workers,
 		running: map[*run]struct{}{}, groups: map[string]*group[K]{},
 	}
 }
 
-// startSync starts a sync on a worker that the caller has taken. If the group has no share left, startSync
-// withholds the key and returns nil.
+// startSync records the start of a sync. If the group has no share left, startSync withholds the key and returns
+// nil.
 func (s *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -82,7 +81,7 @@ func (s *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 	return r
 }
 
-// countSlow counts a sync as slow and frees its worker. The caller holds the lock.
+// countSlow counts a sync as slow and replaces its worker. The caller holds the lock.
 func (s *scheduler[K]) countSlow(r *run) {
 	g := s.groups[r.group]
 	if g == nil {
@@ -92,7 +91,7 @@ func (s *scheduler[K]) countSlow(r *run) {
 	r.slow = true
 	g.slow++
 	s.slow++
-	<-s.workers
+	s.startWorker()
 }
 
 // markOld marks a sync that has run for slowAfter. While too many syncs are slow, the sync keeps its worker.
@@ -122,7 +121,6 @@ func (s *scheduler[K]) endSync(r *run) (keys []K) {
 	r.slowTimer.Stop()
 	delete(s.running, r)
 	if !r.slow {
-		<-s.workers
 		return nil
 	}
 	s.slow--
