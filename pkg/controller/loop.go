@@ -165,16 +165,13 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	}
 	syncs.Wait()
 	l.endPeriod()
-	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() { // remaining keys would count in the depth metric
-		q.Done(key)
-	}
 }
 
-// work syncs keys until the queue is shut down and empty, or until another worker runs in its place. ctx is the
-// context of the syncs, which outlasts the term.
+// work syncs keys until another worker runs in its place or the term ends. Then it empties the queue, because remaining
+// keys would count in the depth metric. ctx is the context of the syncs, which outlasts the term.
 func (l *Loop[K]) work(term, ctx context.Context, q *termQueue[K]) {
 	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() {
-		if term.Err() != nil || !q.admitsKey(key) { // a queue that was shut down still returns its keys
+		if term.Err() != nil || !q.admitsKey(key) {
 			q.Done(key)
 			continue
 		}
@@ -188,7 +185,7 @@ func (l *Loop[K]) work(term, ctx context.Context, q *termQueue[K]) {
 		for _, key := range l.scheduler.endSync(r) {
 			q.Add(key)
 		}
-		if r.slow {
+		if r.slow && term.Err() == nil {
 			return
 		}
 	}
