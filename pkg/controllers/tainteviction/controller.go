@@ -69,10 +69,7 @@ func (c *Controller) handleNodes() error {
 	return c.nodes.Handle(caches.Handler[*corev1.Node]{
 		Add: changed,
 		Update: func(old, node *corev1.Node) {
-			if old.UID != node.UID {
-				c.taints.forget(old.Name)
-			}
-			if old.UID != node.UID || !sameForPods(old, node) {
+			if !sameForPods(old, node) {
 				changed(node)
 			}
 		},

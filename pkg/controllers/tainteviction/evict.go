@@ -25,13 +25,13 @@ const (
 
 // evict marks and deletes a pod if the live node and the live pod confirm that the pod must leave. The pod is
 // read only if the live node evicts the cached pod, so a recovered node costs no reads of pods.
-func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod, seen time.Time) (controller.Result, error) {
-	taints, err := c.term.live.Get(ctx, pod.NodeName, seen)
+func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod, e entry) (controller.Result, error) {
+	taints, err := c.term.live.Get(ctx, pod.NodeName, e.seen)
 	if err != nil {
 		return controller.Result{}, err
 	}
 	now := c.Clock.Now()
-	d := c.decide(taints, pod, seen, now)
+	d := c.decide(taints, pod, e, now)
 	if d.action == leave {
 		live, err := c.livePod(ctx, key)
 		if err != nil {
@@ -42,8 +42,8 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 			return controller.Result{}, nil
 		}
 		pod, now = c.pods.Trim(live), c.Clock.Now()
-		if d = c.decide(taints, pod, seen, now); d.action == leave {
-			c.ledger.setDue(key.UID, d.due)
+		if d = c.decide(taints, pod, e, now); d.action == leave {
+			c.ledger.setDecision(key.UID, d)
 			return controller.Result{}, c.markAndDelete(ctx, key, live, d.due)
 		}
 	}

@@ -17,9 +17,10 @@ type ledger struct {
 }
 
 type entry struct {
-	seen    time.Time // first sync of the pod, or of its tainted node
-	due     time.Time // its deadline; zero if it has none
-	started bool      // the event was sent
+	seen    time.Time            // first sync of the pod, or of its tainted node
+	due     time.Time            // its deadline; zero if it has none
+	starts  map[string]time.Time // of the countdowns, by the key of the taint
+	started bool                 // the event was sent
 }
 
 func (e entry) isPending() bool { return !e.due.IsZero() }
@@ -52,9 +53,9 @@ func (l *ledger) observe(pod types.UID, now time.Time) entry {
 	})
 }
 
-// setDue records the deadline of a pod.
-func (l *ledger) setDue(pod types.UID, due time.Time) {
-	l.change(pod, func(e entry) entry { e.due = due; return e })
+// setDecision records the deadline and the countdowns of a pod.
+func (l *ledger) setDecision(pod types.UID, d decision) {
+	l.change(pod, func(e entry) entry { e.due, e.starts = d.due, d.starts; return e })
 }
 
 // setStarted records the start of an eviction. It returns false if the eviction was started before.

@@ -102,20 +102,22 @@ const (
 // decision is the decision about a pod. The times are zero if the pod stays.
 type decision struct {
 	action    action
-	due       time.Time // the deadline
-	recheckAt time.Time // after the deadline if the taint is trusted only later
+	due       time.Time            // the deadline
+	recheckAt time.Time            // after the deadline if the taint is trusted only later
+	starts    map[string]time.Time // when the countdown of each taint began, by key
 }
 
 // decide decides at now about a pod with these tolerations that was bound to the node at bound. Health taints
-// evict no pod before trusted.
-func decide(taints []taint, tolerations []corev1.Toleration, bound, trusted, now time.Time) decision {
-	var d decision
+// evict no pod before trusted. Countdowns that run, with these starts, continue although their taints change.
+func decide(taints []taint, tolerations []corev1.Toleration, starts map[string]time.Time, bound, trusted, now time.Time) decision {
+	d := decision{starts: map[string]time.Time{}}
 	for _, t := range taints {
 		toleration, limited := tolerationOf(t.Taint, tolerations)
 		if !limited {
 			continue
 		}
-		at := timing.Later(t.since, bound).Add(toleration)
+		d.starts[t.Key] = earlierOf(starts[t.Key], timing.Later(t.since, bound))
+		at := d.starts[t.Key].Add(toleration)
 		d.due = earlierOf(d.due, at)
 		if isHealthTaint(t.Taint) {
 			at = timing.Later(at, trusted)

@@ -42,16 +42,16 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 	}
 	now := c.Clock.Now()
 	e := c.ledger.observe(key.UID, now)
-	d := c.decide(c.cachedTaints(pod.NodeName, now), pod, e.seen, now)
+	d := c.decide(c.cachedTaints(pod.NodeName, now), pod, e, now)
 	if d.action == leave {
-		return c.evict(ctx, key, pod, e.seen)
+		return c.evict(ctx, key, pod, e)
 	}
 	return controller.Result{RequeueAfter: c.keep(key, d, now)}, nil
 }
 
 // decide decides about a pod with one view of its node.
-func (c *Controller) decide(taints []taint, pod *caches.Pod, seen, now time.Time) decision {
-	return decide(taints, pod.Tolerations, startTime(boundAt(pod), seen), c.term.trusted, now)
+func (c *Controller) decide(taints []taint, pod *caches.Pod, e entry, now time.Time) decision {
+	return decide(taints, pod.Tolerations, e.starts, startTime(boundAt(pod), e.seen), c.term.trusted, now)
 }
 
 // keep records the deadline of a pod that does not leave now. It returns the time until the next decision, 0
@@ -61,7 +61,7 @@ func (c *Controller) keep(key podkey.Key, d decision, now time.Time) time.Durati
 		c.endEviction(key)
 		return 0
 	}
-	c.ledger.setDue(key.UID, d.due)
+	c.ledger.setDecision(key.UID, d)
 	return d.recheckAt.Sub(now)
 }
 

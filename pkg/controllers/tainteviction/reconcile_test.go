@@ -32,10 +32,6 @@ func TestSameName(t *testing.T) {
 	}
 	scenario{"a tolerant pod of the same name stays", start, replaceBy(tolerates("t1")), deletes{}}.run(t, 0)
 	scenario{"an intolerant one is evicted", start, replaceBy(), deletes{"p": 9 * time.Second}}.run(t, 0)
-	scenario{"a taint without a time dates from the first sight of a node that replaces another in one event",
-		objects{node1(corev1.ConditionTrue, noExecuteTaint("t1")), aPod("p", tolerates("t1", 100))},
-		changes{50 * time.Second: func(w *world) { w.node(func(n *corev1.Node) { n.UID = "another" }) }},
-		deletes{"p": 150 * time.Second}}.run(t, 0)
 	fakeapi.Bubble(t, "one that the cache does not know yet is not touched on account of the first", func(t *testing.T) {
 		w := newWorld(t, aNode("t1"), aPod("p"))
 		w.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, second(), nil })
