@@ -48,7 +48,7 @@ func TestValidate(t *testing.T) {
 		{"--requestheader-username-headers=a, ", []string{"--requestheader-username-headers: has an empty value"}},
 		{"--requestheader-allowed-names=,a", []string{"--requestheader-allowed-names: has an empty value"}},
 		{"--authorization-webhook-cache-authorized-ttl=-1s", []string{"--authorization-webhook-cache-authorized-ttl: -1s is negative"}},
-		{"--authorization-always-allow-paths=/a/*/b", []string{`--authorization-always-allow-paths: "/a/*/b" may have * only at its end`}},
+		{"--authorization-always-allow-paths=/a/*/b", []string{`--authorization-always-allow-paths: only trailing * allowed in "a/*/b"`}},
 		{"--concurrent-namespace-syncs=0", []string{"--concurrent-namespace-syncs: 0 is less than 1"}},
 		{"--namespace-sync-period=0", []string{"--namespace-sync-period: 0s is not greater than zero"}},
 		{"--namespace-deletion-grace-period=-1s", []string{"--namespace-deletion-grace-period: -1s is negative"}},

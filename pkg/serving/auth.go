@@ -73,7 +73,10 @@ func newAuth(cfg Config, deps Deps) (*auth, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.authorizer = newAuthorizer(cfg.Authorization, authz, deps.Clock)
+	a.authorizer, err = newAuthorizer(cfg.Authorization, authz, deps.Clock)
+	if err != nil {
+		return nil, err
+	}
 
 	// The order is upstream's: front proxy, client certificate, token.
 	lookup := authn
@@ -81,15 +84,12 @@ func newAuth(cfg Config, deps Deps) (*auth, error) {
 		lookup = nil
 	}
 	var chain []authenticator.Request
-	proxyCA, headers, err := a.frontProxy(cfg.Authentication.RequestHeader, lookup)
+	proxy, err := a.frontProxy(cfg.Authentication.RequestHeader, lookup)
 	if err != nil {
 		return nil, err
 	}
-	if proxyCA != nil {
-		chain = append(chain, headerrequest.NewDynamicVerifyOptionsSecure(proxyCA.VerifyOptions,
-			headerrequest.StringSliceProviderFunc(headers.AllowedClientNames), headerrequest.StringSliceProviderFunc(headers.UsernameHeaders),
-			headerrequest.StringSliceProviderFunc(headers.UIDHeaders), headerrequest.StringSliceProviderFunc(headers.GroupHeaders),
-			headerrequest.StringSliceProviderFunc(headers.ExtraHeaderPrefixes)))
+	if proxy != nil {
+		chain = append(chain, proxy)
 	}
 	clientCA, err := a.authority("client-ca-file", cfg.Authentication.ClientCAFile, lookup)
 	if err != nil {
@@ -131,29 +131,26 @@ func (a *auth) authority(flag, file string, client kubernetes.Interface) (dynami
 	return nil, nil
 }
 
-// frontProxy returns the certificate authority of a front proxy and the headers that name the user. The
-// headers come from flags if the file is set, else from the ConfigMap.
-func (a *auth) frontProxy(h RequestHeaderConfig, client kubernetes.Interface) (dynamiccertificates.CAContentProvider, headerrequest.RequestHeaderAuthRequestProvider, error) {
+// frontProxy returns the authenticator of users that a front proxy names in headers, or nil without a certificate
+// authority. The names of the headers come from flags if the file is set, else from the ConfigMap.
+func (a *auth) frontProxy(h RequestHeaderConfig, client kubernetes.Interface) (authenticator.Request, error) {
 	ca, err := a.authority("requestheader-client-ca-file", h.ClientCAFile, client)
-	if err != nil || ca == nil || h.ClientCAFile != "" {
-		return ca, staticHeaders{h}, err
+	if err != nil || ca == nil {
+		return nil, err
+	}
+	if h.ClientCAFile != "" {
+		return headerrequest.NewDynamicVerifyOptionsSecure(ca.VerifyOptions, trimmed(h.AllowedNames), trimmed(h.UsernameHeaders),
+			trimmed(h.UIDHeaders), trimmed(h.GroupHeaders), trimmed(h.ExtraHeaderPrefixes)), nil
 	}
 	a.headers = headerrequest.NewRequestHeaderAuthRequestController(authConfigMapName, authConfigMapNamespace, client, "requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "requestheader-allowed-names")
-	return ca, a.headers, nil
+	type value = headerrequest.StringSliceProviderFunc
+	return headerrequest.NewDynamicVerifyOptionsSecure(ca.VerifyOptions, value(a.headers.AllowedClientNames), value(a.headers.UsernameHeaders),
+		value(a.headers.UIDHeaders), value(a.headers.GroupHeaders), value(a.headers.ExtraHeaderPrefixes)), nil
 }
 
-// staticHeaders implements headerrequest.RequestHeaderAuthRequestProvider with the values of flags.
-type staticHeaders struct{ cfg RequestHeaderConfig }
-
-func (h staticHeaders) UsernameHeaders() []string     { return trimmed(h.cfg.UsernameHeaders) }
-func (h staticHeaders) UIDHeaders() []string          { return trimmed(h.cfg.UIDHeaders) }
-func (h staticHeaders) GroupHeaders() []string        { return trimmed(h.cfg.GroupHeaders) }
-func (h staticHeaders) ExtraHeaderPrefixes() []string { return trimmed(h.cfg.ExtraHeaderPrefixes) }
-func (h staticHeaders) AllowedClientNames() []string  { return trimmed(h.cfg.AllowedNames) }
-
-func trimmed(values []string) []string {
-	out := make([]string, 0, len(values))
+func trimmed(values []string) headerrequest.StaticStringSlice {
+	out := make(headerrequest.StaticStringSlice, 0, len(values))
 	for _, v := range values {
 		out = append(out, strings.TrimSpace(v))
 	}

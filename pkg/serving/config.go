@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/authorization/path"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"minikcm/pkg/flagcheck"
@@ -214,10 +215,8 @@ func (c *AuthorizationConfig) validate() []error {
 	var p flagcheck.Problems
 	p.NotNegative("authorization-webhook-cache-authorized-ttl", c.AllowedTTL)
 	p.NotNegative("authorization-webhook-cache-unauthorized-ttl", c.DeniedTTL)
-	for _, path := range c.AlwaysAllowPaths {
-		if strings.Contains(strings.TrimSuffix(path, "*"), "*") {
-			p.Addf("authorization-always-allow-paths", "%q may have * only at its end", path)
-		}
+	if _, err := path.NewAuthorizer(c.AlwaysAllowPaths); err != nil {
+		p.Addf("authorization-always-allow-paths", "%v", err)
 	}
 	return p
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -17,6 +16,8 @@ import (
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+	authz "k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/client-go/kubernetes"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -118,24 +119,27 @@ func identity(status authenticationv1.TokenReviewStatus) (*authenticator.Respons
 // authorizer allows members of system:masters and always allowed paths. SubjectAccessReviews, whose results
 // are cached, decide about all other requests.
 type authorizer struct {
-	cfg     AuthorizationConfig
-	limit   flowcontrol.PassiveRateLimiter
-	reviews authorizationclient.SubjectAccessReviewInterface // nil denies
-	cache   *utilcache.LRUExpireCache                        // spec as JSON → SubjectAccessReviewStatus
+	cfg           AuthorizationConfig
+	alwaysAllowed authz.Authorizer
+	limit         flowcontrol.PassiveRateLimiter
+	reviews       authorizationclient.SubjectAccessReviewInterface // nil denies
+	cache         *utilcache.LRUExpireCache                        // spec as JSON → SubjectAccessReviewStatus
 }
 
 // newAuthorizer returns an authorizer. client may be nil.
-func newAuthorizer(cfg AuthorizationConfig, client kubernetes.Interface, clk clock.PassiveClock) *authorizer {
-	a := &authorizer{cfg: cfg, limit: newReviewLimit(clk), cache: utilcache.NewLRUExpireCache(decisionCacheSize)}
+func newAuthorizer(cfg AuthorizationConfig, client kubernetes.Interface, clk clock.PassiveClock) (*authorizer, error) {
+	alwaysAllowed, err := path.NewAuthorizer(cfg.AlwaysAllowPaths)
+	a := &authorizer{cfg: cfg, alwaysAllowed: alwaysAllowed, limit: newReviewLimit(clk), cache: utilcache.NewLRUExpireCache(decisionCacheSize)}
 	if client != nil {
 		a.reviews = client.AuthorizationV1().SubjectAccessReviews()
 	}
-	return a
+	return a, err
 }
 
 // allowed reports whether u may do verb, a lower-case HTTP method, on path. It returns an error if the review failed.
 func (a *authorizer) allowed(ctx context.Context, u user.Info, verb, path string) (ok bool, reason string, err error) {
-	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) || alwaysAllowed(path, a.cfg.AlwaysAllowPaths) {
+	always, _, _ := a.alwaysAllowed.Authorize(ctx, authz.AttributesRecord{Path: path})
+	if always == authz.DecisionAllow || slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
 		return true, "", nil
 	}
 	if a.reviews == nil {
@@ -176,20 +180,4 @@ func accessSpec(u user.Info, verb, path string) authorizationv1.SubjectAccessRev
 		spec.Extra[k] = v
 	}
 	return spec
-}
-
-// alwaysAllowed reports whether path is in the list. Items are exact or end in *. Leading slashes are ignored.
-func alwaysAllowed(path string, list []string) bool {
-	path = strings.TrimPrefix(path, "/")
-	for _, item := range list {
-		item = strings.TrimPrefix(item, "/")
-		if prefix, open := strings.CutSuffix(item, "*"); open {
-			if strings.HasPrefix(path, prefix) {
-				return true
-			}
-		} else if path == item {
-			return true
-		}
-	}
-	return false
 }
