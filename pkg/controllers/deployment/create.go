@@ -121,9 +121,6 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 		if size := replicasOrOne(found.Spec.Replicas); attempt.Unknown && size > 0 {
 			c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}
-		if known, there := c.replicaSets.Get(cache.NewObjectName(found.Namespace, found.Name)); there && known.UID == found.UID {
-			t.expectations.cacheIncomplete = true
-		}
 		return createResult{outcome: createExists}
 	}
 	t.expectations.endCreate(want.Name)

@@ -13,8 +13,7 @@ import (
 
 // expectations records the writes for one Deployment that the caches do not show yet, or whose outcome is unknown.
 type expectations struct {
-	barrier         controller.ConsistencyBarrier
-	cacheIncomplete bool // the cache lookup by owner has missed a ReplicaSet: the next sync needs a live read
+	barrier controller.ConsistencyBarrier
 
 	creates        controller.Creates // creates with an unknown outcome
 	createSizes    map[string]int     // replicas of the creates, by name

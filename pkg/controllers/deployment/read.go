@@ -47,7 +47,6 @@ func (c *Controller) readLive(ctx context.Context, t syncState, _ string) (syncS
 	for i := range list.Items {
 		t.sets[i] = &list.Items[i]
 	}
-	t.expectations.cacheIncomplete = false
 	controller.RecordLiveRead(&t.expectations.barrier, c.deployments, d, c.replicaSets, t.sets, list.ResourceVersion, t.now)
 	t.expectations.resolveCreates(func(name string) bool {
 		return slices.ContainsFunc(t.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })

@@ -132,11 +132,10 @@ func (c *Controller) changesCluster(t syncState, d decision) bool {
 	return d.plan.writesAnything() || c.statusDiffers(t, d.pass.newStatus(d.plan.result), d.pass.newRevision(d.plan.result))
 }
 
-// needsConfirmation returns a reason for a live read if the caches have not shown a ReplicaSet that exists, or if a
-// live read can show the outcome of an unknown create.
+// needsConfirmation returns a reason for a live read if that can show the outcome of an unknown create.
 func needsConfirmation(t syncState, _ decision) string {
 	final := func(c controller.Create) bool { return !t.now.Before(c.Until) }
-	if t.expectations.cacheIncomplete || slices.ContainsFunc(slices.Collect(maps.Values(t.expectations.creates)), final) {
+	if slices.ContainsFunc(slices.Collect(maps.Values(t.expectations.creates)), final) {
 		return "unconfirmed"
 	}
 	return ""
