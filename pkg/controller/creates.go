@@ -3,14 +3,12 @@ package controller
 import (
 	"maps"
 	"slices"
-	"time"
 )
 
 // Create is the creation of an object under one name, in one or more attempts.
 type Create struct {
 	Name    string
-	Unknown bool      // an attempt has an unknown outcome, so the object may exist
-	Until   time.Time // time at which the outcome is final; zero if the controller does not use the time
+	Unknown bool // an attempt has an unknown outcome, so the object may exist
 }
 
 // Creates holds, by name, the creates for one owner that are not known to have succeeded. A create with

@@ -47,14 +47,14 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 		return createResult{err: controller.ErrDraining}
 	}
 	if _, there := c.replicaSets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
-		return c.findByName(ctx, t, want, controller.Create{Name: want.Name}, outcome.Exists, nil)
+		return c.findByName(ctx, t, want, unknownCreate{}, outcome.Exists, nil)
 	}
 	// A ReplicaSet gets no pods before admission has left it unmodified once. The next sync raises it.
 	if t.backoffs.modifiedBackoff(want.Name).tries > 0 {
 		want = want.DeepCopy()
 		want.Spec.Replicas = ptr.To[int32](0)
 	}
-	attempt := t.expectations.startCreate(want.Name, replicasOrOne(want.Spec.Replicas), c.Clock.Now())
+	earlier := t.expectations.startCreate(want.Name, replicasOrOne(want.Spec.Replicas), c.Clock.Now())
 	var got *appsv1.ReplicaSet
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
 		got, err = c.Client.AppsV1().ReplicaSets(want.Namespace).Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
@@ -63,17 +63,17 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 	switch {
 	case res == outcome.Done:
 		return c.handleCreated(ctx, t, want, got)
-	case res == outcome.Exists, res == outcome.Rejected && attempt.Unknown:
-		return c.findByName(ctx, t, want, attempt, res, err)
+	case res == outcome.Exists, res == outcome.Rejected && earlier != (unknownCreate{}):
+		return c.findByName(ctx, t, want, earlier, res, err)
 	}
-	return c.handleNotCreated(t, want, attempt, res, err)
+	return c.handleNotCreated(t, want, earlier, res, err)
 }
 
 // handleCreated records a created ReplicaSet. A Deployment does not recognize a ReplicaSet whose template, labels
 // or owner were modified during admission, and would create further ones without end. Such a ReplicaSet is deleted
 // at once, and creates of that name back off.
 func (c *Controller) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
-	t.expectations.endCreate(want.Name)
+	delete(t.expectations.creates, want.Name)
 	t.expectations.barrier.WroteAt(c.replicaSets, got.ResourceVersion, t.now)
 	size := replicasOrOne(got.Spec.Replicas)
 	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
@@ -103,27 +103,25 @@ func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1
 }
 
 // findByName finds out to whom a taken name belongs.
-func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, rejection error) createResult {
+func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.ReplicaSet, earlier unknownCreate, res outcome.Outcome, rejection error) createResult {
 	found, err := c.readReplicaSet(ctx, want.Namespace, want.Name)
 	switch {
 	case err != nil:
-		attempt.Unknown, attempt.Until = true, c.Clock.Now().Add(outcome.MaxCompletionDelay)
-		t.expectations.creates[attempt.Name] = attempt
 		return createResult{err: errors.Join(rejection, err)}
 	case found == nil && res == outcome.Exists:
-		t.expectations.creates[attempt.Name] = attempt // deleted since
+		t.expectations.endCreate(want.Name, earlier) // deleted since
 		return createResult{outcome: createExists}
 	case found == nil:
-		return c.handleNotCreated(t, want, attempt, res, rejection) // the earlier attempt may still be carried out
+		return c.handleNotCreated(t, want, earlier, res, rejection) // the earlier attempt may still be carried out
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
-		t.expectations.endCreate(want.Name)
+		delete(t.expectations.creates, want.Name)
 		t.expectations.barrier.WroteAt(c.replicaSets, found.ResourceVersion, t.now)
-		if size := replicasOrOne(found.Spec.Replicas); attempt.Unknown && size > 0 {
+		if size := replicasOrOne(found.Spec.Replicas); earlier != (unknownCreate{}) && size > 0 {
 			c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}
 		return createResult{outcome: createExists}
 	}
-	t.expectations.endCreate(want.Name)
+	delete(t.expectations.creates, want.Name)
 	now := c.Clock.Now()
 	if wait := t.backoffs.collisions.remaining(now); wait > 0 {
 		return createResult{deferred: deferCreateBackoff, requeueAfter: wait}
@@ -134,16 +132,11 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 }
 
 // handleNotCreated records a rejected create, or one with an unknown outcome.
-func (c *Controller) handleNotCreated(t syncState, want *appsv1.ReplicaSet, attempt controller.Create, res outcome.Outcome, err error) createResult {
-	now := c.Clock.Now()
-	switch {
-	case res == outcome.Unknown:
-		attempt.Unknown, attempt.Until = true, now.Add(outcome.MaxCompletionDelay)
-		t.expectations.creates[attempt.Name] = attempt
-	case attempt.Unknown:
-		t.expectations.creates[attempt.Name] = attempt
-	default:
-		t.expectations.endCreate(want.Name)
+func (c *Controller) handleNotCreated(t syncState, want *appsv1.ReplicaSet, earlier unknownCreate, res outcome.Outcome, err error) createResult {
+	if res == outcome.Unknown {
+		t.expectations.startCreate(want.Name, 0, c.Clock.Now())
+	} else {
+		t.expectations.endCreate(want.Name, earlier)
 	}
 	err = fmt.Errorf("create ReplicaSet %s: %w", want.Name, err)
 	r := createResult{err: err}

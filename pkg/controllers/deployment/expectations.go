@@ -15,13 +15,18 @@ import (
 type expectations struct {
 	barrier controller.ConsistencyBarrier
 
-	creates        controller.Creates // creates with an unknown outcome
-	createSizes    map[string]int     // replicas of the creates, by name
+	creates        map[string]unknownCreate // by name
 	unknownResizes map[types.UID]unknownResize
 	reliableStatus map[types.UID]struct{}
 	resizedAt      map[types.UID]time.Time // last successful resizes
 
 	templates templateMemo
+}
+
+// unknownCreate is a create with an unknown outcome.
+type unknownCreate struct {
+	size  int       // replicas
+	until time.Time // time after which the API server does not carry it out; zero for no create
 }
 
 // unknownResize is a change with an unknown outcome.
@@ -32,7 +37,7 @@ type unknownResize struct {
 }
 
 func newExpectations() expectations {
-	return expectations{creates: controller.Creates{}, createSizes: map[string]int{}, unknownResizes: map[types.UID]unknownResize{}, reliableStatus: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
+	return expectations{creates: map[string]unknownCreate{}, unknownResizes: map[types.UID]unknownResize{}, reliableStatus: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
 }
 
 // statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted. That is so
@@ -51,29 +56,24 @@ func (e *expectations) recordStatus(rs *appsv1.ReplicaSet) {
 	}
 }
 
-// startCreate records that a create is sent, and returns the record of earlier attempts.
-func (e *expectations) startCreate(name string, size int, now time.Time) controller.Create {
-	e.createSizes[name] = max(e.createSizes[name], size)
-	before := e.creates.Start(name)
-	e.creates[name] = controller.Create{Name: name, Unknown: true, Until: now.Add(outcome.MaxCompletionDelay)}
-	return before
+// startCreate records that a create may have been sent until now, and returns the record of earlier attempts.
+func (e *expectations) startCreate(name string, size int, now time.Time) (earlier unknownCreate) {
+	earlier = e.creates[name]
+	e.creates[name] = unknownCreate{max(earlier.size, size), now.Add(outcome.MaxCompletionDelay)}
+	return earlier
 }
 
-func (e *expectations) endCreate(name string) {
-	delete(e.creates, name)
-	delete(e.createSizes, name)
+// endCreate records that the latest attempt was not carried out. An earlier attempt may still be.
+func (e *expectations) endCreate(name string, earlier unknownCreate) {
+	if e.creates[name] = earlier; earlier.until.IsZero() {
+		delete(e.creates, name)
+	}
 }
 
 // resolveCreates forgets creates whose name exists, with any owner, and creates that were not carried out. readAt is
 // the start of the sync whose live read returned the names. It is zero for cached names: a cache may lack a ReplicaSet.
 func (e *expectations) resolveCreates(exists func(name string) bool, readAt time.Time) {
-	maps.DeleteFunc(e.creates, func(name string, c controller.Create) bool {
-		return exists(name) || !c.Unknown || !readAt.Before(c.Until)
-	})
-	maps.DeleteFunc(e.createSizes, func(name string, _ int) bool {
-		_, known := e.creates[name]
-		return !known
-	})
+	maps.DeleteFunc(e.creates, func(name string, c unknownCreate) bool { return exists(name) || !readAt.Before(c.until) })
 }
 
 func (e *expectations) dropDeleted(isDeleted func(types.UID) bool, now time.Time) {
@@ -86,18 +86,18 @@ func (e *expectations) dropDeleted(isDeleted func(types.UID) bool, now time.Time
 
 // pendingPods returns the pods of creates with an unknown outcome: for the ReplicaSet with a name, and for others.
 func (e *expectations) pendingPods(name string) (present, others int) {
-	for created, size := range e.createSizes {
+	for created, c := range e.creates {
 		if created != name {
-			others += size
+			others += c.size
 		}
 	}
-	return e.createSizes[name], others
+	return e.creates[name].size, others
 }
 
 // nextDeadline returns the time until the outcome of the first unknown create is certain, or 0 if there is none.
 func (e *expectations) nextDeadline(now time.Time) (in time.Duration) {
 	for _, c := range e.creates {
-		in = controller.MinPositive(in, max(c.Until.Sub(now), controller.Immediately))
+		in = controller.MinPositive(in, max(c.until.Sub(now), controller.Immediately))
 	}
 	return in
 }

@@ -134,7 +134,7 @@ func (c *Controller) changesCluster(t syncState, d decision) bool {
 
 // needsConfirmation returns a reason for a live read if that can show the outcome of an unknown create.
 func needsConfirmation(t syncState, _ decision) string {
-	final := func(c controller.Create) bool { return !t.now.Before(c.Until) }
+	final := func(c unknownCreate) bool { return !t.now.Before(c.until) }
 	if slices.ContainsFunc(slices.Collect(maps.Values(t.expectations.creates)), final) {
 		return "unconfirmed"
 	}
