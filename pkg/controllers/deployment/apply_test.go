@@ -302,7 +302,6 @@ func TestUnansweredResizeIsSentAgain(t *testing.T) {
 			b.syncState.now = b.clock.Now()
 			_, _ = b.settleResizes(t.Context(), b.syncState)
 			fakeapi.Want(t, "settled later", len(b.expectations.unknownResizes) == 0, tt.settledLater)
-			fakeapi.Want(t, "backs off", len(b.backoffs.rejectedResizes) > 0, tt.reply == rejected || tt.reply == conflict && tt.live == nil)
 		})
 	}
 }

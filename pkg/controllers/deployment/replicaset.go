@@ -17,7 +17,7 @@ type replicaSet struct {
 	current          bool               // has the template of the Deployment
 	resizedAt        time.Time          // last resize by this process; zero if it is long ago or unknown
 	backoff          time.Duration      // until a rejected change is sent again
-	rejections       int                // of changes, and failed retries of an unknown one, in a row
+	rejections       int                // of changes, in a row
 	statusUnreliable bool               // see expectations.statusUnreliable
 	pods             podCounts
 }

@@ -150,12 +150,7 @@ func (c *Controller) reportScaled(ctx context.Context, t syncState, ch change) {
 // since, the change may be unwanted, and the ReplicaSet is only read.
 func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.Duration, err error) {
 	for uid, pending := range t.expectations.unknownResizes {
-		ch := pending.change
-		if backoff := t.backoffs.rejectedResize(t.d, ch.rs).remaining(t.now); backoff > 0 && t.now.Before(pending.until) {
-			wait = controller.MinPositive(wait, backoff, pending.until.Sub(t.now))
-			continue
-		}
-		r := c.retryResize(ctx, t, pending)
+		ch, r := pending.change, c.retryResize(ctx, t, pending)
 		now := c.Clock.Now()
 		switch {
 		case r.outcome == outcome.Done, r.outcome == outcome.NotFound, r.outcome == outcome.Conflict && ch.isOutdatedBy(r.set):
@@ -163,25 +158,17 @@ func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.
 				c.reportScaled(ctx, t, ch)
 			}
 			_ = c.recordChange(ctx, t, ch, r)
-			wait = controller.MinPositive(wait, controller.ConsistencyRecheck)
-			continue
+			r.err = nil
 		case r.outcome == outcome.Unknown:
 			pending.until = now.Add(outcome.MaxCompletionDelay)
 			t.expectations.unknownResizes[uid] = pending
 		case r.outcome != outcome.NotSent && !now.Before(pending.until): // not carried out
 			delete(t.expectations.unknownResizes, uid)
-			if pending.generation != t.d.Generation { // no change was sent again
-				delete(t.backoffs.rejectedResizes, uid)
-			}
 			continue
+		case r.outcome == outcome.Rejected, r.outcome == outcome.Conflict:
+			r.err = nil // the first attempt may still be carried out
 		}
-		if r.outcome == outcome.Rejected || r.outcome == outcome.Conflict {
-			// The first attempt may still be carried out.
-			t.backoffs.resizeRejected(t.d, ch.rs, now)
-			wait = controller.MinPositive(wait, t.backoffs.rejectedResize(t.d, ch.rs).remaining(now), pending.until.Sub(now))
-			continue
-		}
-		wait = controller.MinPositive(wait, controller.ConsistencyRecheck)
+		wait = controller.ConsistencyRecheck
 		if r.err != nil {
 			err = errors.Join(err, fmt.Errorf("scale ReplicaSet %s again: %w", ch.rs.Name, r.err))
 		}

@@ -84,9 +84,8 @@ func (b backoff) next(least, most time.Duration, now time.Time) backoff {
 
 func (b backoff) remaining(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
 
-// rejectedResize is the back-off of rejected changes of one ReplicaSet, and of retries of a resize with an unknown
-// outcome. It ends with a new generation of either object, or when the resize was not carried out. Events do not
-// bypass it.
+// rejectedResize is the back-off of rejected changes of one ReplicaSet. It ends with a new generation of either object.
+// Events do not bypass it.
 type rejectedResize struct {
 	backoff
 	deployment, replicaSet int64 // generations
