@@ -78,8 +78,8 @@ const longestToleration = int64(math.MaxInt64 / time.Second)
 // limited.
 func tolerationOf(t corev1.Taint, tolerations []corev1.Toleration) (time.Duration, bool) {
 	for i := range tolerations {
-		// The logger is used only with numeric comparison operators, which are an alpha feature.
-		if !tolerations[i].ToleratesTaint(klog.Logger{}, &t, false) {
+		// The API server accepts Lt and Gt only if its gate TaintTolerationComparisonOperators is on.
+		if !tolerations[i].ToleratesTaint(klog.Logger{}, &t, true) {
 			continue
 		}
 		seconds := tolerations[i].TolerationSeconds

@@ -65,7 +65,7 @@ func TestStartTimeKeepsMonotonicReading(t *testing.T) {
 
 func TestTolerationOf(t *testing.T) {
 	const forever = time.Duration(-1)
-	red := corev1.Taint{Key: "red", Value: "dark", Effect: corev1.TaintEffectNoExecute}
+	red := corev1.Taint{Key: "red", Value: "2", Effect: corev1.TaintEffectNoExecute}
 	any := corev1.Toleration{Operator: corev1.TolerationOpExists}
 	for _, tt := range []struct {
 		name        string
@@ -84,7 +84,7 @@ func TestTolerationOf(t *testing.T) {
 		{"any key, any effect", []corev1.Toleration{any}, forever},
 		{"another value", []corev1.Toleration{{Key: "red", Value: "light"}}, 0},
 		{"another effect", []corev1.Toleration{{Key: "red", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}, 0},
-		{"numeric operators are off", []corev1.Toleration{{Key: "red", Value: "1", Operator: corev1.TolerationOpGt}}, 0},
+		{"a smaller number", []corev1.Toleration{{Key: "red", Value: "light", Operator: corev1.TolerationOpGt}, {Key: "red", Value: "1", Operator: corev1.TolerationOpGt}}, forever},
 	} {
 		got, limited := tolerationOf(red, tt.tolerations)
 		if !limited {
