@@ -3,8 +3,8 @@
 //
 // The first toleration that matches a taint decides. Without a toleration the pod leaves at once, with
 // tolerationSeconds that long after the later of the taint's timeAdded and the pod's binding. Deadlines follow
-// changes of tolerations and keys of taints; a changed value or timeAdded delays no eviction. Deadlines of taints
-// with timeAdded survive a restart. Other taints date from the first observation by this process, also as a standby.
+// every change, but another value of a taint without timeAdded delays no eviction. Deadlines of taints with
+// timeAdded survive a restart. Other taints date from the first observation by this process, also as a standby.
 //
 // The taints not-ready and unreachable evict only from nodes that are not Ready, and not within
 // Config.TrustWindow after the start of a term.
@@ -13,6 +13,6 @@
 // UID with its own grace period. Failures are retried.
 //
 // Differences from kube-controller-manager v1.37: upstream counts from its own observation, keeps the first
-// timer when other taints or tolerations apply, gives up after five errors, trusts its cache and identifies pods by
+// timer when taints or tolerations change, gives up after five errors, trusts its cache and identifies pods by
 // name.
 package tainteviction

@@ -108,7 +108,8 @@ type decision struct {
 }
 
 // decide decides at now about a pod with these tolerations that was bound to the node at bound. Health taints
-// evict no pod before trusted. Countdowns that run, with these starts, continue although their taints change.
+// evict no pod before trusted. Countdowns with these starts continue when the values of their taints change; a taint
+// with another timeAdded has been added again.
 func decide(taints []taint, tolerations []corev1.Toleration, starts map[string]time.Time, bound, trusted, now time.Time) decision {
 	d := decision{starts: map[string]time.Time{}}
 	for _, t := range taints {
@@ -116,8 +117,12 @@ func decide(taints []taint, tolerations []corev1.Toleration, starts map[string]t
 		if !limited {
 			continue
 		}
-		d.starts[t.Key] = earlierOf(starts[t.Key], timing.Later(t.since, bound))
-		at := d.starts[t.Key].Add(toleration)
+		start := timing.Later(t.since, bound)
+		if t.TimeAdded == nil {
+			start = earlierOf(starts[t.Key], start)
+		}
+		d.starts[t.Key] = start
+		at := start.Add(toleration)
 		d.due = earlierOf(d.due, at)
 		if isHealthTaint(t.Taint) {
 			at = timing.Later(at, trusted)
