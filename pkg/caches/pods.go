@@ -64,7 +64,7 @@ func (c *Caches) Pods() (*Pods, error) {
 	share := newShared(c.cfg.Fields)
 	trim := func(pod *corev1.Pod) any { return trimPod(share, pod) }
 	store, err := Watch[*Pod](c, corev1.SchemeGroupVersion.WithResource("pods"),
-		Options{Trim: trimTransform(trim), Indexers: cache.Indexers{byController: controllerIndex, podsByNode: nodeIndex},
+		Options{Trim: Trim(trim), Indexers: cache.Indexers{byController: controllerIndex, podsByNode: nodeIndex},
 			Informer: c.factory.Core().V1().Pods().Informer})
 	if err != nil {
 		return nil, err

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// trimTransform returns a transform for objects of type T. Other objects were trimmed before: client-go passes the
+// Trim returns a transform for objects of type T. Other objects were trimmed before: client-go passes the
 // objects of a streaming list twice.
-func trimTransform[T any](trim func(T) any) cache.TransformFunc {
+func Trim[T any](trim func(T) any) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if object, ok := obj.(T); ok {
 			return trim(object), nil
@@ -36,7 +36,7 @@ type ReplicaSets struct{ owned[*appsv1.ReplicaSet] }
 func (c *Caches) ReplicaSets() (*ReplicaSets, error) {
 	trim := func(rs *appsv1.ReplicaSet) any { trimReplicaSet(rs, c.deployments); return rs }
 	store, err := Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
-		Options{Trim: trimTransform(trim), Indexers: cache.Indexers{byController: controllerIndex},
+		Options{Trim: Trim(trim), Indexers: cache.Indexers{byController: controllerIndex},
 			Informer: c.factory.Apps().V1().ReplicaSets().Informer})
 	return &ReplicaSets{owned[*appsv1.ReplicaSet]{store}}, err
 }
@@ -77,7 +77,7 @@ type Deployments struct{ Store[*appsv1.Deployment] }
 // their templates.
 func (c *Caches) Deployments() (*Deployments, error) {
 	trim := func(d *appsv1.Deployment) any { d.ManagedFields = nil; return d }
-	store, err := Watch[*appsv1.Deployment](c, appsv1.SchemeGroupVersion.WithResource("deployments"), Options{Trim: trimTransform(trim),
+	store, err := Watch[*appsv1.Deployment](c, appsv1.SchemeGroupVersion.WithResource("deployments"), Options{Trim: Trim(trim),
 		Informer: c.factory.Apps().V1().Deployments().Informer})
 	c.deployments = err == nil
 	return &Deployments{store}, err
@@ -90,7 +90,7 @@ type Nodes struct{ Store[*corev1.Node] }
 // Nodes requests and returns the cache of nodes.
 func (c *Caches) Nodes() (*Nodes, error) {
 	trim := func(node *corev1.Node) any { return trimNode(node, c.cfg.Fields) }
-	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: trimTransform(trim),
+	store, err := Watch[*corev1.Node](c, corev1.SchemeGroupVersion.WithResource("nodes"), Options{Trim: Trim(trim),
 		Informer: c.factory.Core().V1().Nodes().Informer})
 	return &Nodes{store}, err
 }
@@ -121,7 +121,7 @@ type Namespaces struct{ Store[*corev1.Namespace] }
 // Namespaces requests and returns the cache of namespaces.
 func (c *Caches) Namespaces() (*Namespaces, error) {
 	trim := func(ns *corev1.Namespace) any { ns.ManagedFields, ns.Annotations = nil, nil; return ns }
-	store, err := Watch[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), Options{Trim: trimTransform(trim),
+	store, err := Watch[*corev1.Namespace](c, corev1.SchemeGroupVersion.WithResource("namespaces"), Options{Trim: Trim(trim),
 		Informer: c.factory.Core().V1().Namespaces().Informer})
 	return &Namespaces{store}, err
 }
@@ -150,7 +150,7 @@ func (c *Caches) Leases() (*Leases, error) {
 		return coordinationinformers.NewLeaseInformerWithOptions(client, scope, internalinterfaces.InformerOptions{ResyncPeriod: resync, InformerName: c.name})
 	}
 	store, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"),
-		Options{Namespace: scope, Trim: trimTransform(trim), Informer: func() cache.SharedIndexInformer {
+		Options{Namespace: scope, Trim: Trim(trim), Informer: func() cache.SharedIndexInformer {
 			return c.factory.InformerFor(&coordinationv1.Lease{}, informer)
 		}})
 	return &Leases{store}, err

@@ -15,13 +15,12 @@ import (
 )
 
 // trimService keeps the annotations that the library reads.
-func trimService(obj any) (any, error) {
-	service := obj.(*corev1.Service)
+func trimService(service *corev1.Service) any {
 	service.ManagedFields, service.Status = nil, corev1.ServiceStatus{}
 	maps.DeleteFunc(service.Annotations, func(key, _ string) bool {
 		return key != corev1.AnnotationTopologyMode && key != corev1.DeprecatedAnnotationTopologyAwareHints
 	})
-	return service, nil
+	return service
 }
 
 // EndpointSlice is a cached slice. The content is encoded, which takes a third of the memory, because only syncs of
@@ -32,20 +31,15 @@ type EndpointSlice struct {
 	content []byte
 }
 
-// trimSlice converts slices to the cached type. client-go passes the objects of a streaming list twice, the second
-// time in the cached type.
-func trimSlice(obj any) (_ any, err error) {
-	slice, ok := obj.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return obj, nil
-	}
-	kept := &EndpointSlice{ObjectMeta: slice.ObjectMeta}
-	kept.ManagedFields = nil
-	if isManaged(slice) {
+// trimSlice converts slices to the cached type.
+func trimSlice(slice *discoveryv1.EndpointSlice) any {
+	trimmed := &EndpointSlice{ObjectMeta: slice.ObjectMeta}
+	trimmed.ManagedFields = nil
+	if serviceOf(trimmed).Name != "" {
 		slice.ObjectMeta = metav1.ObjectMeta{}
-		kept.content, err = slice.Marshal()
+		trimmed.content, _ = slice.Marshal() // cannot fail
 	}
-	return kept, err
+	return trimmed
 }
 
 // decode returns a managed slice as the library reads it.
@@ -87,24 +81,19 @@ func endpointChanged(old, pod *caches.Pod) bool {
 		!slices.Equal(old.Endpoint.IPs, pod.Endpoint.IPs)
 }
 
-func isManaged(slice metav1.Object) bool {
-	return slice.GetLabels()[discoveryv1.LabelManagedBy] == managedBy
+// serviceOf returns the Service of a managed slice that is not being deleted. For other slices the name is empty.
+func serviceOf(slice *EndpointSlice) (service cache.ObjectName) {
+	if slice.Labels[discoveryv1.LabelManagedBy] == managedBy && slice.DeletionTimestamp == nil {
+		service = cache.NewObjectName(slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
+	}
+	return service
 }
 
-// serviceOf returns the Service of a slice. Without a Service the name is empty.
-func serviceOf(slice metav1.Object) cache.ObjectName {
-	return cache.NewObjectName(slice.GetNamespace(), slice.GetLabels()[discoveryv1.LabelServiceName])
-}
-
-// byService is an index of the managed slices that are not being deleted.
+// byService is an index of slices, by serviceOf.
 const byService = "service"
 
 func indexByService(obj any) ([]string, error) {
-	slice := obj.(*EndpointSlice)
-	if !isManaged(slice) || slice.DeletionTimestamp != nil {
-		return nil, nil
-	}
-	return []string{serviceOf(slice).String()}, nil
+	return []string{serviceOf(obj.(*EndpointSlice)).String()}, nil
 }
 
 // byLabel is an index of pods, by labelPair of each label. Finished pods are in no slice.

@@ -83,7 +83,12 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	if err := c.openCaches(); err != nil {
 		return nil, err
 	}
-	return c, c.addHandlers()
+	return c, errors.Join(
+		c.services.Handle(caches.Handler[*corev1.Service]{Add: c.enqueueService, Update: c.serviceUpdated, Delete: c.enqueueService}),
+		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.podChanged, Update: c.podUpdated, Delete: c.podChanged}),
+		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceGone}),
+		c.nodes.Handle(caches.Handler[*corev1.Node]{Add: c.nodeChanged, Update: c.nodeUpdated, Delete: c.enqueueTopology}),
+	)
 }
 
 func (c *Controller) openCaches() error {
@@ -92,28 +97,17 @@ func (c *Controller) openCaches() error {
 	_, errs[1] = caches.Watch[*caches.Pod](c.Caches, corev1.SchemeGroupVersion.WithResource("pods"), caches.Options{Indexers: cache.Indexers{byLabel: indexByLabel}})
 	c.nodes, errs[2] = c.Caches.Nodes()
 	c.services, errs[3] = caches.Watch[*corev1.Service](c.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
-		Trim: trimService, Indexers: cache.Indexers{bySelector: indexBySelector},
+		Trim: caches.Trim(trimService), Indexers: cache.Indexers{bySelector: indexBySelector},
 		Informer: c.Caches.Factory().Core().V1().Services().Informer,
 	})
 	c.slices, errs[4] = caches.Watch[*EndpointSlice](c.Caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
-		Trim: trimSlice, Indexers: cache.Indexers{byService: indexByService},
+		Trim: caches.Trim(trimSlice), Indexers: cache.Indexers{byService: indexByService},
 		Informer: c.Caches.Factory().Discovery().V1().EndpointSlices().Informer,
 	})
 	return errors.Join(errs[:]...)
 }
 
-func (c *Controller) addHandlers() error {
-	return errors.Join(
-		c.services.Handle(caches.Handler[*corev1.Service]{Add: c.enqueueService, Update: c.serviceUpdated, Delete: c.enqueueService}),
-		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.podChanged, Update: c.podUpdated, Delete: c.podChanged}),
-		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceGone}),
-		c.nodes.Handle(caches.Handler[*corev1.Node]{Add: c.nodeChanged, Update: c.nodeUpdated, Delete: c.enqueueTopology}),
-	)
-}
-
-func (c *Controller) enqueueService(service *corev1.Service) {
-	c.loop.Add(cache.MetaObjectToName(service))
-}
+func (c *Controller) enqueueService(s *corev1.Service) { c.loop.Add(cache.MetaObjectToName(s)) }
 
 func (c *Controller) serviceUpdated(_, service *corev1.Service) { c.enqueueService(service) }
 
@@ -122,21 +116,20 @@ func (c *Controller) podChanged(pod *caches.Pod) { c.enqueueSelecting(pod, nil) 
 // podUpdated adds all Services of a pod if slices show the change. If only labels changed, Services that select both
 // the old and the new labels are left out.
 func (c *Controller) podUpdated(old, pod *caches.Pod) {
-	relabelled := !maps.Equal(old.Labels, pod.Labels)
-	if relabelled {
-		c.enqueueSelecting(old, pod.Labels)
+	before := old.Labels
+	if endpointChanged(old, pod) {
+		before = nil
 	}
-	switch {
-	case endpointChanged(old, pod):
-		c.podChanged(pod)
-	case relabelled:
-		c.enqueueSelecting(pod, old.Labels)
-	}
+	c.enqueueSelecting(pod, before)
+	c.enqueueSelecting(old, pod.Labels)
 }
 
 // enqueueSelecting adds the Services that select a pod and would not select it with the other labels. Without other
 // labels, these are all Services that select the pod.
 func (c *Controller) enqueueSelecting(pod *caches.Pod, other map[string]string) {
+	if maps.Equal(pod.Labels, other) {
+		return
+	}
 	for key, value := range pod.Labels {
 		for _, service := range c.services.ByIndex(bySelector, labelPair(pod.Namespace, key, value)) {
 			if selects(service, pod.Labels) && !selects(service, other) {
@@ -154,7 +147,7 @@ func (c *Controller) sliceChanged(slice *EndpointSlice) {
 }
 
 func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
-	if serviceOf(old) != serviceOf(slice) || isManaged(old) != isManaged(slice) || old.UID != slice.UID || slice.DeletionTimestamp != nil {
+	if serviceOf(old) != serviceOf(slice) || old.UID != slice.UID {
 		c.sliceGone(old)
 	}
 	c.sliceChanged(slice)
@@ -170,7 +163,7 @@ func (c *Controller) sliceGone(slice *EndpointSlice) {
 }
 
 func (c *Controller) enqueueSliceService(slice *EndpointSlice) {
-	if service := serviceOf(slice); service.Name != "" && isManaged(slice) {
+	if service := serviceOf(slice); service.Name != "" {
 		c.loop.AddAfter(service, max(sliceDelay, c.cfg.BatchPeriod))
 	}
 }
@@ -185,10 +178,9 @@ func (c *Controller) nodeChanged(node *corev1.Node) {
 }
 
 func (c *Controller) nodeUpdated(old, node *corev1.Node) {
-	switch {
-	case old.Labels[corev1.LabelTopologyZone] != node.Labels[corev1.LabelTopologyZone]:
+	if old.Labels[corev1.LabelTopologyZone] != node.Labels[corev1.LabelTopologyZone] {
 		c.nodeChanged(node)
-	case nodestatus.ReadyStatus(old) != nodestatus.ReadyStatus(node):
+	} else if nodestatus.ReadyStatus(old) != nodestatus.ReadyStatus(node) {
 		c.enqueueTopology(node)
 	}
 }

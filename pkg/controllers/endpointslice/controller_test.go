@@ -277,7 +277,7 @@ func TestTrim(t *testing.T) {
 	slice := func(manager string) *discoveryv1.EndpointSlice {
 		return &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: "s", UID: "u", Labels: map[string]string{discoveryv1.LabelManagedBy: manager}, Annotations: map[string]string{"x": "y"},
+				Name: "s", UID: "u", Labels: map[string]string{discoveryv1.LabelManagedBy: manager, discoveryv1.LabelServiceName: "a"}, Annotations: map[string]string{"x": "y"},
 				Finalizers: []string{"f"}, OwnerReferences: []metav1.OwnerReference{{UID: "owner"}},
 			},
 			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new("web")}},
@@ -296,9 +296,9 @@ func TestTrim(t *testing.T) {
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "1.2.3.4"}}
 	delete(trimmed.Annotations, "other")
 	service.Labels, trimmed.Labels = map[string]string{"x": "y"}, map[string]string{"x": "y"}
-	managed, foreign := twice(trimSlice, slice(managedBy)).(*EndpointSlice), twice(trimSlice, slice("another")).(*EndpointSlice)
+	managed, foreign := twice(caches.Trim(trimSlice), slice(managedBy)).(*EndpointSlice), twice(caches.Trim(trimSlice), slice("another")).(*EndpointSlice)
 	for _, tt := range []struct{ got, want any }{
-		{managed.decode(), slice(managedBy)}, {*foreign, EndpointSlice{ObjectMeta: slice("another").ObjectMeta}}, {twice(trimService, service), trimmed},
+		{managed.decode(), slice(managedBy)}, {*foreign, EndpointSlice{ObjectMeta: slice("another").ObjectMeta}}, {twice(caches.Trim(trimService), service), trimmed},
 	} {
 		fakeapi.WantEqual(t, "trimmed", tt.got, tt.want, cmp.AllowUnexported(EndpointSlice{}))
 	}

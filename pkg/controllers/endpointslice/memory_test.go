@@ -29,7 +29,8 @@ func TestMemoryOfAnEndpoint(t *testing.T) {
 	}
 	pod := (fill(caches.PodEndpoint, cache.Indexers{byLabel: indexByLabel}) - fill(0, nil)) / pods
 	endpoint := heapOf(pods/100, func(i int) any {
-		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), Labels: map[string]string{discoveryv1.LabelManagedBy: managedBy}}}
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)}}
+		slice.Labels = map[string]string{discoveryv1.LabelManagedBy: managedBy, discoveryv1.LabelServiceName: "web"}
 		for n := range 100 {
 			pod := memoryPod(100*i + n)
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
@@ -37,8 +38,7 @@ func TestMemoryOfAnEndpoint(t *testing.T) {
 				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, NodeName: &pod.Spec.NodeName,
 			})
 		}
-		trimmed, _ := trimSlice(decoded[*discoveryv1.EndpointSlice](t, slice, &discoveryv1.EndpointSlice{}))
-		return trimmed
+		return trimSlice(decoded[*discoveryv1.EndpointSlice](t, slice, &discoveryv1.EndpointSlice{}))
 	}) / pods
 	t.Logf("a pod takes %d bytes more, its endpoint %d", pod, endpoint)
 	if pod+endpoint > most {
