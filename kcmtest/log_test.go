@@ -13,7 +13,7 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-func TestLinesOfTheLogNameWhoWroteThem(t *testing.T) {
+func TestLogLinesNameTheirWriter(t *testing.T) {
 	for name, sink := range map[string]func(told func(string)) logr.Logger{
 		"by the depth of the call": func(told func(string)) logr.Logger {
 			return funcr.New(func(_, args string) { told(args) }, funcr.Options{LogCaller: funcr.All})

@@ -29,7 +29,7 @@ func TestStopOfAManagerThatStoppedByItself(t *testing.T) {
 	fakeapi.WantEqual(t, "errors", f.Errors, []string{"kcmtest: the controllers stopped by themselves: broken"})
 }
 
-func TestStartIsDoneWithControllersThatStopOnceTheyWork(t *testing.T) {
+func TestStartSucceedsIfControllersStopLater(t *testing.T) {
 	closed := make(chan struct{})
 	close(closed)
 	for range 20 {
@@ -40,7 +40,7 @@ func TestStartIsDoneWithControllersThatStopOnceTheyWork(t *testing.T) {
 	}
 }
 
-func TestStartSaysWhatIsMissing(t *testing.T) {
+func TestStartNamesMissingPermissions(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		allowed []string

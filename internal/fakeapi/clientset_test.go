@@ -50,7 +50,7 @@ func TestDeletesOfPods(t *testing.T) {
 	}
 }
 
-func TestWritesOnOldVersionsAreRefused(t *testing.T) {
+func TestWritesOnOldVersionsConflict(t *testing.T) {
 	c := NewClientset(t)
 	pods := c.CoreV1().Pods("default")
 	old := Must(pods.Create(t.Context(), pod("p"), metav1.CreateOptions{}))

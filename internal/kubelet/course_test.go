@@ -85,7 +85,7 @@ func TestStepWithoutReasonKeepsTheReasonOfOthers(t *testing.T) {
 	fakeapi.Want(t, "step", at.currentStep(pod), Step{State: Ready, Reason: "R", Message: "m"})
 }
 
-func TestACourseThatChangesBeginsAnew(t *testing.T) {
+func TestChangedCourseRestarts(t *testing.T) {
 	begun := time.Unix(1e9, 0)
 	ready, failed := Course{Steps: []Step{{State: Ready}}}, Course{Steps: []Step{{State: Failed, After: time.Second}}}
 	at := progress{}.advance(ready, false, begun).advance(failed, false, begun.Add(time.Hour))

@@ -54,7 +54,7 @@ while :; do sleep 0.05; done`
 	}
 }
 
-func TestStartEndsATestThatCannotWork(t *testing.T) {
+func TestStartFailsTheTestOnErrors(t *testing.T) {
 	t.Setenv(binaryEnv, "")
 	for _, tt := range []struct {
 		name, script, want string
@@ -117,7 +117,7 @@ func TestStopOfAProgramThatWasNeverStarted(t *testing.T) {
 	p.Stop()
 }
 
-func TestATestFailsWhoseProgramEnds(t *testing.T) {
+func TestEndOfTheProgramFailsTheTest(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo 'Error: a reason' >&2\nexit 3": "the program ended by itself: a reason: exit status 3",
 		"echo Stopped >&2":                   "the program ended by itself: Stopped: exit status 0", // stopped by a signal
@@ -133,7 +133,7 @@ func TestATestFailsWhoseProgramEnds(t *testing.T) {
 	}
 }
 
-func TestALongLineHoldsUpNothing(t *testing.T) {
+func TestLongLineBlocksNothing(t *testing.T) {
 	binary := program(t, `trap 'exit 0' TERM
 head -c 3000000 /dev/zero | tr '\0' x >&2
 echo >&2

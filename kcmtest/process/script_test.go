@@ -12,7 +12,7 @@ import (
 )
 
 // A wrapper script adds a flag, or runs the program in a container. The program is then a child of the script.
-func TestAProgramBehindAScriptIsStopped(t *testing.T) {
+func TestProgramBehindAScriptIsStopped(t *testing.T) {
 	for _, tt := range []struct {
 		name, program, said string
 		patience            time.Duration

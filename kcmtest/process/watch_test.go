@@ -37,7 +37,7 @@ func beWatcher() {
 }
 
 // A killed process runs no cleanup. The output of the program ends with both processes.
-func TestAProgramEndsWithWhoWatches(t *testing.T) {
+func TestProgramEndsWithItsWatcher(t *testing.T) {
 	watcher := exec.Command(os.Args[0])
 	watcher.Env = append(os.Environ(), watcherEnv+"=1")
 	out, in, err := os.Pipe()
@@ -56,7 +56,7 @@ func TestAProgramEndsWithWhoWatches(t *testing.T) {
 	}
 }
 
-func TestAProgramThatIsReleasedIsLeftAlone(t *testing.T) {
+func TestReleasedProgramIsNotKilled(t *testing.T) {
 	program := exec.Command("/bin/sh", "-c", "read -r line; exit 7")
 	program.SysProcAttr = processAttributes()
 	in, err := program.StdinPipe()

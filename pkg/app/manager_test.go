@@ -63,7 +63,7 @@ func (b brief) Run(context.Context) error { b.end(); return b.err }
 func (brief) Healthy() error { return nil }
 
 // The metric of running controllers belongs to the process, which may run other controllers.
-func TestRunningControllersAreShownByTheirOwnProcessOnly(t *testing.T) {
+func TestRunningControllersMetricNeedsOwnProcess(t *testing.T) {
 	controllersmetrics.Register()
 	for name, own := range map[string]bool{"of-its-own-process": true, "of-a-part": false} {
 		ctx, stop := context.WithCancel(t.Context())

@@ -49,7 +49,7 @@ func fullPod() *corev1.Pod {
 	}
 }
 
-func TestTrimPodKeepsWhatTheLoopsRead(t *testing.T) {
+func TestTrimPodKeepsFieldsOfControllers(t *testing.T) {
 	in := fullPod()
 	at := in.CreationTimestamp
 	want := &Pod{
@@ -72,7 +72,7 @@ func TestTrimPodKeepsWhatTheLoopsRead(t *testing.T) {
 	fakeapi.WantEqual(t, "trimmed pod", TrimPod(in), want)
 }
 
-func TestPodsOfOneFamilyShareWhatIsEqual(t *testing.T) {
+func TestPodsOfOneOwnerShareEqualValues(t *testing.T) {
 	share := newShared(0)
 	a, b := trimPod(share, fullPod()), trimPod(share, fullPod())
 	if &a.OwnerReferences[0] != &b.OwnerReferences[0] || &a.Tolerations[0] != &b.Tolerations[0] {
@@ -85,7 +85,7 @@ func TestPodsOfOneFamilyShareWhatIsEqual(t *testing.T) {
 }
 
 // A trimmed pod has labels, owners and tolerations equal to those of the original, also after other pods.
-func TestSharingNeverMixesUpValues(t *testing.T) {
+func TestSharedValuesAreEqual(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	share := newShared(0)

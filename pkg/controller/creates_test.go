@@ -8,8 +8,8 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-// TestCreatesUseUpNamesBeforeTheyDrawNewOnes: a create with unknown outcome is repeated under the same name.
-func TestCreatesUseUpNamesBeforeTheyDrawNewOnes(t *testing.T) {
+// TestCreatesReuseNamesFirst: a create with unknown outcome is repeated under the same name.
+func TestCreatesReuseNamesFirst(t *testing.T) {
 	drawn := 0
 	draw := func() string { drawn++; return fmt.Sprint("web-", (drawn+1)/2) } // each twice
 	free := func(string) bool { return false }

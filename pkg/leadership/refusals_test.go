@@ -33,7 +33,7 @@ const perSecond = 2
 
 // Requests for the lease fail for two minutes, for the leader, the standby or both. No process exits
 // or sends too many requests. After that, a process leads within a lease duration.
-func TestRefusalsPass(t *testing.T) {
+func TestRejectionsPass(t *testing.T) {
 	const refused = 2 * time.Minute
 	for _, tt := range refusals {
 		for _, to := range []string{"a", "b", "ab"} {

@@ -20,7 +20,7 @@ func createConfigMap(client kubernetes.Interface, ns, name string) (time.Duratio
 	return time.Since(start), err
 }
 
-func TestWebhookDoesAsItIsTold(t *testing.T) {
+func TestWebhookFaults(t *testing.T) {
 	ns, client := cluster.Namespace(t), cluster.Client(t)
 	hook := cluster.Webhook(t, Webhook{Operations: []string{"CREATE"}, Resource: "configmaps", Namespace: ns, TimeoutSeconds: 5})
 	for i, server := range []kubernetes.Interface{client, ClientFor(t, cluster.AtSecond(cluster.Config()))} {
@@ -51,7 +51,7 @@ func TestWebhookDoesAsItIsTold(t *testing.T) {
 	}
 }
 
-func TestIgnoredWebhookThatHangsLetsEverythingThroughLate(t *testing.T) {
+func TestIgnoredSlowWebhookAllowsAfterTimeout(t *testing.T) {
 	ns := cluster.Namespace(t)
 	hook := cluster.Webhook(t, Webhook{Resource: "configmaps", Namespace: ns, Name: "slow", TimeoutSeconds: 2, Ignore: true})
 	hook.Hang()

@@ -15,7 +15,7 @@ const minimalKubeconfig = `{"apiVersion":"v1","kind":"Config","current-context":
 	"clusters":[{"name":"c","cluster":{"server":"https://h"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`
 
 // A command line is either understood or refused with one clear line.
-func TestCommandRefuses(t *testing.T) {
+func TestCommandRejects(t *testing.T) {
 	good := fakeapi.WriteFile(t, "kubeconfig", []byte(minimalKubeconfig))
 	for _, tt := range []struct {
 		name string

@@ -258,7 +258,7 @@ func TestOneRejectionBlocksNoOther(t *testing.T) {
 }
 
 // The response to a deletecollection has every deleted object.
-func TestAnswersToDeletesAreNotHeldInMemory(t *testing.T) {
+func TestResponsesToDeletesAreNotHeldInMemory(t *testing.T) {
 	for _, tt := range []struct {
 		name, method, query, want string
 		asIs                      bool // in the requested form

@@ -61,7 +61,7 @@ func (b *bench) taintedAt(name, key string) time.Time {
 	return time.Time{}
 }
 
-func TestSilentNodeGoesTheWholeWay(t *testing.T) {
+func TestSilentNode(t *testing.T) {
 	inCluster(t, 1, 1, []runtime.Object{aPod("pod", "dying0")}, func(b *bench, live, dying []string) {
 		b.term()
 		b.renewFor(50*time.Second, live...)

@@ -120,7 +120,7 @@ func TestNotFoundOfALoadBalancer(t *testing.T) {
 	}
 }
 
-func TestOutageDuringStandbyCondemnsNobody(t *testing.T) {
+func TestOutageDuringStandbyKeepsNodesReady(t *testing.T) {
 	inCluster(t, 10, 0, nil, func(b *bench, live, _ []string) {
 		b.term()
 		b.renewFor(20*time.Second, live...)
@@ -193,7 +193,7 @@ func TestNoNoExecuteBeforeTheNodeCacheIsConfirmed(t *testing.T) {
 
 // Nodes that cannot be written, because a webhook or a broken object is in the way, are found dead late or
 // never. Other nodes are not affected.
-func TestNodesThatCannotBeWrittenCostOthersNoTime(t *testing.T) {
+func TestUnwritableNodesDelayNoOthers(t *testing.T) {
 	objects, live, dying := cluster(20, 5)
 	cfg := defaults()
 	cfg.EvictionRate = 1
@@ -233,7 +233,7 @@ func (s slowNodes) UpdateStatus(ctx context.Context, node *corev1.Node, opts met
 }
 
 // A zone dies while a webhook delays each status write. Some nodes are processed each second.
-func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
+func TestSilentNodesDelayNoLiveNode(t *testing.T) {
 	inCluster(t, 5, 300, nil, func(b *bench, live, dying []string) {
 		b.controller.Client = slowClient{b.Clientset}
 		b.term()
@@ -248,7 +248,7 @@ func TestDeadNodesHoldUpNoLivingOne(t *testing.T) {
 
 // An API server that fails now and then cannot keep a dead node alive. After all extra time is used up,
 // only a live read of the Lease shows that the node is alive.
-func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
+func TestNodeWithSpentExtraTimeBecomesUnknown(t *testing.T) {
 	inCluster(t, 5, 1, nil, func(b *bench, live, _ []string) {
 		b.term()
 		for found := 0; found < 300; found += 5 {
@@ -268,7 +268,7 @@ func TestNodeThatHasBeenGivenAllTimeIsFoundWhileBlind(t *testing.T) {
 
 // A stale node cache is no outage of the API server, and a new term restarts no grace period. A watch that is frozen at
 // a take-over may stay frozen for two minutes, so lists of nodes back off.
-func TestStaleNodeCacheIsNotBlindness(t *testing.T) {
+func TestStaleNodeCacheIsNoOutage(t *testing.T) {
 	inCluster(t, 2, 1, nil, func(b *bench, live, dying []string) {
 		b.renewFor(30*time.Second, live...) // as a standby
 		b.Freeze("nodes", true)
@@ -284,7 +284,7 @@ func TestStaleNodeCacheIsNotBlindness(t *testing.T) {
 	})
 }
 
-func TestNodeMadeAnewWithinASecond(t *testing.T) {
+func TestNodeRecreatedWithinASecond(t *testing.T) {
 	inCluster(t, 3, 2, []runtime.Object{aPod("pod", "dying0")}, func(b *bench, live, _ []string) {
 		b.term()
 		b.renewFor(55*time.Second, live...)
@@ -306,7 +306,7 @@ func TestNodeMadeAnewWithinASecond(t *testing.T) {
 }
 
 // The API server rejects every patch of nodes for a while. The controller retries at a limited rate.
-func TestNodePatchesRefused(t *testing.T) {
+func TestNodePatchesRejected(t *testing.T) {
 	for name, refusal := range fakeapi.NewRefusals("Node", "nodes", "dying0") {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, 3, 1, nil, func(b *bench, live, _ []string) {
@@ -327,7 +327,7 @@ func TestNodePatchesRefused(t *testing.T) {
 	}
 }
 
-func TestGaugesRestWithTheTerm(t *testing.T) {
+func TestGaugesAreResetAfterTheTerm(t *testing.T) {
 	inCluster(t, 3, 1, nil, func(b *bench, live, _ []string) {
 		b.term()
 		b.renewFor(55*time.Second, live...)
@@ -348,7 +348,7 @@ func TestGaugesRestWithTheTerm(t *testing.T) {
 }
 
 // The next process adds no taint again and restarts no line. Beside nodes without change it writes nothing.
-func TestStandbyTakesOverAmidTheLine(t *testing.T) {
+func TestStandbyContinuesRateOfTaints(t *testing.T) {
 	inCluster(t, 20, 4, []runtime.Object{aPod("a", "dying0"), aPod("b", "dying3")}, func(b *bench, live, dying []string) {
 		b.term()
 		b.renewFor(62*time.Second, live...)

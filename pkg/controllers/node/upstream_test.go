@@ -3,8 +3,8 @@ package node
 // Places of the test cases of kube-controller-manager v1.37: "pkg" is this package, "int" is test/integration/node.
 //
 //	upstream (pkg/controller/nodelifecycle)  cases  ours
-//	TestMonitorNodeHealth  9  pkg TestTaintsOfZones, TestNoTaintStaysWhileEverythingIsDown,
-//	    TestReadyNodesStartAnewAfterAStop
+//	TestMonitorNodeHealth  9  pkg TestTaintsOfZones, TestNoTaintStaysWhileAllZonesAreDown,
+//	    TestReadyNodesGetNewGracePeriodAfterAStop
 //	TestPodStatusChange  1  none: dead code upstream
 //	TestMonitorNodeHealthUpdateStatus  4  pkg TestUnknownConditions, TestLeaseCases
 //	TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease  10  pkg TestLeaseCases, TestUnknownConditions,
@@ -12,10 +12,10 @@ package node
 //	TestMonitorNodeHealthMarkPodsNotReady  3  pkg TestPodsMarkedWithTheirNode
 //	TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize  2  pkg TestPodsMarkedWithTheirNode
 //	TestMonitorNodeHealthMarkPodsNotReadyRetry  3  pkg TestPodWriteIsRetriedUntilItSucceeds,
-//	    TestSilentNodeGoesTheWholeWay;
+//	    TestSilentNode;
 //	                                                              the list of pods cannot fail here, it is a cache's
 //	TestApplyNoExecuteTaints  1  pkg TestNoExecuteFollowsReady
-//	TestApplyNoExecuteTaintsToUnreachableNode  1  pkg TestSilentNodeGoesTheWholeWay,
+//	TestApplyNoExecuteTaintsToUnreachableNode  1  pkg TestSilentNode,
 //	    TestConflictsNeedNoCache
 //	TestApplyNoExecuteTaintsToNodesEnqueueTwice  1  pkg TestNoExecuteFollowsReady, TestTaintsOfZones
 //	TestSwapUnreachableNotReadyTaints  1  pkg TestDesiredTaints, TestNoExecuteFollowsReady
@@ -41,13 +41,13 @@ package node
 
 // Defects of upstream, and the tests that show their absence. Rows of other packages are in brackets.
 //
-//	a node made again under its name inherits its predecessor's age  TestNodeMadeAnewWithinASecond
-//	a restart removes all NoExecute taints and adds them again  TestStandbyTakesOverAmidTheLine
+//	a node made again under its name inherits its predecessor's age  TestNodeRecreatedWithinASecond
+//	a restart removes all NoExecute taints and adds them again  TestStandbyContinuesRateOfTaints
 //	a write to a dead node's Lease keeps it alive for ever  TestLeasesOfOtherTimes
 //	nodes that could not be judged are left out of the zone's count
 //	    TestBrokenLeaseWatch
 //	a taint waits for the cache to show our own write  TestConflictsNeedNoCache
-//	a taint that comes during the stop of all zones stays  TestNoTaintStaysWhileEverythingIsDown
+//	a taint that comes during the stop of all zones stays  TestNoTaintStaysWhileAllZonesAreDown
 //	a zone of excluded nodes is new at every pass  TestTaintsOfZones
 //	tokens are spent on nodes that need none  TestTaintsOfZones
 //	a rate of one never resumes, a rate of zero taints one  TestTaintsOfZones
@@ -55,7 +55,7 @@ package node
 //	a crash between node and pods leaves pods Ready  TestPodWriteIsRetriedUntilItSucceeds; int TestKilledAtEachWrite
 //	changed tolerations do not move a deadline  [tainteviction TestUpstreamCases, TestDecide]
 //	a restart starts all deadlines again  [tainteviction TestRestart]
-//	an eviction is given up after 50 ms  [tainteviction TestRefusalsOfAllKinds]
+//	an eviction is given up after 50 ms  [tainteviction TestRejectionsOfAllKinds]
 //	a pod is taken for another of its name  [tainteviction TestSameName]
 //	terminating pods are evicted again  [tainteviction TestTerminatingAndFinished]
 //	deadlines outlive their node  [tainteviction TestUpstreamCases]

@@ -21,7 +21,7 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-func TestStatusWriteThatMeetsAHeartbeatIsCalledOff(t *testing.T) {
+func TestUncachedHeartbeatPreventsStatusWrite(t *testing.T) {
 	inCluster(t, 1, 1, nil, func(b *bench, live, _ []string) {
 		b.term()
 		b.renewFor(49*time.Second, live...)
@@ -119,7 +119,7 @@ func TestReadyBeforeTaintsIsRetried(t *testing.T) {
 }
 
 // The API server carries out the first status write and the first patch, and the responses are lost.
-func TestLostAnswers(t *testing.T) {
+func TestLostResponses(t *testing.T) {
 	inCluster(t, 1, 1, nil, func(b *bench, live, _ []string) {
 		update, patch := b.LoseResponse("update", "nodes"), b.LoseResponse("patch", "nodes")
 		b.term()

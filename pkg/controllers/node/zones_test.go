@@ -172,7 +172,7 @@ func TestFreeze(t *testing.T) {
 	fakeapi.WantEqual(t, "turns after the second outage", turns, map[string]time.Duration{"a4": 10 * time.Second, "a5": 10 * time.Second})
 }
 
-func TestNoTaintStaysWhileEverythingIsDown(t *testing.T) {
+func TestNoTaintStaysWhileAllZonesAreDown(t *testing.T) {
 	inCluster(t, 1, 2, nil, func(b *bench, live, dying []string) {
 		all := slices.Concat(live, dying)
 		tainted := func(want int, when string) {
@@ -198,7 +198,7 @@ func TestNoTaintStaysWhileEverythingIsDown(t *testing.T) {
 	})
 }
 
-func TestReadyNodesStartAnewAfterAStop(t *testing.T) {
+func TestReadyNodesGetNewGracePeriodAfterAStop(t *testing.T) {
 	objects := []runtime.Object{
 		aNode("a", "1", "False"), aLease("a", epoch), aNode("b", "2", "True"), aLease("b", epoch), aNode("c", "2", "True"), aLease("c", epoch),
 	}

@@ -139,7 +139,7 @@ func TestUnscheduledTerminating(t *testing.T) {
 }
 
 // The API server sends another event of a pod without a node and finalizers before the removal.
-func TestUnscheduledPodsThatGoByThemselvesCostNoRequest(t *testing.T) {
+func TestPodsRemovedByTheAPIServerCostNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.manager(0)()

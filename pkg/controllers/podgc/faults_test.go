@@ -16,7 +16,7 @@ import (
 )
 
 // A delete is bounded in time, because the node may return meanwhile.
-func TestDeletePutOffIsGivenUp(t *testing.T) {
+func TestDeleteTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.manager(0)()
@@ -30,7 +30,7 @@ func TestDeletePutOffIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestRefusalsOfAllKinds(t *testing.T) {
+func TestRejectionsOfAllKinds(t *testing.T) {
 	for name, refusal := range fakeapi.NewRefusals("Pod", "pods", "p") {
 		for _, request := range []string{"get nodes", "patch pods/status", "delete pods"} {
 			fakeapi.Bubble(t, request+" "+name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestMarkedBeforeTheTerm(t *testing.T) {
 }
 
 // The API server deletes the pod, and the response is lost.
-func TestLostAnswer(t *testing.T) {
+func TestLostResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", running))
 		lost := w.LoseResponse("delete", "pods")

@@ -87,7 +87,7 @@ func TestVaryingRejectionsWriteOneStatus(t *testing.T) {
 }
 
 // The events of the retries are equal and are merged.
-func TestRefusedCreateIsRetriedByItsName(t *testing.T) {
+func TestRejectedCreateIsRetriedByItsName(t *testing.T) {
 	b := newBench(t, newSet(3))
 	var tried []string
 	b.On("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {

@@ -36,28 +36,28 @@ func TestDeleteOutcomes(t *testing.T) {
 	webhook := apierrors.NewInternalError(errors.New(`failed calling webhook "a.b.c": refused`))
 	onNodeN := newPod("a", onNode("n"))
 	for _, tt := range []struct {
-		name       string
-		pod        *caches.Pod // nil: without a node
-		answers    []error
-		live       []*caches.Pod // found when looking after a conflict
-		deletes    int
-		gone       bool
-		unanswered string // version to be deleted again, or empty
-		failed     bool
-		told       int
+		name        string
+		pod         *caches.Pod // nil: without a node
+		answers     []error
+		live        []*caches.Pod // found when looking after a conflict
+		deletes     int
+		gone        bool
+		unconfirmed string // version to be deleted again, or empty
+		failed      bool
+		told        int
 	}{
 		{name: "deleted", answers: []error{nil}, deletes: 1, gone: true, told: 1},
 		{name: "was gone already", answers: []error{apierrors.NewNotFound(podResource, "a")}, deletes: 1, gone: true},
 		{name: "404 of a load balancer", answers: []error{apierrors.NewGenericServerResponse(http.StatusNotFound, "delete", podResource, "a", "no backend", 0, true)},
-			deletes: 1, unanswered: "5", failed: true, told: 1},
-		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, unanswered: "5", failed: true, told: 1},
+			deletes: 1, unconfirmed: "5", failed: true, told: 1},
+		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, unconfirmed: "5", failed: true, told: 1},
 		{name: "refused as a conflict", answers: []error{precondition}, live: changed(version("5")), deletes: 1, failed: true, told: 1},
-		{name: "not answered", answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unanswered: "5", failed: true, told: 1},
+		{name: "no response", answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unconfirmed: "5", failed: true, told: 1},
 		{name: "changed, and gone by now", answers: []error{precondition}, deletes: 1, gone: true},
 		{name: "changed, and being deleted", answers: []error{precondition}, live: changed(deleting), deletes: 1, gone: true},
 		{name: "another of its name", answers: []error{precondition}, live: changed(func(p *caches.Pod) { p.UID = "other" }), deletes: 1, gone: true},
 		{name: "changed in ways that do not matter", answers: []error{precondition, nil}, live: changed(), deletes: 2, gone: true, told: 1},
-		{name: "changed, then not answered", answers: []error{precondition, apierrors.NewTimeoutError("slow", 0)}, live: changed(), deletes: 2, unanswered: "9", failed: true, told: 1},
+		{name: "changed, then no response", answers: []error{precondition, apierrors.NewTimeoutError("slow", 0)}, live: changed(), deletes: 2, unconfirmed: "9", failed: true, told: 1},
 		{name: "changed twice", answers: []error{precondition, precondition}, live: changed(), deletes: 2},
 		{name: "moved to a node", answers: []error{precondition}, live: changed(onNode("n")), deletes: 1},
 		{name: "given away", answers: []error{precondition}, live: changed(orphaned), deletes: 1},
@@ -66,10 +66,10 @@ func TestDeleteOutcomes(t *testing.T) {
 
 		{name: "never sent", pod: onNodeN, answers: []error{errors.New("connection refused")}, deletes: 1, failed: true, told: 1},
 		{name: "stopped by the fence", pod: onNodeN, answers: []error{fmt.Errorf("not leading: %w", context.Canceled)}, deletes: 1, failed: true},
-		{name: "not answered, on a node", pod: onNodeN, answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unanswered: "5", failed: true, told: 1},
+		{name: "no response, on a node", pod: onNodeN, answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unconfirmed: "5", failed: true, told: 1},
 		{name: "refused, on a node", pod: onNodeN, answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, failed: true, told: 1},
 		{name: "a webhook failed, on a node", pod: onNodeN, answers: []error{webhook}, deletes: 1, failed: true, told: 1},
-		{name: "a webhook failed, and the pod may have been marked before", answers: []error{webhook}, deletes: 1, unanswered: "5", failed: true, told: 1},
+		{name: "a webhook failed, and the pod may have been marked before", answers: []error{webhook}, deletes: 1, unconfirmed: "5", failed: true, told: 1},
 		{name: "a webhook failed, and a finalizer keeps the pod", pod: newPod("a", func(p *caches.Pod) { p.Finalizers = []string{"f"} }),
 			answers: []error{webhook}, deletes: 1, failed: true, told: 1},
 	} {
@@ -87,10 +87,10 @@ func TestDeleteOutcomes(t *testing.T) {
 			b.On("list pods", fakeapi.Returns(podList(tt.live...)))
 			_, err := b.run(t.Context())
 			_, gone := b.expectations.deleted["a"]
-			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.expectations.unconfirmed["a"].version != tt.unanswered {
+			if (err != nil) != tt.failed || deletes != tt.deletes || gone != tt.gone || b.expectations.unconfirmed["a"].version != tt.unconfirmed {
 				t.Errorf("error %v, %d deletes, gone %t, to be deleted again at %q", err, deletes, gone, b.expectations.unconfirmed["a"].version)
 			}
-			if until := b.expectations.unconfirmed["a"].until; tt.unanswered != "" && !until.Equal(now.Add(outcome.MaxCompletionDelay)) {
+			if until := b.expectations.unconfirmed["a"].until; tt.unconfirmed != "" && !until.Equal(now.Add(outcome.MaxCompletionDelay)) {
 				t.Errorf("the outcome is final at %v", until)
 			}
 			told := b.NewEvents()
@@ -99,8 +99,8 @@ func TestDeleteOutcomes(t *testing.T) {
 	}
 }
 
-// TestRefusedDeletesFailEachSync with the same message. See TestVaryingRejectionsWriteOneStatus.
-func TestRefusedDeletesFailEachSync(t *testing.T) {
+// TestRejectedDeletesFailEachSync with the same message. See TestVaryingRejectionsWriteOneStatus.
+func TestRejectedDeletesFailEachSync(t *testing.T) {
 	b := newBench(t, newSet(0, statusOfSize(3)), newPod("a"), newPod("b"), newPod("c"))
 	b.On("delete pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 		return nil, apierrors.NewForbidden(podResource, a.(clienttesting.DeleteAction).GetName(), errors.New("by a policy"))
@@ -131,9 +131,9 @@ func TestDeletesWithoutASlotKeepTheCondition(t *testing.T) {
 	b.Wants(t)
 }
 
-// TestUnansweredDeleteIsSentAgain before other deletes, with the same precondition, and no other
+// TestUnconfirmedDeleteIsRepeated before other deletes, with the same precondition, and no other
 // pod is deleted instead.
-func TestUnansweredDeleteIsSentAgain(t *testing.T) {
+func TestUnconfirmedDeleteIsRepeated(t *testing.T) {
 	b := newBench(t, newSet(1), newPod("a"), newPod("b", version("7")))
 	b.expectations.unconfirmed["b"] = unconfirmedDelete{version: "6"}
 	var deleted []string
@@ -144,14 +144,14 @@ func TestUnansweredDeleteIsSentAgain(t *testing.T) {
 	})
 	b.mustRun(t)
 	if !slices.Equal(deleted, []string{"b@6"}) || len(b.expectations.unconfirmed) != 0 {
-		t.Errorf("deleted %v, still unanswered %v", deleted, b.expectations.unconfirmed)
+		t.Errorf("deleted %v, still unconfirmed %v", deleted, b.expectations.unconfirmed)
 	}
 }
 
-// TestScaleDownTakenBack: a pod whose delete has an unknown outcome, and that is wanted again, is neither deleted nor
+// TestScaleDownReverted: a pod whose delete has an unknown outcome, and that is wanted again, is neither deleted nor
 // replaced. When the delete can no longer be executed, a live read shows whether the pod
 // stays.
-func TestScaleDownTakenBack(t *testing.T) {
+func TestScaleDownReverted(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		live  []*caches.Pod
@@ -174,7 +174,7 @@ func TestScaleDownTakenBack(t *testing.T) {
 			b.now = now.Add(outcome.MaxCompletionDelay)
 			b.mustRun(t)
 			if creates := b.Count("create pods"); creates != tt.count || len(b.expectations.unconfirmed) != 0 {
-				t.Errorf("%d creates, want %d; still unanswered: %v", creates, tt.count, b.expectations.unconfirmed)
+				t.Errorf("%d creates, want %d; still unconfirmed: %v", creates, tt.count, b.expectations.unconfirmed)
 			}
 		})
 	}
@@ -224,15 +224,15 @@ func TestExpectationsAreResolved(t *testing.T) {
 	l.update(pods, time.Time{})
 	fakeapi.Want(t, "time at which an outcome is certain", l.confirmableAt(), soon.until)
 	// A pod that has changed cannot be deleted by an old request.
-	fakeapi.WantEqual(t, "unanswered", keys(l.unconfirmed), []types.UID{"perhaps-older", "perhaps-shown", "perhaps-soon"})
+	fakeapi.WantEqual(t, "unconfirmed", keys(l.unconfirmed), []types.UID{"perhaps-older", "perhaps-shown", "perhaps-soon"})
 	for live, want := range map[time.Time]int{soon.until.Add(-1): 3, soon.until: 2} {
 		copied := expectations{unconfirmed: maps.Clone(l.unconfirmed)}
 		copied.update(pods, live)
-		fakeapi.Want(t, fmt.Sprintf("unanswered deletes after a read at %v", live), len(copied.unconfirmed), want)
+		fakeapi.Want(t, fmt.Sprintf("unconfirmed deletes after a read at %v", live), len(copied.unconfirmed), want)
 	}
 	l.update(pods, soon.until)
 	fakeapi.WantEqual(t, "deleted in the end", keys(l.deleted), []types.UID{"deleted-shown"})
-	fakeapi.WantEqual(t, "unanswered in the end", keys(l.unconfirmed), []types.UID{"perhaps-older", "perhaps-shown"})
+	fakeapi.WantEqual(t, "unconfirmed in the end", keys(l.unconfirmed), []types.UID{"perhaps-older", "perhaps-shown"})
 }
 
 func keys[V any](m map[types.UID]V) []types.UID { return slices.Sorted(maps.Keys(m)) }

@@ -65,15 +65,15 @@ func TestPlanProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		var pods []*caches.Pod
-		unanswered := map[types.UID]unconfirmedDelete{}
+		unconfirmed := map[types.UID]unconfirmedDelete{}
 		for i := range random.IntN(20) {
 			pods = append(pods, newPod(fmt.Sprint("pod-", i)))
 			if random.IntN(4) == 0 {
-				unanswered[pods[i].UID] = unconfirmedDelete{}
+				unconfirmed[pods[i].UID] = unconfirmedDelete{}
 			}
 		}
 		want, burst := random.IntN(20), 1+random.IntN(10)
-		p := planReplicas(want, pods, unanswered, burst)
+		p := planReplicas(want, pods, unconfirmed, burst)
 		leaving := append(chooseVictims(p.candidates, pods, p.surplus, true, now), chooseVictims(p.unconfirmed, pods, p.repeat, true, now)...)
 		seen := map[types.UID]bool{}
 		for _, pod := range leaving {
@@ -89,7 +89,7 @@ func TestPlanProperties(t *testing.T) {
 		case len(leaving) > 0 && left < want:
 			t.Fatalf("want %d, %d pods would be left of %d", want, left, len(pods))
 		case p.surplus > 0 && p.unconfirmedNeeded() > 0:
-			t.Fatalf("%d new deletes while %d unanswered ones may be carried out", p.surplus, p.unconfirmedNeeded())
+			t.Fatalf("%d new deletes while %d unconfirmed ones may be carried out", p.surplus, p.unconfirmedNeeded())
 		case left+p.create > want && len(leaving) < burst:
 			t.Fatalf("want %d, %d pods would be left and %d created within a burst of %d", want, left, p.create, burst)
 		case left+p.create < want && p.create < burst:

@@ -139,9 +139,9 @@ func TestAdoptionNeedsALiveReplicaSet(t *testing.T) {
 	}
 }
 
-// TestRefusedReleaseIsTriedAgainAfterALiveRead: a live read lists selected pods only, so the list lacks the
+// TestRejectedReleaseIsRetriedAfterALiveRead: a live read lists selected pods only, so the list lacks the
 // pod to release.
-func TestRefusedReleaseIsTriedAgainAfterALiveRead(t *testing.T) {
+func TestRejectedReleaseIsRetriedAfterALiveRead(t *testing.T) {
 	b := newBench(t, newSet(1, statusOfSize(0)), newPod("a", labelled(map[string]string{"app": "db"})))
 	b.On("patch pods", fakeapi.Fails(apierrors.NewForbidden(podResource, "a", errors.New("no"))))
 	b.Controller.baseline.Reset()
@@ -570,7 +570,7 @@ func ending(pods int32) func(*appsv1.ReplicaSet) {
 // TestStatusCountsConfirmedWrites: confirmed creates and deletes count, so each change of the size has
 // one status.
 func TestStatusCountsConfirmedWrites(t *testing.T) {
-	unanswered := apierrors.NewTimeoutError("etcd is slow", 0)
+	noResponse := apierrors.NewTimeoutError("etcd is slow", 0)
 	for _, tt := range []struct {
 		name        string
 		size        int32
@@ -581,9 +581,9 @@ func TestStatusCountsConfirmedWrites(t *testing.T) {
 		terminating int32
 	}{
 		{"created", 3, nil, fakeapi.Fails(nil), false, 3, 0},
-		{"created, one without an answer", 3, nil, func(call int, _ clienttesting.Action) (runtime.Object, error) {
+		{"created, one without a response", 3, nil, func(call int, _ clienttesting.Action) (runtime.Object, error) {
 			if call == 2 {
-				return nil, unanswered
+				return nil, noResponse
 			}
 			return nil, nil
 		}, true, 2, 0},
@@ -600,7 +600,7 @@ func TestStatusCountsConfirmedWrites(t *testing.T) {
 			fakeapi.Fails(apierrors.NewNotFound(podResource, "b")), false, 1, 0},
 		{"being deleted by somebody else", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))},
 			fakeapi.Fails(apierrors.NewConflict(podResource, "b", errors.New("another version"))), false, 1, 1},
-		{"deleted without an answer", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))}, fakeapi.Fails(unanswered), true, 2, 0},
+		{"deleted without a response", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))}, fakeapi.Fails(noResponse), true, 2, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(tt.size), tt.pods...)

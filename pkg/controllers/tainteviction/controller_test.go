@@ -227,7 +227,7 @@ func TestMetrics(t *testing.T) {
 }
 
 // A delete without a response is not taken for a cancelled eviction.
-func TestLostAnswer(t *testing.T) {
+func TestLostResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aNode("t1"), aPod("p"))
 		lost := w.LoseResponse("delete", "pods")
@@ -292,7 +292,7 @@ func TestTerminatingAndFinished(t *testing.T) {
 }
 
 // A delete is bounded in time, because the taint may be removed meanwhile.
-func TestDeletePutOffIsGivenUp(t *testing.T) {
+func TestDeleteTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, stop := newWorld(t).standby(0)
 		defer stop()

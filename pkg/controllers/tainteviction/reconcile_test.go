@@ -213,7 +213,7 @@ func TestTrustWindow(t *testing.T) {
 }
 
 // A refusal that looks like the conflict of a UID is still a refusal.
-func TestRefusalsOfAllKinds(t *testing.T) {
+func TestRejectionsOfAllKinds(t *testing.T) {
 	for name, refusal := range fakeapi.NewRefusals("Pod", "pods", "p") {
 		for _, refused := range []string{"get nodes", "get pods", "patch pods/status", "delete pods"} {
 			fakeapi.Bubble(t, name+" of "+refused, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestPodOnNoNode(t *testing.T) {
 }
 
 // The leader dies amid evictions: some pods are marked and not deleted. The standby restarts no deadline.
-func TestStandbyTakesOverAmidEvictions(t *testing.T) {
+func TestStandbyContinuesEvictions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taint := nowTaint("t1")
 		w := newWorld(t, node1(corev1.ConditionTrue), aPod("now"), aPod("soon", tolerates("t1", 30)), aPod("later", tolerates("t1", 100)))

@@ -101,8 +101,8 @@ func TestReadinessEndsBeforeTheDrain(t *testing.T) {
 	p.EndsWith(t, 0)
 }
 
-// TestSecondSIGTERMLeavesAtOnce: the first SIGTERM waits for a write without response.
-func TestSecondSIGTERMLeavesAtOnce(t *testing.T) {
+// TestSecondSIGTERMEndsTheProcess: the first SIGTERM waits for a write without response.
+func TestSecondSIGTERMEndsTheProcess(t *testing.T) {
 	p, _ := startWithHeldCreate(t, "second-signal")
 	controlplane.Must(t, p.Signal(syscall.SIGTERM))
 	p.WaitForLog(t, "Term ends")

@@ -13,7 +13,7 @@ import (
 	"minikcm/test/controlplane"
 )
 
-func TestEverySceneComesToItsEnd(t *testing.T) {
+func TestEverySceneEnds(t *testing.T) {
 	t.Chdir("../../..")
 	demo := filepath.Join(t.TempDir(), "demo")
 	args := []string{"build", "-o", demo}

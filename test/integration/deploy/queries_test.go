@@ -25,8 +25,8 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// TestQueriesAskForMetricsThatExist: a query for a missing metric is silent for ever.
-func TestQueriesAskForMetricsThatExist(t *testing.T) {
+// TestQueriesNameExistingMetrics: a query for a missing metric is silent for ever.
+func TestQueriesNameExistingMetrics(t *testing.T) {
 	kinds, count := map[string]string{}, 0
 	for _, m := range regexp.MustCompile("(?m)^- `([a-z_]+)[^`]*`, ([a-z]+)").FindAllStringSubmatch(string(read(t, docsDir, "metrics.md")), -1) {
 		kinds[m[1]] = m[2]

@@ -39,7 +39,7 @@ func TestTheProgramWorks(t *testing.T) {
 	}
 }
 
-func TestTheProgramSaysWhyItCannotWork(t *testing.T) {
+func TestProgramReportsStartErrors(t *testing.T) {
 	const exits = ": exit status 1"
 	ofKlog := regexp.MustCompile(`[IWEF]\d{4} |\\"|err=|reason=`)
 	for _, tt := range []struct {

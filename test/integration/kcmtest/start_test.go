@@ -16,7 +16,7 @@ import (
 	"minikcm/test/controlplane"
 )
 
-func TestStartEndsATestThatCannotWork(t *testing.T) {
+func TestStartFailsTheTestOnErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		cfg     *rest.Config

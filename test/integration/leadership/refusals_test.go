@@ -10,9 +10,9 @@ import (
 	"minikcm/test/faults"
 )
 
-// TestLeaderThatCannotRenewMakesWay lets only the renewals of the leader fail. A renewal that is committed without a
+// TestLeaderThatCannotRenewStepsDown lets only the renewals of the leader fail. A renewal that is committed without a
 // response keeps the lease from expiring, so the leader has to resign for another process to lead.
-func TestLeaderThatCannotRenewMakesWay(t *testing.T) {
+func TestLeaderThatCannotRenewStepsDown(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faults.Fault{"rejected": faults.Refuse(503), "committed without a response": faults.DropAnswer()} {
 		t.Run(name, func(t *testing.T) {
@@ -54,9 +54,9 @@ func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
 	controlplane.Must(t, here(t).StartAPIServer())
 }
 
-// TestSIGTERMWhileAWriteIsNotAnswered: the write may still be committed, so the lease is kept and the exit code is not
+// TestSIGTERMDuringAWriteWithoutResponse: the write may still be committed, so the lease is kept and the exit code is not
 // 0.
-func TestSIGTERMWhileAWriteIsNotAnswered(t *testing.T) {
+func TestSIGTERMDuringAWriteWithoutResponse(t *testing.T) {
 	startCluster(t)
 	load := work(t, 100*time.Millisecond)
 	leader, standby := pair(t, start, "--controller-shutdown-timeout=1s")

@@ -43,8 +43,8 @@ func TestThreeManagersOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestThreeManagersOneOfThemBlind: a process with frozen watches does not lead until the watches work.
-func TestThreeManagersOneOfThemBlind(t *testing.T) {
+// TestThreeManagersOneWithStaleCaches: a process with frozen watches does not lead until the watches work.
+func TestThreeManagersOneWithStaleCaches(t *testing.T) {
 	startCluster(t)
 	load := work(t, 100*time.Millisecond)
 	a, b, c := trio(t)

@@ -9,7 +9,7 @@ import (
 )
 
 // The response to finalize is lost, and a client creates the namespace again before the retry.
-func TestFinalizedWithoutAnAnswer(t *testing.T) {
+func TestFinalizeWithoutResponse(t *testing.T) {
 	t.Parallel()
 	proxy := faults.New(t, rights("faulty"))
 	m := start(t, func(s *setup) { s.rest = proxy.Config() })

@@ -35,7 +35,7 @@ func (w *world) unknown(want ...string) func(context.Context) error {
 	}
 }
 
-func TestAPIServerAwayCondemnsNobody(t *testing.T) {
+func TestAPIServerOutageKeepsNodesReady(t *testing.T) {
 	t.Parallel()
 	for _, outage := range []faults.Outage{faults.Refused, faults.Partition} {
 		t.Run(fmt.Sprint("outage ", outage), func(t *testing.T) {

@@ -17,9 +17,9 @@ func on(n *namespace, verbs string) faults.Match {
 	return faults.Match{Verbs: verbs, Resource: "pods", Namespace: n.name}
 }
 
-// TestLostAnswers: with lost responses and a late pod watch there are never surplus pods, and the controller never
+// TestLostResponses: with lost responses and a late pod watch there are never surplus pods, and the controller never
 // deletes below the bound.
-func TestLostAnswers(t *testing.T) {
+func TestLostResponses(t *testing.T) {
 	requests, watches := faults.New(t, controllerConfig(), faults.WithName("requests")), faults.New(t, controllerConfig(), faults.WithName("watches"))
 	start(t, requests.Config(), watches.Config())
 	watches.SlowWatches(faults.Watches("pods"), lag)

@@ -9,9 +9,9 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestSlowAdmissionHoldsUpNobodyElse: many ReplicaSets wait for admission, and one in another namespace gets its pods
+// TestSlowAdmissionDelaysNoOtherReplicaSet: many ReplicaSets wait for admission, and one in another namespace gets its pods
 // at once. /healthz is ok meanwhile.
-func TestSlowAdmissionHoldsUpNobodyElse(t *testing.T) {
+func TestSlowAdmissionDelaysNoOtherReplicaSet(t *testing.T) {
 	const (
 		sets, size = 8, 12
 		delay      = 25 * time.Second // admission hangs for longer

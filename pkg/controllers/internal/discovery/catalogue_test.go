@@ -18,7 +18,7 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-func TestAnswersAreReused(t *testing.T) {
+func TestDiscoveryIsReused(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
 		notBefore, after time.Duration // the second read, after the first

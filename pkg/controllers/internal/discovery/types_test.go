@@ -85,7 +85,7 @@ func TestSelect(t *testing.T) {
 }
 
 // The client takes a 404 for an API without core types.
-func TestAnAnswerWithoutTheCoreAPISaysSo(t *testing.T) {
+func TestDiscoveryWithoutTheCoreAPIIsIncomplete(t *testing.T) {
 	broken := errors.New("broken")
 	failed := func(versions ...schema.GroupVersion) error {
 		err := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{}}

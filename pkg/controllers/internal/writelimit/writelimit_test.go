@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { faket.Main(m) }
 
 func keyOf(namespace, name string) cache.ObjectName { return cache.NewObjectName(namespace, name) }
 
-func TestAShareLeavesRoomForOthers(t *testing.T) {
+func TestShareLeavesRoomForOthers(t *testing.T) {
 	var crowd []cache.ObjectName
 	for i := range 1000 {
 		crowd = append(crowd, keyOf("a", fmt.Sprint(i)))
@@ -64,7 +64,7 @@ func (c *timerClock) NewTimer(d time.Duration) clock.Timer {
 	return c.RealClock.NewTimer(d)
 }
 
-func TestWritesThatHangLeaveRoomForQuickOnes(t *testing.T) {
+func TestSlowWritesLeaveRoomForQuickWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clk := &timerClock{}
 		s := New(clk, 96, 300)
@@ -93,7 +93,7 @@ func TestWritesThatHangLeaveRoomForQuickOnes(t *testing.T) {
 	})
 }
 
-func TestASlotThatIsReleasedGoesToWhoHasWaitedLongest(t *testing.T) {
+func TestReleasedSlotGoesToLongestWaitingWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(clock.RealClock{}, 1, 1)
 		held := s.Acquire(t.Context(), keyOf("a", "1"), time.Now().Add(time.Hour))
@@ -115,7 +115,7 @@ func TestASlotThatIsReleasedGoesToWhoHasWaitedLongest(t *testing.T) {
 }
 
 // A write whose term has ended would never release a slot.
-func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
+func TestEndedWaitGetsNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, start := New(clock.RealClock{}, 1, 1), time.Now()
 		held := s.Acquire(t.Context(), keyOf("a", "1"), start.Add(time.Hour))
@@ -137,7 +137,7 @@ func TestWhoNoLongerWaitsGetsNoSlot(t *testing.T) {
 }
 
 // A panic of a call becomes a panic of Each after all calls have returned, and the slot is released.
-func TestAPanicOfACallIsThatOfEach(t *testing.T) {
+func TestRunEachPanicsWithTheCall(t *testing.T) {
 	s := New(clock.RealClock{}, 10, 10)
 	returned := 0
 	err := controller.Contain(func() error {
