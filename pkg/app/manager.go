@@ -107,7 +107,7 @@ func New(cfg Config) (*Manager, error) {
 			return nil, err
 		}
 		electorDeps.Events = m.events.newRecorder(Name)
-		if electorDeps.Seen, err = m.observeLease(); err != nil {
+		if electorDeps.Expect, err = m.observeLease(); err != nil {
 			return nil, err
 		}
 	}

@@ -51,9 +51,9 @@ type Deps struct {
 	Fence   *Fence
 	Metrics *Metrics
 
-	// Seen records a resourceVersion of the Lease that a request has shown. A working watch delivers
+	// Expect records a resourceVersion of the Lease that a request has shown. A working watch delivers
 	// that version at once. May be nil.
-	Seen func(resourceVersion string)
+	Expect func(resourceVersion string)
 }
 
 // Elector holds the lease for this process, for one term after another.
@@ -85,8 +85,8 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
-	if deps.Seen == nil {
-		deps.Seen = func(string) {}
+	if deps.Expect == nil {
+		deps.Expect = func(string) {}
 	}
 	e := &Elector{cfg: cfg.rounded(), deps: deps, clock: deps.Fence.clock, fence: deps.Fence, wake: make(chan struct{}, 1)}
 	if cfg.Enabled {
@@ -94,7 +94,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 			client:    deps.Leases.Leases(cfg.Namespace),
 			namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
 			minDuration: e.cfg.LeaseDuration, maxDuration: e.cfg.extendedLease(),
-			clock: e.clock, seenVersion: deps.Seen, lost: e.loseLease,
+			clock: e.clock, expectVersion: deps.Expect, lost: e.loseLease,
 		}
 	}
 	deps.Metrics.registerElector(e)

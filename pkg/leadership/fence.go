@@ -127,28 +127,28 @@ type fenceTerm struct {
 	signalEnding func()
 }
 
-// admission is the decision on a request.
-type admission struct {
+// requestDecision is the decision on a request.
+type requestDecision struct {
 	rejected string        // reason; "" if the request is admitted
 	term     uint64        // 0: the request belongs to no term and needs no accounting
 	left     time.Duration // until the deadline of the request; 0 for no deadline
 }
 
-// admit decides on a request. carried is the term of the context, 0 for none.
-func (t fenceTerm) admit(carried uint64, mutating bool, now time.Time) admission {
+// decideRequest decides on a request. carried is the term of the context, 0 for none.
+func (t fenceTerm) decideRequest(carried uint64, mutating bool, now time.Time) requestDecision {
 	switch {
 	case carried != 0 && carried != t.number:
-		return admission{rejected: termOver, term: carried}
+		return requestDecision{rejected: termOver, term: carried}
 	case !t.open && (mutating || carried != 0):
-		return admission{rejected: t.closedReason, term: carried}
+		return requestDecision{rejected: t.closedReason, term: carried}
 	case !t.open:
-		return admission{}
+		return requestDecision{}
 	case !mutating || !t.limits.isLimited():
-		return admission{term: t.number}
+		return requestDecision{term: t.number}
 	case !now.Before(t.limits.until):
-		return admission{rejected: notRenewed, term: t.number}
+		return requestDecision{rejected: notRenewed, term: t.number}
 	}
-	return admission{term: t.number, left: min(t.limits.until.Sub(now), t.limits.maxDuration)}
+	return requestDecision{term: t.number, left: min(t.limits.until.Sub(now), t.limits.maxDuration)}
 }
 
 func (f *Fence) openTerm(number uint64, limits writeLimits) {
@@ -217,7 +217,7 @@ func (f *Fence) startRequest(req *http.Request) (*http.Request, *flight, error) 
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	now := f.clock.Now()
-	a := f.term.admit(termOf(req.Context()), isMutating(req.Method), now)
+	a := f.term.decideRequest(termOf(req.Context()), isMutating(req.Method), now)
 	if a.rejected != "" {
 		f.metrics.refusals.WithLabelValues(req.Method).Inc()
 		return nil, nil, &FencedError{Method: req.Method, Path: req.URL.Path, Reason: a.rejected}
@@ -239,10 +239,10 @@ func (f *Fence) finishRequest(fl *flight, outcomeKnown bool) {
 	defer f.lock.Unlock()
 	f.recordSlow(fl, f.clock.Now())
 	if outcomeKnown && isMutating(fl.method) {
-		f.metrics.unanswered.Set(0)
+		f.metrics.unknownWrites.Set(0)
 	}
 	if !outcomeKnown && !fl.dialing && isMutating(fl.method) {
-		f.metrics.unanswered.Inc()
+		f.metrics.unknownWrites.Inc()
 		if fl.limits.isLimited() {
 			f.lastUnknown = timing.Later(f.lastUnknown, fl.completedBy())
 		}

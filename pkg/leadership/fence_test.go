@@ -25,7 +25,7 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-func TestAdmit(t *testing.T) {
+func TestDecideRequest(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	open := fenceTerm{number: 3, open: true, limits: writeLimits{until: now.Add(5 * time.Second), maxDuration: 11 * time.Second}}
 	fresh := fenceTerm{number: 3, open: true, limits: writeLimits{until: now.Add(13 * time.Second), maxDuration: 11 * time.Second}}
@@ -37,23 +37,23 @@ func TestAdmit(t *testing.T) {
 		term    fenceTerm
 		carried uint64
 		mutates bool
-		want    admission
+		want    requestDecision
 	}{
-		{"a write inside its term may take what is left", open, 3, true, admission{term: 3, left: 5 * time.Second}},
-		{"but no more than any other write", fresh, 3, true, admission{term: 3, left: 11 * time.Second}},
-		{"a write that carries no term belongs to the running one", open, 0, true, admission{term: 3, left: 5 * time.Second}},
-		{"a read inside a term is counted but has no deadline", open, 3, false, admission{term: 3}},
-		{"a write of the last term is not carried into this one", open, 2, true, admission{rejected: "its term is over", term: 2}},
-		{"a read of the last term neither", open, 2, false, admission{rejected: "its term is over", term: 2}},
-		{"a write at the deadline is too late", late, 3, true, admission{rejected: "the lease was not renewed in time", term: 3}},
-		{"a read at the deadline does no harm", late, 3, false, admission{term: 3}},
-		{"without election there is no deadline", endless, 1, true, admission{term: 1}},
-		{"a write after the end is refused", shut, 3, true, admission{rejected: "shutdown", term: 3}},
-		{"a read of an ended term is refused", shut, 3, false, admission{rejected: "shutdown", term: 3}},
-		{"a write between terms is refused", shut, 0, true, admission{rejected: "shutdown"}},
-		{"a read between terms that belongs to none passes", shut, 0, false, admission{}},
+		{"a write inside its term may take what is left", open, 3, true, requestDecision{term: 3, left: 5 * time.Second}},
+		{"but no more than any other write", fresh, 3, true, requestDecision{term: 3, left: 11 * time.Second}},
+		{"a write that carries no term belongs to the running one", open, 0, true, requestDecision{term: 3, left: 5 * time.Second}},
+		{"a read inside a term is counted but has no deadline", open, 3, false, requestDecision{term: 3}},
+		{"a write of the last term is not carried into this one", open, 2, true, requestDecision{rejected: "its term is over", term: 2}},
+		{"a read of the last term neither", open, 2, false, requestDecision{rejected: "its term is over", term: 2}},
+		{"a write at the deadline is too late", late, 3, true, requestDecision{rejected: "the lease was not renewed in time", term: 3}},
+		{"a read at the deadline does no harm", late, 3, false, requestDecision{term: 3}},
+		{"without election there is no deadline", endless, 1, true, requestDecision{term: 1}},
+		{"a write after the end is refused", shut, 3, true, requestDecision{rejected: "shutdown", term: 3}},
+		{"a read of an ended term is refused", shut, 3, false, requestDecision{rejected: "shutdown", term: 3}},
+		{"a write between terms is refused", shut, 0, true, requestDecision{rejected: "shutdown"}},
+		{"a read between terms that belongs to none passes", shut, 0, false, requestDecision{}},
 	} {
-		fakeapi.Want(t, tt.name, tt.term.admit(tt.carried, tt.mutates, now), tt.want)
+		fakeapi.Want(t, tt.name, tt.term.decideRequest(tt.carried, tt.mutates, now), tt.want)
 	}
 }
 
@@ -258,9 +258,9 @@ func TestUnknownOutcomes(t *testing.T) {
 			} else if fence.unknownUntil().After(sent) {
 				t.Errorf("it may be done for %v, want not any more", fence.unknownUntil().Sub(sent))
 			}
-			fakeapi.Want(t, "unanswered writes", testutil.ToFloat64(metrics.unanswered), want)
+			fakeapi.Want(t, "unknown writes", testutil.ToFloat64(metrics.unknownWrites), want)
 			_ = send(t.Context(), fence, answer(201), "POST", "/")
-			fakeapi.Want(t, "unanswered writes after a response", testutil.ToFloat64(metrics.unanswered), 0)
+			fakeapi.Want(t, "unknown writes after a response", testutil.ToFloat64(metrics.unknownWrites), 0)
 		})
 	}
 }

@@ -30,7 +30,7 @@ type leaseClient struct {
 	minDuration               time.Duration // see observation.freeAt
 	maxDuration               time.Duration // see observation.withoutLease
 	clock                     clock.Clock
-	seenVersion               func(string)
+	expectVersion             func(string)
 	lost                      func(reason string) // called with the lock: no other term can begin meanwhile
 
 	lock    sync.Mutex
@@ -119,7 +119,7 @@ func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, before string, r
 	}
 	if lease != nil {
 		l.stored, version = lease, lease.ResourceVersion
-		l.seenVersion(version)
+		l.expectVersion(version)
 	}
 	o = attemptResult{version: version, read: true}
 	if l.checkHolder(); renewing {
@@ -154,7 +154,7 @@ func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Leas
 	} else {
 		l.seen = l.seen.withResponse(stored, now)
 	}
-	l.seenVersion(stored.ResourceVersion)
+	l.expectVersion(stored.ResourceVersion)
 	l.holding = true
 	l.checkHolder()
 	o.held = l.holding

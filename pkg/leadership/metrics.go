@@ -11,14 +11,14 @@ import (
 type Metrics struct {
 	auto promauto.Factory
 
-	master     *prometheus.GaugeVec   // by name of the lease
-	slowpath   *prometheus.CounterVec // by name of the lease
-	lease      prometheus.Gauge
-	takeovers  *prometheus.HistogramVec // by cause
-	ended      *prometheus.CounterVec   // by reason
-	refusals   *prometheus.CounterVec   // by verb
-	cuts       *prometheus.CounterVec   // by verb
-	unanswered prometheus.Gauge
+	master        *prometheus.GaugeVec   // by name of the lease
+	slowpath      *prometheus.CounterVec // by name of the lease
+	lease         prometheus.Gauge
+	takeovers     *prometheus.HistogramVec // by cause
+	ended         *prometheus.CounterVec   // by reason
+	refusals      *prometheus.CounterVec   // by verb
+	cuts          *prometheus.CounterVec   // by verb
+	unknownWrites prometheus.Gauge
 }
 
 // NewMetrics registers the metrics with reg. New adds two that read the Elector. Every
@@ -45,7 +45,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		ended:    counters("leadership_terms_ended_total", "Terms that ended, by reason: lost, shutdown, step-down, failed.", "reason"),
 		refusals: counters("leadership_fence_refusals_total", "Requests rejected because their term was over, or no term was running.", "verb"),
 		cuts:     counters("leadership_fence_cuts_total", "Requests cancelled in flight because their term was lost or drained too long.", "verb"),
-		unanswered: auto.NewGauge(prometheus.GaugeOpts{Name: "leadership_fence_unanswered_writes",
+		unknownWrites: auto.NewGauge(prometheus.GaugeOpts{Name: "leadership_fence_unanswered_writes",
 			Help: "Consecutive writes with unknown outcome; 0 after the next write with a known outcome."}),
 	}
 	for _, cause := range []Cause{CauseInitial, CauseReleased, CauseExpired, CauseReacquired} {

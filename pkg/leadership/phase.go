@@ -6,7 +6,7 @@ import "time"
 type phase int
 
 const (
-	serving          phase = iota // controllers work; no timer
+	leading          phase = iota // controllers work; no timer
 	draining                      // controllers finish their syncs, until the shutdown timeout
 	waitingForWrites              // controllers have returned, writes may still complete; until the shutdown timeout
 	joining                       // requests were cancelled and controllers must return; at shutdown within joinTimeout
@@ -29,7 +29,7 @@ const (
 // next returns the phase after an event. All other events leave the phase unchanged.
 func (p phase) next(ev event) phase {
 	switch p {
-	case serving:
+	case leading:
 		switch ev {
 		case leadReturned:
 			return waitingForWrites

@@ -14,7 +14,7 @@ func TestPhases(t *testing.T) {
 		from phase
 		to   []phase // in the order of events
 	}{
-		{"serving", serving, []phase{waitingForWrites, joining, draining, draining, serving, serving}},
+		{"leading", leading, []phase{waitingForWrites, joining, draining, draining, leading, leading}},
 		{"draining", draining, []phase{waitingForWrites, joining, draining, draining, joining, draining}},
 		{"settling", waitingForWrites, []phase{waitingForWrites, broken, waitingForWrites, waitingForWrites, broken, clean}},
 		{"joining", joining, []phase{broken, joining, joining, joining, broken, joining}},

@@ -132,7 +132,7 @@ func (p *process) spans() []span {
 func (p *process) writable() bool {
 	p.fence.lock.Lock()
 	defer p.fence.lock.Unlock()
-	return p.fence.term.admit(0, true, time.Now()).rejected == ""
+	return p.fence.term.decideRequest(0, true, time.Now()).rejected == ""
 }
 
 // leads reports whether controllers run.

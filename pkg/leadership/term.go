@@ -216,7 +216,7 @@ func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
 		cancelled = t.e.fence.abortTerm(reason)
 		klog.FromContext(ctx).V(2).Info("Cancelled the requests of the term", "term", t.term.Number, "reason", reason, "requests", cancelled)
 	}
-	if before == serving {
+	if before == leading {
 		t.stopControllers(ctx, ev, reason)
 	}
 	if ev == timedOut {
@@ -269,7 +269,7 @@ func (t *termRunner) checkWrites(ctx context.Context) {
 }
 
 func (t *termRunner) onLeadReturned(ctx context.Context, err error) {
-	if err == nil && t.phase == serving {
+	if err == nil && t.phase == leading {
 		err = ErrLeadReturned
 	}
 	reason := ""
