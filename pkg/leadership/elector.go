@@ -94,7 +94,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 			client:    deps.Leases.Leases(cfg.Namespace),
 			namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
 			minDuration: e.cfg.LeaseDuration, maxDuration: e.cfg.extendedLease(),
-			clock: e.clock, expectVersion: deps.Expect, lost: e.loseLease,
+			clock: e.clock, expectVersion: deps.Expect, lost: e.loseLease, durations: e.leaseDurations,
 		}
 	}
 	deps.Metrics.registerElector(e)
@@ -243,7 +243,7 @@ func (e *Elector) recordHolder(ctx context.Context) {
 
 // attemptLease makes one attempt to acquire or renew the lease and records the result.
 func (e *Elector) attemptLease(ctx context.Context, renewing bool) attemptResult {
-	result := e.lease.acquireOrRenew(ctx, renewing, e.leaseDurations)
+	result := e.lease.acquireOrRenew(ctx, renewing)
 	logger := klog.FromContext(ctx)
 	switch {
 	case result.err == nil || errors.Is(ctx.Err(), context.Canceled):

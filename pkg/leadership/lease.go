@@ -32,6 +32,8 @@ type leaseClient struct {
 	clock                     clock.Clock
 	expectVersion             func(string)
 	lost                      func(reason string) // called with the lock: no other term can begin meanwhile
+	// durations returns the duration of a renewal, and the part of the duration that deadlines of writes may use.
+	durations func(context.Context) (renewal, confirmed time.Duration)
 
 	lock    sync.Mutex
 	stored  *coordinationv1.Lease // by the last own request; the next write carries its resourceVersion
@@ -55,13 +57,9 @@ type attemptResult struct {
 	version string // of the Lease on which the attempt was decided; may be ""
 }
 
-// leaseDurations returns the duration of a renewal, and the part of the duration that deadlines of
-// writes may use.
-type leaseDurations func(context.Context) (renewal, confirmed time.Duration)
-
 // acquireOrRenew makes one attempt to acquire the Lease, or to renew the Lease if this process still
 // is the holder.
-func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, durations leaseDurations) attemptResult {
+func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool) attemptResult {
 	// 1. The holder updates the stored Lease with one request.
 	var updateErr error
 	if renewing {
@@ -69,9 +67,9 @@ func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, duratio
 		if !holding { // the loss was reported before
 			return attemptResult{}
 		}
-		o := l.writeHolder(ctx, stored, durations)
-		if updateErr = o.err; updateErr == nil {
-			return o
+		renewed := l.writeHolder(ctx, stored)
+		if updateErr = renewed.err; updateErr == nil {
+			return renewed
 		}
 		klog.FromContext(ctx).V(2).Info("Reading the lease before the renewal", "lease", l, "err", updateErr)
 	}
@@ -85,15 +83,15 @@ func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool, duratio
 		return attemptResult{err: errors.Join(updateErr, fmt.Errorf("read the lease: %w", err)), version: seen}
 	}
 	// 3. The Lease must be free, or held by this process.
-	o, ok := l.evaluateRead(lease, seen, renewing)
-	if !ok {
-		return o
+	read, mayWrite := l.evaluateRead(lease, seen, renewing)
+	if !mayWrite {
+		return read
 	}
 	// 4. The write carries the version of the read. It fails with a conflict if another process was
 	// faster.
-	w := l.writeHolder(ctx, lease, durations)
-	w.cause, w.freeSince, w.version, w.read = o.cause, o.freeSince, o.version, true
-	return w
+	written := l.writeHolder(ctx, lease)
+	written.cause, written.freeSince, written.version, written.read = read.cause, read.freeSince, read.version, true
+	return written
 }
 
 // storedLease returns the Lease as of the last own request.
@@ -105,7 +103,7 @@ func (l *leaseClient) storedLease() (lease *coordinationv1.Lease, holding bool) 
 
 // evaluateRead records the response to a GET, nil for no Lease, and decides whether this process may
 // write the Lease. before is the version of the observation when the GET was sent.
-func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, before string, renewing bool) (o attemptResult, ok bool) {
+func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, before string, renewing bool) (result attemptResult, mayWrite bool) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	now, version := l.clock.Now(), l.seen.version
@@ -121,26 +119,26 @@ func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, before string, r
 		l.stored, version = lease, lease.ResourceVersion
 		l.expectVersion(version)
 	}
-	o = attemptResult{version: version, read: true}
+	result = attemptResult{version: version, read: true}
 	if l.checkHolder(); renewing {
-		return o, l.holding
+		return result, l.holding
 	}
-	o.freeSince, o.cause = l.seen.freeAt(l.identity, l.minDuration)
-	return o, !now.Before(o.freeSince)
+	result.freeSince, result.cause = l.seen.freeAt(l.identity, l.minDuration)
+	return result, !now.Before(result.freeSince)
 }
 
 // writeHolder makes this process the holder of the Lease that was read, or creates the Lease if read
 // is nil.
-func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Lease, durations leaseDurations) attemptResult {
+func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Lease) attemptResult {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name}}
 	send := func() (*coordinationv1.Lease, error) { return l.client.Create(ctx, lease, metav1.CreateOptions{}) }
 	if read != nil {
 		lease = read.DeepCopy()
 		send = func() (*coordinationv1.Lease, error) { return l.client.Update(ctx, lease, metav1.UpdateOptions{}) }
 	}
-	renewal, confirmed := durations(ctx)
-	o := attemptResult{sent: l.clock.Now(), written: renewal, confirmed: confirmed}
-	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(holderRecord(read, l.identity, o.written, metav1.NewTime(o.sent)))
+	renewal, confirmed := l.durations(ctx)
+	result := attemptResult{sent: l.clock.Now(), written: renewal, confirmed: confirmed}
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(holderRecord(read, l.identity, renewal, metav1.NewTime(result.sent)))
 	stored, err := send()
 	if err != nil {
 		return attemptResult{err: fmt.Errorf("write the lease: %w", err), unknown: outcome.FromError(err) == outcome.Unknown}
@@ -157,8 +155,8 @@ func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Leas
 	l.expectVersion(stored.ResourceVersion)
 	l.holding = true
 	l.checkHolder()
-	o.held = l.holding
-	return o
+	result.held = l.holding
+	return result
 }
 
 // holderRecord returns the record of a holder in place of the record that was read. read may be nil.

@@ -87,8 +87,9 @@ func TestNextTermWaitsForOwnWrites(t *testing.T) {
 // A jump of the wall clock must move neither the expiry of a lease nor a deadline. synctest has no monotonic clock.
 func TestDeadlinesKeepMonotonicReading(t *testing.T) {
 	const duration = 15 * time.Second
-	l := &leaseClient{client: newLeaseServer(t), name: "test", identity: "a", clock: realClock, expectVersion: func(string) {}}
-	renewal := l.acquireOrRenew(t.Context(), false, func(context.Context) (time.Duration, time.Duration) { return duration, duration })
+	l := &leaseClient{client: newLeaseServer(t), name: "test", identity: "a", clock: realClock, expectVersion: func(string) {},
+		durations: func(context.Context) (time.Duration, time.Duration) { return duration, duration }}
+	renewal := l.acquireOrRenew(t.Context(), false)
 	free, _ := l.latestObservation().freeAt("b", duration)
 	limits := Config{LeaseDuration: duration, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}.limitsAfter(renewal.sent, renewal.confirmed)
 	limits.slowAfter = 0
