@@ -274,7 +274,7 @@ func (m *Manager) observeLease() (expect func(version string), err error) {
 func (m *Manager) liveChecks() []serving.Check {
 	var checks []serving.Check
 	if m.cfg.Election.Enabled {
-		checks = append(checks, serving.Check{Name: m.elector.Name(), Run: func() error { return m.elector.Check(nil) }})
+		checks = append(checks, serving.Check{Name: "leaderElection", Run: m.elector.Healthy}) // upstream's name
 	}
 	for _, c := range m.controllers {
 		checks = append(checks, serving.Check{Name: c.name, Run: c.Healthy})

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -341,13 +340,10 @@ func (e *Elector) renewalAge() time.Duration {
 // kube-controller-manager v1.37.
 const healthTolerance = 20 * time.Second
 
-// Name returns the name of the health check, as in kube-controller-manager.
-func (e *Elector) Name() string { return "leaderElection" }
-
-// Check fails while controllers run and the last renewal is older than 20 s plus the lease duration or
-// the shutdown timeout. An outage of the API server ends terms, so Check does not depend on the API
-// server.
-func (e *Elector) Check(*http.Request) error {
+// Healthy returns an error while controllers run and the last renewal is older than 20 s plus the lease
+// duration or the shutdown timeout. An outage of the API server ends terms, so Healthy does not depend on
+// the API server.
+func (e *Elector) Healthy() error {
 	if age := e.renewalAge(); age > max(e.cfg.LeaseDuration, e.cfg.ShutdownTimeout)+healthTolerance {
 		return fmt.Errorf("controllers run and the lease %s was last renewed %v ago", e.cfg.Name, age.Round(time.Second))
 	}

@@ -177,7 +177,7 @@ func TestHealthCheck(t *testing.T) {
 			sleep(time.Minute)
 			tt.event(s, a)
 			sleep(tt.after)
-			fakeapi.Want(t, "healthy", a.Check(nil) == nil, tt.healthy)
+			fakeapi.Want(t, "healthy", a.Healthy() == nil, tt.healthy)
 		})
 	}
 }

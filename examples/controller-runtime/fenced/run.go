@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -55,7 +56,7 @@ func Run(ctx context.Context, cfg *rest.Config, election leadership.Config, opti
 	if err != nil {
 		return err
 	}
-	if err := mgr.AddHealthzCheck(elector.Name(), elector.Check); err != nil {
+	if err := mgr.AddHealthzCheck("leaderElection", func(*http.Request) error { return elector.Healthy() }); err != nil {
 		return err
 	}
 	if err := setUp(mgr); err != nil {
