@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -136,20 +135,5 @@ func (p *Pods) Read(ctx context.Context, client kubernetes.Interface, namespace 
 			return pods, page.ResourceVersion, nil
 		}
 		opts.Continue = page.Continue
-	}
-}
-
-// VersionRead reads the current resourceVersion of a type from the API server.
-type VersionRead func(context.Context) (schema.GroupResource, string, error)
-
-// LatestVersion returns a VersionRead that sends a limit=1 list. A cache with at least that [Store.Version] shows
-// everything written before the read.
-func LatestVersion[L metav1.ListInterface](of interface{ Resource() schema.GroupResource }, list func(context.Context, metav1.ListOptions) (L, error)) VersionRead {
-	return func(ctx context.Context) (schema.GroupResource, string, error) {
-		first, err := list(ctx, metav1.ListOptions{Limit: 1})
-		if err != nil {
-			return schema.GroupResource{}, "", fmt.Errorf("read the version of %v: %w", of.Resource(), err)
-		}
-		return of.Resource(), first.GetResourceVersion(), nil
 	}
 }

@@ -185,6 +185,21 @@ func (s Store[T]) Confirm(ctx context.Context, client metadata.Interface) error 
 	return s.caches.types[s.typ].Confirm(ctx, client)
 }
 
+// VersionRead reads the current resourceVersion of a type from the API server.
+type VersionRead func(context.Context) (schema.GroupResource, string, error)
+
+// LatestVersion returns a VersionRead that sends a limit=1 list. A cache with at least that [Store.Version] shows
+// everything written before the read.
+func LatestVersion[L metav1.ListInterface](of interface{ Resource() schema.GroupResource }, list func(context.Context, metav1.ListOptions) (L, error)) VersionRead {
+	return func(ctx context.Context) (schema.GroupResource, string, error) {
+		first, err := list(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return schema.GroupResource{}, "", fmt.Errorf("read the version of %v: %w", of.Resource(), err)
+		}
+		return of.Resource(), first.GetResourceVersion(), nil
+	}
+}
+
 // ByIndex returns the objects with a value in an index of [Options.Indexers].
 func (s Store[T]) ByIndex(index, value string) []T {
 	objects, err := s.informer.GetIndexer().ByIndex(index, value)
