@@ -125,10 +125,10 @@ func TestFlagsReachConfig(t *testing.T) {
 		&replicaset.Config{Workers: 6},
 		&node.Config{
 			MonitorPeriod: 10 * time.Second, MonitorGracePeriod: 30 * time.Second, StartupGracePeriod: 30 * time.Second,
-			EvictionRate: 0.2, SecondaryEvictionRate: 0.05, LargeClusterSizeThreshold: 100, UnhealthyZoneThreshold: 0.6, Workers: 8, PodWorkers: 32,
+			EvictionRate: 0.2, SecondaryEvictionRate: 0.05, LargeClusterSizeThreshold: 100, UnhealthyZoneThreshold: 0.6,
 		},
 		nil,
-		&podgc.Config{TerminatedPodThreshold: 12000, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: 32},
+		&podgc.Config{TerminatedPodThreshold: 12000, Quarantine: 40 * time.Second, Period: 20 * time.Second},
 		&namespace.Config{Workers: 7, SyncPeriod: 10 * time.Minute},
 		&endpointslice.Config{Workers: 8, MaxEndpoints: 90, BatchPeriod: 2 * time.Second},
 		&deployment.Config{Workers: 9},

@@ -30,6 +30,9 @@ const (
 	podQueue  = "node_lifecycle_controller_pods"
 )
 
+// nodeWorkers is the number of nodes that are processed at the same time, as in kube-controller-manager v1.37.
+const nodeWorkers = 8
+
 // maxBackoff is short compared with a grace period.
 const maxBackoff = 5 * time.Second
 
@@ -65,10 +68,10 @@ func newController(cfg Config, b controller.Base, reads kubernetes.Interface, me
 	}
 	c.api = &apiHealth{cfg: cfg, client: reads, clock: b.Clock, metrics: c.metrics, health: c.health, event: b.Clock.Now()}
 	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: nodeQueue, Workers: cfg.Workers, MaxBackoff: maxBackoff, Drain: b.Drain, Clock: b.Clock,
+		Controller: Name, Queue: nodeQueue, Workers: nodeWorkers, MaxBackoff: maxBackoff, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile)
 	c.podLoop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: podQueue, Workers: cfg.PodWorkers, Drain: b.Drain, Clock: b.Clock,
+		Controller: Name, Queue: podQueue, Workers: controller.PodWorkers, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcilePod).GroupBy(func(key podKey) string { return key.Namespace })
 	if err := c.openCaches(); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 // Agent is the name of upstream for the loops of nodes in user agents and in the source of events.
 const Agent = "node-controller"
 
-// Config is the configuration of the controller. Workers and PodWorkers must be at least 1.
+// Config is the configuration of the controller.
 type Config struct {
 	MonitorPeriod      time.Duration `json:"NodeMonitorPeriod"`      // minimum time between two checks of one node
 	MonitorGracePeriod time.Duration `json:"NodeMonitorGracePeriod"` // longest silence of a live node
@@ -28,9 +28,6 @@ type Config struct {
 	SecondaryEvictionRate     float32 `json:"SecondaryNodeEvictionRate"` // of a large zone in PartialDisruption
 	LargeClusterSizeThreshold int     `json:"LargeClusterSizeThreshold"` // number of nodes above which a zone is large
 	UnhealthyZoneThreshold    float32 `json:"UnhealthyZoneThreshold"`    // share of not Ready nodes in a disrupted zone
-
-	Workers    int `json:"-"` // nodes that are processed at the same time
-	PodWorkers int `json:"-"` // pods that are processed at the same time
 }
 
 // DefaultConfig returns the defaults of kube-controller-manager v1.37.
@@ -43,8 +40,6 @@ func DefaultConfig() *Config {
 		SecondaryEvictionRate:     0.01,
 		LargeClusterSizeThreshold: 50,
 		UnhealthyZoneThreshold:    0.55,
-		Workers:                   8, // as in kube-controller-manager
-		PodWorkers:                controller.PodWorkers,
 	}
 }
 

@@ -38,11 +38,7 @@ type bench struct {
 
 var errOutage = apierrors.NewInternalError(errors.New("etcdserver: no leader"))
 
-func defaults() Config {
-	cfg := *DefaultConfig()
-	cfg.Workers, cfg.PodWorkers = 4, 4
-	return cfg
-}
+func defaults() Config { return *DefaultConfig() }
 
 // inBubble runs a test in fake time. The objects exist before the caches start.
 func inBubble(t *testing.T, cfg Config, objects []runtime.Object, run func(b *bench)) {

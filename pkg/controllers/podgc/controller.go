@@ -50,7 +50,7 @@ type term struct {
 
 func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c := &Controller{Base: b, cfg: cfg, metrics: newMetrics(b.Metrics)}
-	loop := controller.LoopConfig{Controller: Name, Workers: cfg.Workers, Drain: b.Drain, Clock: b.Clock}
+	loop := controller.LoopConfig{Controller: Name, Workers: controller.PodWorkers, Drain: b.Drain, Clock: b.Clock}
 	loop.Queue = "orphaned_pods_nodes" // as in kube-controller-manager
 	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNode)
 	loop.Queue = "pod_gc_pods"

@@ -16,13 +16,11 @@ type Config struct {
 	Quarantine time.Duration `json:"-"`
 	// Period is the interval between two counts of the finished pods. Positive.
 	Period time.Duration `json:"-"`
-	// Workers is the number of pods, and of nodes, that are processed at the same time. At least 1.
-	Workers int `json:"-"`
 }
 
 // DefaultConfig is that of kube-controller-manager v1.37, where Quarantine and Period are constants.
 func DefaultConfig() *Config {
-	return &Config{TerminatedPodThreshold: 12500, Quarantine: 40 * time.Second, Period: 20 * time.Second, Workers: controller.PodWorkers}
+	return &Config{TerminatedPodThreshold: 12500, Quarantine: 40 * time.Second, Period: 20 * time.Second}
 }
 
 // AddFlags implements controller.Config.

@@ -22,7 +22,7 @@ const Name = "taint-eviction-controller"
 // Controller evicts pods from nodes with NoExecute taints.
 type Controller struct {
 	controller.Base
-	cfg      Config
+	grace    time.Duration // --node-monitor-grace-period
 	pods     *caches.Pods
 	nodes    *caches.Nodes
 	recorder record.EventRecorder
@@ -37,14 +37,14 @@ type Controller struct {
 
 // term is the state of one term of leadership.
 type term struct {
-	trusted time.Time // from this time on, taints of node health evict pods
+	trusted time.Time // a grace period after the start: from then on, taints of node health evict pods
 	live    *live.Reads[[]taint]
 }
 
-func newController(cfg Config, b controller.Base) (*Controller, error) {
-	c := &Controller{Base: b, cfg: cfg, recorder: b.Recorder(Name), metrics: newMetrics(b.Metrics), taints: newFirstSeen()}
+func newController(grace time.Duration, b controller.Base) (*Controller, error) {
+	c := &Controller{Base: b, grace: grace, recorder: b.Recorder(Name), metrics: newMetrics(b.Metrics), taints: newFirstSeen()}
 	c.ledger = newLedger(c.metrics.pending)
-	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: cfg.Workers, Drain: b.Drain, Clock: b.Clock}
+	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: controller.PodWorkers, Drain: b.Drain, Clock: b.Clock}
 	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNode)
 	loop.Queue = "noexec_taint_pod" // both as in kube-controller-manager
 	c.podLoop = controller.NewLoop(loop, b.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
@@ -117,7 +117,7 @@ func changesDeadline(old, pod *caches.Pod) bool {
 // Run evicts pods until ctx ends and all workers have returned. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{
-		trusted: c.Clock.Now().Add(c.cfg.TrustWindow),
+		trusted: c.Clock.Now().Add(c.grace),
 		live:    live.NewReads(c.Clock, c.readTaints),
 	}
 	defer c.ledger.clear()

@@ -7,7 +7,7 @@
 // timeAdded survive a restart. Other taints date from the first observation by this process, also as a standby.
 //
 // The taints not-ready and unreachable evict only from nodes that are not Ready, and not within
-// Config.TrustWindow after the start of a term.
+// --node-monitor-grace-period after the start of a term.
 //
 // Node and pod are read live before an eviction. The pod gets the condition DisruptionTarget and is deleted by
 // UID with its own grace period. Failures are retried.

@@ -49,7 +49,7 @@ func (w *world) start(config node.Config, cfg, watch *rest.Config, name string) 
 	grace := min(config.MonitorGracePeriod, 5*time.Second)
 	all := []controller.Registration{
 		node.Registration(&config), tainteviction.Registration(&grace),
-		podgc.Registration(&podgc.Config{Quarantine: time.Second, Period: 500 * time.Millisecond, Workers: 2}),
+		podgc.Registration(&podgc.Config{Quarantine: time.Second, Period: 500 * time.Millisecond}),
 	}
 	controlplane.StartLoop(w.t, controlplane.LoopOptions{
 		Config: cfg, Watch: watch,
