@@ -43,16 +43,16 @@ const (
 // Each controller has a queue and a sender, so that an event storm of one controller drops or delays no event
 // of another.
 type events struct {
-	client   corev1client.EventInterface
-	dropped  *prometheus.CounterVec
-	channels []*channel // complete before startSending
+	client  corev1client.EventInterface
+	dropped *prometheus.CounterVec
+	queues  []*eventQueue // complete before startSending
 
 	cancel  context.CancelFunc // set by startSending
 	sending sync.RWMutex       // locked for reading while an event is sent
 }
 
-// channel is the queue of one controller and its recorder. Events recorded before startSending are lost.
-type channel struct {
+// eventQueue is the queue of one controller and its recorder. Events recorded before startSending are lost.
+type eventQueue struct {
 	component   string
 	limit       *record.EventSourceObjectSpamFilter
 	warnings    *rate.Limiter
@@ -79,33 +79,33 @@ func newEvents(cfg *rest.Config, metrics prometheus.Registerer) (*events, error)
 // newRecorder returns a recorder whose events name component as their source. It must be called before
 // startSending.
 func (e *events) newRecorder(component string) record.EventRecorder {
-	c := &channel{
+	q := &eventQueue{
 		component: component,
 		warnings:  rate.NewLimiter(warningsPerSecond, warningsBurst), dropped: e.dropped.MustCurryWith(prometheus.Labels{"controller": component}),
 	}
 	// These are the limits of client-go's correlator, which drops an event only after it was correlated and
 	// its patch was made.
-	c.limit = record.NewEventSourceObjectSpamFilter(4096, 25, 1./300, clock.RealClock{}, func(e *corev1.Event) string {
+	q.limit = record.NewEventSourceObjectSpamFilter(4096, 25, 1./300, clock.RealClock{}, func(e *corev1.Event) string {
 		return e.Type + e.InvolvedObject.Kind + "/" + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name + "/" + string(e.InvolvedObject.UID)
 	})
 	for _, reason := range []string{droppedByLimit, droppedByQueue} {
-		c.dropped.WithLabelValues(reason)
+		q.dropped.WithLabelValues(reason)
 	}
-	e.channels = append(e.channels, c)
-	return c
+	e.queues = append(e.queues, q)
+	return q
 }
 
 // startSending begins to send. Failures are logged to the logger of ctx; without a context, client-go would use the
 // logger of the process.
 func (e *events) startSending(ctx context.Context) {
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	for _, c := range e.channels {
-		// c.limit replaces the filter of the correlator.
-		c.broadcaster = record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)),
+	for _, q := range e.queues {
+		// q.limit replaces the filter of the correlator.
+		q.broadcaster = record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)),
 			record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: math.MaxInt32}))
-		c.recorder = c.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: c.component}).WithLogger(klog.FromContext(ctx))
-		c.broadcaster.StartStructuredLogging(3)
-		c.broadcaster.StartRecordingToSink(sink{e.client, e.newSender(ctx, c)})
+		q.recorder = q.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: q.component}).WithLogger(klog.FromContext(ctx))
+		q.broadcaster.StartStructuredLogging(3)
+		q.broadcaster.StartRecordingToSink(sink{e.client, e.newSender(ctx, q)})
 	}
 }
 
@@ -114,54 +114,54 @@ func (e *events) stopSending() {
 	e.cancel()
 	e.sending.Lock() // waits for cancelled requests
 	defer e.sending.Unlock()
-	for _, c := range e.channels {
-		c.broadcaster.Shutdown()
+	for _, q := range e.queues {
+		q.broadcaster.Shutdown()
 	}
 }
 
 // flush waits until every event recorded before has been sent, or ctx has ended.
 func (e *events) flush(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, flushPeriod, true, func(context.Context) (bool, error) {
-		return !slices.ContainsFunc(e.channels, func(c *channel) bool { return c.queued.Load() > 0 }), nil
+		return !slices.ContainsFunc(e.queues, func(q *eventQueue) bool { return q.queued.Load() > 0 }), nil
 	})
 }
 
 // Event implements record.EventRecorder.
-func (c *channel) Event(object runtime.Object, eventType, reason, message string) {
-	c.AnnotatedEventf(object, nil, eventType, reason, "%s", message)
+func (q *eventQueue) Event(object runtime.Object, eventType, reason, message string) {
+	q.AnnotatedEventf(object, nil, eventType, reason, "%s", message)
 }
 
 // Eventf implements record.EventRecorder.
-func (c *channel) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
-	c.AnnotatedEventf(object, nil, eventType, reason, format, args...)
+func (q *eventQueue) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
+	q.AnnotatedEventf(object, nil, eventType, reason, format, args...)
 }
 
 // AnnotatedEventf implements record.EventRecorder.
-func (c *channel) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any) {
-	if c.recorder == nil {
+func (q *eventQueue) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any) {
+	if q.recorder == nil {
 		return
 	}
-	if about, err := reference.GetReference(scheme.Scheme, object); err == nil { // c.recorder logs the error
-		if c.limit.Filter(&corev1.Event{InvolvedObject: *about, Type: eventType}) || eventType == corev1.EventTypeWarning && !c.warnings.Allow() {
-			c.dropped.WithLabelValues(droppedByLimit).Inc()
+	if about, err := reference.GetReference(scheme.Scheme, object); err == nil { // q.recorder logs the error
+		if q.limit.Filter(&corev1.Event{InvolvedObject: *about, Type: eventType}) || eventType == corev1.EventTypeWarning && !q.warnings.Allow() {
+			q.dropped.WithLabelValues(droppedByLimit).Inc()
 			return
 		}
-		if c.queued.Load() >= maxQueued {
-			c.dropped.WithLabelValues(droppedByQueue).Inc()
+		if q.queued.Load() >= maxQueued {
+			q.dropped.WithLabelValues(droppedByQueue).Inc()
 			return
 		}
-		c.queued.Add(1)
+		q.queued.Add(1)
 		object = about
 	}
-	c.recorder.AnnotatedEventf(object, annotations, eventType, reason, format, args...)
+	q.recorder.AnnotatedEventf(object, annotations, eventType, reason, format, args...)
 }
 
 // request sends an event and returns the event of the response.
 type request func(context.Context) (*corev1.Event, error)
 
-// newSender returns a function that sends the events of c, in order, until ctx ends. Later events count as sent,
+// newSender returns a function that sends the events of q, in order, until ctx ends. Later events count as sent,
 // or client-go would send them again.
-func (e *events) newSender(ctx context.Context, c *channel) func(*corev1.Event, bool, request) (*corev1.Event, error) {
+func (e *events) newSender(ctx context.Context, q *eventQueue) func(*corev1.Event, bool, request) (*corev1.Event, error) {
 	var last *corev1.Event // client-go sends an event again after an error
 	return func(event *corev1.Event, patch bool, send request) (*corev1.Event, error) {
 		e.sending.RLock()
@@ -169,7 +169,7 @@ func (e *events) newSender(ctx context.Context, c *channel) func(*corev1.Event, 
 		sent, err := send(ctx)
 		if event != last && !(patch && apierrors.IsNotFound(err)) { // client-go creates an event that cannot be patched
 			last = event
-			c.queued.Add(-1)
+			q.queued.Add(-1)
 		}
 		if ctx.Err() != nil {
 			return event, nil
