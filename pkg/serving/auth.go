@@ -112,23 +112,21 @@ func newAuth(cfg Config, deps Deps) (*auth, error) {
 // same name. It returns nil without file and client. Before the first read of the ConfigMap no certificate is
 // trusted. The last values stay in force while the ConfigMap is missing or invalid.
 func (a *auth) authority(flag, file string, client kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+	var ca dynamiccertificates.CAContentProvider
+	var err error
 	switch {
 	case file != "":
-		ca, err := dynamiccertificates.NewDynamicCAContentFromFile(flag, file)
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", flag, flagcheck.OneLine(err))
-		}
-		a.clientCAs = append(a.clientCAs, ca)
-		return ca, nil
+		ca, err = dynamiccertificates.NewDynamicCAContentFromFile(flag, file)
 	case client != nil:
-		ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(flag, authConfigMapNamespace, authConfigMapName, flag, client)
-		if err != nil {
-			return nil, err
-		}
-		a.clientCAs = append(a.clientCAs, ca)
-		return ca, nil
+		ca, err = dynamiccertificates.NewDynamicCAFromConfigMapController(flag, authConfigMapNamespace, authConfigMapName, flag, client)
+	default:
+		return nil, nil
 	}
-	return nil, nil
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, flagcheck.OneLine(err))
+	}
+	a.clientCAs = append(a.clientCAs, ca)
+	return ca, nil
 }
 
 // frontProxy returns the authenticator of users that a front proxy names in headers, or nil without a certificate

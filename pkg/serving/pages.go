@@ -168,9 +168,9 @@ func addDebugging(m *http.ServeMux) {
 		}
 		body, err := io.ReadAll(io.LimitReader(r.Body, 64))
 		if err == nil {
-			var answer string
-			if answer, err = logs.GlogSetter(string(body)); err == nil {
-				_, _ = fmt.Fprintln(w, answer)
+			var message string
+			if message, err = logs.GlogSetter(string(body)); err == nil {
+				_, _ = fmt.Fprintln(w, message)
 				return
 			}
 		}
