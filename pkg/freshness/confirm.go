@@ -15,8 +15,8 @@ import (
 	"minikcm/internal/rv"
 )
 
-// ErrBehind is in the error of Confirm when the store differs from a list.
-var ErrBehind = errors.New("the cache is behind the API server")
+// errBehind is in the error of Confirm when the store differs from a list.
+var errBehind = errors.New("the cache is behind the API server")
 
 // Confirm waits before the error: most caches are behind for milliseconds.
 const confirmPause, confirmTimeout = 10 * time.Millisecond, 250 * time.Millisecond
@@ -35,7 +35,7 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface) error {
 		return len(diff) == 0 || rv.AtLeast(w.Version(), version), nil
 	})
 	if err != nil {
-		return cmp.Or(context.Cause(ctx), fmt.Errorf("%w: %v", ErrBehind, diff))
+		return cmp.Or(context.Cause(ctx), fmt.Errorf("%w: %v", errBehind, diff))
 	}
 	return nil
 }

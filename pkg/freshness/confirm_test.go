@@ -22,7 +22,7 @@ func TestConfirm(t *testing.T) {
 	}{
 		{"equal", listed, 0, 0, time.Hour, nil, nil, 1},
 		{"equal a moment later", object("a", "1", "10"), 0, 100 * time.Millisecond, time.Hour, nil, nil, 1},
-		{"object is missing", object("a", "1", "10"), 29, time.Second, time.Hour, nil, ErrBehind, 1},
+		{"object is missing", object("a", "1", "10"), 29, time.Second, time.Hour, nil, errBehind, 1},
 		{"object is missing until the end of the context", object("a", "1", "10"), 29, time.Second, 100 * time.Millisecond, nil, context.DeadlineExceeded, 1},
 		{"object was deleted after the list", object("a", "1", "10"), 31, 0, time.Hour, nil, nil, 1},
 		{"no response", listed, 0, 0, time.Hour, errAway, errAway, 0},

@@ -63,7 +63,7 @@ type Controller struct {
 // newController returns a controller. The requests of reads and metadata must not wait for a rate limiter.
 func newController(cfg Config, b controller.Base, reads kubernetes.Interface, metadata metadata.Interface) (*Controller, error) {
 	c := &Controller{
-		Base: b, cfg: cfg, reads: reads, metadata: metadata, recorder: b.Recorder(Agent), metrics: newMetrics(b.Metrics),
+		Base: b, cfg: cfg, reads: reads, metadata: metadata, recorder: b.Recorder(agent), metrics: newMetrics(b.Metrics),
 		health: &healthMap{nodes: map[string]nodeHealth{}},
 	}
 	c.api = &apiHealth{cfg: cfg, client: reads, clock: b.Clock, metrics: c.metrics, health: c.health, event: b.Clock.Now()}

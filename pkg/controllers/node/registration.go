@@ -15,8 +15,8 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Agent is the name of upstream for the loops of nodes in user agents and in the source of events.
-const Agent = "node-controller"
+// agent is the name of upstream for the loops of nodes in user agents and in the source of events.
+const agent = "node-controller"
 
 // Config is the configuration of the controller.
 type Config struct {
@@ -79,7 +79,7 @@ func (c *Config) Validate() []error {
 // Registration returns the registration of the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
-		Name: Name, Alias: "nodelifecycle", Agent: Agent,
+		Name: Name, Alias: "nodelifecycle", Agent: agent,
 		LeaseNamespaces: []string{corev1.NamespaceNodeLease},
 		Config:          cfg, Section: "NodeLifecycleController",
 		WatchPermissions: []controller.Access{{Resource: "nodes"}, {Resource: "pods"}},

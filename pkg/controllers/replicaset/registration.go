@@ -10,8 +10,8 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// PodDeletionCost is upstream's gate for the annotation that influences which pod of a ReplicaSet is deleted first.
-const PodDeletionCost featuregate.Feature = "PodDeletionCost"
+// podDeletionCost is upstream's gate for the annotation that influences which pod of a ReplicaSet is deleted first.
+const podDeletionCost featuregate.Feature = "PodDeletionCost"
 
 // Config is the configuration of the controller.
 type Config struct {
@@ -42,7 +42,7 @@ func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "replicaset", Agent: Name,
 		Gates: map[featuregate.Feature]featuregate.VersionedSpecs{
-			PodDeletionCost: {
+			podDeletionCost: {
 				{Version: apiversion.MajorMinor(1, 21), Default: false, PreRelease: featuregate.Alpha},
 				{Version: apiversion.MajorMinor(1, 22), Default: true, PreRelease: featuregate.Beta},
 			},
@@ -62,7 +62,7 @@ func Registration(cfg *Config) controller.Registration {
 		},
 		New: func(b controller.Base) (controller.Controller, error) {
 			c := *cfg
-			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(PodDeletionCost), b.Enabled(gates.TerminatingReplicas)
+			c.PodDeletionCost, c.TerminatingReplicas = b.Enabled(podDeletionCost), b.Enabled(gates.TerminatingReplicas)
 			return newController(c, b)
 		},
 	}
