@@ -108,10 +108,6 @@ func (c *Controller) mark(ctx context.Context, pod *corev1.Pod) error {
 	}.Send(ctx, c.Client, pod.Namespace, pod.Name)
 }
 
-func (c *Controller) recordCancelled(key podkey.Key) {
-	c.recorder.Eventf(podReference(key), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s", key.Name)
-}
-
 // podReference returns the event target, which may be a deleted pod.
 func podReference(key podkey.Key) *corev1.ObjectReference {
 	return &corev1.ObjectReference{

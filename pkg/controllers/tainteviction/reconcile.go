@@ -69,7 +69,7 @@ func (c *Controller) keep(key podkey.Key, d decision, now time.Time) time.Durati
 // cancelled.
 func (c *Controller) endEviction(key podkey.Key) {
 	if e := c.ledger.drop(key.UID); e.isPending() && !e.started {
-		c.recordCancelled(key)
+		c.recorder.Eventf(podReference(key), corev1.EventTypeNormal, eventReason, "Cancelling deletion of Pod %s", key.Name)
 	}
 }
 
