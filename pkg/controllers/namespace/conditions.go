@@ -65,18 +65,11 @@ func discoveryProblem(r report) (reason, textOrEmpty string) {
 	if n := len(r.content.Failing); n > 0 {
 		return failed, fmt.Sprintf("Discovery failed for some groups, %d failing: %s", n, conditionText(r.content.Err))
 	}
-	return failed, errorText(r.content.Err)
+	return failed, conditionText(r.content.Err)
 }
 
 func parsingProblem(r report) (reason, textOrEmpty string) {
-	return "GroupVersionParsingFailed", errorText(r.content.ParseErr)
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return conditionText(err)
+	return "GroupVersionParsingFailed", conditionText(r.content.ParseErr)
 }
 
 func failureProblem(r report) (reason, textOrEmpty string) {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -105,8 +104,7 @@ func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 
 // onPodDelete queues a terminating namespace when its last pod is gone. It takes constant time.
 func (c *Controller) onPodDelete(pod *caches.Pod) {
-	ns, ok := c.namespaces.Get(cache.NewObjectName("", pod.Namespace))
-	if ok && ns.DeletionTimestamp != nil && c.pods.CountInNamespace(pod.Namespace) == 0 {
+	if c.namespaces.Terminating(pod.Namespace) && c.pods.CountInNamespace(pod.Namespace) == 0 {
 		c.loop.Add(pod.Namespace)
 	}
 }

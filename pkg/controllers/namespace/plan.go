@@ -36,7 +36,7 @@ func podsGone(pods typeResult, known discovery.Result) bool {
 type report struct {
 	content    discovery.Result
 	results    []typeResult // pods first
-	finalizers []string     // see heldBy; only if the content is gone
+	finalizers []string     // see remainingFinalizers; only if the content is gone
 	rejection  error        // of the finalization
 }
 
@@ -80,7 +80,7 @@ func nextSync(waited time.Duration, unfinished int) time.Duration {
 	return max(min(max(waited/4, 300*time.Millisecond), longest), crowded)
 }
 
-func ourFinalizer(ns *corev1.Namespace) bool {
+func hasOurFinalizer(ns *corev1.Namespace) bool {
 	return slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
@@ -96,8 +96,8 @@ func otherFinalizers(ns *corev1.Namespace) []corev1.FinalizerName {
 	return slices.Compact(others)
 }
 
-// heldBy returns the finalizers that keep the namespace without ours, from spec and metadata.
-func heldBy(ns *corev1.Namespace) []string {
+// remainingFinalizers returns the finalizers that keep the namespace without ours, from spec and metadata.
+func remainingFinalizers(ns *corev1.Namespace) []string {
 	var names []string
 	for _, f := range otherFinalizers(ns) {
 		names = append(names, string(f))

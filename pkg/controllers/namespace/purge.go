@@ -70,9 +70,12 @@ func (e *typeError) Unwrap() error { return e.err }
 func listFailed(r discovery.Type, err error) error   { return &typeError{"list " + r.String(), err} }
 func removeFailed(r discovery.Type, err error) error { return &typeError{"delete " + r.String(), err} }
 
-// conditionText returns the text of an error for conditions. Texts of connection errors have ports, so that
-// each text would cause another write.
+// conditionText returns the text of an error for conditions, or an empty text without an error. Texts of connection
+// errors have ports, so that each text would cause another write.
 func conditionText(err error) string {
+	if err == nil {
+		return ""
+	}
 	var failed *typeError
 	var transport *url.Error
 	if errors.As(err, &failed) && (errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSkipped)) {

@@ -127,10 +127,10 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	}
 	// Finalization does not depend on the conditions. A later sync repeats a failed write.
 	var unwritten error
-	if r.finalizers = heldBy(ns); len(r.finalizers) > 0 || !ourFinalizer(ns) {
+	if r.finalizers = remainingFinalizers(ns); len(r.finalizers) > 0 || !hasOurFinalizer(ns) {
 		ns, unwritten = c.writeConditions(ctx, ns, r)
 	}
-	if ourFinalizer(ns) {
+	if hasOurFinalizer(ns) {
 		seen := c.firstSeen(ns.UID, c.Clock.Now()) // before the event of the deletion removes the time
 		done, err := c.finalize(ctx, ns)
 		if isRejected(err) { // by a policy, or for lack of permission

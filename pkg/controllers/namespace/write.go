@@ -50,7 +50,7 @@ func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done b
 			return false, fmt.Errorf("finalize: %w", err)
 		}
 		live, err := c.readNamespace(ctx, ns.Name)
-		if err != nil || live == nil || live.UID != ns.UID || !ourFinalizer(live) {
+		if err != nil || live == nil || live.UID != ns.UID || !hasOurFinalizer(live) {
 			return false, err
 		}
 		ns = live
