@@ -11,6 +11,6 @@
 // One watch delivers the Leases of all namespaces, because an informer has one namespace at most. Without the
 // node controllers and the garbage collector only the namespace of the election is watched.
 //
-// [Store.Version] is the version that a cache has reached. Functions named Read and [LatestVersion] read from the
-// API server.
+// [Store.Version] is the version that a cache has reached. [Pods.Read], [Pods.ReadByName] and [LatestVersion] read
+// from the API server.
 package caches

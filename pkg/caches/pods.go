@@ -3,10 +3,12 @@ package caches
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -136,4 +138,16 @@ func (p *Pods) Read(ctx context.Context, client kubernetes.Interface, namespace 
 		}
 		opts.Continue = page.Continue
 	}
+}
+
+// ReadByName reads a pod, or returns nil. It sends a list, because the roles of kube-controller-manager's
+// controllers may list pods and not get pods.
+func (p *Pods) ReadByName(ctx context.Context, client kubernetes.Interface, name cache.ObjectName) (*Pod, error) {
+	byName := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()}
+	pods, _, err := p.Read(ctx, client, name.Namespace, byName)
+	i := slices.IndexFunc(pods, func(pod *Pod) bool { return pod.Name == name.Name })
+	if i < 0 {
+		return nil, err
+	}
+	return pods[i], nil
 }

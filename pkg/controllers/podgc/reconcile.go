@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -92,8 +91,8 @@ func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches
 	if because == terminated && cached.IsFinished() {
 		return true, c.markAndDelete(ctx, cached, because)
 	}
-	pod, err := c.livePod(ctx, key)
-	if pod == nil || err != nil {
+	pod, err := c.pods.ReadByName(ctx, c.Client, key.Name)
+	if err != nil || pod == nil || pod.UID != key.UID {
 		return true, err
 	}
 	if pod.NodeName != cached.NodeName {
@@ -110,22 +109,6 @@ func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches
 		return false, nil
 	}
 	return true, c.markAndDelete(ctx, pod, because)
-}
-
-// livePod reads a pod from the API server. It returns nil if no pod has this name and UID. livePod sends a
-// list by name, because the service account of upstream may not get pods.
-func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*caches.Pod, error) {
-	byName := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name.Name).String()}
-	found, _, err := c.pods.Read(ctx, c.Client, key.Name.Namespace, byName)
-	if err != nil {
-		return nil, err
-	}
-	for _, pod := range found {
-		if pod.UID == key.UID {
-			return pod, nil
-		}
-	}
-	return nil, nil
 }
 
 // markAndDelete performs the remaining steps for a pod.

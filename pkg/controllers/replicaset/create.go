@@ -204,7 +204,7 @@ func foreignPodError(pod deleteResult) error {
 // findEarlierCreate looks for the pod of a rejected create. A pod that is owned and not known yet was made
 // by an earlier attempt of the same name.
 func (c *Controller) findEarlierCreate(ctx context.Context, t syncState, attempt controller.Create, refused createResult) createResult {
-	found, readErr := c.livePod(ctx, t.rs.Namespace, attempt.Name)
+	found, readErr := c.pods.ReadByName(ctx, c.Client, cache.NewObjectName(t.rs.Namespace, attempt.Name))
 	switch {
 	case readErr != nil:
 		return createResult{outcome: outcome.Unknown, err: errors.Join(refused.err, readErr)}

@@ -52,16 +52,16 @@ func TestCreateUntilNameIsFree(t *testing.T) {
 // TestNameDrawnTwice: a name that a create of the same sync used does not count as that create.
 func TestNameDrawnTwice(t *testing.T) {
 	b := newBench(t, newSet(2))
-	var made []string
+	made, found := []string{}, newPod("first")
 	b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
-		if call == 2 {
+		if found.Name = pod.Name; call == 2 {
 			return nil, apierrors.NewAlreadyExists(podResource, pod.Name)
 		}
-		made, pod.UID = append(made, pod.Name), types.UID(pod.Name)
+		made, pod.UID = append(made, pod.Name), found.UID
 		return pod, nil
 	})
-	b.On("list pods", func(int, clienttesting.Action) (runtime.Object, error) { return podList(newPod(made[0])), nil })
+	b.On("list pods", func(int, clienttesting.Action) (runtime.Object, error) { return podList(found), nil })
 	b.mustRun(t)
 	fakeapi.Want(t, "pods created", len(made), 2)
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
@@ -97,7 +98,7 @@ func (c *Controller) deletePod(ctx context.Context, t syncState, pod *caches.Pod
 	if first.outcome != outcome.Conflict {
 		return first
 	}
-	live, err := c.livePod(ctx, pod.Namespace, pod.Name)
+	live, err := c.pods.ReadByName(ctx, c.Client, cache.MetaObjectToName(pod))
 	switch {
 	case err != nil:
 		return deleteResult{outcome: outcome.NotSent, version: version, err: errors.Join(first.err, err)}

@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
@@ -53,15 +52,4 @@ func (c *Controller) readLive(ctx context.Context, t syncState, reason string) (
 // liveReplicaSet reads a ReplicaSet from the API server; see [live.GetSame].
 func (c *Controller) liveReplicaSet(ctx context.Context, known *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
 	return live.GetSame(ctx, known, c.Client.AppsV1().ReplicaSets(known.Namespace).Get)
-}
-
-// livePod reads one pod from the API server, or returns nil. It uses a list because the upstream role may
-// not get pods.
-func (c *Controller) livePod(ctx context.Context, namespace, name string) (*caches.Pod, error) {
-	pods, _, err := c.pods.Read(ctx, c.Client, namespace,
-		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
-	if err != nil || len(pods) == 0 {
-		return nil, err
-	}
-	return pods[0], nil
 }
