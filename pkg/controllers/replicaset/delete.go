@@ -21,9 +21,9 @@ import (
 func (c *Controller) deletePods(ctx context.Context, t syncState, todo plan) applyResult {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("Too many replicas", "need", t.wantedReplicas(), "deleting", todo.surplus, "deletingAgain", todo.repeat)
-	victims := c.chooseVictims(t, todo.unconfirmed, todo.repeat)
+	victims := c.victimsOf(t, todo.unconfirmed, todo.repeat)
 	if todo.surplus > 0 {
-		chosen := c.chooseVictims(t, todo.candidates, todo.surplus)
+		chosen := c.victimsOf(t, todo.candidates, todo.surplus)
 		if todo.surplus < len(todo.candidates) {
 			for _, ratio := range ageRatios(todo.candidates, chosen, t.now) {
 				c.metrics.deletionAgeRatio.Observe(ratio)
@@ -53,7 +53,7 @@ func (c *Controller) deletePods(ctx context.Context, t syncState, todo plan) app
 	return a
 }
 
-func (c *Controller) chooseVictims(t syncState, pods []*caches.Pod, n int) []*caches.Pod {
+func (c *Controller) victimsOf(t syncState, pods []*caches.Pod, n int) []*caches.Pod {
 	return chooseVictims(pods, c.relatedPods(t, pods, n), n, c.cfg.PodDeletionCost, t.now)
 }
 

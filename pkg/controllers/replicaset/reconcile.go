@@ -38,10 +38,10 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	}
 	st := c.states.For(key, rs.UID)
 	t := syncState{key: key, now: c.Clock.Now(), versions: at, rs: rs, selector: selector, expectations: &st.expectations, backoffs: &st.backoffs}
-	return c.step(ctx, t)
+	return c.sync(ctx, t)
 }
 
-func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, error) {
+func (c *Controller) sync(ctx context.Context, t syncState) (controller.Result, error) {
 	// 3. Load the pods and plan, on the caches or on a live read.
 	t, d, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.versions, t.now, t)
 	if err != nil {

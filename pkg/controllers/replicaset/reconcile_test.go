@@ -62,7 +62,7 @@ func newBench(t *testing.T, rs *appsv1.ReplicaSet, pods ...*caches.Pod) *bench {
 	return &bench{c, work, script}
 }
 
-func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.step(ctx, b.syncState) }
+func (b *bench) run(ctx context.Context) (controller.Result, error) { return b.sync(ctx, b.syncState) }
 
 // mustRun runs a sync without an error and returns the time until the next.
 func (b *bench) mustRun(t *testing.T) time.Duration {
