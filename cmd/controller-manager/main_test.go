@@ -35,13 +35,13 @@ func TestSignalsWithBlockedLog(t *testing.T) {
 	fakeapi.NoError(t, fill(full))
 	process := exec.Command(os.Args[0])
 	process.Env, process.Stderr = append(os.Environ(), helper+"=1"), full
-	said := fakeapi.Must(process.StdoutPipe())
+	stdout := fakeapi.Must(process.StdoutPipe())
 	fakeapi.NoError(t, process.Start())
 	defer process.Process.Kill()
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(stdout)
 	for _, want := range []string{"ready", "stopping"} {
 		if lines.Scan(); lines.Text() != want {
-			t.Fatalf("the process says %q, want %q", lines.Text(), want)
+			t.Fatalf("the process printed %q, want %q", lines.Text(), want)
 		}
 		fakeapi.NoError(t, process.Process.Signal(syscall.SIGTERM))
 	}

@@ -24,7 +24,7 @@ import (
 	"minikcm/pkg/leadership"
 )
 
-// client-go's informers sleep without looking at their context when a streaming list is refused with 429,
+// client-go's informers sleep without looking at their context when a streaming list is rejected with 429,
 // mostly for many seconds.
 func TestStoppingWaitsASecondForInformersThatSleep(t *testing.T) {
 	overloaded := fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
@@ -87,7 +87,7 @@ func TestErrorOfAControllerEndsTheTerm(t *testing.T) {
 func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fakeapi.NewClientset(t)
-		client.Break(errors.New("no answer"), "list pods")
+		client.Break(errors.New("no response"), "list pods")
 		store := caches.New(client, caches.Config{Name: "test"})
 		fakeapi.Must(store.Pods())
 		m := &Manager{clock: clock.RealClock{}, caches: store}

@@ -50,28 +50,28 @@ func TestStages(t *testing.T) {
 		a, b, c error
 		earlyB  bool
 		earlyC  bool
-		told    time.Duration // to stop, after the start
+		runtime time.Duration
 		want    error
 		lines   diary
 	}{
-		{name: "told to stop", told: time.Minute, lines: slices.Concat(started, stopped)},
-		{name: "told to stop while one starts", told: 1500 * time.Millisecond, lines: diary{"a starts", "a is up", "b starts", "b is not up", "a ends"}},
-		{name: "the last one fails at the end", c: late, told: time.Minute, want: late, lines: slices.Concat(started, stopped)},
-		{name: "the last one is done", earlyC: true, told: time.Hour, lines: slices.Concat(started, stopped[1:])},
-		{name: "the last one fails", c: broken, earlyC: true, told: time.Hour, want: broken, lines: slices.Concat(started, stopped[1:])},
-		{name: "a request of the last one was cancelled", c: canceled, earlyC: true, told: time.Hour, want: canceled, lines: slices.Concat(started, stopped[1:])},
-		{name: "one fails, another when it is stopped", b: broken, earlyB: true, a: late, told: time.Hour, want: broken,
+		{name: "stopped", runtime: time.Minute, lines: slices.Concat(started, stopped)},
+		{name: "stopped while one starts", runtime: 1500 * time.Millisecond, lines: diary{"a starts", "a is up", "b starts", "b is not up", "a ends"}},
+		{name: "the last one fails at the end", c: late, runtime: time.Minute, want: late, lines: slices.Concat(started, stopped)},
+		{name: "the last one is done", earlyC: true, runtime: time.Hour, lines: slices.Concat(started, stopped[1:])},
+		{name: "the last one fails", c: broken, earlyC: true, runtime: time.Hour, want: broken, lines: slices.Concat(started, stopped[1:])},
+		{name: "a request of the last one was cancelled", c: canceled, earlyC: true, runtime: time.Hour, want: canceled, lines: slices.Concat(started, stopped[1:])},
+		{name: "one fails, another when it is stopped", b: broken, earlyB: true, a: late, runtime: time.Hour, want: broken,
 			lines: diary{"a starts", "a is up", "b starts", "b is up", "c starts", "c is not up", "a ends"}},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			var d diary
-			ctx, cancel := context.WithTimeout(t.Context(), tt.told)
+			ctx, cancel := context.WithTimeout(t.Context(), tt.runtime)
 			defer cancel()
 			begun := time.Now()
 			err := runStages(ctx, d.takes("a", tt.a, false), d.takes("b", tt.b, tt.earlyB), d.takes("c", tt.c, tt.earlyC))
 			fakeapi.WantError(t, "error", err, tt.want)
 			fakeapi.WantEqual(t, "actions", d, tt.lines)
-			if tt.told == time.Hour && time.Since(begun) > time.Minute {
+			if tt.runtime == time.Hour && time.Since(begun) > time.Minute {
 				t.Errorf("stopped after %v", time.Since(begun))
 			}
 		})

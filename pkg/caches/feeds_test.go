@@ -143,13 +143,13 @@ func TestRejectedFeedsCanBeStopped(t *testing.T) {
 		k.lock.Lock()
 		defer k.lock.Unlock()
 		if len(k.lost) == 0 || !strings.Contains(fmt.Sprint(k.lost[0]), "streaming list was rejected") {
-			return fmt.Errorf("told %v", k.lost)
+			return fmt.Errorf("events %v", k.lost)
 		}
 		return nil
 	})
 	f.Stop()
 	if n := api.Count("list widgets"); n > 0 {
-		t.Errorf("%d lists were asked for, of a server that has too many requests", n)
+		t.Errorf("%d lists of a server that has too many requests", n)
 	}
 }
 

@@ -28,24 +28,24 @@ func TestWatchOfAnyType(t *testing.T) {
 		t.Error("asking twice for a type made two caches")
 	}
 	own := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "foos"}
-	refused := func(name, want string, err error) {
+	rejects := func(name, want string, err error) {
 		t.Helper()
 		fakeapi.WantPart(t, "error of "+name, fmt.Sprint(err), want)
 	}
 	_, err := Watch[*corev1.Pod](c, services, Options{})
-	refused("a type that is watched as another", "watch services: it is in a caches.Store[*k8s.io/api/core/v1.Service] already", err)
+	rejects("a type that is watched as another", "watch services: it is in a caches.Store[*k8s.io/api/core/v1.Service] already", err)
 	_, err = Watch[*corev1.Service](c, own, Options{})
-	refused("a type of another group", "watch foos: *v1.Service is not of example.com/v1", err)
+	rejects("a type of another group", "watch foos: *v1.Service is not of example.com/v1", err)
 	_, err = Watch[*corev1.Service](c, own, Options{Scheme: runtime.NewScheme()})
-	refused("a type its scheme does not know", "watch foos: no kind is registered for the type v1.Service", err)
+	rejects("a type its scheme does not know", "watch foos: no kind is registered for the type v1.Service", err)
 	_, err = Watch[*corev1.Service](New(fake.NewClientset(), Config{Name: "clientless"}), services, Options{})
-	refused("without a client", "cannot be made without a client", err)
+	rejects("without a client", "cannot be made without a client", err)
 	_, err = Watch[*metav1.ObjectMeta](c, own, Options{Scheme: runtime.NewScheme()})
-	refused("what is no object", "*v1.ObjectMeta is not what the API server has", err)
+	rejects("no object", "*v1.ObjectMeta is not what the API server has", err)
 	c.started = true
 	_, err = Watch[*corev1.Secret](c, corev1.SchemeGroupVersion.WithResource("secrets"), Options{})
-	refused("after the start", "watch secrets: the informers have been started", err)
-	refused("a handler after the start", "the informers have been started", first.Handle(Handler[*corev1.Service]{}))
+	rejects("after the start", "watch secrets: the informers have been started", err)
+	rejects("a handler after the start", "the informers have been started", first.Handle(Handler[*corev1.Service]{}))
 	fakeapi.Want(t, "watched types", len(c.Types()), 1)
 }
 

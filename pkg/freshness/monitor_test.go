@@ -45,7 +45,7 @@ type world struct {
 	stuck   bool   // nor does a new one: the API server has stopped to watch
 	heads   int    // limit=1 lists with a response
 	lists   int    // of all
-	asked   int    // watches
+	watches int
 	pipe    *io.PipeWriter
 	ended   error // of Run, once it has
 	failing bool  // whole lists do
@@ -99,7 +99,7 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	context.AfterFunc(req.Context(), func() { pipe.CloseWithError(req.Context().Err()) })
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.asked, w.pipe = w.asked+1, pipe
+	w.watches, w.pipe = w.watches+1, pipe
 	if seconds, _ := strconv.Atoi(req.URL.Query().Get("timeoutSeconds")); seconds > 0 {
 		w.endSoon(pipe, time.Duration(seconds)*time.Second)
 	}
@@ -187,7 +187,7 @@ func (w *world) cut() {
 func (w *world) requests() (watches, lists int) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return w.asked, w.lists
+	return w.watches, w.lists
 }
 
 func (w *world) set(change func(*world)) {

@@ -106,12 +106,12 @@ func respond(code int, body string) *http.Response {
 func TestFailedWatchesAreRetried(t *testing.T) {
 	const goesOn = "?watch=true&resourceVersion=7"
 	for _, tt := range []struct {
-		name  string
-		query string
-		code  int
-		lasts time.Duration
-		want  int // code
-		asked int // requests, at most
+		name     string
+		query    string
+		code     int
+		lasts    time.Duration
+		want     int // code
+		requests int // at most
 	}{
 		{"watch, load balancer without servers", goesOn, 503, 10 * time.Second, 200, 8},
 		{"streaming list", "?watch=true&sendInitialEvents=true", 503, 10 * time.Second, 200, 8},
@@ -121,16 +121,16 @@ func TestFailedWatchesAreRetried(t *testing.T) {
 		{"plain list: the reflector waits", "?limit=500", 503, time.Hour, 503, 1},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
-			start, asked := time.Now(), 0
+			start, requests := time.Now(), 0
 			rt := newPool(newTransport(), fakeapi.RoundTripper(func(*http.Request) (*http.Response, error) {
-				if asked++; time.Since(start) < tt.lasts {
+				if requests++; time.Since(start) < tt.lasts {
 					return respond(tt.code, "status"), nil
 				}
 				return respond(http.StatusOK, ""), nil
 			}))
 			resp := get(t, rt, server+tt.query)
-			if resp.StatusCode != tt.want || asked > tt.asked {
-				t.Errorf("answered %d after %d requests, want %d after at most %d", resp.StatusCode, asked, tt.want, tt.asked)
+			if resp.StatusCode != tt.want || requests > tt.requests {
+				t.Errorf("returned %d after %d requests, want %d after at most %d", resp.StatusCode, requests, tt.want, tt.requests)
 			}
 			if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK && string(body) != "status" || err != nil && !errors.Is(err, io.EOF) {
 				t.Errorf("body %q, %v; want that of the API server", body, err)
@@ -244,7 +244,7 @@ func TestWatchesReconnectTogether(t *testing.T) {
 							ctx = ended
 						}
 						if resp, err := client.RoundTrip(request(ctx, http.MethodGet, plainWatch)); i >= tt.leaving && (err != nil || resp.StatusCode != http.StatusOK) {
-							t.Errorf("answered %v, %v", resp, err)
+							t.Errorf("returned %v, %v", resp, err)
 						}
 					})
 				}

@@ -18,13 +18,13 @@ import (
 
 // tokenSource returns a token after a time.
 type tokenSource struct {
-	takes time.Duration
-	err   error
-	asked int
+	takes   time.Duration
+	err     error
+	fetches int
 }
 
 func (s *tokenSource) Token() (*oauth2.Token, error) {
-	s.asked++
+	s.fetches++
 	time.Sleep(s.takes)
 	if s.err != nil {
 		return nil, s.err
@@ -46,7 +46,7 @@ func (b *bearer) get(t *testing.T, within time.Duration) error {
 }
 
 func TestRequestsWaitForOneTokenTogether(t *testing.T) {
-	away := errors.New("no answer")
+	away := errors.New("no response")
 	for _, tt := range []struct {
 		name   string
 		source tokenSource
@@ -76,7 +76,7 @@ func TestRequestsWaitForOneTokenTogether(t *testing.T) {
 			requests.Wait()
 			time.Sleep(tokenTimeout) // the fetch continues
 			synctest.Wait()
-			fakeapi.Want(t, "tokens that were fetched", tt.source.asked, 1)
+			fakeapi.Want(t, "tokens that were fetched", tt.source.fetches, 1)
 		})
 	}
 }
@@ -91,8 +91,8 @@ func TestRejectedTokenIsNotUsedAgain(t *testing.T) {
 				status = http.StatusOK
 			}
 			time.Sleep(time.Second)
-			if err := b.get(t, time.Second); err != nil || source.asked != want {
-				t.Errorf("request %d: %v, %d tokens, want %d", n, err, source.asked, want)
+			if err := b.get(t, time.Second); err != nil || source.fetches != want {
+				t.Errorf("request %d: %v, %d tokens, want %d", n, err, source.fetches, want)
 			}
 		}
 	})

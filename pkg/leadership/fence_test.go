@@ -48,9 +48,9 @@ func TestDecideRequest(t *testing.T) {
 		{"a write at the deadline is too late", late, 3, true, requestDecision{rejected: "the lease was not renewed in time", term: 3}},
 		{"a read at the deadline does no harm", late, 3, false, requestDecision{term: 3}},
 		{"without election there is no deadline", endless, 1, true, requestDecision{term: 1}},
-		{"a write after the end is refused", shut, 3, true, requestDecision{rejected: "shutdown", term: 3}},
-		{"a read of an ended term is refused", shut, 3, false, requestDecision{rejected: "shutdown", term: 3}},
-		{"a write between terms is refused", shut, 0, true, requestDecision{rejected: "shutdown"}},
+		{"a write after the end is rejected", shut, 3, true, requestDecision{rejected: "shutdown", term: 3}},
+		{"a read of an ended term is rejected", shut, 3, false, requestDecision{rejected: "shutdown", term: 3}},
+		{"a write between terms is rejected", shut, 0, true, requestDecision{rejected: "shutdown"}},
 		{"a read between terms that belongs to none passes", shut, 0, false, requestDecision{}},
 	} {
 		fakeapi.Want(t, tt.name, tt.term.decideRequest(tt.carried, tt.mutates, now), tt.want)
@@ -64,7 +64,7 @@ func TestLimitTimeout(t *testing.T) {
 		{"a shorter one stays", "timeout=1s", "timeout=1s"},
 		{"a longer one is shortened", "timeout=34s", "timeout=1.5s"},
 		{"zero means none to the server", "timeout=0s", "timeout=1.5s"},
-		{"a malformed one is the server's to refuse", "timeout=soon", "timeout=soon"},
+		{"a malformed one is left to the server", "timeout=soon", "timeout=soon"},
 	} {
 		query := fakeapi.Must(url.ParseQuery(tt.query))
 		fakeapi.Want(t, tt.name, limitTimeout(query, 1500*time.Millisecond+time.Microsecond).Encode(), tt.want)
@@ -220,7 +220,7 @@ func TestUnknownOutcomes(t *testing.T) {
 			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(text))}, nil
 		}
 	}
-	answer := func(status int) fakeapi.RoundTripper { return say(status, "{}") }
+	respond := func(status int) fakeapi.RoundTripper { return say(status, "{}") }
 	fail := func(err error) fakeapi.RoundTripper {
 		return func(*http.Request) (*http.Response, error) { return nil, err }
 	}
@@ -237,11 +237,11 @@ func TestUnknownOutcomes(t *testing.T) {
 		server       fakeapi.RoundTripper
 		unknown      bool
 	}{
-		{"created", "POST", answer(201), false},
-		{"a conflict", "PUT", answer(409), false},
-		{"the storage failed, or a proxy says so", "DELETE", answer(500), true},
+		{"created", "POST", respond(201), false},
+		{"a conflict", "PUT", respond(409), false},
+		{"the storage failed, or a proxy fails", "DELETE", respond(500), true},
 		{"a webhook failed", "DELETE", say(500, `{"message":"Internal error occurred: failed calling webhook \"a.b.c\": refused"}`), false},
-		{"the API server gave up waiting", "PATCH", answer(504), true},
+		{"the API server gave up waiting", "PATCH", respond(504), true},
 		{"reset", "POST", fail(io.ErrUnexpectedEOF), true},
 		{"a read", "GET", fail(io.ErrUnexpectedEOF), false},
 		{"a dial that failed", "POST", dialing(false), false},
@@ -259,7 +259,7 @@ func TestUnknownOutcomes(t *testing.T) {
 				t.Errorf("it may be done for %v, want not any more", fence.unknownUntil().Sub(sent))
 			}
 			fakeapi.Want(t, "unknown writes", testutil.ToFloat64(metrics.unknownWrites), want)
-			_ = send(t.Context(), fence, answer(201), "POST", "/")
+			_ = send(t.Context(), fence, respond(201), "POST", "/")
 			fakeapi.Want(t, "unknown writes after a response", testutil.ToFloat64(metrics.unknownWrites), 0)
 		})
 	}
@@ -302,9 +302,9 @@ func TestCancelledWritesHaveUnknownOutcome(t *testing.T) {
 func TestTimeoutExcludesDialing(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP/2 %v", http2), func(t *testing.T) {
-			told := make(chan string, 1)
+			timeout := make(chan string, 1)
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				told <- r.URL.Query().Get("timeout")
+				timeout <- r.URL.Query().Get("timeout")
 			}))
 			server.EnableHTTP2 = http2
 			server.StartTLS()
@@ -317,7 +317,7 @@ func TestTimeoutExcludesDialing(t *testing.T) {
 				return fence.Dial(ctx, network, address)
 			}
 			fakeapi.NoError(t, send(t.Context(), fence, transport, "POST", server.URL))
-			if got, err := time.ParseDuration(<-told); err != nil || got > 30*time.Second-dialing {
+			if got, err := time.ParseDuration(<-timeout); err != nil || got > 30*time.Second-dialing {
 				t.Errorf("timeout for the server %v (%v), want at most %v", got, err, 30*time.Second-dialing)
 			}
 		})

@@ -30,7 +30,7 @@ func TestAcquire(t *testing.T) {
 		keeps       bool // the acquire time
 	}{
 		{"no Lease", nil, 0, 0, false},
-		{"a Lease nobody holds", record("", 1), 0, 8, false},
+		{"a Lease without a holder", record("", 1), 0, 8, false},
 		{"a Lease that was only created", &resourcelock.LeaderElectionRecord{}, 0, 1, false},
 		{"held, and expired", record("x", 15), 15 * time.Second, 8, false},
 		{"held by ourselves", record("a", 15), 0, 7, true},

@@ -31,14 +31,14 @@ func newLeaseServer(t *testing.T) *leaseServer {
 type conn struct {
 	coordinationv1client.LeaseInterface
 
-	lock   sync.Mutex
-	err    error         // of every request
-	slow   time.Duration // delay of responses; changes apply at once
-	before func(verb string)
-	told   error         // error of updates that were applied
-	late   time.Duration // delay of updates, which get no response within 5 s
-	frozen bool          // the watch delivers no events
-	calls  []string
+	lock         sync.Mutex
+	err          error         // of every request
+	slow         time.Duration // delay of responses; changes apply at once
+	before       func(verb string)
+	lostResponse error         // error of updates that were applied
+	late         time.Duration // delay of updates, which get no response within 5 s
+	frozen       bool          // the watch delivers no events
+	calls        []string
 }
 
 // Leases implements coordinationv1client.LeasesGetter.
@@ -68,7 +68,7 @@ func (c *conn) do(ctx context.Context, verb string, request func() (*coordinatio
 		before(verb)
 	}
 	c.lock.Lock()
-	err, late, slow, told := c.err, c.late, c.slow, c.told
+	err, late, slow, lostResponse := c.err, c.late, c.slow, c.lostResponse
 	c.lock.Unlock()
 	switch {
 	case err != nil:
@@ -85,8 +85,8 @@ func (c *conn) do(ctx context.Context, verb string, request func() (*coordinatio
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err == nil && verb == "update" && told != nil:
-		return nil, told
+	case err == nil && verb == "update" && lostResponse != nil:
+		return nil, lostResponse
 	}
 	return lease, err
 }

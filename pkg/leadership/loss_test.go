@@ -26,8 +26,8 @@ func TestStolenLease(t *testing.T) {
 			s.hold("thief")
 			sleep(tt.within)
 			wantLeading(t, a, false)
-			if got := a.spans()[0].stopAsked.Sub(stolen); got > tt.within {
-				t.Errorf("controllers were told %v after the theft, want %v", got, tt.within)
+			if got := a.spans()[0].stoppedAt.Sub(stolen); got > tt.within {
+				t.Errorf("the term ended %v after the theft, want %v", got, tt.within)
 			}
 			fakeapi.Want(t, "holder", s.holder(), "thief")
 			sleep(20 * time.Second)
@@ -47,10 +47,10 @@ func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {
 		sleep(time.Minute)
 		wantLeading(t, a, false)
 		first := a.spans()[0]
-		if got := first.stopAsked.Sub(down); got < 8*time.Second || got > 13500*time.Millisecond {
-			t.Errorf("controllers were told %v after the last renewal could be sent", got)
+		if got := first.stoppedAt.Sub(down); got < 8*time.Second || got > 13500*time.Millisecond {
+			t.Errorf("the term ended %v after the last renewal could be sent", got)
 		}
-		fakeapi.Want(t, "writable when controllers were told", first.writable, false)
+		fakeapi.Want(t, "writable at the end of the term", first.writable, false)
 		a.conn.set(func(c *conn) { c.err = nil })
 		sleep(2 * time.Second)
 		wantLeading(t, a, true)
@@ -76,8 +76,8 @@ func TestWritesEndBeforeTheLeaseCanBeTaken(t *testing.T) {
 				taken = time.Now()
 			}
 		}
-		if asked := a.spans()[0].stopAsked; asked.After(closed) {
-			t.Errorf("the term ended %v after the fence had closed", asked.Sub(closed))
+		if stopped := a.spans()[0].stoppedAt; stopped.After(closed) {
+			t.Errorf("the term ended %v after the fence had closed", stopped.Sub(closed))
 		}
 		if closed.IsZero() || taken.Sub(closed) < 1500*time.Millisecond-10*time.Millisecond {
 			t.Errorf("a's fence closed %v before b led, want at least the margin of 1.5s", taken.Sub(closed))
@@ -110,11 +110,11 @@ func TestLeaseIsTakenSoonAfterItCanBeWritten(t *testing.T) {
 // cannot write.
 func TestHolderWithoutResponsesStepsDown(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		told   error         // of updates
-		reads  bool          // every second read fails
-		late   time.Duration // of updates
-		within time.Duration // another process leads: the renew deadline, some attempts, a lease duration
+		name         string
+		lostResponse error         // of updates
+		reads        bool          // every second read fails
+		late         time.Duration // of updates
+		within       time.Duration // another process leads: the renew deadline, some attempts, a lease duration
 	}{
 		{"responses are lost", io.ErrUnexpectedEOF, false, 0, 45 * time.Second},
 		{"responses are lost, and those of every second read", io.ErrUnexpectedEOF, true, 0, 45 * time.Second},
@@ -124,7 +124,7 @@ func TestHolderWithoutResponsesStepsDown(t *testing.T) {
 			a, b := start(t, s, "a"), start(t, s, "b")
 			sleep(time.Minute)
 			a.conn.set(func(c *conn) {
-				c.told, c.late = tt.told, tt.late
+				c.lostResponse, c.late = tt.lostResponse, tt.late
 				reads := 0
 				c.before = func(verb string) {
 					if verb == "get" {
@@ -132,7 +132,7 @@ func TestHolderWithoutResponsesStepsDown(t *testing.T) {
 					}
 					c.set(func(c *conn) {
 						if c.err = nil; tt.reads && verb == "get" && reads%2 == 0 {
-							c.err = tt.told
+							c.err = tt.lostResponse
 						}
 					})
 				}
@@ -140,7 +140,7 @@ func TestHolderWithoutResponsesStepsDown(t *testing.T) {
 			oneWriter(t, tt.within, a, b)
 			wantLeading(t, a, false)
 			wantLeading(t, b, true)
-			a.conn.set(func(c *conn) { c.told, c.late, c.err, c.before = nil, 0, nil, nil })
+			a.conn.set(func(c *conn) { c.lostResponse, c.late, c.err, c.before = nil, 0, nil, nil })
 			oneWriter(t, time.Minute, a, b)
 			b.cancel()
 			sleep(time.Second)
@@ -162,7 +162,7 @@ func TestSuccessorSeenBeforeResponse(t *testing.T) {
 			a := start(t, s, "a", func(p *process, _ *Config) { p.conn.slow = 3 * time.Second })
 			sleep(4 * time.Second)
 			if s.holder() != "a" {
-				t.Fatalf("holder = %q while the answer to a's write is on its way, want a", s.holder())
+				t.Fatalf("holder = %q while a's write has no response yet, want a", s.holder())
 			}
 			s.hold("thief")
 			sleep(10 * time.Second)

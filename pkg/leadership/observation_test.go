@@ -107,7 +107,7 @@ func TestNextAttempt(t *testing.T) {
 		last lastAttempt
 		want float64
 	}{
-		{"nothing seen yet, but the server did not answer", observation{}, lastAttempt{at: at(3), pause: time.Second}, 4},
+		{"nothing seen yet, but without a response", observation{}, lastAttempt{at: at(3), pause: time.Second}, 4},
 		{"held, just looked at", foreign, lastAttempt{at: at(0), version: "10", pause: time.Second}, 4},
 		{"held, renewed all the time, by a watch that may be late", observation{}.withEvent(held("x", "16", epoch), at(13)), lastAttempt{at: at(1), version: "10", pause: time.Second}, 5},
 		{"held, and expiry comes before the next look", foreign, lastAttempt{at: at(13), version: "10", pause: time.Second}, 15},

@@ -38,8 +38,8 @@ type process struct {
 type span struct {
 	term       Term
 	begun, end time.Time
-	stopAsked  time.Time
-	writable   bool // at stopAsked
+	stoppedAt  time.Time
+	writable   bool // at stoppedAt
 }
 
 // start runs an elector on the server until the test ends or cancel is called.
@@ -107,7 +107,7 @@ func (p *process) lead(ctx context.Context, term Term) error {
 		return fmt.Errorf("the context of term %d belongs to term %d", term.Number, got)
 	}
 	<-ctx.Done()
-	asked, writable := time.Now(), p.writable()
+	stopped, writable := time.Now(), p.writable()
 	p.lock.Lock()
 	p.works = false
 	p.lock.Unlock()
@@ -117,7 +117,7 @@ func (p *process) lead(ctx context.Context, term Term) error {
 	}
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	p.terms[n].stopAsked, p.terms[n].writable, p.terms[n].end = asked, writable, time.Now()
+	p.terms[n].stoppedAt, p.terms[n].writable, p.terms[n].end = stopped, writable, time.Now()
 	return err
 }
 

@@ -24,7 +24,7 @@ var refusals = []struct {
 }{
 	{"too many requests", apierrors.NewTooManyRequests("slow down", 1)},
 	{"etcd is slow", &apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "etcdserver: request timed out"}}},
-	{"conflict", apierrors.NewConflict(leases, "test", errors.New("somebody was faster"))},
+	{"conflict", apierrors.NewConflict(leases, "test", errors.New("another client was faster"))},
 	{"connection reset", io.ErrUnexpectedEOF},
 }
 
@@ -34,7 +34,7 @@ const perSecond = 2
 // Requests for the lease fail for two minutes, for the leader, the standby or both. No process exits
 // or sends too many requests. After that, a process leads within a lease duration.
 func TestRejectionsPass(t *testing.T) {
-	const refused = 2 * time.Minute
+	const rejecting = 2 * time.Minute
 	for _, tt := range refusals {
 		for _, to := range []string{"a", "b", "ab"} {
 			bubble(t, tt.name+" for "+to, func(t *testing.T, s *leaseServer) {
@@ -47,17 +47,17 @@ func TestRejectionsPass(t *testing.T) {
 					}
 					calls += p.conn.requests()
 				}
-				oneWriter(t, refused, ps...)
+				oneWriter(t, rejecting, ps...)
 				for _, p := range ps {
 					calls -= p.conn.requests()
 					p.conn.set(func(c *conn) { c.err = nil })
 				}
-				if got, most := -calls, int(2*perSecond*refused.Seconds()); got > most {
-					t.Errorf("%d requests in %v, want at most %d", got, refused, most)
+				if got, most := -calls, int(2*perSecond*rejecting.Seconds()); got > most {
+					t.Errorf("%d requests in %v, want at most %d", got, rejecting, most)
 				}
 				oneWriter(t, 15*time.Second, ps...)
 				if !ps[0].writable() && !ps[1].writable() {
-					t.Errorf("nobody leads, the lease is held by %q", s.holder())
+					t.Errorf("no process leads, the lease is held by %q", s.holder())
 				}
 			})
 		}

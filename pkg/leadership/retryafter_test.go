@@ -19,14 +19,14 @@ import (
 
 // busyServer returns 429 with a Retry-After.
 type busyServer struct {
-	asked, done int    // number of requests, and of the successful request
-	wait        string // Retry-After
+	sent, done int    // number of requests, and of the successful request
+	wait       string // Retry-After
 }
 
 func (s *busyServer) RoundTrip(req *http.Request) (*http.Response, error) {
-	s.asked++
+	s.sent++
 	resp := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {s.wait}}, Body: io.NopCloser(strings.NewReader("later")), Request: req}
-	if s.asked == s.done {
+	if s.sent == s.done {
 		resp.StatusCode, resp.Header = http.StatusCreated, http.Header{"Content-Type": {"application/json"}}
 		resp.Body = io.NopCloser(strings.NewReader(`{"kind":"Pod","apiVersion":"v1"}`))
 	}
@@ -43,15 +43,15 @@ func (s *busyServer) create(p *process) error {
 // A controller that waits for a Retry-After has no request in flight and does not delay the hand-over.
 func TestHandOverDoesNotWaitForARetry(t *testing.T) {
 	runWithLease(t, func(t *testing.T, s *leaseServer) {
-		server, answered := &busyServer{wait: "30"}, make(chan error, 1)
+		server, responded := &busyServer{wait: "30"}, make(chan error, 1)
 		a := start(t, s, "a", func(p *process, _ *Config) {
 			p.work = func(context.Context) error {
-				err := <-answered
-				answered <- err
+				err := <-responded
+				responded <- err
 				return nil
 			}
 		})
-		go func() { answered <- server.create(a) }()
+		go func() { responded <- server.create(a) }()
 		sleep(time.Second)
 		begun := time.Now()
 		a.cancel()
@@ -59,23 +59,23 @@ func TestHandOverDoesNotWaitForARetry(t *testing.T) {
 		if took := time.Since(begun); a.err != nil || s.holder() != "" || took > 0 {
 			t.Errorf("Run = %v after %v, holder = %q; want nil at once, none", a.err, took, s.holder())
 		}
-		if err := <-answered; !apierrors.IsTooManyRequests(err) || server.asked != 1 {
-			t.Errorf("the controller was told %v after %d requests, want what the first was answered", err, server.asked)
+		if err := <-responded; !apierrors.IsTooManyRequests(err) || server.sent != 1 {
+			t.Errorf("the controller got %v after %d requests, want the first response", err, server.sent)
 		}
 	})
 }
 
 func TestRetryAfterWithinTerm(t *testing.T) {
-	for asked, want := range map[string]time.Duration{
+	for wait, want := range map[string]time.Duration{
 		"30":  time.Minute,
 		"600": 2 * maxRetryAfter, // a longer wait would count as a stuck sync
 	} {
 		runWithLease(t, func(t *testing.T, s *leaseServer) {
-			server, a := &busyServer{done: 3, wait: asked}, start(t, s, "a")
+			server, a := &busyServer{done: 3, wait: wait}, start(t, s, "a")
 			begun := time.Now()
 			err := server.create(a)
-			if took := time.Since(begun); err != nil || server.asked != 3 || took <= want || took > want*3/2 {
-				t.Errorf("%v after %d requests and %v, want nil after 3 and up to a half more than %v", err, server.asked, took, want)
+			if took := time.Since(begun); err != nil || server.sent != 3 || took <= want || took > want*3/2 {
+				t.Errorf("%v after %d requests and %v, want nil after 3 and up to a half more than %v", err, server.sent, took, want)
 			}
 		})
 	}

@@ -49,7 +49,7 @@ func TestLeaseIsReleasedAfterTheLastRequest(t *testing.T) {
 		sleep(3 * time.Second)
 		fakeapi.Want(t, "holder with a request in flight", s.holder(), "a")
 		sleep(time.Second)
-		fakeapi.Want(t, "holder after the last answer", s.holder(), "")
+		fakeapi.Want(t, "holder after the last response", s.holder(), "")
 	})
 }
 

@@ -212,9 +212,9 @@ func TestNoWriteLandsInAnotherTerm(t *testing.T) {
 			{"killed", func(a *process) {
 				a.conn.set(func(c *conn) { c.err = errors.New("no more") })
 			}},
-			{"told to stop", func(a *process) { a.cancel() }},
+			{"shutdown", func(a *process) { a.cancel() }},
 			{"stepping down", func(a *process) { a.StepDown("stale", nil) }},
-			{"told to stop when its API server does not answer", func(a *process) {
+			{"shutdown without an API server", func(a *process) {
 				a.conn.set(func(c *conn) { c.err = errors.New("refused") })
 				a.cancel()
 			}},
@@ -239,7 +239,7 @@ func TestNoWriteLandsInAnotherTerm(t *testing.T) {
 					stop()
 					work.Wait()
 					if len(b.spans()) == 0 {
-						t.Fatalf("ended after %v: nobody took over", wait)
+						t.Fatalf("ended after %v: no process took over", wait)
 					}
 					led := b.spans()[0].begun
 					for _, at := range server.landed {

@@ -23,7 +23,7 @@ func TestReleaseWaitsForUnknownOutcomes(t *testing.T) {
 		cause   Cause
 	}{
 		{"a shutdown that can wait so long", 20 * time.Second, func(p *process) { p.cancel() }, true, 13 * time.Second, 13 * time.Second, CauseReleased},
-		{"a shutdown that cannot: waiting would help nobody", 10 * time.Second, func(p *process) { p.cancel() }, true, 14 * time.Second, 0, CauseExpired},
+		{"a shutdown that cannot: waiting would be useless", 10 * time.Second, func(p *process) { p.cancel() }, true, 14 * time.Second, 0, CauseExpired},
 		{"a step-down that can wait so long", 20 * time.Second, func(p *process) { p.StepDown("stale", nil) }, false, 13 * time.Second, 0, CauseReleased},
 		{"a step-down that cannot", 10 * time.Second, func(p *process) { p.StepDown("stale", nil) }, false, 14 * time.Second, 0, CauseExpired},
 	} {

@@ -21,33 +21,33 @@ func TestDo(t *testing.T) {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusInternalServerError)
 	}
-	refuse := errors.New("this process may not write")
+	errRejected := errors.New("this process may not write")
 	for _, tt := range []struct {
 		name    string
-		answer  func(http.ResponseWriter) // of the first attempt; nil without a server
-		refused int                       // first attempt that the transport rejects; 0 for none
+		respond func(http.ResponseWriter) // of the first attempt; nil without a server
+		rejects int                       // first attempt that the transport rejects; 0 for none
 		http1   bool
 		want    Outcome
 	}{
 		{name: "no server", want: NotSent},
-		{name: "transport rejects", answer: reset, refused: 1, want: NotSent},
-		{name: "connection breaks", answer: reset, want: Unknown},
-		{name: "connection breaks, HTTP/1.1", answer: reset, http1: true, want: Unknown},
-		{name: "Retry-After, then no server", answer: later, want: Unknown},
-		{name: "Retry-After, then transport rejects", answer: later, refused: 2, want: Unknown},
-		{name: "complete response", answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, want: Rejected},
+		{name: "transport rejects", respond: reset, rejects: 1, want: NotSent},
+		{name: "connection breaks", respond: reset, want: Unknown},
+		{name: "connection breaks, HTTP/1.1", respond: reset, http1: true, want: Unknown},
+		{name: "Retry-After, then no server", respond: later, want: Unknown},
+		{name: "Retry-After, then transport rejects", respond: later, rejects: 2, want: Unknown},
+		{name: "complete response", respond: func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, want: Rejected},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var server *httptest.Server
 			server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				server.Listener.Close()
 				w.Header().Set("Connection", "close")
-				tt.answer(w)
+				tt.respond(w)
 			}))
 			server.EnableHTTP2 = !tt.http1
 			server.StartTLS()
 			defer server.Close()
-			if tt.answer == nil {
+			if tt.respond == nil {
 				server.Close()
 			}
 			cfg := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
@@ -57,8 +57,8 @@ func TestDo(t *testing.T) {
 			attempts := 0
 			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 				return fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
-					if attempts++; tt.refused > 0 && attempts >= tt.refused {
-						return nil, refuse
+					if attempts++; tt.rejects > 0 && attempts >= tt.rejects {
+						return nil, errRejected
 					}
 					return next.RoundTrip(req)
 				})

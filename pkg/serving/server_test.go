@@ -99,10 +99,10 @@ func request(t *testing.T, s *Server, method, path, token string, cert *tls.Cert
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	answer := fakeapi.Must(client.Do(r))
-	defer func() { _ = answer.Body.Close() }()
-	body := fakeapi.Must(io.ReadAll(answer.Body))
-	return answer.StatusCode, string(body)
+	response := fakeapi.Must(client.Do(r))
+	defer func() { _ = response.Body.Close() }()
+	body := fakeapi.Must(io.ReadAll(response.Body))
+	return response.StatusCode, string(body)
 }
 
 // The status of each path by client, with an API server that reviews clients.
@@ -161,9 +161,9 @@ func TestServingCachesReviews(t *testing.T) {
 func TestServingLimitsReviews(t *testing.T) {
 	const strangers = 8
 	for _, tt := range []struct {
-		kind    string
-		request func(n int) *http.Request
-		refused int
+		kind     string
+		request  func(n int) *http.Request
+		rejected int
 	}{
 		{"token", func(n int) *http.Request {
 			r := httptest.NewRequest("GET", "/livez", nil)
@@ -175,7 +175,7 @@ func TestServingLimitsReviews(t *testing.T) {
 		t.Run(tt.kind, func(t *testing.T) {
 			api, clk := fakeapi.New(t), clocktesting.NewFakePassiveClock(time.Now())
 			s := newServer(t, testServing(t, api), Deps{Clock: clk})
-			refused, limited, sent := atomic.Int64{}, atomic.Int64{}, 0
+			rejected, limited, sent := atomic.Int64{}, atomic.Int64{}, 0
 			for _, part := range []struct{ requests, reviews int }{{2000, 400}, {1000, 600}} { // reviews since the beginning
 				var wg sync.WaitGroup
 				for stranger := range strangers {
@@ -184,8 +184,8 @@ func TestServingLimitsReviews(t *testing.T) {
 							w := httptest.NewRecorder()
 							s.http.Handler.ServeHTTP(w, tt.request(n))
 							switch {
-							case w.Code == tt.refused:
-								refused.Add(1)
+							case w.Code == tt.rejected:
+								rejected.Add(1)
 							case w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") != "":
 								limited.Add(1)
 							}
@@ -194,8 +194,8 @@ func TestServingLimitsReviews(t *testing.T) {
 				}
 				wg.Wait()
 				sent += part.requests
-				if got := api.Count(tt.kind); got != part.reviews || int(refused.Load()) != part.reviews || int(limited.Load()) != sent-part.reviews {
-					t.Errorf("%d requests: %d reviews, %d refused, %d limited; want %d reviews", sent, got, refused.Load(), limited.Load(), part.reviews)
+				if got := api.Count(tt.kind); got != part.reviews || int(rejected.Load()) != part.reviews || int(limited.Load()) != sent-part.reviews {
+					t.Errorf("%d requests: %d reviews, %d rejected, %d limited; want %d reviews", sent, got, rejected.Load(), limited.Load(), part.reviews)
 				}
 				clk.SetTime(clk.Now().Add(time.Second))
 			}

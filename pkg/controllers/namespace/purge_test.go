@@ -87,12 +87,12 @@ func TestPagesAndVersions(t *testing.T) {
 	}
 	unsupported, expired := apierrors.NewBadRequest("resourceVersionMatch"), apierrors.NewResourceExpired("too old")
 	for _, tt := range []struct {
-		name    string
-		lists   []any    // a page or an error
-		refusal error    // of deletes by version
-		want    []string // each with a continue token or a version
-		left    int64
-		fails   bool
+		name      string
+		lists     []any    // a page or an error
+		rejection error    // of deletes by version
+		want      []string // each with a continue token or a version
+		left      int64
+		fails     bool
 	}{
 		{"nothing is left", []any{shown, empty}, nil, []string{"list ", "delete 7", "list 7"}, 0, false},
 		{"objects being deleted are left", []any{shown, page("7", held)}, nil, []string{"list ", "delete 7", "list 7"}, 1, false},
@@ -124,7 +124,7 @@ func TestPagesAndVersions(t *testing.T) {
 				},
 				remove: func(page string) error {
 					if sent = append(sent, "delete "+page); page != "" {
-						return tt.refusal
+						return tt.rejection
 					}
 					return nil
 				},
@@ -225,7 +225,7 @@ func TestOneRejectionBlocksNoOther(t *testing.T) {
 		{"deletecollection only", denied, nil, 0, 20, ""},
 		{"all", denied, denied, 20, 10, "delete pods: pods \"a-first\""},
 		{"none: the server asks for patience", apierrors.NewTooManyRequests("later", 1), nil, 0, 0, "delete pods: later"},
-		{"none: no answer", io.ErrUnexpectedEOF, nil, 0, 0, "delete pods: unexpected EOF"},
+		{"none: no response", io.ErrUnexpectedEOF, nil, 0, 0, "delete pods: unexpected EOF"},
 		{"one by one only, and the connection breaks", denied, io.ErrUnexpectedEOF, 20, 1, "unexpected EOF"},
 		{"no deletecollection", apierrors.NewMethodNotSupported(pods, "delete"), denied, 20, 10, "delete pods: 0"},
 		{"no deletecollection of this namespace", apierrors.NewNotFound(pods, ""), nil, 0, 20, ""},

@@ -307,10 +307,10 @@ func TestNodeRecreatedWithinASecond(t *testing.T) {
 
 // The API server rejects every patch of nodes for a while. The controller retries at a limited rate.
 func TestNodePatchesRejected(t *testing.T) {
-	for name, refusal := range fakeapi.NewRefusals("Node", "nodes", "dying0") {
+	for name, rejection := range fakeapi.NewRefusals("Node", "nodes", "dying0") {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, 3, 1, nil, func(b *bench, live, _ []string) {
-				b.Break(refusal, "patch nodes")
+				b.Break(rejection, "patch nodes")
 				b.term()
 				b.renewFor(51*time.Second, live...)
 				before := b.Count("patch nodes")

@@ -31,11 +31,11 @@ func TestDeleteTimesOut(t *testing.T) {
 }
 
 func TestRejectionsOfAllKinds(t *testing.T) {
-	for name, refusal := range fakeapi.NewRefusals("Pod", "pods", "p") {
+	for name, rejection := range fakeapi.NewRefusals("Pod", "pods", "p") {
 		for _, request := range []string{"get nodes", "patch pods/status", "delete pods"} {
 			fakeapi.Bubble(t, request+" "+name, func(t *testing.T) {
 				w := newWorld(t, aPod("p", "gone", running))
-				w.Break(refusal, request)
+				w.Break(rejection, request)
 				defer w.manager(0)()
 				w.Until(10 * time.Minute)
 				if n := w.Count(request); n < 5 || n > 40 {

@@ -45,7 +45,7 @@ func TestSurplus(t *testing.T) {
 		{"evicted first", []pod{{"a", running, ""}, {"b", succeeded, ""}, {"c", failed, "Evicted"}}, 1, []string{"c"}},
 		{"age before name", []pod{{"z", failed, ""}, {"y", failed, ""}, {"x", failed, ""}}, 2, []string{"z"}},
 		{"only a failed pod was evicted", []pod{{"a", succeeded, ""}, {"b", succeeded, "Evicted"}}, 1, []string{"a"}},
-		{"a phase nobody knows is finished", []pod{{"a", "", ""}, {"b", corev1.PodPending, ""}, {"c", corev1.PodUnknown, ""}, {"d", succeeded, ""}}, 1, []string{"a"}},
+		{"an unknown phase is finished", []pod{{"a", "", ""}, {"b", corev1.PodPending, ""}, {"c", corev1.PodUnknown, ""}, {"d", succeeded, ""}}, 1, []string{"a"}},
 	} {
 		var pods []*caches.Pod
 		for i, p := range tt.pods {

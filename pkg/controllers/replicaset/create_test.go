@@ -102,8 +102,8 @@ func TestRejectedCreateIsRetriedByItsName(t *testing.T) {
 	if _, err := b.run(t.Context()); err == nil || len(tried) != 2 || tried[0] != tried[1] {
 		t.Errorf("next sync: error %v, names %v; want an error, and the same name again", err, tried)
 	}
-	if told := b.NewEvents(); len(told) != 2 || told[0] != told[1] || !strings.HasPrefix(told[0], "Warning FailedCreate Error creating: pods") {
-		t.Errorf("events are %q", told)
+	if events := b.NewEvents(); len(events) != 2 || events[0] != events[1] || !strings.HasPrefix(events[0], "Warning FailedCreate Error creating: pods") {
+		t.Errorf("events are %q", events)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestPodModifiedByAdmission(t *testing.T) {
 		undone   bool // adoptions have no effect
 		requests []string
 		failed   bool
-		told     string
+		event    string
 	}{
 		{"no label", func(pod *corev1.Pod) { pod.Labels = nil }, false, []string{"create pods", "delete pods"}, true, "so it was deleted"},
 		{"no owner: it will be adopted", func(pod *corev1.Pod) { pod.OwnerReferences = nil }, false, []string{"create pods", "create pods"}, false, "Created pod: web-"},
@@ -146,8 +146,8 @@ func TestPodModifiedByAdmission(t *testing.T) {
 			if got := slices.DeleteFunc(b.Sent(), func(r string) bool { return strings.Contains(r, "status") }); !slices.Equal(got, tt.requests) {
 				t.Errorf("requests are %v, want %v", got, tt.requests)
 			}
-			if told := b.NewEvents(); len(told) == 0 || !strings.Contains(told[0], tt.told) {
-				t.Errorf("events are %q, want %q", told, tt.told)
+			if events := b.NewEvents(); len(events) == 0 || !strings.Contains(events[0], tt.event) {
+				t.Errorf("events are %q, want %q", events, tt.event)
 			}
 			if !tt.failed {
 				return
@@ -209,7 +209,7 @@ func TestQuotaHidesLostCreate(t *testing.T) {
 			b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 				if call == 1 {
 					name = a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Name
-					return nil, apierrors.NewTimeoutError("no answer", 0)
+					return nil, apierrors.NewTimeoutError("no response", 0)
 				}
 				return nil, apierrors.NewGenericServerResponse(http.StatusForbidden, "post", podResource, name, "exceeded quota", 0, true)
 			})
@@ -273,9 +273,9 @@ func TestTerminatingNamespace(t *testing.T) {
 			t.Errorf("result %+v, error %v, %d creates, want another look and %d", result, err, creates, want)
 		}
 	}
-	for _, told := range b.NewEvents() {
-		if !strings.Contains(told, "SuccessfulCreate") {
-			t.Errorf("event: %s", told)
+	for _, event := range b.NewEvents() {
+		if !strings.Contains(event, "SuccessfulCreate") {
+			t.Errorf("event: %s", event)
 		}
 	}
 }
@@ -308,10 +308,10 @@ func TestWritesLeaveTheCachedReplicaSetAlone(t *testing.T) {
 
 func TestLiveReadUsesPages(t *testing.T) {
 	b := newBench(t, newSet(1))
-	var asked []string
+	var tokens []string
 	b.On("list pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		opts := a.(clienttesting.ListActionImpl).ListOptions
-		asked = append(asked, opts.Continue)
+		tokens = append(tokens, opts.Continue)
 		if opts.Limit == 0 {
 			t.Error("a list without a limit")
 		}
@@ -322,7 +322,7 @@ func TestLiveReadUsesPages(t *testing.T) {
 		return page, nil
 	})
 	pods, version, err := b.Controller.pods.Read(t.Context(), b.Script, "default", metav1.ListOptions{Continue: "nonsense"})
-	if err != nil || len(pods) != 3 || version != "50" || len(asked) != 3 || asked[0] != "" || asked[1] != "more" {
-		t.Errorf("%d pods of version %q, asked with tokens %q, error %v; want 3 pods of version 50 in three pages", len(pods), version, asked, err)
+	if err != nil || len(pods) != 3 || version != "50" || len(tokens) != 3 || tokens[0] != "" || tokens[1] != "more" {
+		t.Errorf("%d pods of version %q, tokens %q, error %v; want 3 pods of version 50 in three pages", len(pods), version, tokens, err)
 	}
 }

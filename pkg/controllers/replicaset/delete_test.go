@@ -38,40 +38,40 @@ func TestDeleteOutcomes(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		pod         *caches.Pod // nil: without a node
-		answers     []error
+		responses   []error
 		live        []*caches.Pod // found when looking after a conflict
 		deletes     int
 		gone        bool
 		unconfirmed string // version to be deleted again, or empty
 		failed      bool
-		told        int
+		events      int
 	}{
-		{name: "deleted", answers: []error{nil}, deletes: 1, gone: true, told: 1},
-		{name: "was gone already", answers: []error{apierrors.NewNotFound(podResource, "a")}, deletes: 1, gone: true},
-		{name: "404 of a load balancer", answers: []error{apierrors.NewGenericServerResponse(http.StatusNotFound, "delete", podResource, "a", "no backend", 0, true)},
-			deletes: 1, unconfirmed: "5", failed: true, told: 1},
-		{name: "refused", answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, unconfirmed: "5", failed: true, told: 1},
-		{name: "refused as a conflict", answers: []error{precondition}, live: changed(version("5")), deletes: 1, failed: true, told: 1},
-		{name: "no response", answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unconfirmed: "5", failed: true, told: 1},
-		{name: "changed, and gone by now", answers: []error{precondition}, deletes: 1, gone: true},
-		{name: "changed, and being deleted", answers: []error{precondition}, live: changed(deleting), deletes: 1, gone: true},
-		{name: "another of its name", answers: []error{precondition}, live: changed(func(p *caches.Pod) { p.UID = "other" }), deletes: 1, gone: true},
-		{name: "changed in ways that do not matter", answers: []error{precondition, nil}, live: changed(), deletes: 2, gone: true, told: 1},
-		{name: "changed, then no response", answers: []error{precondition, apierrors.NewTimeoutError("slow", 0)}, live: changed(), deletes: 2, unconfirmed: "9", failed: true, told: 1},
-		{name: "changed twice", answers: []error{precondition, precondition}, live: changed(), deletes: 2},
-		{name: "moved to a node", answers: []error{precondition}, live: changed(onNode("n")), deletes: 1},
-		{name: "given away", answers: []error{precondition}, live: changed(orphaned), deletes: 1},
-		{name: "no longer selected", answers: []error{precondition}, live: changed(labelled(nil)), deletes: 1},
-		{name: "finished", answers: []error{precondition}, live: changed(phase(corev1.PodFailed)), deletes: 1},
+		{name: "deleted", responses: []error{nil}, deletes: 1, gone: true, events: 1},
+		{name: "was gone already", responses: []error{apierrors.NewNotFound(podResource, "a")}, deletes: 1, gone: true},
+		{name: "404 of a load balancer", responses: []error{apierrors.NewGenericServerResponse(http.StatusNotFound, "delete", podResource, "a", "no backend", 0, true)},
+			deletes: 1, unconfirmed: "5", failed: true, events: 1},
+		{name: "rejected", responses: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, unconfirmed: "5", failed: true, events: 1},
+		{name: "rejected as a conflict", responses: []error{precondition}, live: changed(version("5")), deletes: 1, failed: true, events: 1},
+		{name: "no response", responses: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unconfirmed: "5", failed: true, events: 1},
+		{name: "changed, and gone by now", responses: []error{precondition}, deletes: 1, gone: true},
+		{name: "changed, and being deleted", responses: []error{precondition}, live: changed(deleting), deletes: 1, gone: true},
+		{name: "another of its name", responses: []error{precondition}, live: changed(func(p *caches.Pod) { p.UID = "other" }), deletes: 1, gone: true},
+		{name: "changed in ways that do not matter", responses: []error{precondition, nil}, live: changed(), deletes: 2, gone: true, events: 1},
+		{name: "changed, then no response", responses: []error{precondition, apierrors.NewTimeoutError("slow", 0)}, live: changed(), deletes: 2, unconfirmed: "9", failed: true, events: 1},
+		{name: "changed twice", responses: []error{precondition, precondition}, live: changed(), deletes: 2},
+		{name: "moved to a node", responses: []error{precondition}, live: changed(onNode("n")), deletes: 1},
+		{name: "given away", responses: []error{precondition}, live: changed(orphaned), deletes: 1},
+		{name: "no longer selected", responses: []error{precondition}, live: changed(labelled(nil)), deletes: 1},
+		{name: "finished", responses: []error{precondition}, live: changed(phase(corev1.PodFailed)), deletes: 1},
 
-		{name: "never sent", pod: onNodeN, answers: []error{errors.New("connection refused")}, deletes: 1, failed: true, told: 1},
-		{name: "stopped by the fence", pod: onNodeN, answers: []error{fmt.Errorf("not leading: %w", context.Canceled)}, deletes: 1, failed: true},
-		{name: "no response, on a node", pod: onNodeN, answers: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unconfirmed: "5", failed: true, told: 1},
-		{name: "refused, on a node", pod: onNodeN, answers: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, failed: true, told: 1},
-		{name: "a webhook failed, on a node", pod: onNodeN, answers: []error{webhook}, deletes: 1, failed: true, told: 1},
-		{name: "a webhook failed, and the pod may have been marked before", answers: []error{webhook}, deletes: 1, unconfirmed: "5", failed: true, told: 1},
+		{name: "never sent", pod: onNodeN, responses: []error{errors.New("connection refused")}, deletes: 1, failed: true, events: 1},
+		{name: "stopped by the fence", pod: onNodeN, responses: []error{fmt.Errorf("not leading: %w", context.Canceled)}, deletes: 1, failed: true},
+		{name: "no response, on a node", pod: onNodeN, responses: []error{apierrors.NewTimeoutError("slow", 0)}, deletes: 1, unconfirmed: "5", failed: true, events: 1},
+		{name: "rejected, on a node", pod: onNodeN, responses: []error{apierrors.NewForbidden(podResource, "a", errors.New("no"))}, deletes: 1, failed: true, events: 1},
+		{name: "a webhook failed, on a node", pod: onNodeN, responses: []error{webhook}, deletes: 1, failed: true, events: 1},
+		{name: "a webhook failed, and the pod may have been marked before", responses: []error{webhook}, deletes: 1, unconfirmed: "5", failed: true, events: 1},
 		{name: "a webhook failed, and a finalizer keeps the pod", pod: newPod("a", func(p *caches.Pod) { p.Finalizers = []string{"f"} }),
-			answers: []error{webhook}, deletes: 1, failed: true, told: 1},
+			responses: []error{webhook}, deletes: 1, failed: true, events: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(0, statusOfSize(1)), cmp.Or(tt.pod, newPod("a")))
@@ -82,7 +82,7 @@ func TestDeleteOutcomes(t *testing.T) {
 				if want := []string{"5", "9"}[min(call, 2)-1]; *opts.Preconditions.UID != "a" || *opts.Preconditions.ResourceVersion != want {
 					t.Errorf("preconditions are %+v, want UID a at version %s", opts.Preconditions, want)
 				}
-				return &corev1.Pod{}, tt.answers[min(call, len(tt.answers))-1]
+				return &corev1.Pod{}, tt.responses[min(call, len(tt.responses))-1]
 			})
 			b.On("list pods", fakeapi.Returns(podList(tt.live...)))
 			_, err := b.run(t.Context())
@@ -93,8 +93,8 @@ func TestDeleteOutcomes(t *testing.T) {
 			if until := b.expectations.unconfirmed["a"].until; tt.unconfirmed != "" && !until.Equal(now.Add(outcome.MaxCompletionDelay)) {
 				t.Errorf("the outcome is final at %v", until)
 			}
-			told := b.NewEvents()
-			fakeapi.Want(t, fmt.Sprintf("number of events %q", told), len(told), tt.told)
+			events := b.NewEvents()
+			fakeapi.Want(t, fmt.Sprintf("number of events %q", events), len(events), tt.events)
 		})
 	}
 }
@@ -282,7 +282,7 @@ func TestOrderOfDeletion(t *testing.T) {
 		rankIn(1, standing("not ready", node, running)),
 		rankIn(2, standing("ready now", node, running, readyFor(0), createdAt(ago(0)))),
 		rankIn(2, standing("old, ready now", node, running, readyFor(0), agedMonth)),
-		rankIn(1, standing("ready since nobody knows", node, running, readySince(metav1.Time{}))),
+		rankIn(1, standing("ready since an unknown time", node, running, readySince(metav1.Time{}))),
 		rankIn(1, standing("many sidecar restarts", node, running, readyFor(0), createdAt(ago(0)), restarted(9001, 9001))),
 		rankIn(1, standing("many restarts", node, running, readyFor(0), createdAt(ago(0)), restarted(9001, 0))),
 		rankIn(1, standing("ready now", node, running, readyFor(0), createdAt(ago(0)))),

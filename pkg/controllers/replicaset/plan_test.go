@@ -211,7 +211,7 @@ func TestCount(t *testing.T) {
 			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
 		{"available in a nanosecond", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour-1)))},
 			counts{replicas: 1, fullyLabeled: 1, ready: 1}},
-		{"ready since nobody knows", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(metav1.Time{}))},
+		{"ready since an unknown time", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(metav1.Time{}))},
 			counts{replicas: 1, fullyLabeled: 1, ready: 1}},
 	} {
 		got := countPods(tt.set, tt.pods, now)
@@ -237,7 +237,7 @@ func TestConditions(t *testing.T) {
 		{"creating failed", nil, applyResult{err: denied, creating: true}, list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
 		{"deleting failed", nil, applyResult{err: denied}, list{condition(corev1.ConditionTrue, "FailedDelete", "denied", ago(0))}},
 		{"nothing failed any more", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{}, list{}},
-		{"nothing was tried: nobody knows", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{deferred: true},
+		{"nothing was tried", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{deferred: true},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
 		{"failed again for another reason", list{condition(corev1.ConditionTrue, "FailedDelete", "gone", earlier)}, applyResult{err: denied, creating: true},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},

@@ -90,13 +90,13 @@ func TestRequestsOfOneSync(t *testing.T) {
 		rs.DeletionTimestamp, rs.Finalizers = new(ago(0)), []string{"foregroundDeletion"}
 	}
 	for _, tt := range []struct {
-		name  string
-		rs    *appsv1.ReplicaSet
-		pods  []*caches.Pod
-		fails string // request that fails
-		err   error
-		want  []string
-		told  int // events
+		name   string
+		rs     *appsv1.ReplicaSet
+		pods   []*caches.Pod
+		fails  string // request that fails
+		err    error
+		want   []string
+		events int
 	}{
 		{"nothing to do", newSet(2, statusOfSize(2)), []*caches.Pod{newPod("a"), newPod("b")}, "", nil, nil, 0},
 		{"pods of others are neither patched nor counted", newSet(2), []*caches.Pod{newPod("a", ownedBy("another"))}, "", nil,
@@ -116,8 +116,8 @@ func TestRequestsOfOneSync(t *testing.T) {
 				t.Errorf("result %+v, error %v, want %v", result, err, tt.err)
 			}
 			b.Wants(t, tt.want...)
-			told := b.NewEvents()
-			fakeapi.Want(t, fmt.Sprintf("number of events %q", told), len(told), tt.told)
+			events := b.NewEvents()
+			fakeapi.Want(t, fmt.Sprintf("number of events %q", events), len(events), tt.events)
 		})
 	}
 }
@@ -193,8 +193,8 @@ func TestPodsThatKeepFailing(t *testing.T) {
 		b.now = now.Add(minFailedBackoff)
 		b.mustRun(t)
 		b.Wants(t, "create pods", "update replicasets/status")
-		if told := b.NewEvents(); len(told) != 2 || !strings.Contains(told[0], "BackOff") {
-			t.Errorf("events are %v, want one about the back-off and one about the pod", told)
+		if events := b.NewEvents(); len(events) != 2 || !strings.Contains(events[0], "BackOff") {
+			t.Errorf("events are %v, want one about the back-off and one about the pod", events)
 		}
 	}
 }
@@ -264,22 +264,22 @@ func TestWakeUps(t *testing.T) {
 	}{
 		{"a new pod wakes its owner only", added(newPod("a", of("web"))), []string{"web"}, nil},
 		{"a new orphan wakes all that select it", added(newPod("a", orphaned)), []string{"twin", "web"}, nil},
-		{"a new orphan without labels wakes nobody", added(newPod("a", orphaned, labelled(nil))), nil, nil},
+		{"a new orphan without labels queues nothing", added(newPod("a", orphaned, labelled(nil))), nil, nil},
 		{"a new pod that is being deleted wakes its owner", added(newPod("a", of("web"), deleting)), []string{"web"}, nil},
-		{"a new orphan that is being deleted wakes nobody", added(newPod("a", orphaned, deleting)), nil, nil},
-		{"a pod of a ReplicaSet that was replaced wakes nobody", added(newPod("a", of("web"), stale)), nil, nil},
-		{"a pod of another kind of owner wakes nobody", added(newPod("a", of("web"), otherKind)), nil, nil},
-		{"a resync wakes nobody", update(newPod("a", of("web")), newPod("a", of("web"))), nil, nil},
+		{"a new orphan that is being deleted queues nothing", added(newPod("a", orphaned, deleting)), nil, nil},
+		{"a pod of a ReplicaSet that was replaced queues nothing", added(newPod("a", of("web"), stale)), nil, nil},
+		{"a pod of another kind of owner queues nothing", added(newPod("a", of("web"), otherKind)), nil, nil},
+		{"a resync queues nothing", update(newPod("a", of("web")), newPod("a", of("web"))), nil, nil},
 		{"any change wakes the owner", update(newPod("a", of("web")), newPod("a", of("web"), newer)), []string{"web"}, nil},
 		{"labels of an owned pod wake its owner only", update(newPod("a", of("web")), newPod("a", of("web"), newer, app("db"))), []string{"web"}, nil},
 		{"a new owner: both are woken", update(newPod("a", of("web")), newPod("a", of("db"), newer)), []string{"db", "web"}, nil},
 		{"released: the old owner and all that select it", update(newPod("a", of("db"), app("web")), newPod("a", orphaned, newer)), []string{"db", "twin", "web"}, nil},
 		{"labels of an orphan wake all that select it now", update(newPod("a", orphaned, app("x")), newPod("a", orphaned, newer, app("db"))), []string{"db"}, nil},
-		{"another change of an orphan wakes nobody", update(newPod("a", orphaned), newPod("a", orphaned, newer, onNode("n"))), nil, nil},
+		{"another change of an orphan queues nothing", update(newPod("a", orphaned), newPod("a", orphaned, newer, onNode("n"))), nil, nil},
 		{"a deletion begins", update(newPod("a", of("web")), newPod("a", of("web"), newer, deleting)), []string{"web"}, nil},
 		{"released while being deleted: the old owner", update(newPod("a", of("web")), newPod("a", orphaned, newer, deleting)), []string{"web"}, nil},
 		{"deleted", deleted(newPod("a", of("web"))), []string{"web"}, nil},
-		{"a deleted orphan wakes nobody", deleted(newPod("a", orphaned)), nil, nil},
+		{"a deleted orphan queues nothing", deleted(newPod("a", orphaned)), nil, nil},
 		{"updates of pods of a large ReplicaSet are gathered", func(c *Controller) {
 			c.podUpdated(newPod("a", of("large")), newPod("a", of("large"), newer))
 			synctest.Wait()
@@ -319,11 +319,11 @@ func TestStatusConflict(t *testing.T) {
 	conflicted := apierrors.NewConflict(setResource, "web", errors.New("newer"))
 	foreign := appsv1.ReplicaSetCondition{Type: "Foreign", Status: corev1.ConditionTrue}
 	for _, tt := range []struct {
-		name     string
-		answers  []error
-		live     func(*appsv1.ReplicaSet)
-		failed   bool
-		requests []string
+		name      string
+		responses []error
+		live      func(*appsv1.ReplicaSet)
+		failed    bool
+		requests  []string
 	}{
 		{"written", []error{nil}, nil, false, []string{"update replicasets/status"}},
 		{"conflict, then written", []error{conflicted, nil}, func(rs *appsv1.ReplicaSet) {
@@ -350,7 +350,7 @@ func TestStatusConflict(t *testing.T) {
 				if call == 2 && sent.ResourceVersion == "11" && !slices.Contains(sent.Status.Conditions, foreign) {
 					t.Error("the second try drops a condition of another writer")
 				}
-				return sent, tt.answers[min(call, len(tt.answers))-1]
+				return sent, tt.responses[min(call, len(tt.responses))-1]
 			})
 			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 				if tt.live == nil {
@@ -575,7 +575,7 @@ func TestStatusCountsConfirmedWrites(t *testing.T) {
 		name        string
 		size        int32
 		pods        []*caches.Pod
-		answer      func(call int, a clienttesting.Action) (runtime.Object, error) // to creates and deletes
+		response    func(call int, a clienttesting.Action) (runtime.Object, error) // to creates and deletes
 		failed      bool
 		replicas    int32
 		terminating int32
@@ -587,26 +587,26 @@ func TestStatusCountsConfirmedWrites(t *testing.T) {
 			}
 			return nil, nil
 		}, true, 2, 0},
-		{"created, and given to nobody on its way", 1, nil, func(_ int, a clienttesting.Action) (runtime.Object, error) {
+		{"created, without its owner", 1, nil, func(_ int, a clienttesting.Action) (runtime.Object, error) {
 			made := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
 			made.OwnerReferences = nil
 			return made, nil
 		}, false, 0, 0},
-		{"refused", 3, nil, fakeapi.Fails(apierrors.NewForbidden(podResource, "", errors.New("quota"))), true, 0, 0},
+		{"rejected", 3, nil, fakeapi.Fails(apierrors.NewForbidden(podResource, "", errors.New("quota"))), true, 0, 0},
 		{"deleted, and gone at once", 1, []*caches.Pod{newPod("a"), newPod("b"), newPod("c")}, fakeapi.Fails(nil), false, 1, 0},
 		{"deleted, and ending", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node")), newPod("c", onNode("node"))}, fakeapi.Fails(nil), false, 1, 2},
-		{"deleted by somebody else", 1, []*caches.Pod{newPod("a"), newPod("b")}, fakeapi.Fails(apierrors.NewNotFound(podResource, "b")), false, 1, 0},
-		{"deleted by somebody else, from a node", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))},
+		{"deleted by another client", 1, []*caches.Pod{newPod("a"), newPod("b")}, fakeapi.Fails(apierrors.NewNotFound(podResource, "b")), false, 1, 0},
+		{"deleted by another client, from a node", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))},
 			fakeapi.Fails(apierrors.NewNotFound(podResource, "b")), false, 1, 0},
-		{"being deleted by somebody else", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))},
+		{"being deleted by another client", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))},
 			fakeapi.Fails(apierrors.NewConflict(podResource, "b", errors.New("another version"))), false, 1, 1},
 		{"deleted without a response", 1, []*caches.Pod{newPod("a", onNode("node")), newPod("b", onNode("node"))}, fakeapi.Fails(noResponse), true, 2, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, newSet(tt.size), tt.pods...)
-			b.On("create pods", tt.answer)
+			b.On("create pods", tt.response)
 			b.On("delete pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
-				if _, err := tt.answer(call, a); err != nil {
+				if _, err := tt.response(call, a); err != nil {
 					return nil, err
 				}
 				return &corev1.Pod{}, nil
@@ -615,17 +615,17 @@ func TestStatusCountsConfirmedWrites(t *testing.T) {
 				name, _ := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
 				return podList(newPod(name, onNode("node"), deleting)), nil
 			})
-			var told []appsv1.ReplicaSetStatus
+			var statuses []appsv1.ReplicaSetStatus
 			b.On("update replicasets/status", func(_ int, a clienttesting.Action) (runtime.Object, error) {
 				sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)
-				told = append(told, sent.Status)
+				statuses = append(statuses, sent.Status)
 				return sent, nil
 			})
 			if _, err := b.run(t.Context()); (err != nil) != tt.failed {
 				t.Errorf("error is %v", err)
 			}
-			if len(told) != 1 || told[0].Replicas != tt.replicas || *told[0].TerminatingReplicas != tt.terminating {
-				t.Errorf("told %+v, want %d replicas and %d ending in one status", told, tt.replicas, tt.terminating)
+			if len(statuses) != 1 || statuses[0].Replicas != tt.replicas || *statuses[0].TerminatingReplicas != tt.terminating {
+				t.Errorf("statuses %+v, want one with %d replicas and %d terminating", statuses, tt.replicas, tt.terminating)
 			}
 		})
 	}

@@ -200,11 +200,11 @@ func TestEvents(t *testing.T) {
 			w.Until(time.Second)
 			tt.do(w)
 			w.Until(tt.at - 1)
-			if tt.at > time.Second && len(w.told()) > 0 {
-				t.Errorf("too early: %v", w.told())
+			if tt.at > time.Second && len(w.eventTexts()) > 0 {
+				t.Errorf("too early: %v", w.eventTexts())
 			}
 			w.Until(tt.at)
-			fakeapi.WantEqual(t, "events", w.told(), tt.want)
+			fakeapi.WantEqual(t, "events", w.eventTexts(), tt.want)
 		})
 	}
 }
@@ -235,7 +235,7 @@ func TestLostResponse(t *testing.T) {
 		w.Until(time.Minute)
 		fakeapi.Want(t, "a response was lost", lost.Load(), true)
 		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{"p": 0})
-		fakeapi.WantEqual(t, "events", w.told(), []string{marking("p")})
+		fakeapi.WantEqual(t, "events", w.eventTexts(), []string{marking("p")})
 	})
 }
 
@@ -268,7 +268,7 @@ func TestChangesAfterADelete(t *testing.T) {
 		defer w.run(c)()
 		removeAndAddTaint(w, 20*time.Second)
 		fakeapi.WantEqual(t, "reads and deletes", []int{w.Count("get pods"), w.Count("delete pods")}, []int{2, 1})
-		fakeapi.WantEqual(t, "events", w.told(), []string{marking("p")})
+		fakeapi.WantEqual(t, "events", w.eventTexts(), []string{marking("p")})
 		fakeapi.Want(t, "deletions in the metric", testutil.ToFloat64(c.metrics.deletions), 1)
 		fakeapi.Want(t, "pending evictions", testutil.ToFloat64(c.metrics.pending), 0)
 	})

@@ -59,7 +59,7 @@ func TestSameName(t *testing.T) {
 
 // Node and pod are read live before an eviction. All pods of a node share a read of the node.
 func TestLiveCheck(t *testing.T) {
-	fakeapi.Bubble(t, "a taint that is gone evicts nobody", func(t *testing.T) {
+	fakeapi.Bubble(t, "a taint that is gone evicts no pod", func(t *testing.T) {
 		w, reads := newWorld(t, aNode("t1"), aPod("p", tolerates("t1", 10))), 0
 		w.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			reads++
@@ -212,20 +212,20 @@ func TestTrustWindow(t *testing.T) {
 	}
 }
 
-// A refusal that looks like the conflict of a UID is still a refusal.
+// A rejection that looks like the conflict of a UID is still a rejection.
 func TestRejectionsOfAllKinds(t *testing.T) {
-	for name, refusal := range fakeapi.NewRefusals("Pod", "pods", "p") {
-		for _, refused := range []string{"get nodes", "get pods", "patch pods/status", "delete pods"} {
-			fakeapi.Bubble(t, name+" of "+refused, func(t *testing.T) {
+	for name, rejection := range fakeapi.NewRefusals("Pod", "pods", "p") {
+		for _, request := range []string{"get nodes", "get pods", "patch pods/status", "delete pods"} {
+			fakeapi.Bubble(t, name+" of "+request, func(t *testing.T) {
 				w := newWorld(t, aNode("t1"), aPod("p"))
-				w.Break(refusal, refused)
+				w.Break(rejection, request)
 				defer w.manager(0)()
 				w.Until(10 * time.Minute)
-				if n := w.Count(refused); n < 5 || n > 40 {
+				if n := w.Count(request); n < 5 || n > 40 {
 					t.Errorf("%d tries in ten minutes, want a few", n)
 				}
 				fakeapi.Want(t, "deleted pods", len(w.deletes()), 0)
-				w.Break(nil, refused)
+				w.Break(nil, request)
 				w.Until(12 * time.Minute)
 				fakeapi.Want(t, "deleted pods", len(w.deletes()), 1)
 			})

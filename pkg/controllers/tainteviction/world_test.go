@@ -86,7 +86,7 @@ func (w *world) Eventf(obj runtime.Object, kind, reason, format string, args ...
 	w.events = append(w.events, fmt.Sprintf("%s %s %s %s %s %s %s", ref.APIVersion, ref.Kind, ref.Namespace+"/"+ref.Name, ref.UID, kind, reason, fmt.Sprintf(format, args...)))
 }
 
-func (w *world) told() []string {
+func (w *world) eventTexts() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return w.events

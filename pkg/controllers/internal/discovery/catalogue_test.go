@@ -58,9 +58,9 @@ func TestDiscoveryIsShared(t *testing.T) {
 			wait.Go(func() {
 				time.Sleep(after)
 				notBefore := time.Now()
-				answer, err := c.Read(t.Context(), notBefore)
-				if err != nil || answer.Sent.Before(notBefore) || !answer.Complete() {
-					t.Errorf("asked %v in: answer sent %v before, %v", after, notBefore.Sub(answer.Sent), err)
+				result, err := c.Read(t.Context(), notBefore)
+				if err != nil || result.Sent.Before(notBefore) || !result.Complete() {
+					t.Errorf("read after %v: result sent %v before, %v", after, notBefore.Sub(result.Sent), err)
 				}
 			})
 		}
@@ -89,8 +89,8 @@ func TestCanceledDiscoveryIsRepeated(t *testing.T) {
 		})
 		synctest.Wait()
 		wait.Go(func() {
-			if answer, err := c.Read(t.Context(), time.Time{}); err != nil || !answer.Complete() {
-				t.Errorf("waiting caller: %+v, %v", answer.Err, err)
+			if result, err := c.Read(t.Context(), time.Time{}); err != nil || !result.Complete() {
+				t.Errorf("waiting caller: %+v, %v", result.Err, err)
 			}
 		})
 		wait.Wait()

@@ -106,7 +106,7 @@ func TestDiscoveryWithoutTheCoreAPIIsIncomplete(t *testing.T) {
 		{"it is not, and another API fails", nil, failed(x), []string{"v1.", "v1.x"}},
 		{"it fails", nil, failed(core, x), []string{"v1.", "v1.x"}},
 		{"nothing fails: anything may be missing", nil, nil, nil},
-		{"there was no answer", nil, broken, nil},
+		{"no response", nil, broken, nil},
 	} {
 		a := SelectTypes(nil, tt.lists, tt.err, epoch, deletable)
 		var got []string

@@ -83,13 +83,13 @@ func TestSlowWritesLeaveRoomForQuickWrites(t *testing.T) {
 			t.Errorf("%d writes hang after %v, want a third of 300, and no more after 20 s", inFlight.Load(), time.Since(start))
 		}
 		fakeapi.Want(t, "timers of waiting writes", clk.timers.Load(), 500-32)
-		asked := time.Now()
+		begun := time.Now()
 		for range 10 {
 			w := s.Acquire(t.Context(), keyOf("quick", "rs"), until.Add(time.Minute))
 			time.Sleep(10 * time.Millisecond)
 			s.Release(w)
 		}
-		fakeapi.Want(t, "time of ten writes of another namespace", time.Since(asked), 100*time.Millisecond)
+		fakeapi.Want(t, "time of ten writes of another namespace", time.Since(begun), 100*time.Millisecond)
 	})
 }
 
