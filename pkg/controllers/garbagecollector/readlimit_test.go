@@ -80,7 +80,7 @@ func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
 					c.put(things, newThing(namespace, name, uid(2000+n)).owned(ref("v1", "ConfigMap", fmt.Sprint("w", n), uid(1000+n))))
 				}
 			}
-			for minute := range 10 {
+			for minute := range 4 {
 				for range 6 {
 					time.Sleep(10 * time.Second)
 					fakeapi.NoError(t, c.Healthy())
@@ -91,7 +91,7 @@ func TestHangingReadsDelayNoOtherOwner(t *testing.T) {
 				c.DeleteObject("v1", "configmaps", "n1", owner.Name, metav1.DeletePropagationBackground)
 				c.wait(2*time.Second, "deleted", func() bool { return c.GetObject("v1", "configmaps", "n1", "of-owner") == nil })
 			}
-			if n := c.Count("get " + hanging.Resource); n > 100 {
+			if n := c.Count("get " + hanging.Resource); n > 60 {
 				t.Errorf("%d reads were sent to an API that does not respond", n)
 			}
 			if got := c.blocked()["unable"]; ofOwners && got != 400 {
@@ -206,7 +206,7 @@ func TestFailuresShareARate(t *testing.T) {
 				put(c, 1+n)
 			}
 			time.Sleep(25 * time.Second)
-			for range 12 {
+			for range 4 {
 				before := c.Count(fails)
 				time.Sleep(10 * time.Second)
 				if n := c.Count(fails) - before; n > 10*failuresPerSecond+failuresBurst {

@@ -241,9 +241,9 @@ func TestSlowReadsOfManyOwnersTakeOneSync(t *testing.T) {
 		waiting bool          // the owners wait for the dependent
 	}{
 		{"aggregated API, almost timing out", things, 1, readTimeout - 100*time.Millisecond, false},
-		{"thousands of absent owners", configMaps, 3000, time.Millisecond, false},
-		{"a hundred absent owners", configMaps, 100, 8 * time.Second, false},
-		{"a hundred waiting owners", configMaps, 100, 8 * time.Second, true},
+		{"a thousand absent owners", configMaps, 1000, time.Millisecond, false},
+		{"fifty absent owners", configMaps, 50, 8 * time.Second, false},
+		{"fifty waiting owners", configMaps, 50, 8 * time.Second, true},
 	} {
 		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
 			c.start()
