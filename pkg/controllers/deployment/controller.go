@@ -102,7 +102,7 @@ func (c *Controller) registerHandlers() error {
 			Add: c.enqueue, Update: func(_, d *appsv1.Deployment) { c.enqueue(d) }, Delete: c.enqueue,
 		}),
 		c.replicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{Add: c.enqueuer.OnAdd, Update: c.enqueuer.OnUpdate, Delete: c.enqueuer.OnDelete}),
-		c.pods.Handle(caches.Handler[*caches.Pod]{Update: c.podUpdated, Delete: c.podDeleted}),
+		c.pods.Handle(caches.Handler[*caches.Pod]{Delete: c.podDeleted}),
 		c.namespaces.Handle(c.enqueuer.NamespaceHandler()),
 	)
 }
@@ -118,22 +118,10 @@ func (c *Controller) newEnqueuer() *enqueue.Owners[*appsv1.Deployment, *appsv1.R
 	}
 }
 
-// podUpdated enqueues a Deployment that may wait for old pods to stop: no event of the ReplicaSet has to follow.
-func (c *Controller) podUpdated(old, pod *caches.Pod) {
-	if c.inTerm.Load() && (!old.IsFinished() && pod.IsFinished() || old.ControllerUID() != pod.ControllerUID()) {
-		c.enqueueRecreated(old)
-	}
-}
-
+// podDeleted enqueues a Deployment that may wait for old pods to stop: no event of the ReplicaSet has to follow.
 func (c *Controller) podDeleted(pod *caches.Pod) {
-	if c.inTerm.Load() {
-		c.enqueueRecreated(pod)
-	}
-}
-
-func (c *Controller) enqueueRecreated(pod *caches.Pod) {
 	ref := metav1.GetControllerOfNoCopy(pod)
-	if ref == nil {
+	if ref == nil || !c.inTerm.Load() {
 		return
 	}
 	rs, ok := c.replicaSets.Get(cache.NewObjectName(pod.Namespace, ref.Name))
