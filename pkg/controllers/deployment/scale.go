@@ -57,8 +57,7 @@ func (p pass) dropOldTargets() (s sizing) {
 }
 
 // proportionalTargets divides the change among the active ReplicaSets, largest first. Of equal sizes, the newer
-// grows first and the older shrinks first. The largest ReplicaSet gets the rest of the rounding, also if its write
-// was delayed.
+// grows first and the older shrinks first. The largest ReplicaSet gets the rest of the rounding.
 func (p pass) proportionalTargets(active []replicaSet) []target {
 	change := 0
 	if p.bounds.replicas > 0 {
@@ -89,10 +88,6 @@ func (p pass) proportionalTargets(active []replicaSet) []target {
 		}
 		left -= share
 		targets[i] = target{replicaSet: s, to: s.size() + share, reason: resizeScaled, annotate: true}
-	}
-	late := slices.IndexFunc(targets, func(t target) bool { return p.sizedForOther(t.replicaSet) })
-	if late > 0 && p.sizedForThis(targets[0].replicaSet) && targets[late].to >= targets[0].to {
-		targets[0], targets[late] = targets[late], targets[0]
 	}
 	// Annotations can be edited, so the rest may exceed a size. It continues with the next ReplicaSet.
 	for i := range targets {
