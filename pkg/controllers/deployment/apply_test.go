@@ -511,7 +511,7 @@ func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
 	b := rollingBench(t)
 	failures := map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))}
 	failPatches(b, failures)
-	d := decision{plan: plan{changes: []change{{rs: b.sets[1], from: 0, to: 1, reason: resizeIntoCapacity}, {rs: b.sets[0], from: 3, to: 2, reason: resizeSpare}}, capacity: 1}}
+	d := decision{plan: plan{changes: []change{{rs: b.sets[1], from: 0, to: 1}, {rs: b.sets[0], from: 3, to: 2}}, capacity: 1}}
 	names := func(sent []clienttesting.Action) (names []string) {
 		for _, a := range sent {
 			names = append(names, a.(clienttesting.PatchAction).GetName())

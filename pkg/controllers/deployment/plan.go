@@ -62,26 +62,11 @@ func (p plan) writesAnything() bool {
 type change struct {
 	rs              *appsv1.ReplicaSet // as it was read, or plan.create
 	from, to        int                // replicas
-	reason          resizeReason
-	annotations     map[string]string // to set
-	minReadySeconds *int32            // nil if unchanged
+	annotations     map[string]string  // to set
+	minReadySeconds *int32             // nil if unchanged
 }
 
 func (c change) isRaise() bool { return c.to > c.from }
-
-// resizeReason is the reason for another size, for logs.
-type resizeReason string
-
-const (
-	resizeIntoCapacity resizeReason = "capacity is free"
-	resizeUnavailable  resizeReason = "pods are not available"
-	resizeSpare        resizeReason = "more pods than necessary are available"
-	resizeExcess       resizeReason = "more pods than the Deployment has replicas"
-	resizeScaled       resizeReason = "Deployment was scaled"
-	resizeSaturated    resizeReason = "new ReplicaSet is complete"
-	resizeRecreate     resizeReason = "replaced by the new ReplicaSet"
-	resizeOldStopped   resizeReason = "old pods have stopped"
-)
 
 // deferral is the reason why a sync leaves part of its work for later, and a label value of a metric.
 type deferral string

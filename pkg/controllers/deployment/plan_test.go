@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/cache"
@@ -62,7 +61,7 @@ func TestRaiseWithoutCapacityWritesAnnotations(t *testing.T) {
 		got := p.raisesAfter(nil)
 		want := []change{{rs: tt.next.rs, from: tt.next.size(), to: tt.next.size(), minReadySeconds: new(int32(5)),
 			annotations: map[string]string{"note": "new", revisionAnnotation: "1"}}}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(change{}), cmpopts.IgnoreFields(change{}, "reason")); diff != "" || !p.changes[1].isRaise() {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(change{})); diff != "" || !p.changes[1].isRaise() {
 			t.Errorf("paused %t: changes (-want +got):\n%s\nof the plan %v", tt.d.Spec.Paused, diff, sizesOf(p.changes))
 		}
 	}

@@ -7,11 +7,11 @@ func (p pass) recreateTargets() sizing {
 	var s sizing
 	for _, old := range p.old {
 		if old.isActive() {
-			s.targets = append(s.targets, target{replicaSet: old, reason: resizeRecreate})
+			s.targets = append(s.targets, target{replicaSet: old})
 		}
 	}
 	if p.found && p.next.size() > p.bounds.replicas {
-		s.targets = append(s.targets, target{replicaSet: p.next, to: p.bounds.replicas, reason: resizeExcess})
+		s.targets = append(s.targets, target{replicaSet: p.next, to: p.bounds.replicas})
 	}
 	wanted := !p.found || p.next.size() < p.bounds.replicas
 	if len(s.targets) > 0 || !wanted {
@@ -32,6 +32,6 @@ func (p pass) recreateTargets() sizing {
 		s.create = newReplicaSet(p.d, p.old, p.bounds.replicas)
 		return s
 	}
-	s.targets = []target{{replicaSet: p.next, to: p.bounds.replicas, reason: resizeOldStopped}}
+	s.targets = []target{{replicaSet: p.next, to: p.bounds.replicas}}
 	return s
 }

@@ -141,7 +141,7 @@ func (c *Controller) reportScaled(ctx context.Context, t syncState, ch change) {
 	if ch.isRaise() {
 		direction = "up"
 	}
-	klog.FromContext(ctx).V(2).Info("Scaled ReplicaSet", "replicaSet", klog.KObj(ch.rs), "from", ch.from, "to", ch.to, "reason", ch.reason)
+	klog.FromContext(ctx).V(2).Info("Scaled ReplicaSet", "replicaSet", klog.KObj(ch.rs), "from", ch.from, "to", ch.to)
 	c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, ch.rs.Name, ch.from, ch.to)
 }
 

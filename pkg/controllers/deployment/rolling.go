@@ -23,7 +23,7 @@ func (p pass) rollingTargets() sizing {
 	if size > p.bounds.replicas {
 		size = p.bounds.replicas
 		available = next.safelyAvailableAt(size)
-		s.targets = append(s.targets, target{replicaSet: next, to: size, reason: resizeExcess})
+		s.targets = append(s.targets, target{replicaSet: next, to: size})
 	}
 	if next.rs.Spec.MinReadySeconds < p.d.Spec.MinReadySeconds {
 		available = 0 // unknown for the new minReadySeconds
@@ -48,7 +48,7 @@ func (p pass) rollingTargets() sizing {
 
 	// 3. The new ReplicaSet gets the capacity.
 	if to := min(p.bounds.replicas, limit-left); to > size {
-		s.targets = append(s.targets, target{replicaSet: next, to: to, reason: resizeIntoCapacity})
+		s.targets = append(s.targets, target{replicaSet: next, to: to, intoCapacity: true})
 	}
 
 	// 4. Recheck if pod cache and statuses differ.
@@ -76,14 +76,9 @@ func shrinkTargets(old []replicaSet, nextAvailable, least int, includeUnready bo
 	free := freePods(old, max(0, nextAvailable+totalSize(old)-least), includeUnready)
 	spare := sparePods(old, free, available-least)
 	for i, s := range old {
-		t := target{replicaSet: s, to: s.size() - free[i] - spare[i], reason: resizeUnavailable}
-		switch {
-		case spare[i] > 0:
-			t.reason = resizeSpare
-		case free[i] == 0:
-			continue
+		if given := free[i] + spare[i]; given > 0 {
+			targets = append(targets, target{replicaSet: s, to: s.size() - given})
 		}
-		targets = append(targets, t)
 	}
 	return targets
 }

@@ -32,10 +32,10 @@ type sizing struct {
 
 // target is the target size of one ReplicaSet.
 type target struct {
-	replicaSet replicaSet
-	to         int
-	reason     resizeReason
-	annotate   bool // write the size annotations even if the size is right
+	replicaSet   replicaSet
+	to           int
+	intoCapacity bool // the new ReplicaSet of a rolling update gets free capacity
+	annotate     bool // write the size annotations even if the size is right
 }
 
 func planningPass(d *appsv1.Deployment, sets []replicaSet, now time.Time) pass {
@@ -126,7 +126,7 @@ func (p pass) changesFor(s sizing) (changes []change, deferred []deferral) {
 	deferred = s.deferred
 	sizedFor := sizeAnnotations(p.bounds)
 	for _, t := range s.targets {
-		c := change{rs: t.replicaSet.rs, from: t.replicaSet.size(), to: t.to, reason: t.reason}
+		c := change{rs: t.replicaSet.rs, from: t.replicaSet.size(), to: t.to}
 		switch {
 		case c.isRaise() && p.raiseTooEarly(t, s.targets):
 			deferred = append(deferred, deferShrinkUnseen)
@@ -150,7 +150,7 @@ func (p pass) changesFor(s sizing) (changes []change, deferred []deferral) {
 // pods, if the plan empties all others, after a scaling, or if the pods cannot be deleted, a wait would cost pods.
 // Then the raise is made, and the status is unreliable until it shows the raise.
 func (p pass) raiseTooEarly(t target, targets []target) bool {
-	if t.reason != resizeIntoCapacity || t.replicaSet.statusCaughtUp() || t.replicaSet.failsToDelete() {
+	if !t.intoCapacity || t.replicaSet.statusCaughtUp() || t.replicaSet.failsToDelete() {
 		return false
 	}
 	return slices.ContainsFunc(p.all, func(other replicaSet) bool {

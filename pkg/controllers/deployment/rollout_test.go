@@ -73,7 +73,7 @@ func TestOneChangePerReplicaSet(t *testing.T) {
 	next := newNext("back", 1, revision("1"), sizedFor(3, 4))
 	old := newOld("old", 2, 1, revision("2"), sizedFor(3, 4))
 	got := rollout(t, d, []replicaSet{next, old}, facts{})
-	want := []change{{rs: next.rs, from: 1, to: 2, reason: resizeIntoCapacity, minReadySeconds: new(int32(5)),
+	want := []change{{rs: next.rs, from: 1, to: 2, minReadySeconds: new(int32(5)),
 		annotations: map[string]string{"note": "new", revisionAnnotation: "3", revisionHistoryAnnotation: "1"}}}
 	fakeapi.WantEqual(t, "changes", got.changes, want, cmp.AllowUnexported(change{}))
 	fakeapi.Want(t, "revision of the Deployment", got.revision, "3")

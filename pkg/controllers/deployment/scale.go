@@ -31,7 +31,7 @@ func (p pass) scaleTargets() sizing {
 // Deployment counts as scaled and the rollout does not continue.
 func (p pass) wholeSize(s replicaSet) target {
 	limit := p.bounds.maxTotal() - p.facts.pendingOld - p.facts.pendingNew
-	return target{replicaSet: s, to: min(p.bounds.replicas, max(limit, s.size())), reason: resizeScaled, annotate: s.isActive()}
+	return target{replicaSet: s, to: min(p.bounds.replicas, max(limit, s.size())), annotate: s.isActive()}
 }
 
 // newIsSaturated reports whether size, annotation and status of the new ReplicaSet show all replicas.
@@ -45,7 +45,7 @@ func (p pass) dropOldTargets() (s sizing) {
 	case p.next.safelyAvailable() == p.next.size():
 		for _, old := range p.old {
 			if old.isActive() {
-				s.targets = append(s.targets, target{replicaSet: old, reason: resizeSaturated})
+				s.targets = append(s.targets, target{replicaSet: old})
 			}
 		}
 	case !p.next.statusCaughtUp():
@@ -87,7 +87,7 @@ func (p pass) proportionalTargets(active []replicaSet) []target {
 			share = max(p.proportionalChange(s), left)
 		}
 		left -= share
-		targets[i] = target{replicaSet: s, to: s.size() + share, reason: resizeScaled, annotate: true}
+		targets[i] = target{replicaSet: s, to: s.size() + share, annotate: true}
 	}
 	// Annotations can be edited, so the rest may exceed a size. It continues with the next ReplicaSet.
 	for i := range targets {
