@@ -39,10 +39,6 @@ const (
 	allNodes      = "nodes"     // the only key of the loop of nodes
 )
 
-// syncDelay returns the delay between the syncs of a Service. With many pods, a sync is expensive, and a late endpoint
-// costs little traffic.
-func syncDelay(pods int) time.Duration { return time.Millisecond * time.Duration(min(pods, 100)) }
-
 // Controller keeps the EndpointSlices of Services.
 type Controller struct {
 	controller.Base
@@ -68,9 +64,8 @@ type term struct {
 	triggers        *util.TriggerTimeTracker
 	topology        *topologycache.TopologyCache
 
-	client         libraryClient
-	libraryTracker *util.EndpointSliceTracker // written by the library, never read
-	reconciler     *endpointslice.Reconciler
+	client     libraryClient
+	reconciler *endpointslice.Reconciler
 }
 
 func newController(cfg Config, b controller.Base) (*Controller, error) {
@@ -192,9 +187,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	t := &term{
 		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
-		libraryTracker: util.NewEndpointSliceTracker(),
 	}
-	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.libraryTracker, t.topology, c.recorder, managedBy,
+	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.tracker, t.topology, c.recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	c.term.Store(t)
 	defer c.term.Store(nil)
