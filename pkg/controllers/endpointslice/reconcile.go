@@ -59,6 +59,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		t.tracker.DeleteService(key.Namespace, key.Name)
 		t.triggers.DeleteService(key.Namespace, key.Name)
 		t.reconciler.DeleteService(key.Namespace, key.Name)
+		t.topology.RemoveHints(key.String(), discoveryv1.AddressTypeIPv4)
+		t.topology.RemoveHints(key.String(), discoveryv1.AddressTypeIPv6)
 	}
 	if !ok || !selectsPods(service) { // without a selector, the slices are left to the user
 		return controller.Result{}, nil
