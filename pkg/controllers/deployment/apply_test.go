@@ -263,7 +263,7 @@ func TestUnansweredResizeIsSentAgain(t *testing.T) {
 	}{
 		{"not executed, and is now", false, nil, false, nil, patch, nil, true, true},
 		{"executed", false, moved, true, nil, append(patch, read...), nil, true, true},
-		{"rejected now", false, rejected, false, nil, patch, nil, false, true},
+		{"rejected now", false, rejected, false, nil, patch, rejected, false, true},
 		{"not answered again", false, errBroken, false, nil, patch, errBroken, false, false},
 		{"cannot be sent", false, errors.ErrUnsupported, false, nil, patch, errors.ErrUnsupported, false, false},
 		{"conflict at the same generation", false, conflict, false, nil, append(patch, read...), nil, false, true},

@@ -165,7 +165,7 @@ func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.
 		case r.outcome != outcome.NotSent && !now.Before(pending.until): // not carried out
 			delete(t.expectations.unknownResizes, uid)
 			continue
-		case r.outcome == outcome.Rejected, r.outcome == outcome.Conflict:
+		case r.outcome == outcome.Conflict:
 			r.err = nil // the first attempt may still be carried out
 		}
 		wait = controller.ConsistencyRecheck
