@@ -65,7 +65,7 @@ func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*corev1.Pod, 
 // markAndDelete marks and deletes a pod whose deadline was due.
 func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *corev1.Pod, due time.Time) error {
 	begun := c.Clock.Now()
-	if !isFinished(pod) {
+	if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 		if err := c.mark(ctx, pod); err != nil {
 			return err
 		}
@@ -87,10 +87,6 @@ func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *cor
 		return fmt.Errorf("delete pod %s: %w", key.Name, err)
 	}
 	return nil
-}
-
-func isFinished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // mark sets the pod condition DisruptionTarget.
