@@ -57,7 +57,7 @@ type Controller struct {
 	namespaces  *caches.Namespaces
 
 	loop     *controller.Loop[cache.ObjectName]
-	enqueuer *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]
+	enqueuer *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod] // from pods and namespaces to ReplicaSets
 	inTerm   atomic.Bool
 	log      atomic.Pointer[klog.Logger] // of the latest term; nil before the first
 	baseline controller.Baseline
@@ -76,7 +76,15 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	if err := c.openCaches(); err != nil {
 		return nil, err
 	}
-	c.enqueuer = c.newEnqueuer()
+	c.enqueuer = &enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]{
+		Kind: kind, InTerm: &c.inTerm, Get: c.replicaSets.Get, In: c.replicaSets.InNamespace,
+		Selector: func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector },
+		Enqueue:  c.enqueue,
+		Several: func(pod *caches.Pod, sets []*appsv1.ReplicaSet) {
+			// Not utilruntime.HandleError, which may sleep: handlers must not delay the watch.
+			c.log.Load().Error(nil, "More than one ReplicaSet selects the pod", "controller", Name, "pod", klog.KObj(pod), "replicaSets", klog.KObjSlice(sets))
+		},
+	}
 	c.metrics = newMetrics(b.Metrics, c.states, b.Clock)
 	c.slots = writelimit.New(b.Clock, quickWrites, allWrites)
 	c.owners = ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]{
@@ -88,7 +96,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
-	return c, c.registerHandlers()
+	return c, c.addHandlers()
 }
 
 func (c *Controller) openCaches() error {
@@ -99,7 +107,7 @@ func (c *Controller) openCaches() error {
 	return errors.Join(errs[:]...)
 }
 
-func (c *Controller) registerHandlers() error {
+func (c *Controller) addHandlers() error {
 	return errors.Join(
 		c.replicaSets.Handle(caches.Handler[*appsv1.ReplicaSet]{
 			Add: c.enqueue, Update: func(_, rs *appsv1.ReplicaSet) { c.enqueue(rs) }, Delete: c.enqueue,
@@ -129,19 +137,6 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
 func (c *Controller) enqueue(rs *appsv1.ReplicaSet) { c.loop.Add(cache.MetaObjectToName(rs)) }
-
-// newEnqueuer returns the mapping from pods and namespaces to the keys of ReplicaSets.
-func (c *Controller) newEnqueuer() *enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod] {
-	return &enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]{
-		Kind: kind, InTerm: &c.inTerm, Get: c.replicaSets.Get, In: c.replicaSets.InNamespace,
-		Selector: func(rs *appsv1.ReplicaSet) *metav1.LabelSelector { return rs.Spec.Selector },
-		Enqueue:  c.enqueue,
-		Several: func(pod *caches.Pod, sets []*appsv1.ReplicaSet) {
-			// Not utilruntime.HandleError, which may sleep: handlers must not delay the watch.
-			c.log.Load().Error(nil, "More than one ReplicaSet selects the pod", "controller", Name, "pod", klog.KObj(pod), "replicaSets", klog.KObjSlice(sets))
-		},
-	}
-}
 
 // gatherPods delays syncs after updates of pods, for ReplicaSets with more than fewPods pods: pods often
 // become ready together.
