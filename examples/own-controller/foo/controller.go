@@ -31,8 +31,8 @@ type Controller struct {
 	loop        *controller.Loop[cache.ObjectName]
 }
 
-// listen maps events to keys, in constant time.
-func (c *Controller) listen() error {
+// addHandlers maps events to keys, in constant time.
+func (c *Controller) addHandlers() error {
 	foo := func(f *Foo) { c.loop.Add(cache.MetaObjectToName(f)) }
 	owner := func(d *appsv1.Deployment) {
 		if ref := metav1.GetControllerOf(d); ref != nil && ref.Kind == "Foo" {

@@ -47,12 +47,12 @@ func Registration(cfg *Config) controller.Registration {
 			{Group: Foos.Group, Resource: "foos/finalizers", Verbs: []string{"update"}, Impact: "cannot create Deployments that keep their owner"},
 			{Group: "apps", Resource: "deployments", Verbs: []string{"create", "update"}, Impact: "cannot keep Deployments"},
 		},
-		New: func(b controller.Base) (controller.Controller, error) { return build(*cfg, b) },
+		New: func(b controller.Base) (controller.Controller, error) { return newController(*cfg, b) },
 	}
 }
 
-// build registers handlers and sends no request.
-func build(cfg Config, b controller.Base) (*Controller, error) {
+// newController registers handlers and sends no request.
+func newController(cfg Config, b controller.Base) (*Controller, error) {
 	foos, err := caches.Watch[*Foo](b.Caches, Foos, caches.Options{Scheme: scheme()})
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func build(cfg Config, b controller.Base) (*Controller, error) {
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: "foo", Workers: cfg.Workers, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile)
-	return c, c.listen()
+	return c, c.addHandlers()
 }
 
 // statusClient writes Foos. It uses the fenced configuration, like every client that writes.
