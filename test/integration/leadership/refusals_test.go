@@ -54,8 +54,8 @@ func TestSIGTERMWhileTheAPIServerIsAway(t *testing.T) {
 	controlplane.Must(t, here(t).StartAPIServer())
 }
 
-// TestSIGTERMDuringAWriteWithoutResponse: the write may still be committed, so the lease is kept and the exit code is not
-// 0.
+// TestSIGTERMDuringAWriteWithoutResponse: the write may still be committed, so the lease is kept and the exit code
+// is not 0.
 func TestSIGTERMDuringAWriteWithoutResponse(t *testing.T) {
 	startCluster(t)
 	load := work(t, 100*time.Millisecond)

@@ -9,8 +9,8 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// TestSlowAdmissionDelaysNoOtherReplicaSet: many ReplicaSets wait for admission, and one in another namespace gets its pods
-// at once. /healthz is ok meanwhile.
+// TestSlowAdmissionDelaysNoOtherReplicaSet: many ReplicaSets wait for admission, and one in another namespace gets
+// its pods at once. /healthz is ok meanwhile.
 func TestSlowAdmissionDelaysNoOtherReplicaSet(t *testing.T) {
 	const (
 		sets, size = 8, 12
