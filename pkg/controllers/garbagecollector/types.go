@@ -408,16 +408,13 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 		k.err = err
 	}
 	k.logged = log || k.logged && p == listing
-	resource := k.GroupResource().String()
+	resource := k.GroupVersionResource
 	t.lock.Unlock()
 	if err != nil {
 		t.syncErrors.Inc()
 	}
 	if log {
 		klog.FromContext(ctx).Info("Cannot list type", "controller", Name, "resource", resource, "reason", err)
-	}
-	if was != p || err != nil {
-		klog.FromContext(ctx).V(4).Info("Feed state changed", "controller", Name, "resource", resource, "from", was, "to", p, "reason", err)
 	}
 	if was == listing && p == current {
 		t.notifyLater()

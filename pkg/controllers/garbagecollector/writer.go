@@ -112,17 +112,13 @@ func (w *writer) send(ctx context.Context, t apiType, o object, account types.UI
 		result = rejected
 	}
 	w.metrics.requests.WithLabelValues(purpose, string(result)).Inc()
-	logger := klog.FromContext(ctx).WithValues("request", purpose, "resource", t.GroupResource(), "object", klog.KRef(o.namespace, o.name), "uid", o.uid)
 	switch result {
 	case failed:
 		return failed, named(err)
 	case rejected, conflict, invalid:
 		return result, named(fmt.Errorf("%w: %w", errRejected, err))
-	case done:
-		logger.V(2).Info("Sent request")
-	default:
-		logger.V(4).Info("Request had no object", "reason", err)
 	}
+	klog.FromContext(ctx).V(2).Info("Sent request", "request", purpose, "resource", t.GroupResource(), "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "result", result)
 	return result, nil
 }
 
