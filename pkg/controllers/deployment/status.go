@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -90,10 +91,9 @@ func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *co
 		c.set(about, corev1.ConditionFalse, reasonCreateFailed, o.createFailure)
 		return
 	}
-	subject := fmt.Sprintf("Deployment %q", p.d.Name)
-	name := p.existingNextName(o)
-	if name != "" {
-		subject = fmt.Sprintf("ReplicaSet %q", name)
+	subject, name := fmt.Sprintf("Deployment %q", p.d.Name), ""
+	if next := p.nextAfter(o); next != nil {
+		subject, name = fmt.Sprintf("ReplicaSet %q", next.Name), next.Name
 	}
 
 	// 1. Reset the condition if another rollout has started.
@@ -211,30 +211,21 @@ func (p pass) setReplicaFailure(c *conditions) {
 	c.remove(appsv1.DeploymentReplicaFailure)
 }
 
-func (p pass) existingNextName(o passResult) string {
-	switch {
-	case o.created != nil:
-		return o.created.Name
-	case p.found:
-		return p.next.rs.Name
-	}
-	return ""
-}
+// nextAfter returns the new ReplicaSet after the pass, or nil.
+func (p pass) nextAfter(o passResult) *appsv1.ReplicaSet { return cmp.Or(o.created, p.next.rs) }
 
 // newRevision returns the revision of the new ReplicaSet after the pass, or "".
 func (p pass) newRevision(o passResult) string {
-	switch {
-	case o.created != nil:
-		return o.created.Annotations[revisionAnnotation]
-	case !p.found:
+	next := p.nextAfter(o)
+	if next == nil {
 		return ""
 	}
 	for _, c := range o.changes {
-		if due, ok := c.annotations[revisionAnnotation]; ok && c.rs == p.next.rs {
+		if due, ok := c.annotations[revisionAnnotation]; ok && c.rs == next {
 			return due
 		}
 	}
-	return p.next.rs.Annotations[revisionAnnotation]
+	return next.Annotations[revisionAnnotation]
 }
 
 func count(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
