@@ -163,9 +163,8 @@ func (w *world) hints(service string) map[string]string {
 
 // An event of a pod reads few Services, even if all Services share a label.
 func TestIndexBySelector(t *testing.T) {
-	service := aService("a", func(s *corev1.Service) {
-		s.Spec.Selector = map[string]string{"app": "web", "statefulset.kubernetes.io/pod-name": "web-0"}
-	})
+	service := aService("a")
+	service.Spec.Selector = map[string]string{"app": "web", "statefulset.kubernetes.io/pod-name": "web-0"}
 	fakeapi.WantEqual(t, "index", fakeapi.Must(indexBySelector(service)), []string{"default/statefulset.kubernetes.io/pod-name=web-0"})
 }
 
@@ -286,11 +285,7 @@ func TestTrim(t *testing.T) {
 	}
 	twice := func(trim func(any) (any, error), obj metav1.Object) any {
 		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{}})
-		once, err := trim(obj)
-		fakeapi.NoError(t, err)
-		again, err := trim(once)
-		fakeapi.NoError(t, err)
-		return again
+		return fakeapi.Must(trim(fakeapi.Must(trim(obj))))
 	}
 	service, trimmed := aService("a", automatic), aService("a", automatic)
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "1.2.3.4"}}
