@@ -38,9 +38,11 @@ const (
 // recordBlockage records what blocks an owner and sends an event if the owner has been blocked for long. It returns the
 // result of the sync that ended with the given blockage and error.
 func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, record ownerRecord, b blockage, err error) (controller.Result, error) {
+	now := c.Clock.Now()
+	waited := now.Sub(record.since)
 	switch {
 	case errors.Is(err, errRejected):
-		b.cause, b.failure, err = causeRejected, err.Error(), nil
+		b.cause, b.failure, b.after, err = causeRejected, err.Error(), recheck(waited), nil
 	case errors.Is(err, errBusy):
 		b.cause = causeBusy
 	case errors.Is(err, context.Canceled):
@@ -51,15 +53,10 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, r
 		c.state.forgetOwner(key)
 		return controller.Result{}, nil
 	}
-	now := c.Clock.Now()
 	record, report := record.next(b, now)
 	c.state.setOwner(key, record)
 	if report {
 		c.reportBlockage(ctx, owner, record.orphaning, b)
-	}
-	waited := now.Sub(record.since)
-	if b.cause == causeRejected {
-		b.after = recheck(waited)
 	}
 	if waited < reportAfter {
 		b.after = min(b.after, reportAfter-waited)
