@@ -20,8 +20,9 @@ const (
 // scheduler decides which syncs may run. A sync occupies its worker until it is slow, that is for slowAfter. Then
 // another worker starts, and the worker of the slow sync ends with it.
 //
-// Keys may belong to groups. While a sync of a group has run for slowAfter, further ones count as slow at once. A group may hold at most as many slow syncs as are still free, so a new group always finds some:
-// one group gets half of slowMost, each of n groups one (n+1)th.
+// Keys may belong to groups. While a sync of a group has run for slowAfter, further ones count as slow at once. A group
+// may hold at most as many slow syncs as are still free, so a new group always finds some: one group gets half of
+// slowMost, each of n groups one (n+1)th.
 type scheduler[K comparable] struct {
 	slowAfter   time.Duration
 	slowMost    int
