@@ -396,16 +396,19 @@ func TestConflictIsRetried(t *testing.T) {
 	})
 }
 
-// While the versions at the start of a term are unknown, each write is decided on live lists.
+// While the versions at the start of a term are unknown, each write is decided on live lists. A pod of a missing node
+// needs no write.
 func TestUnknownBaseline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aService("a"), aService("b"), aNode("n1", ""), aPod("a", 1))
+		w := newWorld(t, aService("a"), aService("b"), aNode("n1", ""), aPod("a", 1), aPod("a", 2, func(p *corev1.Pod) { p.Spec.NodeName = "gone" }))
 		w.PrependReactor("list", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			all := a.(clienttesting.ListActionImpl).ListOptions.Limit == 1
 			return all, nil, map[bool]error{true: apierrors.NewInternalError(errors.New("down"))}[all]
 		})
 		defer w.manager()()
 		w.Until(10 * time.Second)
+		w.Put(versioned(aService("a")))
+		w.Until(20 * time.Second)
 		fakeapi.WantEqual(t, "slices", w.show("a"), []string{"IPv4 web:8080, 10.0.0.2 ready serving"})
 		fakeapi.Want(t, "lists of slices, of the cache and of each Service", w.Count("list endpointslices"), 3)
 	})

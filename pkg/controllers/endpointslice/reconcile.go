@@ -42,6 +42,7 @@ type attempt struct {
 	existing []*discoveryv1.EndpointSlice
 	readAll  bool  // writes need live pods and slices
 	holdBack bool  // writes need a live read, at least of the Service
+	held     bool  // a write was held back
 	failures error // of requests
 }
 
@@ -107,7 +108,7 @@ func (c *Controller) updateSlices(ctx context.Context, a *attempt) (problem erro
 	if !overdue {
 		problem = c.computeSlices(ctx, a, trigger)
 	}
-	if overdue || a.holdBack && problem != nil {
+	if overdue || a.held {
 		problem = c.readLive(ctx, a)
 		if errors.Is(problem, live.ErrReplaced) {
 			return nil // the event of the Service follows
@@ -226,7 +227,7 @@ func (l *libraryClient) Delete(_ context.Context, name string, _ metav1.DeleteOp
 
 // write sends one write. The event of a tracked write causes no sync. The library tracks deletes.
 func (c *Controller) write(ctx context.Context, a *attempt, verb string, slice *discoveryv1.EndpointSlice) (err error) {
-	if a.holdBack {
+	if a.held = a.holdBack; a.held {
 		return errors.New("write needs a live read first")
 	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // client-go may repeat a write for minutes
