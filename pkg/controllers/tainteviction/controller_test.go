@@ -43,8 +43,11 @@ func TestUpstreamCases(t *testing.T) {
 	unbound := func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = ""; return p }
 	bind := func(p *corev1.Pod) { p.Spec.NodeName = "node1" }
 	wait := func(*world) {}
-	changeValue := func(w *world) {
-		w.taint(corev1.Taint{Key: "t1", Value: time.Now().Format("at-05"), Effect: corev1.TaintEffectNoExecute})
+	value := func(v string) func(*world) {
+		return func(w *world) { w.taint(corev1.Taint{Key: "t1", Value: v, Effect: corev1.TaintEffectNoExecute}) }
+	}
+	toleratesValue := func(v string, seconds int64) corev1.Toleration {
+		return corev1.Toleration{Key: "t1", Value: v, TolerationSeconds: &seconds}
 	}
 	for _, tt := range []struct {
 		name  string
@@ -82,7 +85,9 @@ func TestUpstreamCases(t *testing.T) {
 		{"update node: taint removed", objects{aNode("t1"), aPod("p", tolerates("t1", 10))}, steps{setTaints()}, deletes{}},
 		{"update node: the first toleration to run out", objects{aNode(), aPod("p", tolerates("t1", 1), tolerates("t2", 100))}, steps{setTaints("t1", "t2")}, deletes{"p": 2 * sec}},
 		{"taint removed and back", objects{aNode("t1"), aPod("p", tolerates("t1", 10))}, steps{setTaints(), wait, setTaints("t1")}, deletes{"p": 13 * sec}},
-		{"update node: value changed again and again", objects{aNode(), aPod("p", tolerates("t1", 3))}, slices.Repeat(steps{changeValue}, 9), deletes{"p": 4 * sec}},
+		{"update node: value changed again and again", objects{aNode(), aPod("p", tolerates("t1", 3))}, slices.Repeat(steps{value("a"), value("b")}, 9), deletes{"p": 4 * sec}},
+		{"update node: value changed to one with another toleration", objects{aNode(), aPod("p", toleratesValue("a", 100), toleratesValue("b", 5))},
+			steps{value("a"), wait, wait, value("b")}, deletes{"p": 9 * sec}},
 		{"update node: taint added again", objects{aNode("t1"), aPod("p", tolerates("t1", 3))}, steps{setTaints("t1"), setTaints("t1")}, deletes{"p": 5 * sec}},
 
 		{"multiple taints", objects{aNode(), aPod("p", tolerates("t1"), tolerates("t2", 60))}, steps{setTaints("t1"), setTaints("t1", "t2"), setTaints("t1")}, deletes{}},

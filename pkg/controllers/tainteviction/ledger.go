@@ -17,10 +17,10 @@ type ledger struct {
 }
 
 type entry struct {
-	seen    time.Time            // first sync of the pod, or of its tainted node
-	due     time.Time            // its deadline; zero if it has none
-	starts  map[string]time.Time // of the countdowns, by the key of the taint
-	started bool                 // the event was sent
+	seen    time.Time // first sync of the pod, or of its tainted node
+	due     time.Time // its deadline; zero if it has none
+	starts  map[countdown]time.Time
+	started bool // the event was sent
 }
 
 func (e entry) isPending() bool { return !e.due.IsZero() }

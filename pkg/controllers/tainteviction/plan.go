@@ -102,16 +102,23 @@ const (
 // decision is the decision about a pod. The times are zero if the pod stays.
 type decision struct {
 	action    action
-	due       time.Time            // the deadline
-	recheckAt time.Time            // after the deadline if the taint is trusted only later
-	starts    map[string]time.Time // when the countdown of each taint began, by key
+	due       time.Time // the deadline
+	recheckAt time.Time // after the deadline if the taint is trusted only later
+	starts    map[countdown]time.Time
+}
+
+// countdown identifies a countdown for a taint without timeAdded. It continues while values of the taint change, if
+// each value has the same toleration.
+type countdown struct {
+	taint      string // key
+	toleration time.Duration
 }
 
 // decide decides at now about a pod with these tolerations that was bound to the node at bound. Health taints
-// evict no pod before trusted. Countdowns with these starts continue when the values of their taints change; a taint
-// with another timeAdded has been added again.
-func decide(taints []taint, tolerations []corev1.Toleration, starts map[string]time.Time, bound, trusted, now time.Time) decision {
-	d := decision{starts: map[string]time.Time{}}
+// evict no pod before trusted. Countdowns with these starts continue; a taint with another timeAdded has been added
+// again.
+func decide(taints []taint, tolerations []corev1.Toleration, starts map[countdown]time.Time, bound, trusted, now time.Time) decision {
+	var d decision
 	for _, t := range taints {
 		toleration, limited := tolerationOf(t.Taint, tolerations)
 		if !limited {
@@ -119,9 +126,13 @@ func decide(taints []taint, tolerations []corev1.Toleration, starts map[string]t
 		}
 		start := timing.Later(t.since, bound)
 		if t.TimeAdded == nil {
-			start = earlierOf(starts[t.Key], start)
+			if d.starts == nil {
+				d.starts = map[countdown]time.Time{}
+			}
+			id := countdown{t.Key, toleration}
+			start = earlierOf(starts[id], start)
+			d.starts[id] = start
 		}
-		d.starts[t.Key] = start
 		at := start.Add(toleration)
 		d.due = earlierOf(d.due, at)
 		if isHealthTaint(t.Taint) {
