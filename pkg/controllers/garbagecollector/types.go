@@ -270,6 +270,9 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 			t.types[r] = k
 		}
 		moved := k.source != nil && k.Version != a.Version
+		if moved && failing[a.Group] && k.phase != away {
+			continue // perhaps only the preferred version has failed
+		}
 		k.kind, k.namespaced, k.versions = a.Kind, a.Namespaced, result.Versions(r)
 		// The definition may be deleted before the last deletion events of objects arrive.
 		k.local = k.local || t.isLocal(r)
