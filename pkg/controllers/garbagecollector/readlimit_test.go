@@ -227,9 +227,9 @@ func TestStandstillIsThatOfTheSlowestOwner(t *testing.T) {
 	}
 	_, standstill := state.counts(began.Add(time.Hour))
 	fakeapi.Want(t, "standstill", standstill, time.Hour)
-	state.failures.ReserveN(began, failuresBurst)
+	state.rejections.ReserveN(began, failuresBurst)
 	state.reset()
-	fakeapi.Want(t, "failures of an earlier term", int(failuresBurst-state.failures.TokensAt(began)), 0)
+	fakeapi.Want(t, "rejections of an earlier term", int(failuresBurst-state.rejections.TokensAt(began)), 0)
 	causes, _ := state.counts(began.Add(time.Hour))
 	fakeapi.Want(t, "causes in the next term", len(causes), 0)
 }

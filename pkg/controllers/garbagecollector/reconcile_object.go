@@ -162,7 +162,7 @@ func (c *Controller) recordFailure(key id, err error) {
 // most ten per minute and cause, or all in a dry run.
 func (c *Controller) recordRejection(ctx context.Context, o object, d decision, err error) time.Duration {
 	now := c.Clock.Now()
-	record := c.state.object(o.key()).rejection(d.action, err.Error(), now.Add(c.state.delayFailure(now)))
+	record := c.state.object(o.key()).rejection(d.action, err.Error(), c.state.rejections, now)
 	c.state.setObject(o.key(), record)
 	if d.action == remove && record.rejections == lastingRejections && errors.Is(err, errDryRun) {
 		c.metrics.lasting.Inc()

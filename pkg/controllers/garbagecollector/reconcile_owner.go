@@ -26,8 +26,10 @@ const (
 	// A blocked owner is rechecked after as long as it has waited, within these bounds, in case of a lost event.
 	minRecheck = 30 * time.Second
 	maxRecheck = 5 * time.Minute
-	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed.
+	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed. Each such
+	// owner adds unlistedSpread to the random part, so that thousands are not rechecked at once.
 	unlistedRecheck = 5 * time.Second
+	unlistedSpread  = 40 * time.Millisecond
 	// firstRecheck is the first recheck of an owner that waits for discovery, or that has new blocking dependents.
 	firstRecheck = 20 * time.Millisecond
 	// writesAtOnce bounds the concurrent patches of the dependents of one owner.
@@ -58,7 +60,7 @@ type blockage struct {
 	types   []unlistedType
 	failure string        // of the last request
 	after   time.Duration // time until the next recheck
-	delay   time.Duration // of the recheck behind other failures, also before the first event
+	spread  time.Duration // added to after, also before the first event
 }
 
 // reconcileOwner completes the deletion of an owner that waits for its dependents or leaves orphans.
@@ -197,7 +199,7 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 		case len(found) > 0: // the next round proves that no dependent is left
 		case len(unlisted) > 0:
 			b.cause, b.after = causeUnlistedType, min(max(waited/2, unlistedRecheck), minRecheck)
-			b.delay = c.state.delayFailure(c.Clock.Now())
+			b.spread = rand.N(time.Duration(1+len(c.state.orphaning())) * unlistedSpread)
 			return b, nil
 		case !slices.ContainsFunc(c.graph.referring(key), func(o object) bool { return !orphaned[o.uid] }):
 			return blockage{}, nil

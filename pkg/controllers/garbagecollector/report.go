@@ -61,7 +61,7 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, r
 	if waited < reportAfter {
 		b.after = min(b.after, reportAfter-waited)
 	}
-	return controller.Result{RequeueAfter: b.after + b.delay}, err
+	return controller.Result{RequeueAfter: b.after + b.spread}, err
 }
 
 // next returns the record after a sync with a blockage, and whether an event is due.

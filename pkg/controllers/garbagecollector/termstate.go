@@ -12,16 +12,16 @@ const (
 	// Pauses after rejected requests about one object, doubled from the first to the last.
 	minRejectedBackoff = time.Second
 	maxRejectedBackoff = 10 * time.Minute
-	// Pauses are longer while more reads of owners fail, or more deletes, patches and lists together.
+	// Pauses are longer while more requests per second are rejected, or more reads of owners fail.
 	failuresPerSecond, failuresBurst = 50, 200
 )
 
 // termState holds the state of a term that the API does not hold. Its loss costs requests and events only.
 type termState struct {
-	lock     sync.Mutex
-	owners   map[id]ownerRecord
-	objects  map[id]objectRecord
-	failures *rate.Limiter
+	lock       sync.Mutex
+	owners     map[id]ownerRecord
+	objects    map[id]objectRecord
+	rejections *rate.Limiter
 }
 
 // ownerRecord belongs to an owner that is being deleted.
@@ -46,12 +46,13 @@ type objectRecord struct {
 	retryAt           time.Time // earliest repetition of the rejected request
 }
 
-// rejection returns the record after a rejected request. The pause begins at the given time.
-func (r objectRecord) rejection(a action, failure string, at time.Time) objectRecord {
+// rejection returns the record after a rejected request.
+func (r objectRecord) rejection(a action, failure string, all *rate.Limiter, now time.Time) objectRecord {
 	if r.rejected != a {
 		r.rejections = 0
 	}
-	r.rejected, r.failure, r.retryAt = a, failure, at.Add(min(minRejectedBackoff<<min(r.rejections, 16), maxRejectedBackoff))
+	pause := min(minRejectedBackoff<<min(r.rejections, 16), maxRejectedBackoff) + all.ReserveN(now, 1).DelayFrom(now)
+	r.rejected, r.failure, r.retryAt = a, failure, now.Add(pause)
 	r.rejections++
 	return r
 }
@@ -66,12 +67,7 @@ func (s *termState) reset() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.owners, s.objects = map[id]ownerRecord{}, map[id]objectRecord{}
-	s.failures = rate.NewLimiter(failuresPerSecond, failuresBurst)
-}
-
-// delayFailure returns the time by which the repetition of a failed request waits for those of other requests.
-func (s *termState) delayFailure(now time.Time) time.Duration {
-	return s.failures.ReserveN(now, 1).DelayFrom(now)
+	s.rejections = rate.NewLimiter(failuresPerSecond, failuresBurst)
 }
 
 // owner returns the record of an owner. The record starts now if the owner is new or is deleted in another way.
