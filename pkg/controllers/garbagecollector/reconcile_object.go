@@ -24,7 +24,13 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		c.state.setObject(key, objectRecord{})
 		return controller.Result{}, nil
 	}
-	record, t := c.state.object(key), c.types.state(o.resource)
+	// The back-off of a rejected delete saves the reads of owners while the object is unchanged. A rejected patch does
+	// not end the sync here: after the last solid owner has gone, the object is deleted instead.
+	record, now := c.state.object(key), c.Clock.Now()
+	if record.rejected == remove && record.version == o.version && record.retryAt.After(now) {
+		return controller.Result{RequeueAfter: record.retryAt.Sub(now)}, nil
+	}
+	t := c.types.state(o.resource)
 	for range tries {
 		// 1. Find the states of the owners. Those of a terminating object decide nothing.
 		var v ownerView
@@ -162,7 +168,7 @@ func (c *Controller) recordFailure(key id, err error) {
 // most ten per minute and cause, or all in a dry run.
 func (c *Controller) recordRejection(ctx context.Context, o object, d decision, err error) time.Duration {
 	now := c.Clock.Now()
-	record := c.state.object(o.key()).rejection(d.action, err.Error(), c.state.rejections, now)
+	record := c.state.object(o.key()).rejection(d.action, o.version, err.Error(), c.state.rejections, now)
 	c.state.setObject(o.key(), record)
 	if d.action == remove && record.rejections == lastingRejections && errors.Is(err, errDryRun) {
 		c.metrics.lasting.Inc()

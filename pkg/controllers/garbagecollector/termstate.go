@@ -44,15 +44,16 @@ type objectRecord struct {
 	rejected          action    // of the last request if that was rejected
 	rejections        int       // consecutive ones
 	retryAt           time.Time // earliest repetition of the rejected request
+	version           string    // of the object that the rejected request was about
 }
 
 // rejection returns the record after a rejected request.
-func (r objectRecord) rejection(a action, failure string, all *rate.Limiter, now time.Time) objectRecord {
+func (r objectRecord) rejection(a action, version, failure string, all *rate.Limiter, now time.Time) objectRecord {
 	if r.rejected != a {
 		r.rejections = 0
 	}
 	pause := min(minRejectedBackoff<<min(r.rejections, 16), maxRejectedBackoff) + all.ReserveN(now, 1).DelayFrom(now)
-	r.rejected, r.failure, r.retryAt = a, failure, now.Add(pause)
+	r.rejected, r.version, r.failure, r.retryAt = a, version, failure, now.Add(pause)
 	r.rejections++
 	return r
 }
