@@ -266,7 +266,7 @@ func TestUnansweredResizeIsSentAgain(t *testing.T) {
 		{"rejected now", false, rejected, false, nil, patch, rejected, false, true},
 		{"not answered again", false, errBroken, false, nil, patch, errBroken, false, false},
 		{"cannot be sent", false, errors.ErrUnsupported, false, nil, patch, errors.ErrUnsupported, false, false},
-		{"conflict at the same generation", false, conflict, false, nil, append(patch, read...), nil, false, true},
+		{"conflict at the same generation", false, conflict, false, nil, append(patch, read...), conflict, false, true},
 		{"conflict for an unknown reason", false, conflict, false, errBroken, append(patch, read...), errBroken, false, false},
 		{"the Deployment has changed: not sent again", true, nil, false, nil, read, nil, false, true},
 		{"the Deployment has changed, and it was executed", true, nil, true, nil, read, nil, true, true},

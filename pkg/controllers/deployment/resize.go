@@ -165,10 +165,11 @@ func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.
 		case r.outcome != outcome.NotSent && !now.Before(pending.until): // not carried out
 			delete(t.expectations.unknownResizes, uid)
 			continue
-		case r.outcome == outcome.Conflict:
-			r.err = nil // the first attempt may still be carried out
+		case r.outcome == outcome.Conflict && r.err == nil: // if the first attempt is still carried out, an event follows
+			wait = controller.MinPositive(wait, pending.until.Sub(now))
+			continue
 		}
-		wait = controller.ConsistencyRecheck
+		wait = controller.MinPositive(wait, controller.ConsistencyRecheck)
 		if r.err != nil {
 			err = errors.Join(err, fmt.Errorf("scale ReplicaSet %s again: %w", ch.rs.Name, r.err))
 		}
