@@ -363,3 +363,23 @@ func TestNextDiscovery(t *testing.T) {
 		fakeapi.Want(t, tt.name, nextDiscovery(began, tt.retries, tt.event, tt.awaited).Sub(began), tt.want)
 	}
 }
+
+// While discovery of the watched version fails, the watch stays: another version of an aggregated API may have other
+// objects or no watch. Without it, an orphan deletion would end with references left, and the dependent be deleted.
+func TestDiscoveryFailsForTheWatchedVersion(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.AddType("far.example.com/v1beta1", metav1.APIResource{Name: things.Resource, Kind: things.kind, Namespaced: true, Verbs: metav1.Verbs{"get", "list"}})
+		c.owner()
+		c.put(things, newThing("a", "x", uid(50)).owned(ref("v1", "ConfigMap", "o", uid(1))))
+		c.start()
+		c.BreakDiscovery("far.example.com/v1", http.StatusServiceUnavailable)
+		c.service("v1.far.example.com")
+		time.Sleep(30 * time.Second)
+		c.remove(configMaps, "o", metav1.DeletePropagationOrphan)
+		time.Sleep(2 * time.Minute)
+		c.BreakDiscovery("far.example.com/v1", 0)
+		c.ChangeObject("apiregistration.k8s.io/v1", "apiservices", "", "v1.far.example.com", func(*metav1.PartialObjectMetadata) {})
+		time.Sleep(5 * time.Minute)
+		fakeapi.Want(t, "dependent exists", c.object(things, "x") != nil, true)
+	})
+}
