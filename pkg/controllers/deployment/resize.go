@@ -165,7 +165,7 @@ func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.
 		case r.outcome != outcome.NotSent && !now.Before(pending.until): // not carried out
 			delete(t.expectations.unknownResizes, uid)
 			continue
-		case r.outcome == outcome.Conflict && r.err == nil: // if the first attempt is still carried out, an event follows
+		case r.outcome == outcome.Conflict && r.err == nil: // an event shows the first attempt
 			wait = controller.MinPositive(wait, pending.until.Sub(now))
 			continue
 		}
