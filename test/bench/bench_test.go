@@ -50,6 +50,7 @@ func TestSelectScenarios(t *testing.T) {
 		{"a long one by its name", options{scenarios: "pods-many"}, "pods-many"},
 		{"in the order of the list", options{scenarios: "nodes,pods"}, "pods nodes"},
 		{"unknown", options{scenarios: "cows,["}, ""},
+		{"unknown contestant", options{contestants: "theirs"}, ""},
 	} {
 		var names []string
 		for _, s := range selectScenarios(all, tt.o) {

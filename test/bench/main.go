@@ -100,7 +100,7 @@ func runBench(ctx context.Context, args []string, out, progress io.Writer) error
 	}
 	wanted := selectScenarios(scenarios, o)
 	if len(wanted) == 0 {
-		return fmt.Errorf("no scenario is named %q; -list shows all", o.scenarios)
+		return fmt.Errorf("no scenario is named %q with contestants %q; -list shows all", o.scenarios, o.contestants)
 	}
 	load, _ := os.ReadFile("/proc/loadavg") // for information only
 	fmt.Fprintf(out, "%d cores, %s, load before the start %.4s\n", runtime.NumCPU(), runtime.Version(), load)
@@ -144,7 +144,9 @@ func selectScenarios(all []scenario, o options) (wanted []scenario) {
 				s.peer = s.contestants[n-1].name
 			}
 			s.contestants = slices.DeleteFunc(slices.Clone(s.contestants), func(c contestant) bool { return !matchesAny(o.contestants, c.name) })
-			wanted = append(wanted, s)
+			if len(s.contestants) > 0 {
+				wanted = append(wanted, s)
+			}
 		}
 	}
 	return wanted
