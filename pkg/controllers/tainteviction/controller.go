@@ -73,10 +73,7 @@ func (c *Controller) handleNodes() error {
 				changed(node)
 			}
 		},
-		Delete: func(node *corev1.Node) {
-			c.taints.forget(node.Name)
-			c.nodeLoop.Add(node.Name)
-		},
+		Delete: func(node *corev1.Node) { changed(&corev1.Node{ObjectMeta: node.ObjectMeta}) }, // without taints
 	})
 }
 

@@ -88,7 +88,9 @@ func TestUpstreamCases(t *testing.T) {
 		{"update node: value changed again and again", objects{aNode(), aPod("p", tolerates("t1", 3))}, slices.Repeat(steps{value("a"), value("b")}, 9), deletes{"p": 4 * sec}},
 		{"update node: value changed to one with another toleration", objects{aNode(), aPod("p", toleratesValue("a", 100), toleratesValue("b", 5))},
 			steps{value("a"), wait, wait, value("b")}, deletes{"p": 9 * sec}},
-		{"update node: taint added again", objects{aNode("t1"), aPod("p", tolerates("t1", 3))}, steps{setTaints("t1"), setTaints("t1")}, deletes{"p": 5 * sec}},
+		{"delete node: created again", objects{aNode("t1"), aPod("p", tolerates("t1", 3))}, steps{func(w *world) { w.Remove("nodes", "", "node1"); w.Put(aNode("t1")) }}, deletes{"p": 4 * sec}},
+		{"update node: timeAdded changed again and again", objects{aNode("t1"), aPod("p", tolerates("t1", 3))}, slices.Repeat(steps{setTaints("t1")}, 9), deletes{"p": 3 * sec}},
+		{"update node: taint removed and at once added again", objects{aNode("t1"), aPod("p", tolerates("t1", 3))}, steps{func(w *world) { setTaints()(w); setTaints("t1")(w) }}, deletes{"p": 4 * sec}},
 
 		{"multiple taints", objects{aNode(), aPod("p", tolerates("t1"), tolerates("t2", 60))}, steps{setTaints("t1"), setTaints("t1", "t2"), setTaints("t1")}, deletes{}},
 		{"a second taint with a shorter toleration", objects{aNode("t1"), aPod("p", tolerates("t1", 100), tolerates("t2", 5))},

@@ -7,28 +7,34 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// firstSeen records the time at which this process first observed each NoExecute taint of each node. A standby
-// records as well, so a new leader has the times of taints without timeAdded.
+// firstSeen records when this process first observed each NoExecute taint of each node. A standby records as well, so a
+// new leader has the times of taints without timeAdded.
 type firstSeen struct {
 	lock  sync.Mutex
-	nodes map[string]map[taintID]time.Time
+	nodes map[string]map[string]sighting // by node and by key: a node has one NoExecute taint of a key
 }
 
-// taintID identifies a taint. The same taint with another timeAdded is a different taint.
+// sighting holds the times since which a node has a taint: with any value and timeAdded, and with those of id.
+type sighting struct {
+	id           taintID
+	any, current time.Time
+}
+
+// taintID identifies a taint of a key.
 type taintID struct {
-	key, value string
-	added      int64 // Unix time in seconds; zero without timeAdded
+	value string
+	added int64 // Unix time in seconds; zero without timeAdded
 }
 
 func idOf(t corev1.Taint) taintID {
-	id := taintID{key: t.Key, value: t.Value}
+	id := taintID{value: t.Value}
 	if t.TimeAdded != nil {
 		id.added = t.TimeAdded.Unix()
 	}
 	return id
 }
 
-func newFirstSeen() *firstSeen { return &firstSeen{nodes: map[string]map[taintID]time.Time{}} }
+func newFirstSeen() *firstSeen { return &firstSeen{nodes: map[string]map[string]sighting{}} }
 
 // observe records the taints that a node has at now and drops removed taints.
 func (s *firstSeen) observe(node *corev1.Node, now time.Time) {
@@ -40,29 +46,28 @@ func (s *firstSeen) observe(node *corev1.Node, now time.Time) {
 		return
 	}
 	before := s.nodes[node.Name]
-	seen := make(map[taintID]time.Time, len(taints))
+	seen := make(map[string]sighting, len(taints))
 	for _, t := range taints {
-		id := idOf(t)
-		seen[id] = now
-		if first, ok := before[id]; ok {
-			seen[id] = first
+		next := sighting{idOf(t), now, now}
+		if last, ok := before[t.Key]; ok {
+			next.any = last.any
+			if next.id == last.id {
+				next.current = last.current
+			}
 		}
+		seen[t.Key] = next
 	}
 	s.nodes[node.Name] = seen
 }
 
-func (s *firstSeen) forget(node string) {
+// of returns the observations of a taint. A taint that only a live read shows may have been removed and added again, so
+// its times are now.
+func (s *firstSeen) of(node string, t corev1.Taint, now time.Time) sighting {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	delete(s.nodes, node)
-}
-
-// timeOf returns the time of the first observation of a taint, now if there is none.
-func (s *firstSeen) timeOf(node string, t corev1.Taint, now time.Time) time.Time {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if first, ok := s.nodes[node][idOf(t)]; ok {
-		return first
+	id := idOf(t)
+	if last, ok := s.nodes[node][t.Key]; ok && last.id == id {
+		return last
 	}
-	return now
+	return sighting{id, now, now}
 }

@@ -17,12 +17,12 @@ import (
 // taint is a NoExecute taint with its start by the clock of this process.
 type taint struct {
 	corev1.Taint
-	since time.Time
+	since   time.Time
+	present time.Time // since when the node has the taint, with any value and timeAdded
 }
 
-// evictingTaints returns the taints of a node that may evict pods. seen returns the time at which this process
-// first observed a taint.
-func evictingTaints(node *corev1.Node, seen func(corev1.Taint) time.Time) []taint {
+// evictingTaints returns the taints of a node that may evict pods. seen returns the observations of a taint.
+func evictingTaints(node *corev1.Node, seen func(corev1.Taint) sighting) []taint {
 	var evicting []taint
 	isReady := nodestatus.ReadyStatus(node) == corev1.ConditionTrue
 	for _, t := range noExecuteTaints(node.Spec.Taints) {
@@ -33,7 +33,8 @@ func evictingTaints(node *corev1.Node, seen func(corev1.Taint) time.Time) []tain
 		if t.TimeAdded != nil {
 			added = *t.TimeAdded
 		}
-		evicting = append(evicting, taint{Taint: t, since: startTime(added, seen(t))})
+		first := seen(t)
+		evicting = append(evicting, taint{Taint: t, since: startTime(added, first.current), present: first.any})
 	}
 	return evicting
 }
@@ -107,33 +108,26 @@ type decision struct {
 	starts    map[countdown]time.Time
 }
 
-// countdown identifies a countdown for a taint without timeAdded. It continues while values of the taint change, if
-// each value has the same toleration.
+// countdown identifies a countdown. It continues while value and timeAdded of the taint change, if each value has the
+// same toleration and no event shows the node without the taint.
 type countdown struct {
 	taint      string // key
+	present    time.Time
 	toleration time.Duration
 }
 
 // decide decides at now about a pod with these tolerations that was bound to the node at bound. Health taints
-// evict no pod before trusted. Countdowns with these starts continue; a taint with another timeAdded has been added
-// again.
+// evict no pod before trusted. Countdowns with these starts continue.
 func decide(taints []taint, tolerations []corev1.Toleration, starts map[countdown]time.Time, bound, trusted, now time.Time) decision {
-	var d decision
+	d := decision{starts: map[countdown]time.Time{}}
 	for _, t := range taints {
 		toleration, limited := tolerationOf(t.Taint, tolerations)
 		if !limited {
 			continue
 		}
-		start := timing.Later(t.since, bound)
-		if t.TimeAdded == nil {
-			if d.starts == nil {
-				d.starts = map[countdown]time.Time{}
-			}
-			id := countdown{t.Key, toleration}
-			start = earlierOf(starts[id], start)
-			d.starts[id] = start
-		}
-		at := start.Add(toleration)
+		id := countdown{t.Key, t.present, toleration}
+		d.starts[id] = earlierOf(starts[id], timing.Later(t.since, bound))
+		at := d.starts[id].Add(toleration)
 		d.due = earlierOf(d.due, at)
 		if isHealthTaint(t.Taint) {
 			at = timing.Later(at, trusted)

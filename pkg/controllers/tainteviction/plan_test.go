@@ -20,13 +20,8 @@ func at(seconds float64) time.Time {
 	return begin.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-func noExecuteTaint(key string, added ...float64) corev1.Taint {
-	t := corev1.Taint{Key: key, Value: "v", Effect: corev1.TaintEffectNoExecute}
-	if len(added) > 0 {
-		stamp := metav1.NewTime(at(added[0]))
-		t.TimeAdded = &stamp
-	}
-	return t
+func noExecuteTaint(key string) corev1.Taint {
+	return corev1.Taint{Key: key, Value: "v", Effect: corev1.TaintEffectNoExecute}
 }
 
 // tolerates returns a toleration of the taint of a key: for ever, or for some seconds.
@@ -96,7 +91,7 @@ func TestTolerationOf(t *testing.T) {
 
 // Every case of upstream's TestGetMinTolerationTime is here, marked with its number there.
 func TestDecide(t *testing.T) {
-	aged := func(key string, since float64) taint { return taint{noExecuteTaint(key), at(since)} }
+	aged := func(key string, since float64) taint { return taint{noExecuteTaint(key), at(since), at(since)} }
 	unreachable, notReady := corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady
 	for _, tt := range []struct {
 		name        string

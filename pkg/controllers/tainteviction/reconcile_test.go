@@ -78,6 +78,10 @@ func TestLiveCheck(t *testing.T) {
 			w.Freeze("pods", true)
 			w.Put(aPod("p", tolerates("t1")))
 		}}, deletes{}}.run(t, 0)
+	scenario{"a taint that the cache does not show as removed and added again counts anew", objects{aNode("t1"), aPod("p", tolerates("t1", 10))},
+		changes{9 * time.Second: func(w *world) { w.Freeze("nodes", true); setTaints()(w); setTaints("t1")(w) }}, deletes{"p": 20 * time.Second}}.run(t, 0)
+	scenario{"a timeAdded that the cache shows late delays until then", objects{aNode("t1"), aPod("p", tolerates("t1", 10))},
+		changes{9 * time.Second: func(w *world) { w.Freeze("nodes", true); setTaints("t1")(w) }, 11 * time.Second: func(w *world) { w.Freeze("nodes", false) }}, deletes{"p": 11100 * time.Millisecond}}.run(t, 0)
 	scenario{"a read from before the node's last change is not used", objects{aNode("t1"), aPod("p"), aPod("q", tolerates("t1", 1000))},
 		changes{200 * time.Millisecond: setTaints("t1", "t2")},
 		deletes{"p": 0, "q": 200 * time.Millisecond}}.run(t, 0) // the node was read for p
