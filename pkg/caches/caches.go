@@ -102,6 +102,12 @@ func New(client kubernetes.Interface, cfg Config) *Caches {
 	return c
 }
 
+// Request stores the result of a request for a cache, such as [Caches.Pods], and returns the error.
+func Request[T any](into *T, request func() (T, error)) (err error) {
+	*into, err = request()
+	return err
+}
+
 // Factory returns the informer factory, for [Options.Informer].
 func (c *Caches) Factory() informers.SharedInformerFactory { return c.factory }
 

@@ -51,7 +51,10 @@ type Controller struct {
 
 func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c := &Controller{Base: b, cfg: cfg, recorder: b.Recorder(Name), states: controller.NewKeyStates[cache.ObjectName](newState)}
-	if err := c.openCaches(); err != nil {
+	if err := errors.Join(
+		caches.Request(&c.deployments, b.Caches.Deployments), caches.Request(&c.replicaSets, b.Caches.ReplicaSets),
+		caches.Request(&c.pods, b.Caches.Pods), caches.Request(&c.namespaces, b.Caches.Namespaces),
+	); err != nil {
 		return nil, err
 	}
 	c.enqueuer = c.newEnqueuer()
@@ -66,15 +69,6 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	return c, c.registerHandlers()
-}
-
-func (c *Controller) openCaches() error {
-	var errs [4]error
-	c.deployments, errs[0] = c.Caches.Deployments()
-	c.replicaSets, errs[1] = c.Caches.ReplicaSets()
-	c.pods, errs[2] = c.Caches.Pods()
-	c.namespaces, errs[3] = c.Caches.Namespaces()
-	return errors.Join(errs[:]...)
 }
 
 // Run queues every Deployment and runs until ctx is done and all syncs have returned. The caches must have synced.

@@ -57,17 +57,10 @@ func newController(cfg Config, b controller.Base, metadata metadata.Interface, d
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile)
-	if err := c.openCaches(); err != nil {
+	if err := errors.Join(caches.Request(&c.namespaces, b.Caches.Namespaces), caches.Request(&c.pods, b.Caches.Pods)); err != nil {
 		return nil, err
 	}
 	return c, c.addHandlers()
-}
-
-func (c *Controller) openCaches() error {
-	var errs [2]error
-	c.namespaces, errs[0] = c.Caches.Namespaces()
-	c.pods, errs[1] = c.Caches.Pods()
-	return errors.Join(errs[:]...)
 }
 
 func (c *Controller) addHandlers() error {

@@ -73,18 +73,12 @@ func newController(cfg Config, b controller.Base, reads kubernetes.Interface, me
 	c.podLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: podQueue, Workers: controller.PodWorkers, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcilePod).GroupBy(func(key podKey) string { return key.Namespace })
-	if err := c.openCaches(); err != nil {
+	if err := errors.Join(
+		caches.Request(&c.nodes, b.Caches.Nodes), caches.Request(&c.pods, b.Caches.Pods), caches.Request(&c.leases, b.Caches.Leases),
+	); err != nil {
 		return nil, err
 	}
 	return c, c.addHandlers()
-}
-
-func (c *Controller) openCaches() error {
-	var errs [3]error
-	c.nodes, errs[0] = c.Caches.Nodes()
-	c.pods, errs[1] = c.Caches.Pods()
-	c.leases, errs[2] = c.Caches.Leases()
-	return errors.Join(errs[:]...)
 }
 
 // addHandlers registers handlers, which take constant time and never wait: a late sign of life may come too late.

@@ -57,17 +57,10 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c.podLoop = controller.NewLoop(loop, b.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
 	loop.Queue, loop.Workers = "pod_gc_finished_pods", 1
 	c.countLoop = controller.NewLoop(loop, b.Metrics, c.reconcileCount)
-	if err := c.openCaches(); err != nil {
+	if err := errors.Join(caches.Request(&c.pods, b.Caches.Pods), caches.Request(&c.nodes, b.Caches.Nodes)); err != nil {
 		return nil, err
 	}
 	return c, c.addHandlers()
-}
-
-func (c *Controller) openCaches() error {
-	var errs [2]error
-	c.pods, errs[0] = c.Caches.Pods()
-	c.nodes, errs[1] = c.Caches.Nodes()
-	return errors.Join(errs[:]...)
 }
 
 func (c *Controller) addHandlers() error {

@@ -73,7 +73,9 @@ type Controller struct {
 
 func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c := &Controller{Base: b, cfg: cfg, recorder: b.Recorder(Name), states: controller.NewKeyStates[cache.ObjectName](newState)}
-	if err := c.openCaches(); err != nil {
+	if err := errors.Join(
+		caches.Request(&c.pods, b.Caches.Pods), caches.Request(&c.replicaSets, b.Caches.ReplicaSets), caches.Request(&c.namespaces, b.Caches.Namespaces),
+	); err != nil {
 		return nil, err
 	}
 	c.enqueuer = &enqueue.Owners[*appsv1.ReplicaSet, *caches.Pod]{
@@ -97,14 +99,6 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	return c, c.addHandlers()
-}
-
-func (c *Controller) openCaches() error {
-	var errs [3]error
-	c.pods, errs[0] = c.Caches.Pods()
-	c.replicaSets, errs[1] = c.Caches.ReplicaSets()
-	c.namespaces, errs[2] = c.Caches.Namespaces()
-	return errors.Join(errs[:]...)
 }
 
 func (c *Controller) addHandlers() error {
