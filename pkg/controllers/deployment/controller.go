@@ -39,8 +39,8 @@ type Controller struct {
 	namespaces  *caches.Namespaces
 
 	loop     *controller.Loop[cache.ObjectName]
-	enqueuer *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]
-	inTerm   atomic.Bool // handlers of a standby look nothing up
+	enqueuer *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet] // from ReplicaSets and namespaces to Deployments
+	inTerm   atomic.Bool                                             // handlers of a standby look nothing up
 	baseline controller.Baseline
 	states   *states
 	metrics  *metrics
@@ -57,7 +57,11 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	); err != nil {
 		return nil, err
 	}
-	c.enqueuer = c.newEnqueuer()
+	c.enqueuer = &enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]{
+		Kind: kind, InTerm: &c.inTerm, Get: c.deployments.Get, In: c.deployments.InNamespace,
+		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
+		Enqueue:  c.enqueue,
+	}
 	c.metrics = newMetrics(b.Metrics, c.states, b.Clock)
 	c.owners = ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]{
 		Kind: ownerKind, Noun: "replica set", Objects: c.replicaSets, Get: c.liveDeployment, Patch: c.patchOwner, Recorder: c.recorder, Clock: b.Clock,
@@ -68,7 +72,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c.loop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: queueName, Workers: cfg.Workers, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
-	return c, c.registerHandlers()
+	return c, c.addHandlers()
 }
 
 // Run queues every Deployment and runs until ctx is done and all syncs have returned. The caches must have synced.
@@ -90,7 +94,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // Healthy fails when a sync is stuck.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
-func (c *Controller) registerHandlers() error {
+func (c *Controller) addHandlers() error {
 	return errors.Join(
 		c.deployments.Handle(caches.Handler[*appsv1.Deployment]{
 			Add: c.enqueue, Update: func(_, d *appsv1.Deployment) { c.enqueue(d) }, Delete: c.enqueue,
@@ -102,15 +106,6 @@ func (c *Controller) registerHandlers() error {
 }
 
 func (c *Controller) enqueue(d *appsv1.Deployment) { c.loop.Add(cache.MetaObjectToName(d)) }
-
-// newEnqueuer returns the mapping from ReplicaSets and namespaces to the keys of Deployments.
-func (c *Controller) newEnqueuer() *enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet] {
-	return &enqueue.Owners[*appsv1.Deployment, *appsv1.ReplicaSet]{
-		Kind: kind, InTerm: &c.inTerm, Get: c.deployments.Get, In: c.deployments.InNamespace,
-		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
-		Enqueue:  c.enqueue,
-	}
-}
 
 // podDeleted enqueues a Deployment that may wait for old pods to stop: no event of the ReplicaSet has to follow.
 func (c *Controller) podDeleted(pod *caches.Pod) {
