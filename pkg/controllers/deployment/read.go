@@ -14,7 +14,6 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
-	"minikcm/pkg/outcome"
 )
 
 // readCached returns the sync with the ReplicaSets of the cache.
@@ -61,14 +60,7 @@ func (c *Controller) liveDeployment(ctx context.Context, known *appsv1.Deploymen
 
 // readReplicaSet reads one ReplicaSet live, and returns nil if it does not exist.
 func (c *Controller) readReplicaSet(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
-	rs, err := c.Client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if outcome.IsNotFound(err, name) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get ReplicaSet %s: %w", name, err)
-	}
-	return rs, nil
+	return live.Find(ctx, name, c.Client.AppsV1().ReplicaSets(namespace).Get)
 }
 
 // observe returns owned ReplicaSets with the state of this process and the counts of cached pods.

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/outcome"
 )
 
@@ -22,14 +23,7 @@ const (
 func (c *Controller) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	ns, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if outcome.IsNotFound(err, name) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get namespace: %w", err)
-	}
-	return ns, nil
+	return live.Find(ctx, name, c.Client.CoreV1().Namespaces().Get)
 }
 
 // finalize removes our finalizer from the spec. The resource version of ns is a precondition, so a new

@@ -9,23 +9,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"minikcm/pkg/outcome"
+	"minikcm/pkg/controllers/internal/live"
 )
 
 // readNode reads a node live. It returns nil if no node has this name and UID.
 func (c *Controller) readNode(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	live, err := c.reads.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
-	if outcome.IsNotFound(err, node.Name) || err == nil && live.UID != node.UID {
-		c.api.observeRequest(nil)
+	found, err := live.Find(ctx, node.Name, c.reads.CoreV1().Nodes().Get)
+	c.api.observeRequest(err)
+	if found != nil && found.UID != node.UID {
 		return nil, nil
 	}
-	c.api.observeRequest(err)
-	if err != nil {
-		return nil, fmt.Errorf("read node: %w", err)
-	}
-	return live, nil
+	return found, err
 }
 
 // updateStatus writes the status of a node that was read live.

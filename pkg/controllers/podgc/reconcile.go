@@ -14,6 +14,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/podstatus"
 	"minikcm/pkg/outcome"
@@ -163,12 +164,9 @@ func (c *Controller) cachedNode(name string) nodeState {
 
 // readNode reads the state of a node from the API server.
 func (c *Controller) readNode(ctx context.Context, name string) (nodeState, error) {
-	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case outcome.IsNotFound(err, name):
-		return nodeState{}, nil
-	case err != nil:
-		return nodeState{}, fmt.Errorf("get node %s: %w", name, err)
+	node, err := live.Find(ctx, name, c.Client.CoreV1().Nodes().Get)
+	if node == nil {
+		return nodeState{}, err
 	}
 	return stateOf(node), nil
 }

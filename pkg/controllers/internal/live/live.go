@@ -1,5 +1,5 @@
 // Package live reads from the API server instead of a cache: [Reads] shares reads of one object between
-// syncs, [GetSame] reads an owner before a controller acts for the owner.
+// syncs, [GetSame] reads an owner before a controller acts for the owner, [Find] reads any object.
 package live
 
 import (
@@ -30,6 +30,18 @@ func GetSame[T metav1.Object](ctx context.Context, known T, get func(context.Con
 	}
 	now.SetManagedFields(nil)
 	return now, nil
+}
+
+// Find reads the current state of an object. It returns nil if no object has the name.
+func Find[T any](ctx context.Context, name string, get func(context.Context, string, metav1.GetOptions) (*T, error)) (*T, error) {
+	object, err := get(ctx, name, metav1.GetOptions{})
+	switch {
+	case outcome.IsNotFound(err, name):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get %q: %w", name, err)
+	}
+	return object, nil
 }
 
 // fresh is the maximum age of a shared result when it is requested. The time that either request waits
