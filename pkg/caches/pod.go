@@ -1,6 +1,8 @@
 package caches
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,6 +48,20 @@ func (p *Pod) IsActive() bool { return p.DeletionTimestamp == nil && !p.IsFinish
 
 // IsFinished reports whether the phase is Succeeded or Failed.
 func (p *Pod) IsFinished() bool { return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed }
+
+// IsReady reports whether the condition Ready is True.
+func (p *Pod) IsReady() bool { return p.Ready.Status == corev1.ConditionTrue }
+
+// AvailableAt returns the time at which a ready pod has been ready for minReadySeconds.
+func (p *Pod) AvailableAt(minReadySeconds int32) time.Time {
+	return p.Ready.Since.Add(time.Duration(minReadySeconds) * time.Second)
+}
+
+// IsAvailable reports whether the pod has been ready for minReadySeconds. Without a transition time a pod is
+// available only if minReadySeconds is 0.
+func (p *Pod) IsAvailable(minReadySeconds int32, now time.Time) bool {
+	return p.IsReady() && (minReadySeconds == 0 || !p.Ready.Since.IsZero() && !p.AvailableAt(minReadySeconds).After(now))
+}
 
 // ControllerUID returns the UID of the controller, or an empty string.
 func (p *Pod) ControllerUID() types.UID {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -84,11 +83,11 @@ func countPods(pods []*caches.Pod, minReadySeconds int32, now time.Time) (c podC
 			continue
 		}
 		c.unfinished++
-		if pod.DeletionTimestamp != nil || pod.Ready.Status != corev1.ConditionTrue {
+		if pod.DeletionTimestamp != nil || !pod.IsReady() {
 			continue
 		}
 		c.ready++
-		if minReadySeconds == 0 || !pod.Ready.Since.IsZero() && !pod.Ready.Since.Add(time.Duration(minReadySeconds)*time.Second).After(now) {
+		if pod.IsAvailable(minReadySeconds, now) {
 			c.available++
 		}
 	}

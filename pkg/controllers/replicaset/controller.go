@@ -8,7 +8,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -148,5 +147,3 @@ func (c *Controller) podUpdated(old, pod *caches.Pod) {
 		c.enqueuer.OnUpdate(old, pod)
 	}
 }
-
-func isReady(pod *caches.Pod) bool { return pod.Ready.Status == corev1.ConditionTrue }

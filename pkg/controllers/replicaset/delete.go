@@ -136,7 +136,7 @@ func (c *Controller) sendDelete(ctx context.Context, pod *caches.Pod, version st
 
 // sameRank reports whether node, readiness and deletion cost of a pod are unchanged.
 func sameRank(before, now *caches.Pod) bool {
-	return before.NodeName == now.NodeName && isReady(before) == isReady(now) &&
+	return before.NodeName == now.NodeName && before.IsReady() == now.IsReady() &&
 		before.Annotations[corev1.PodDeletionCost] == now.Annotations[corev1.PodDeletionCost]
 }
 

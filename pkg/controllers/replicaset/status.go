@@ -34,37 +34,24 @@ func countPods(rs *appsv1.ReplicaSet, active []*caches.Pod, now time.Time) count
 		if template.Matches(labels.Set(pod.Labels)) {
 			c.fullyLabeled++
 		}
-		if isReady(pod) {
+		if pod.IsReady() {
 			c.ready++
-			if isAvailable(pod, rs.Spec.MinReadySeconds, now) {
-				c.available++
-			}
+		}
+		if pod.IsAvailable(rs.Spec.MinReadySeconds, now) {
+			c.available++
 		}
 	}
 	return c
-}
-
-// isAvailable reports whether a ready pod has been ready for minReadySeconds. Without a transition time it
-// is not available.
-func isAvailable(pod *caches.Pod, minReadySeconds int32, now time.Time) bool {
-	if minReadySeconds == 0 {
-		return true
-	}
-	return !pod.Ready.Since.IsZero() && !availableAt(pod, minReadySeconds).After(now)
-}
-
-func availableAt(pod *caches.Pod, minReadySeconds int32) time.Time {
-	return pod.Ready.Since.Add(time.Duration(minReadySeconds) * time.Second)
 }
 
 // nextAvailable returns the first time at which another ready pod becomes available, or zero.
 func nextAvailable(active []*caches.Pod, minReadySeconds int32, now time.Time) time.Time {
 	var next time.Time
 	for _, pod := range active {
-		if !isReady(pod) || pod.Ready.Since.IsZero() || isAvailable(pod, minReadySeconds, now) {
+		if !pod.IsReady() || pod.Ready.Since.IsZero() || pod.IsAvailable(minReadySeconds, now) {
 			continue
 		}
-		if at := availableAt(pod, minReadySeconds); next.IsZero() || at.Before(next) {
+		if at := pod.AvailableAt(minReadySeconds); next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}

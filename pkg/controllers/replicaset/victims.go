@@ -81,7 +81,7 @@ func rankPods(pods, related []*caches.Pod, useCost bool, now time.Time) []rank {
 		if pod.NodeName != "" {
 			ranks[i].assigned = 1
 		}
-		if isReady(pod) {
+		if pod.IsReady() {
 			ranks[i].ready, ranks[i].readyAge = 1, ageBucket(pod.Ready.Since.Time, now)
 		}
 	}
@@ -129,7 +129,7 @@ func deletionCost(annotations map[string]string) int32 {
 func ageRatios(active []*caches.Pod, victims []*caches.Pod, now time.Time) []float64 {
 	var youngest time.Time
 	for _, pod := range active {
-		if isReady(pod) && pod.CreationTimestamp.After(youngest) {
+		if pod.IsReady() && pod.CreationTimestamp.After(youngest) {
 			youngest = pod.CreationTimestamp.Time
 		}
 	}
@@ -139,7 +139,7 @@ func ageRatios(active []*caches.Pod, victims []*caches.Pod, now time.Time) []flo
 	}
 	var ratios []float64
 	for _, pod := range victims {
-		if isReady(pod) {
+		if pod.IsReady() {
 			ratios = append(ratios, float64(now.Sub(pod.CreationTimestamp.Time))/float64(least))
 		}
 	}
