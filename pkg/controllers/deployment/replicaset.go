@@ -169,9 +169,4 @@ func resolveBound(value *intstr.IntOrString, replicas int, roundUp bool) int {
 }
 
 // replicasOrOne returns spec.replicas, or 1 as the API server's default.
-func replicasOrOne(replicas *int32) int {
-	if replicas == nil {
-		return 1
-	}
-	return max(int(*replicas), 0)
-}
+func replicasOrOne(replicas *int32) int { return max(int(ptr.Deref(replicas, 1)), 0) }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -184,12 +185,8 @@ type syncState struct {
 
 func (t syncState) deadline() time.Time { return t.now.Add(syncLimit) }
 
-func (t syncState) wantedReplicas() int {
-	if t.rs.Spec.Replicas == nil {
-		return 1 // default of the API server
-	}
-	return int(*t.rs.Spec.Replicas)
-}
+// wantedReplicas returns spec.replicas, or 1 as the API server's default.
+func (t syncState) wantedReplicas() int { return int(ptr.Deref(t.rs.Spec.Replicas, 1)) }
 
 func (t syncState) selects(pod *caches.Pod) bool { return t.selector.Matches(labels.Set(pod.Labels)) }
 
