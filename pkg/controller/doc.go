@@ -13,7 +13,6 @@
 // finish within LoopConfig.Drain; long ones check [Draining]. The fence cancels requests after a lost lease.
 //
 // Caches lag behind writes. [Loader.LoadConsistent] plans writes only on objects that show all writes of this
-// process and of earlier leaders. A decision without writes may lack writes of earlier leaders. [Creates]
-// repeats creates with unknown outcome under their names. [KeyStates] holds state per key, [Metrics] declares
-// metrics.
+// process and of earlier leaders. A decision without writes may lack writes of earlier leaders. [KeyStates]
+// holds state per key, [Metrics] declares metrics.
 package controller

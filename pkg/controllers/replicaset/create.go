@@ -98,22 +98,22 @@ func (c *Controller) createBatch(ctx context.Context, t syncState, template *cor
 	prefix := template.GenerateName[:min(len(template.GenerateName), maxNameBase)]
 	for range nameAttempts {
 		// 1. Choose names, first those of creates with unknown outcome.
-		names := t.expectations.creates.Choose(n,
+		names := t.expectations.creates.chooseNames(n,
 			func() string { return prefix + utilrand.String(nameSuffix) },
 			func(name string) bool {
 				_, taken := c.pods.Get(cache.NewObjectName(t.rs.Namespace, name))
 				return taken
 			})
 		// 2. Record each create before the request is sent.
-		attempts := make([]controller.Create, n)
+		attempts := make([]attempt, n)
 		for i, name := range names {
-			attempts[i] = t.expectations.creates.Start(name)
+			attempts[i] = t.expectations.creates.start(name)
 		}
 		// 3. Send, and take back creates that were not sent.
 		results := make([]createResult, n)
 		begun, cut := c.slots.RunEach(ctx, t.key, t.deadline(), n, func(i int) { results[i] = c.createPod(ctx, t, template, attempts[i]) })
-		for _, attempt := range attempts[begun:] {
-			t.expectations.creates[attempt.Name] = attempt
+		for _, a := range attempts[begun:] {
+			t.expectations.creates[a.name] = a
 		}
 		// 4. Record the results. Creates whose names were taken are repeated.
 		n = 0
@@ -148,12 +148,12 @@ type createResult struct {
 
 // createPod creates one pod. A rejected create whose earlier attempt has an unknown outcome is checked with
 // a live read.
-func (c *Controller) createPod(ctx context.Context, t syncState, template *corev1.Pod, attempt controller.Create) createResult {
+func (c *Controller) createPod(ctx context.Context, t syncState, template *corev1.Pod, a attempt) createResult {
 	if controller.Draining(ctx) {
 		return createResult{outcome: outcome.NotSent, err: controller.ErrDraining}
 	}
 	pod := template.DeepCopy() // marshalling writes to its argument, and the template shares memory with the cache
-	pod.Name = attempt.Name
+	pod.Name = a.name
 	var made *corev1.Pod
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
 		made, err = c.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
@@ -166,8 +166,8 @@ func (c *Controller) createPod(ctx context.Context, t syncState, template *corev
 		if !belongsTo(t, result.pod) {
 			result.foreign = c.deleteForeign(ctx, t, result.pod)
 		}
-	case res == outcome.Exists, res == outcome.Rejected && attempt.Unknown:
-		return c.findEarlierCreate(ctx, t, attempt, result)
+	case res == outcome.Exists, res == outcome.Rejected && a.unknown:
+		return c.findEarlierCreate(ctx, t, a, result)
 	}
 	return result
 }
@@ -203,27 +203,27 @@ func foreignPodError(pod deleteResult) error {
 
 // findEarlierCreate looks for the pod of a rejected create. A pod that is owned and not known yet was made
 // by an earlier attempt of the same name.
-func (c *Controller) findEarlierCreate(ctx context.Context, t syncState, attempt controller.Create, refused createResult) createResult {
-	found, readErr := c.pods.ReadByName(ctx, c.Client, cache.NewObjectName(t.rs.Namespace, attempt.Name))
+func (c *Controller) findEarlierCreate(ctx context.Context, t syncState, a attempt, rejected createResult) createResult {
+	found, readErr := c.pods.ReadByName(ctx, c.Client, cache.NewObjectName(t.rs.Namespace, a.name))
 	switch {
 	case readErr != nil:
-		return createResult{outcome: outcome.Unknown, err: errors.Join(refused.err, readErr)}
-	case found == nil && refused.outcome == outcome.Exists:
-		return createResult{outcome: outcome.Unknown, err: refused.err} // deleted meanwhile: the name is free again
+		return createResult{outcome: outcome.Unknown, err: errors.Join(rejected.err, readErr)}
+	case found == nil && rejected.outcome == outcome.Exists:
+		return createResult{outcome: outcome.Unknown, err: rejected.err} // deleted meanwhile: the name is free again
 	case found == nil:
-		return refused // the earlier attempt may still be carried out
+		return rejected // the earlier attempt may still be carried out
 	case t.isOwned(found) && !t.includes(found):
 		return createResult{outcome: outcome.Done, pod: found}
 	}
-	return createResult{outcome: outcome.Exists, err: refused.err}
+	return createResult{outcome: outcome.Exists, err: rejected.err}
 }
 
 // recordCreate records one result and its event. It returns the error of the batch; a taken name is no
 // error.
-func (c *Controller) recordCreate(ctx context.Context, t syncState, attempt controller.Create, r createResult) error {
+func (c *Controller) recordCreate(ctx context.Context, t syncState, a attempt, r createResult) error {
 	switch r.outcome {
 	case outcome.Done:
-		delete(t.expectations.creates, attempt.Name)
+		delete(t.expectations.creates, a.name)
 		t.expectations.barrier.WroteAt(c.pods, r.pod.ResourceVersion, t.now)
 		if r.foreign != nil {
 			t.backoffs.foreignAt = t.now
@@ -235,17 +235,17 @@ func (c *Controller) recordCreate(ctx context.Context, t syncState, attempt cont
 		c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
 		return nil
 	case outcome.Exists:
-		delete(t.expectations.creates, attempt.Name)
+		delete(t.expectations.creates, a.name)
 		return nil
 	case outcome.Terminating:
-		t.expectations.creates[attempt.Name] = attempt
+		t.expectations.creates[a.name] = a
 		return errTerminating
 	case outcome.Unknown:
 		// The next attempt uses the name again, so that both attempts create one pod.
 		c.metrics.unknownOutcomes.WithLabelValues("create").Inc()
-		attempt.Unknown = true
+		a.unknown = true
 	}
-	t.expectations.creates[attempt.Name] = attempt
+	t.expectations.creates[a.name] = a
 	if !isCanceled(r.err) {
 		c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", outcome.EventMessage(r.err))
 	}

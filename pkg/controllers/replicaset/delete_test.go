@@ -195,7 +195,7 @@ func TestCachedReadMissesNoPod(t *testing.T) {
 	fakeapi.NoError(t, store.WaitForSync(ctx))
 	for i := range 300 {
 		name := fmt.Sprint("p", i)
-		b.expectations.creates.Start(name)
+		b.expectations.creates.start(name)
 		go client.CoreV1().Pods(rs.Namespace).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: rs.Namespace, UID: types.UID(name), Labels: rs.Spec.Selector.MatchLabels,
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: rs.Name, UID: rs.UID, Controller: new(true)}},

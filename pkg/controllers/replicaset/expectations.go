@@ -16,7 +16,7 @@ import (
 // unknown.
 type expectations struct {
 	barrier     controller.ConsistencyBarrier
-	creates     controller.Creates
+	creates     creates
 	deleted     map[types.UID]bool // deleted by this process; true if the pod stays for a while
 	unconfirmed map[types.UID]unconfirmedDelete
 }
@@ -28,7 +28,41 @@ type unconfirmedDelete struct {
 }
 
 func newExpectations() expectations {
-	return expectations{creates: controller.Creates{}, deleted: map[types.UID]bool{}, unconfirmed: map[types.UID]unconfirmedDelete{}}
+	return expectations{creates: creates{}, deleted: map[types.UID]bool{}, unconfirmed: map[types.UID]unconfirmedDelete{}}
+}
+
+// creates holds, by name, the creates that are not known to have succeeded. A create with unknown outcome is
+// repeated under the same name, so all its attempts create at most one pod. A name is removed once any pod has it.
+type creates map[string]attempt
+
+// attempt is one attempt to create a pod.
+type attempt struct {
+	name    string
+	unknown bool // an attempt with this name has an unknown outcome, so the pod may exist
+}
+
+// chooseNames returns n names: first names of earlier creates, unknown outcomes before rejected ones, then new
+// names from draw that are not taken.
+func (c creates) chooseNames(n int, draw func() string, taken func(name string) bool) []string {
+	rank := map[bool]int{true: 0, false: 1}
+	names := slices.Sorted(maps.Keys(c))
+	slices.SortStableFunc(names, func(a, b string) int { return rank[c[a].unknown] - rank[c[b].unknown] })
+	names = names[:min(n, len(names))]
+	for len(names) < n {
+		if name := draw(); !taken(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// start records that a create is about to be sent, and returns the earlier state of the name. The outcome is
+// unknown until the caller stores another state or deletes the name.
+func (c creates) start(name string) attempt {
+	before := c[name]
+	before.name = name
+	c[name] = attempt{name, true}
+	return before
 }
 
 // withoutUnlisted drops cached pods that the last live read did not return.

@@ -20,7 +20,7 @@ import (
 func (c *Controller) readCached(t syncState) syncState {
 	// Look up names before pods: a pod that arrives between the two reads is counted, and its name stays
 	// taken.
-	maps.DeleteFunc(t.expectations.creates, func(name string, _ controller.Create) bool {
+	maps.DeleteFunc(t.expectations.creates, func(name string, _ attempt) bool {
 		_, found := c.pods.Get(cache.NewObjectName(t.rs.Namespace, name))
 		return found
 	})
@@ -42,7 +42,7 @@ func (c *Controller) readLive(ctx context.Context, t syncState, reason string) (
 	}
 	t.rs, t.pods = rs, pods
 	controller.RecordLiveRead(&t.expectations.barrier, c.replicaSets, rs, c.pods, pods, version, t.now)
-	maps.DeleteFunc(t.expectations.creates, func(name string, _ controller.Create) bool {
+	maps.DeleteFunc(t.expectations.creates, func(name string, _ attempt) bool {
 		return slices.ContainsFunc(pods, func(pod *caches.Pod) bool { return pod.Name == name })
 	})
 	t.expectations.update(pods, t.now)
