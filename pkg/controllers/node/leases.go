@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -11,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
-	"minikcm/pkg/outcome"
+	"minikcm/pkg/controllers/internal/live"
 )
 
 // readTimeout bounds a live read. A slow response proves as much as a fast one.
@@ -34,15 +33,10 @@ func renewTimeOf(lease *coordinationv1.Lease) time.Time {
 func (c *Controller) readLease(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	lease, err := c.reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
-	if outcome.IsNotFound(err, name) {
-		c.api.observeRequest(nil)
-		return nil
-	}
+	lease, err := live.Find(ctx, name, c.reads.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get)
 	c.api.observeRequest(err)
-	if err != nil {
-		return fmt.Errorf("read lease: %w", err)
+	if lease != nil {
+		c.health.recordLease(name, renewTimeOf(lease), c.Clock.Now())
 	}
-	c.health.recordLease(name, renewTimeOf(lease), c.Clock.Now())
-	return nil
+	return err
 }
