@@ -152,8 +152,8 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 		l.scheduler.startWorker()
 	}
 	first, later := rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
-	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.first, first, q.successes) })
-	syncs.Go(func() { q.serveLine(ctx, l.cfg.Clock, q.later, later, q.recoveries) })
+	syncs.Go(func() { q.admitWaiting(ctx, l.cfg.Clock, q.first, first, q.successes) })
+	syncs.Go(func() { q.admitWaiting(ctx, l.cfg.Clock, q.later, later, q.recoveries) })
 
 	<-ctx.Done()
 	l.queue.Store(nil)

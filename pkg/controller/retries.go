@@ -92,13 +92,13 @@ func (q *termQueue[K]) admitsKey(key K) bool {
 	return false
 }
 
-// serveLine returns keys to the queue, at the rate of the bucket or one per signal, until the term ends.
-func (q *termQueue[K]) serveLine(term context.Context, clk clock.Clock, line workqueue.TypedInterface[K], bucket *rate.Limiter, signal <-chan struct{}) {
-	for key, shutdown := line.Get(); !shutdown; key, shutdown = line.Get() {
-		line.Done(key)
+// admitWaiting returns keys to the queue, at the rate of the bucket or one per signal, until the term ends.
+func (q *termQueue[K]) admitWaiting(term context.Context, clk clock.Clock, waiting workqueue.TypedInterface[K], bucket *rate.Limiter, signal <-chan struct{}) {
+	for key, shutdown := waiting.Get(); !shutdown; key, shutdown = waiting.Get() {
+		waiting.Done(key)
 		requests, _ := q.requests.LoadAndDelete(key)
 		tokens, _ := requests.(int32) // 0 after a conflict or without a sync
-		if line == q.first {
+		if waiting == q.first {
 			tokens = min(tokens, firstRetriesBurst) // most requests of a long sync may have succeeded
 		}
 		now := clk.Now()
