@@ -136,16 +136,16 @@ func newAuthorizer(cfg AuthorizationConfig, client kubernetes.Interface, clk clo
 	return a, err
 }
 
-// allowed reports whether u may do verb, a lower-case HTTP method, on path. It returns an error if the review failed.
-func (a *authorizer) allowed(ctx context.Context, u user.Info, verb, path string) (ok bool, reason string, err error) {
-	always, _, _ := a.alwaysAllowed.Authorize(ctx, authz.AttributesRecord{Path: path})
+// allowed reports whether u may do verb, a lower-case HTTP method, on urlPath. It returns an error if the review failed.
+func (a *authorizer) allowed(ctx context.Context, u user.Info, verb, urlPath string) (ok bool, reason string, err error) {
+	always, _, _ := a.alwaysAllowed.Authorize(ctx, authz.AttributesRecord{Path: urlPath})
 	if always == authz.DecisionAllow || slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
 		return true, "", nil
 	}
 	if a.reviews == nil {
 		return false, "", nil
 	}
-	spec := accessSpec(u, verb, path)
+	spec := accessSpec(u, verb, urlPath)
 	key, err := json.Marshal(spec)
 	if err != nil {
 		return false, "", fmt.Errorf("encode access review: %w", err)
@@ -171,10 +171,10 @@ func (a *authorizer) allowed(ctx context.Context, u user.Info, verb, path string
 	return status.Allowed && !status.Denied, status.Reason, nil
 }
 
-func accessSpec(u user.Info, verb, path string) authorizationv1.SubjectAccessReviewSpec {
+func accessSpec(u user.Info, verb, urlPath string) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(),
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb}, Extra: map[string]authorizationv1.ExtraValue{},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: urlPath, Verb: verb}, Extra: map[string]authorizationv1.ExtraValue{},
 	}
 	for k, v := range u.GetExtra() {
 		spec.Extra[k] = v
