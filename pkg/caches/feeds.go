@@ -299,11 +299,11 @@ func (f *Feed) listWatch() *cache.ListWatch {
 type withoutRetryAfter struct{ next http.RoundTripper }
 
 // WrappedRoundTripper lets client-go find the transport below.
-func (i withoutRetryAfter) WrappedRoundTripper() http.RoundTripper { return i.next }
+func (t withoutRetryAfter) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
-func (i withoutRetryAfter) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := i.next.RoundTrip(req)
+func (t withoutRetryAfter) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
 	if resp != nil {
 		resp.Header.Del("Retry-After")
 	}

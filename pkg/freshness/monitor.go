@@ -84,8 +84,8 @@ func (m *Monitor) Run(ctx context.Context) error {
 		// Create the series that otherwise begin with an event.
 		m.deps.Metrics.reopened.WithLabelValues(w.target().labels()...)
 		m.deps.Metrics.stale.WithLabelValues(w.target().labels()...)
-		k := &typeMonitor{Monitor: m, Watched: w, state: current, version: w.Version(), changedAt: m.deps.Clock.Now()}
-		group.Go(func() error { return k.run(ctx) })
+		t := &typeMonitor{Monitor: m, Watched: w, state: current, version: w.Version(), changedAt: m.deps.Clock.Now()}
+		group.Go(func() error { return t.run(ctx) })
 	}
 	return group.Wait()
 }

@@ -43,9 +43,9 @@ type typeMonitor struct {
 	lacking        difference
 }
 
-func (k *typeMonitor) run(ctx context.Context) error {
-	for timing.Sleep(ctx, k.deps.Clock, cmp.Or(k.Impatience/6, settleTime/2)) {
-		if err := k.checkType(ctx); err != nil {
+func (t *typeMonitor) run(ctx context.Context) error {
+	for timing.Sleep(ctx, t.deps.Clock, cmp.Or(t.Impatience/6, settleTime/2)) {
+		if err := t.checkType(ctx); err != nil {
 			return err
 		}
 	}
@@ -53,123 +53,123 @@ func (k *typeMonitor) run(ctx context.Context) error {
 }
 
 // checkType decides about the type. The error has ErrSetBack.
-func (k *typeMonitor) checkType(ctx context.Context) error {
+func (t *typeMonitor) checkType(ctx context.Context) error {
 	// 1. Compare the version of the cache with the version of the API server and with own writes.
-	now := k.deps.Clock.Now()
-	if since := now.Sub(k.requestedAt); since >= listInterval || !k.listed && since >= settleTime/2 {
-		if err := k.fetchVersion(ctx, now); err != nil {
+	now := t.deps.Clock.Now()
+	if since := now.Sub(t.requestedAt); since >= listInterval || !t.listed && since >= settleTime/2 {
+		if err := t.fetchVersion(ctx, now); err != nil {
 			return err
 		}
 	}
-	if v := k.Version(); v != k.version {
-		k.version, k.changedAt = v, now
+	if v := t.Version(); v != t.version {
+		t.version, t.changedAt = v, now
 	}
-	k.expectedGoal.update(k.version, k.Expected(), now)
-	reached := k.version
-	if k.equalAt != "" && rv.MayBeNewer(k.equalAt, reached) {
-		reached = k.equalAt
+	t.expectedGoal.update(t.version, t.Expected(), now)
+	reached := t.version
+	if t.equalAt != "" && rv.MayBeNewer(t.equalAt, reached) {
+		reached = t.equalAt
 	}
-	k.listedGoal.update(reached, k.listedVersion, now)
-	if k.state == stale && k.listedGoal.version == "" {
-		k.listedGoal.update(reached, k.listedVersion, now) // A stale cache has to reach the newest version.
+	t.listedGoal.update(reached, t.listedVersion, now)
+	if t.state == stale && t.listedGoal.version == "" {
+		t.listedGoal.update(reached, t.listedVersion, now) // A stale cache has to reach the newest version.
 	}
-	a := k.deps.Transport.activityOf(k.target())
-	k.setGauges(a, now)
+	a := t.deps.Transport.activityOf(t.target())
+	t.setGauges(a, now)
 	// 2. Another replica may have the right to list. By then, Transport has reopened the watch.
 	switch silent := now.Sub(a.lastByte); {
-	case k.forbiddenSince.IsZero():
-	case min(now.Sub(k.forbiddenSince), silent) >= watchPatience+settleTime:
-		k.setStale(ctx, "its lists are forbidden and its watch is silent")
-		k.enterState(ctx, stale, now)
-	case k.state == stale && silent < settleTime && !k.stillDiffers() && k.expectedGoal.age(now) < settleTime:
-		k.enterState(ctx, current, now)
+	case t.forbiddenSince.IsZero():
+	case min(now.Sub(t.forbiddenSince), silent) >= watchPatience+settleTime:
+		t.setStale(ctx, "its lists are forbidden and its watch is silent")
+		t.enterState(ctx, stale, now)
+	case t.state == stale && silent < settleTime && !t.stillDiffers() && t.expectedGoal.age(now) < settleTime:
+		t.enterState(ctx, current, now)
 	}
-	if !k.listed {
+	if !t.listed {
 		return nil
 	}
 	// 3. Decide and act.
-	next, compare := k.state.nextState(k.newObservation(a, now))
+	next, compare := t.state.nextState(t.newObservation(a, now))
 	switch {
 	case compare:
-		if k.compareWithList(ctx, now) {
+		if t.compareWithList(ctx, now) {
 			next = current
 		}
-	case k.state == behind && next == reopened:
-		k.reopenWatch(ctx, now.Add(-cmp.Or(k.Impatience, silenceLimit)), now)
-	case k.state == reopened && next == stale: // Only if the API server still returns lists.
-		if err := k.fetchVersion(ctx, now); err != nil || !k.listed {
+	case t.state == behind && next == reopened:
+		t.reopenWatch(ctx, now.Add(-cmp.Or(t.Impatience, silenceLimit)), now)
+	case t.state == reopened && next == stale: // Only if the API server still returns lists.
+		if err := t.fetchVersion(ctx, now); err != nil || !t.listed {
 			return err
 		}
 	}
-	if next == stale && (compare || k.state == reopened) {
-		reason := cmp.Or(k.lacking.String(), "no watch has delivered version "+cmp.Or(k.expectedGoal.version, k.listedGoal.version))
-		k.setStale(ctx, reason)
-		if k.state == reopened || now.Sub(k.reopenedAt) >= cmp.Or(k.Impatience, relistLimit) {
+	if next == stale && (compare || t.state == reopened) {
+		reason := cmp.Or(t.lacking.String(), "no watch has delivered version "+cmp.Or(t.expectedGoal.version, t.listedGoal.version))
+		t.setStale(ctx, reason)
+		if t.state == reopened || now.Sub(t.reopenedAt) >= cmp.Or(t.Impatience, relistLimit) {
 			// Use another connection: the present connection may lead to an API server without events of this type.
-			k.reopenWatch(ctx, now.Add(time.Hour), now)
+			t.reopenWatch(ctx, now.Add(time.Hour), now)
 		}
 	}
-	k.enterState(ctx, next, now)
+	t.enterState(ctx, next, now)
 	return nil
 }
 
 // setStale records a stale type and steps down. A repeated call steps down again, unless no other process
 // took the lease the last time.
-func (k *typeMonitor) setStale(ctx context.Context, reason string) {
-	reason = k.target().String() + ": " + reason
-	k.lock.Lock()
-	k.stale[k.target()] = reason
-	k.lock.Unlock()
-	k.deps.Metrics.stale.WithLabelValues(k.target().labels()...).Set(1)
-	if k.state != stale {
+func (t *typeMonitor) setStale(ctx context.Context, reason string) {
+	reason = t.target().String() + ": " + reason
+	t.lock.Lock()
+	t.stale[t.target()] = reason
+	t.lock.Unlock()
+	t.deps.Metrics.stale.WithLabelValues(t.target().labels()...).Set(1)
+	if t.state != stale {
 		klog.FromContext(ctx).Info("Cache is stale", "reason", reason)
 	}
-	k.deps.StepDown(reason, func() bool { return k.Check() == nil })
+	t.deps.StepDown(reason, func() bool { return t.Check() == nil })
 }
 
-func (k *typeMonitor) enterState(ctx context.Context, next cacheState, now time.Time) {
-	if next == k.state {
+func (t *typeMonitor) enterState(ctx context.Context, next cacheState, now time.Time) {
+	if next == t.state {
 		return
 	}
-	if k.state == stale {
-		k.lock.Lock()
-		delete(k.stale, k.target())
-		k.lock.Unlock()
-		k.deps.Metrics.stale.WithLabelValues(k.target().labels()...).Set(0)
-		klog.FromContext(ctx).Info("Cache is current again", "watch", k.target().String())
+	if t.state == stale {
+		t.lock.Lock()
+		delete(t.stale, t.target())
+		t.lock.Unlock()
+		t.deps.Metrics.stale.WithLabelValues(t.target().labels()...).Set(0)
+		klog.FromContext(ctx).Info("Cache is current again", "watch", t.target().String())
 	}
 	if next == current || next == behind {
-		k.lacking, k.comparedAt = nil, time.Time{}
+		t.lacking, t.comparedAt = nil, time.Time{}
 	}
-	klog.FromContext(ctx).V(4).Info("Watch state changed", "watch", k.target().String(), "from", k.state, "to", next)
-	k.state, k.enteredAt = next, now
+	klog.FromContext(ctx).V(4).Info("Watch state changed", "watch", t.target().String(), "from", t.state, "to", next)
+	t.state, t.enteredAt = next, now
 }
 
 // fetchVersion reads the latest resourceVersion with a limit=1 list. After a failed list, a type that is
 // not stale becomes current.
-func (k *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
-	known := []string{k.Version(), k.Expected(), k.listedVersion} // No list can be older.
-	k.requestedAt = now
-	page, err := k.listPage(ctx, metav1.ListOptions{Limit: 1})
+func (t *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
+	known := []string{t.Version(), t.Expected(), t.listedVersion} // No list can be older.
+	t.requestedAt = now
+	page, err := t.listPage(ctx, metav1.ListOptions{Limit: 1})
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
-		k.forbiddenSince = time.Time{}
-	} else if k.forbiddenSince.IsZero() {
-		k.forbiddenSince = now
+		t.forbiddenSince = time.Time{}
+	} else if t.forbiddenSince.IsZero() {
+		t.forbiddenSince = now
 	}
-	if k.listed = err == nil; err != nil {
-		klog.FromContext(ctx).V(2).Info("List failed, cannot check cache freshness", "watch", k.target().String(), "err", err)
-		if k.state != stale {
-			k.expectedGoal = goal{}
-			k.enterState(ctx, current, now)
+	if t.listed = err == nil; err != nil {
+		klog.FromContext(ctx).V(2).Info("List failed, cannot check cache freshness", "watch", t.target().String(), "err", err)
+		if t.state != stale {
+			t.expectedGoal = goal{}
+			t.enterState(ctx, current, now)
 		}
 		return nil
 	}
 	for _, v := range known {
 		if rv.Newer(v, page.ResourceVersion) {
-			return fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, k.target(), v, page.ResourceVersion)
+			return fmt.Errorf("%w: %v had resourceVersion %s and now has %s", ErrSetBack, t.target(), v, page.ResourceVersion)
 		}
 	}
-	k.listedAt, k.listedVersion = now, page.ResourceVersion
+	t.listedAt, t.listedVersion = now, page.ResourceVersion
 	return nil
 }
 
@@ -198,75 +198,75 @@ func (g goal) age(now time.Time) time.Duration {
 	return now.Sub(g.since)
 }
 
-func (k *typeMonitor) setGauges(a activity, now time.Time) {
+func (t *typeMonitor) setGauges(a activity, now time.Time) {
 	// The last byte may have come after now was read.
-	idle, lag := max(0, now.Sub(a.lastByte)), k.listedGoal.age(now)
-	if !k.listed {
-		lag = max(lag, min(idle, now.Sub(k.listedAt)))
+	idle, lag := max(0, now.Sub(a.lastByte)), t.listedGoal.age(now)
+	if !t.listed {
+		lag = max(lag, min(idle, now.Sub(t.listedAt)))
 	}
-	k.deps.Metrics.idle.WithLabelValues(k.target().labels()...).Set(idle.Seconds())
-	k.deps.Metrics.lag.WithLabelValues(k.target().labels()...).Set(lag.Seconds())
+	t.deps.Metrics.idle.WithLabelValues(t.target().labels()...).Set(idle.Seconds())
+	t.deps.Metrics.lag.WithLabelValues(t.target().labels()...).Set(lag.Seconds())
 }
 
-func (k *typeMonitor) newObservation(a activity, now time.Time) observation {
+func (t *typeMonitor) newObservation(a activity, now time.Time) observation {
 	return observation{
-		behind: k.listedGoal.version != "" || k.expectedGoal.version != "", missingFor: k.expectedGoal.age(now),
-		impatience: k.Impatience, open: a.watch != nil, silentFor: now.Sub(a.lastByte),
+		behind: t.listedGoal.version != "" || t.expectedGoal.version != "", missingFor: t.expectedGoal.age(now),
+		impatience: t.Impatience, open: a.watch != nil, silentFor: now.Sub(a.lastByte),
 		listing: !a.listingSince.IsZero() && now.Sub(a.listingSince) < relistLimit && now.Sub(a.lastProgress) < silenceLimit,
-		inState: now.Sub(k.enteredAt), unchangedFor: now.Sub(k.changedAt), comparedAgo: now.Sub(k.comparedAt),
-		differs: k.stillDiffers(),
+		inState: now.Sub(t.enteredAt), unchangedFor: now.Sub(t.changedAt), comparedAgo: now.Sub(t.comparedAt),
+		differs: t.stillDiffers(),
 	}
 }
 
 // stillDiffers reports whether a difference that the last comparison has shown still exists.
-func (k *typeMonitor) stillDiffers() bool {
-	if len(k.lacking) > 0 {
-		k.lacking.removeHealed(k.Objects())
+func (t *typeMonitor) stillDiffers() bool {
+	if len(t.lacking) > 0 {
+		t.lacking.removeHealed(t.Objects())
 	}
-	return len(k.lacking) > 0 || k.expectedGoal.age(k.comparedAt) >= settleTime
+	return len(t.lacking) > 0 || t.expectedGoal.age(t.comparedAt) >= settleTime
 }
 
 // reopenWatch restarts the watch, on a new connection if the client has received nothing since.
-func (k *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
-	klog.FromContext(ctx).V(2).Info("Reopening a watch that does not deliver", "watch", k.target().String(), "state", k.state, "version", k.Version(), "missing", cmp.Or(k.expectedGoal.version, k.listedGoal.version))
-	if k.deps.Transport.reopenWatch(k.target(), since) {
-		k.deps.Metrics.reopened.WithLabelValues(k.target().labels()...).Inc()
+func (t *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
+	klog.FromContext(ctx).V(2).Info("Reopening a watch that does not deliver", "watch", t.target().String(), "state", t.state, "version", t.Version(), "missing", cmp.Or(t.expectedGoal.version, t.listedGoal.version))
+	if t.deps.Transport.reopenWatch(t.target(), since) {
+		t.deps.Metrics.reopened.WithLabelValues(t.target().labels()...).Inc()
 	}
-	k.reopenedAt = now
+	t.reopenedAt = now
 }
 
 // compareWithList compares the cache with the API server, and reports whether they are equal. An expected
 // version that is still missing is a difference. Otherwise the metadata of all objects is listed. A failed
 // list shows nothing.
-func (k *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal bool) {
-	k.comparedAt = now // A failed list shows nothing about a version that is first missed while the list is read.
-	if k.stillDiffers() || now.Before(k.nextComparison) {
+func (t *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal bool) {
+	t.comparedAt = now // A failed list shows nothing about a version that is first missed while the list is read.
+	if t.stillDiffers() || now.Before(t.nextComparison) {
 		return false
 	}
-	listed, version, err := k.listAll(ctx, k.listPage)
+	listed, version, err := t.listAll(ctx, t.listPage)
 	if err != nil {
-		k.failurePause = min(max(2*k.failurePause, listInterval), equalInterval)
-		k.nextComparison = k.deps.Clock.Now().Add(wait.Jitter(k.failurePause, 0.5))
-		klog.FromContext(ctx).V(2).Info("Whole list failed, cannot check cache freshness", "watch", k.target().String(), "err", err, "nextTry", k.nextComparison)
+		t.failurePause = min(max(2*t.failurePause, listInterval), equalInterval)
+		t.nextComparison = t.deps.Clock.Now().Add(wait.Jitter(t.failurePause, 0.5))
+		klog.FromContext(ctx).V(2).Info("Whole list failed, cannot check cache freshness", "watch", t.target().String(), "err", err, "nextTry", t.nextComparison)
 		return false
 	}
-	k.comparedAt, k.failurePause = k.deps.Clock.Now(), 0
-	k.lacking, k.nextComparison = differenceTo(listed, version, k.Objects()), k.comparedAt.Add(listInterval)
-	if len(k.lacking) > 0 {
+	t.comparedAt, t.failurePause = t.deps.Clock.Now(), 0
+	t.lacking, t.nextComparison = differenceTo(listed, version, t.Objects()), t.comparedAt.Add(listInterval)
+	if len(t.lacking) > 0 {
 		return false
 	}
 	// The short watch has ended, so it would have delivered.
-	if k.deps.Transport.activityOf(k.target()).lastProgress.Sub(k.reopenedAt) >= shortWatch/2 {
-		k.nextComparison = k.comparedAt.Add(equalInterval)
+	if t.deps.Transport.activityOf(t.target()).lastProgress.Sub(t.reopenedAt) >= shortWatch/2 {
+		t.nextComparison = t.comparedAt.Add(equalInterval)
 	}
-	k.equalAt = version
+	t.equalAt = version
 	return true
 }
 
 // listPage reads one page of metadata. All pages of a list may take minutes, so the gauges are updated meanwhile.
-func (k *typeMonitor) listPage(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (t *typeMonitor) listPage(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	defer func() { k.setGauges(k.deps.Transport.activityOf(k.target()), k.deps.Clock.Now()) }()
-	return k.deps.Metadata.Resource(k.Resource).Namespace(k.Namespace).List(ctx, options)
+	defer func() { t.setGauges(t.deps.Transport.activityOf(t.target()), t.deps.Clock.Now()) }()
+	return t.deps.Metadata.Resource(t.Resource).Namespace(t.Namespace).List(ctx, options)
 }

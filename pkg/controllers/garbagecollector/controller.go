@@ -67,11 +67,11 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 }
 
 // enqueue adds the keys that a change of the graph concerns to the queues. The loops drop keys outside of a term.
-func (c *Controller) enqueue(w queueKeys) {
-	for _, key := range w.objects {
+func (c *Controller) enqueue(keys queueKeys) {
+	for _, key := range keys.objects {
 		c.objectLoop.Add(key)
 	}
-	for _, key := range w.owners {
+	for _, key := range keys.owners {
 		c.ownerLoop.AddAfter(key, ownerPause)
 	}
 }

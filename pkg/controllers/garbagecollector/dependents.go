@@ -119,11 +119,11 @@ func (g *graph) referring(key id) []object {
 func (g *graph) all() queueKeys {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	var w queueKeys
+	var keys queueKeys
 	for _, n := range g.nodes {
-		g.enqueueCandidate(n, &w)
+		g.enqueueCandidate(n, &keys)
 	}
-	return w
+	return keys
 }
 
 // groupOf returns the group of an object in the fair queue of a loop: its namespace, or its type if the object is

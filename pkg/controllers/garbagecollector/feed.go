@@ -38,19 +38,19 @@ func (g *graph) feed(typ objectType) *feed {
 
 // dropFeed drops a type with its objects. The source of the feed must have stopped. A forgotten object may still exist.
 func (g *graph) dropFeed(f *feed) {
-	g.changeAndEnqueue(func(w *queueKeys) {
-		g.removeObjects(f, w, func(*node) bool { return true })
+	g.changeAndEnqueue(func(keys *queueKeys) {
+		g.removeObjects(f, keys, func(*node) bool { return true })
 		delete(g.feeds, f.typ.GroupResource)
 	})
 }
 
-func (g *graph) removeObjects(f *feed, w *queueKeys, selected func(*node) bool) {
+func (g *graph) removeObjects(f *feed, keys *queueKeys, selected func(*node) bool) {
 	if f.count == 0 {
 		return
 	}
 	for _, n := range g.nodes {
 		if n.feed == f && selected(n) {
-			g.removeObject(n, w)
+			g.removeObject(n, keys)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (f *feed) Add(obj any) error {
 	if err != nil {
 		return err
 	}
-	f.graph.changeAndEnqueue(func(w *queueKeys) { f.graph.storeObject(f, m, w) })
+	f.graph.changeAndEnqueue(func(keys *queueKeys) { f.graph.storeObject(f, m, keys) })
 	f.notify()
 	return nil
 }
@@ -83,11 +83,11 @@ func (f *feed) Update(obj any) error { return f.Add(obj) }
 // Changed is the update handler of informers. Informers report an object that was deleted and created again as an
 // update.
 func (f *feed) Changed(old, new metav1.Object) {
-	f.graph.changeAndEnqueue(func(w *queueKeys) {
+	f.graph.changeAndEnqueue(func(keys *queueKeys) {
 		if old.GetUID() != new.GetUID() {
-			f.removeDeleted(old, false, w)
+			f.removeDeleted(old, false, keys)
 		}
-		f.graph.storeObject(f, new, w)
+		f.graph.storeObject(f, new, keys)
 	})
 }
 
@@ -102,12 +102,12 @@ func (f *feed) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	f.graph.changeAndEnqueue(func(w *queueKeys) { f.removeDeleted(m, event, w) })
+	f.graph.changeAndEnqueue(func(keys *queueKeys) { f.removeDeleted(m, event, keys) })
 	f.notify()
 	return nil
 }
 
-func (f *feed) removeDeleted(m metav1.Object, event bool, w *queueKeys) {
+func (f *feed) removeDeleted(m metav1.Object, event bool, keys *queueKeys) {
 	g := f.graph
 	key, _ := idOf(m.GetUID())
 	n := g.nodes[key]
@@ -116,9 +116,9 @@ func (f *feed) removeDeleted(m metav1.Object, event bool, w *queueKeys) {
 	}
 	switch {
 	case n.feed != nil:
-		g.removeObject(n, w)
+		g.removeObject(n, keys)
 	case event: // of an object that was created and deleted between two lists
-		g.enqueueDependents(n, w)
+		g.enqueueDependents(n, keys)
 	}
 	// Only events of local types are proof.
 	if event && n.dependents != nil && (f.typ.local || !g.deletions[n].typ.local) {
@@ -137,16 +137,16 @@ func (f *feed) Replace(list []any, _ string) error {
 		}
 		key, _ := idOf(m.GetUID())
 		listed[key] = true
-		g.changeAndEnqueue(func(w *queueKeys) { g.storeObject(f, m, w) })
+		g.changeAndEnqueue(func(keys *queueKeys) { g.storeObject(f, m, keys) })
 	}
-	g.changeAndEnqueue(func(w *queueKeys) {
+	g.changeAndEnqueue(func(keys *queueKeys) {
 		for key := range listed {
 			if n := g.nodes[key]; n == nil || n.feed != f {
 				delete(listed, key) // another type has the object
 			}
 		}
 		if f.count > len(listed) { // the list lacks objects of the graph
-			g.removeObjects(f, w, func(n *node) bool { return !listed[n.uid] })
+			g.removeObjects(f, keys, func(n *node) bool { return !listed[n.uid] })
 		}
 	})
 	f.notify()

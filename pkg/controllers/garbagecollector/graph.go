@@ -84,18 +84,18 @@ func newGraph(c clock.PassiveClock, enqueue func(queueKeys)) *graph {
 
 // changeAndEnqueue runs a change with the lock and then enqueues the keys, without the lock.
 func (g *graph) changeAndEnqueue(do func(*queueKeys)) {
-	var w queueKeys
+	var keys queueKeys
 	g.lock.Lock()
-	do(&w)
+	do(&keys)
 	g.lock.Unlock()
-	if len(w.objects)+len(w.owners) > 0 {
-		g.enqueue(w)
+	if len(keys.objects)+len(keys.owners) > 0 {
+		g.enqueue(keys)
 	}
 }
 
 // storeObject stores an object from an event or a list. Objects from live reads are not stored, because their order
 // with events is unknown. The lock is held, as in all functions below that do not take the lock.
-func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
+func (g *graph) storeObject(f *feed, m metav1.Object, keys *queueKeys) {
 	if m.GetUID() == "" {
 		return // computed by an aggregated API server; no reference can name the object
 	}
@@ -122,29 +122,29 @@ func (g *graph) storeObject(f *feed, m metav1.Object, w *queueKeys) {
 	n.version = numberOf(m.GetResourceVersion())
 	n.marks = marksOf(m)
 	if was.finishing() && !n.marks.finishing() { // the reconcile of the owner forgets the state of the owner
-		w.owners = append(w.owners, n.uid)
+		keys.owners = append(keys.owners, n.uid)
 	}
 	changed := !slices.Equal(g.refsOfNode(n), refsOf(m))
 	if changed {
-		g.enqueueOwners(n, w) // the earlier owners
+		g.enqueueOwners(n, keys) // the earlier owners
 		g.replaceRefs(n, m.GetOwnerReferences())
 	}
 	if added || changed || was != n.marks {
-		g.enqueueOwners(n, w)
-		g.enqueueCandidate(n, w)
+		g.enqueueOwners(n, keys)
+		g.enqueueCandidate(n, keys)
 	}
 	if added || n.marks.waiting() && !was.waiting() {
-		g.enqueueDependents(n, w)
+		g.enqueueDependents(n, keys)
 	}
 }
 
 // removeObject turns the node of an object into a virtual node, or removes the node.
-func (g *graph) removeObject(n *node, w *queueKeys) {
+func (g *graph) removeObject(n *node, keys *queueKeys) {
 	if n.marks.finishing() { // the reconcile of the owner forgets the state of the owner
-		w.owners = append(w.owners, n.uid)
+		keys.owners = append(keys.owners, n.uid)
 	}
-	g.enqueueOwners(n, w)
-	g.enqueueDependents(n, w)
+	g.enqueueOwners(n, keys)
+	g.enqueueDependents(n, keys)
 	g.replaceRefs(n, nil)
 	n.feed.count--
 	if names := n.feed.names; names != nil {
@@ -159,13 +159,13 @@ func (g *graph) removeObject(n *node, w *queueKeys) {
 // removeNotFound removes an object that a live read did not find. Dependents need evidence from after this moment,
 // so that the same response does not count twice.
 func (g *graph) removeNotFound(key id) {
-	g.changeAndEnqueue(func(w *queueKeys) {
+	g.changeAndEnqueue(func(keys *queueKeys) {
 		n := g.observedNode(key)
 		if n == nil || !n.feed.typ.local { // an aggregated API server may read from a cache
 			return
 		}
 		g.notFoundAt[n] = g.clock.Now()
-		g.removeObject(n, w)
+		g.removeObject(n, keys)
 	})
 }
 
@@ -195,27 +195,27 @@ func (g *graph) dropUnreferenced(n *node) {
 }
 
 // enqueueCandidate adds an object to the keys if a request may be needed.
-func (g *graph) enqueueCandidate(n *node, w *queueKeys) {
+func (g *graph) enqueueCandidate(n *node, keys *queueKeys) {
 	switch {
 	case n.marks.finishing():
-		w.owners = append(w.owners, n.uid)
+		keys.owners = append(keys.owners, n.uid)
 	case g.isCandidate(n):
-		w.objects = append(w.objects, n.uid)
+		keys.objects = append(keys.objects, n.uid)
 	}
 }
 
 // enqueueOwners adds the owners of an object that wait for dependents or leave orphans.
-func (g *graph) enqueueOwners(n *node, w *queueKeys) {
+func (g *graph) enqueueOwners(n *node, keys *queueKeys) {
 	for e := n.refs; e != nil; e = e.next {
 		if e.owner.marks.finishing() {
-			w.owners = append(w.owners, e.owner.uid)
+			keys.owners = append(keys.owners, e.owner.uid)
 		}
 	}
 }
 
-func (g *graph) enqueueDependents(n *node, w *queueKeys) {
+func (g *graph) enqueueDependents(n *node, keys *queueKeys) {
 	for e := n.dependents; e != nil; e = e.after {
-		w.objects = append(w.objects, e.dependent.uid)
+		keys.objects = append(keys.objects, e.dependent.uid)
 	}
 }
 

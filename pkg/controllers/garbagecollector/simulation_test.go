@@ -126,11 +126,11 @@ func (c *collector) start() {
 	c.queue(c.graph.all())
 }
 
-func (c *collector) queue(w queueKeys) {
-	for _, key := range w.objects {
+func (c *collector) queue(keys queueKeys) {
+	for _, key := range keys.objects {
 		c.objects[key] = true
 	}
-	for _, o := range w.owners {
+	for _, o := range keys.owners {
 		c.owners[o] = true
 	}
 }

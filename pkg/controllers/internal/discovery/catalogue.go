@@ -71,14 +71,14 @@ func NewCatalogue(client Client, clk clock.PassiveClock, wanted func(metav1.APIR
 // Read returns the wanted types. A complete discovery was sent at notBefore or later, an incomplete one may be
 // older. The error is that of ctx.
 func (c *Catalogue) Read(ctx context.Context, notBefore time.Time) (Result, error) {
-	came := c.clock.Now() // the wait for another discovery does not count as age
+	called := c.clock.Now() // the wait for another discovery does not count as age
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-ctx.Done():
 		return Result{}, context.Cause(ctx)
 	}
-	if c.latest.Complete() && !c.latest.Sent.Before(notBefore) && came.Sub(c.latest.Sent) <= maxAge || came.Before(c.until) {
+	if c.latest.Complete() && !c.latest.Sent.Before(notBefore) && called.Sub(c.latest.Sent) <= maxAge || called.Before(c.until) {
 		return c.latest, nil
 	}
 	result := FetchTypes(ctx, c.client, c.clock, c.wanted)

@@ -54,16 +54,16 @@ type Failure struct {
 func (f Failure) APIService() string { return f.Version + "." + f.Group }
 
 // Complete reports whether Types has all types.
-func (a Result) Complete() bool { return !a.Sent.IsZero() && a.Err == nil && a.ParseErr == nil }
+func (res Result) Complete() bool { return !res.Sent.IsZero() && res.Err == nil && res.ParseErr == nil }
 
 // Has reports whether the type was discovered in any version.
-func (a Result) Has(r schema.GroupResource) bool {
-	_, ok := slices.BinarySearchFunc(a.Types, r.String(), func(t Type, name string) int { return strings.Compare(t.String(), name) })
+func (res Result) Has(r schema.GroupResource) bool {
+	_, ok := slices.BinarySearchFunc(res.Types, r.String(), func(t Type, name string) int { return strings.Compare(t.String(), name) })
 	return ok
 }
 
 // Versions returns the versions in which a type is wanted and served, the chosen version first.
-func (a Result) Versions(r schema.GroupResource) []string { return a.versions[r] }
+func (res Result) Versions(r schema.GroupResource) []string { return res.versions[r] }
 
 // SelectTypes returns every wanted type once, from the result of a discovery client: in the preferred version of the
 // server, or else in the first wanted version. Subresources are left out.
@@ -72,7 +72,7 @@ func SelectTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err
 	if !showsNamespaces(lists) {
 		failing, err = withoutCore(err, failing)
 	}
-	a := Result{Sent: sent, Err: err, Failing: failing, versions: map[schema.GroupResource][]string{}}
+	res := Result{Sent: sent, Err: err, Failing: failing, versions: map[schema.GroupResource][]string{}}
 	ranks := versionRanks(groups)
 	found := map[schema.GroupResource][]Type{}
 	var unparsable []error
@@ -96,15 +96,15 @@ func SelectTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err
 	}
 	for r, served := range found {
 		slices.SortStableFunc(served, func(a, b Type) int { return ranks.compareVersions(a.GroupVersion(), b.GroupVersion()) })
-		a.Types = append(a.Types, served[0])
+		res.Types = append(res.Types, served[0])
 		for _, t := range served {
-			a.versions[r] = append(a.versions[r], t.Version)
+			res.versions[r] = append(res.versions[r], t.Version)
 		}
 	}
-	slices.SortFunc(a.Types, func(a, b Type) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(res.Types, func(a, b Type) int { return strings.Compare(a.String(), b.String()) })
 	slices.SortFunc(unparsable, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	a.ParseErr = errors.Join(unparsable...)
-	return a
+	res.ParseErr = errors.Join(unparsable...)
+	return res
 }
 
 // errNoNamespaces means that the core API is missing. The client takes a 404 for an API without core types, and an

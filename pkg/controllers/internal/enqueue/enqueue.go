@@ -28,59 +28,59 @@ type Owners[O, T metav1.Object] struct {
 }
 
 // OwnerOf returns the owner that controls an object.
-func (w *Owners[O, T]) OwnerOf(object T) (owner O, ok bool) {
+func (o *Owners[O, T]) OwnerOf(object T) (owner O, ok bool) {
 	ref := metav1.GetControllerOfNoCopy(object)
-	if ref == nil || ref.Kind != w.Kind {
+	if ref == nil || ref.Kind != o.Kind {
 		return owner, false
 	}
-	owner, ok = w.Get(cache.NewObjectName(object.GetNamespace(), ref.Name))
+	owner, ok = o.Get(cache.NewObjectName(object.GetNamespace(), ref.Name))
 	return owner, ok && owner.GetUID() == ref.UID
 }
 
 // OnAdd enqueues the owner of an object, or all owners that could adopt it.
-func (w *Owners[O, T]) OnAdd(object T) {
+func (o *Owners[O, T]) OnAdd(object T) {
 	switch {
-	case !w.InTerm.Load():
+	case !o.InTerm.Load():
 	case metav1.GetControllerOfNoCopy(object) != nil:
-		w.enqueueOwner(object)
+		o.enqueueOwner(object)
 	case object.GetDeletionTimestamp() == nil:
-		w.enqueueAdopters(object)
+		o.enqueueAdopters(object)
 	}
 }
 
 // OnUpdate enqueues the owners that an object had, has or could get.
-func (w *Owners[O, T]) OnUpdate(old, object T) {
-	if !w.InTerm.Load() || old.GetResourceVersion() == object.GetResourceVersion() { // resync
+func (o *Owners[O, T]) OnUpdate(old, object T) {
+	if !o.InTerm.Load() || old.GetResourceVersion() == object.GetResourceVersion() { // resync
 		return
 	}
 	oldRef, ref := metav1.GetControllerOfNoCopy(old), metav1.GetControllerOfNoCopy(object)
 	if oldRef != nil && (ref == nil || ref.UID != oldRef.UID) {
-		w.enqueueOwner(old)
+		o.enqueueOwner(old)
 	}
 	switch {
 	case ref != nil:
-		w.enqueueOwner(object)
+		o.enqueueOwner(object)
 	case object.GetDeletionTimestamp() == nil && (oldRef != nil || !maps.Equal(old.GetLabels(), object.GetLabels())):
-		w.enqueueAdopters(object)
+		o.enqueueAdopters(object)
 	}
 }
 
 // OnDelete enqueues the owner of an object.
-func (w *Owners[O, T]) OnDelete(object T) {
-	if w.InTerm.Load() {
-		w.enqueueOwner(object)
+func (o *Owners[O, T]) OnDelete(object T) {
+	if o.InTerm.Load() {
+		o.enqueueOwner(object)
 	}
 }
 
 // NamespaceHandler enqueues the owners in a new namespace. An earlier namespace with the same name may have
 // blocked them.
-func (w *Owners[O, T]) NamespaceHandler() caches.Handler[*corev1.Namespace] {
+func (o *Owners[O, T]) NamespaceHandler() caches.Handler[*corev1.Namespace] {
 	added := func(ns *corev1.Namespace) {
-		if !w.InTerm.Load() {
+		if !o.InTerm.Load() {
 			return
 		}
-		for _, owner := range w.In(ns.Name) {
-			w.Enqueue(owner)
+		for _, owner := range o.In(ns.Name) {
+			o.Enqueue(owner)
 		}
 	}
 	return caches.Handler[*corev1.Namespace]{Add: added, Update: func(old, ns *corev1.Namespace) {
@@ -90,19 +90,19 @@ func (w *Owners[O, T]) NamespaceHandler() caches.Handler[*corev1.Namespace] {
 	}}
 }
 
-func (w *Owners[O, T]) enqueueOwner(object T) {
-	if owner, ok := w.OwnerOf(object); ok {
-		w.Enqueue(owner)
+func (o *Owners[O, T]) enqueueOwner(object T) {
+	if owner, ok := o.OwnerOf(object); ok {
+		o.Enqueue(owner)
 	}
 }
 
-func (w *Owners[O, T]) enqueueAdopters(object T) {
-	adopters := slices.DeleteFunc(w.In(object.GetNamespace()), func(owner O) bool { return !selectorMatches(w.Selector(owner), object.GetLabels()) })
+func (o *Owners[O, T]) enqueueAdopters(object T) {
+	adopters := slices.DeleteFunc(o.In(object.GetNamespace()), func(owner O) bool { return !selectorMatches(o.Selector(owner), object.GetLabels()) })
 	for _, owner := range adopters {
-		w.Enqueue(owner)
+		o.Enqueue(owner)
 	}
-	if len(adopters) > 1 && w.Several != nil {
-		w.Several(object, adopters)
+	if len(adopters) > 1 && o.Several != nil {
+		o.Several(object, adopters)
 	}
 }
 

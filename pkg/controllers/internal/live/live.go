@@ -72,25 +72,25 @@ func NewReads[T any](c clock.PassiveClock, read func(ctx context.Context, name s
 // there is none, it reads. Errors are not shared. The wait for other reads ends after a minute, because a sync that
 // sends nothing for long counts as stuck.
 func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, error) {
-	came, a := r.clock.Now(), r.resultFor(name)
+	called, latest := r.clock.Now(), r.resultFor(name)
 	waiting, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	select {
-	case a.turn <- struct{}{}:
+	case latest.turn <- struct{}{}:
 	case <-waiting.Done():
 		var none T
 		return none, fmt.Errorf("wait for another read of %s: %w", name, waiting.Err())
 	}
-	defer func() { <-a.turn }()
-	if !a.begun.IsZero() && !a.begun.Before(since) && came.Sub(a.begun) < fresh {
-		return a.value, nil
+	defer func() { <-latest.turn }()
+	if !latest.begun.IsZero() && !latest.begun.Before(since) && called.Sub(latest.begun) < fresh {
+		return latest.value, nil
 	}
 	now := r.clock.Now()
 	value, err := r.read(ctx, name)
 	if err != nil {
 		return value, err
 	}
-	a.begun, a.value = now, value
+	latest.begun, latest.value = now, value
 	return value, nil
 }
 
@@ -104,10 +104,10 @@ func (r *Reads[T]) Forget(name string) {
 func (r *Reads[T]) resultFor(name string) *result[T] {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	a := r.results[name]
-	if a == nil {
-		a = &result[T]{turn: make(chan struct{}, 1)}
-		r.results[name] = a
+	latest := r.results[name]
+	if latest == nil {
+		latest = &result[T]{turn: make(chan struct{}, 1)}
+		r.results[name] = latest
 	}
-	return a
+	return latest
 }
