@@ -191,7 +191,7 @@ func (s *settings) managerConfig(cfg *rest.Config) (app.Config, error) {
 		return app.Config{}, err
 	}
 	if s.podsReady {
-		out.Needs = kubeletNeeds()
+		out.Permissions = kubeletPermissions()
 	}
 	out.StartTimeout = serverPatience
 	out.MinResync = 0 // no watch lasts that long

@@ -92,8 +92,8 @@ func parseCourse(text string) (kubelet.Course, error) {
 	return c, nil
 }
 
-// kubeletNeeds are the rights that kubelets take.
-func kubeletNeeds() []controller.Access {
+// kubeletPermissions are the permissions that kubelets need.
+func kubeletPermissions() []controller.Access {
 	const without = "pods do not get ready"
 	return []controller.Access{
 		{Resource: "pods", Verbs: []string{"list", "watch", "delete"}, Impact: without},

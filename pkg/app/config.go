@@ -27,8 +27,8 @@ type Config struct {
 	Controllers []controller.Registration
 	// Known are all controllers, with those that are not enabled. /configz shows their configurations.
 	Known []controller.Registration
-	// Needs are permissions of the surrounding program. The manager does not start without them.
-	Needs []controller.Access
+	// Permissions are those of the surrounding program. The manager does not start without them.
+	Permissions []controller.Access
 	// Enabled reports whether a feature gate of a controller is on.
 	Enabled func(featuregate.Feature) bool
 

@@ -34,12 +34,12 @@ import (
 // the rest of Config from the other fields.
 type Options struct {
 	Config
-	Kubeconfig  string
-	Master      string
-	ContentType string
-	QPS         float32
-	Burst       int32
-	Items       []string // of --controllers
+	Kubeconfig      string
+	Master          string
+	ContentType     string
+	QPS             float32
+	Burst           int32
+	ControllersFlag []string // items of --controllers
 
 	Metrics *metrics.Options
 	Logs    *logs.Options
@@ -79,12 +79,12 @@ func NewOptions(controllers []controller.Registration) *Options {
 		ContentType: runtime.ContentTypeProtobuf,
 		// Ours: no rate limit. The number of workers, the writes in flight and the API server's priority and
 		// fairness bound the load. With upstream's 20/s the creation of 1,000 pods takes 49 s.
-		QPS:     -1,
-		Burst:   30,
-		Items:   []string{"*"},
-		Metrics: metrics.NewOptions(),
-		Logs:    logs.NewOptions(),
-		gates:   gates,
+		QPS:             -1,
+		Burst:           30,
+		ControllersFlag: []string{"*"},
+		Metrics:         metrics.NewOptions(),
+		Logs:            logs.NewOptions(),
+		gates:           gates,
 	}
 }
 
@@ -119,7 +119,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 }
 
 func (o *Options) addGenericFlags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.Items, "controllers", o.Items,
+	fs.StringSliceVar(&o.ControllersFlag, "controllers", o.ControllersFlag,
 		"Controllers to run: 'foo' enables foo, '-foo' disables foo, '*' enables all controllers that no other item names. "+
 			"The first item that names a controller decides.\nKnown: "+namesWithAliases(o.Known))
 	fs.DurationVar(&o.MinResync, "min-resync-period", o.MinResync,
@@ -145,7 +145,7 @@ func (o *Options) Validate() []error {
 	for _, name := range o.unused {
 		p.Addf(name, "not used by this manager; remove it")
 	}
-	if unknown := unknownItems(o.Known, o.Items); len(unknown) > 0 {
+	if unknown := unknownItems(o.Known, o.ControllersFlag); len(unknown) > 0 {
 		p.Addf("controllers", "%s; known are %s", strings.Join(unknown, ", "), namesWithAliases(o.Known))
 	}
 	if o.Election.Enabled && o.Election.ResourceLock == "" { // as a flag, it must not be empty
@@ -239,7 +239,7 @@ func (o *Options) Complete() (Config, error) {
 		return Config{}, err
 	}
 	cfg.Controllers = slices.DeleteFunc(slices.Clone(o.Known), func(c controller.Registration) bool {
-		return !isEnabled(c, o.Items) || c.Disabled != nil && c.Disabled()
+		return !isEnabled(c, o.ControllersFlag) || c.Disabled != nil && c.Disabled()
 	})
 	cfg.Serving.Flags = o.flags
 	cfg.Serving.Flagz = o.gates.gate.Enabled(zpagesfeatures.ComponentFlagz)
@@ -271,6 +271,6 @@ func (o *Options) LogStart(log klog.Logger, cfg Config) {
 		log.Info("Ignoring feature gates that this program does not have", "gates", o.gates.ignored)
 	}
 	if len(cfg.Controllers) == 0 {
-		log.Info("No controller is enabled", "controllers", o.Items)
+		log.Info("No controller is enabled", "controllers", o.ControllersFlag)
 	}
 }

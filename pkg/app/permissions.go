@@ -66,7 +66,7 @@ func requiredPermissions(cfg Config) []need {
 		add("", lease)
 		watch(leases)
 	}
-	for _, a := range cfg.Needs {
+	for _, a := range cfg.Permissions {
 		add("", a)
 	}
 	for _, c := range cfg.Controllers {
