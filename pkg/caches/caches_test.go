@@ -59,8 +59,7 @@ func TestHandlersReceiveChanges(t *testing.T) {
 		var calls []string
 		for _, name := range []string{"first", "second"} {
 			record := func(event string, pod *Pod) {
-				calls = append(calls, fmt.Sprintf("%s: %s %s, %d pods, %d on n1, %d on n2",
-					name, event, pod.Name, pods.CountInNamespace("shop"), pods.CountOnNode("n1"), pods.CountOnNode("n2")))
+				calls = append(calls, fmt.Sprintf("%s: %s %s, %d pods", name, event, pod.Name, pods.CountInNamespace("shop")))
 			}
 			fakeapi.NoError(t, pods.Handle(Handler[*Pod]{
 				Add:    func(pod *Pod) { record("add", pod) },
@@ -83,19 +82,19 @@ func TestHandlersReceiveChanges(t *testing.T) {
 			name, node string
 			want       string
 		}{
-			{put, "a", "", "add a, 1 pods, 0 on n1, 0 on n2"},
-			{put, "b", "n1", "add b, 2 pods, 1 on n1, 0 on n2"},
-			{put, "a", "n1", "move from  to n1 a, 2 pods, 2 on n1, 0 on n2"},
-			{put, "b", "n2", "move from n1 to n2 b, 2 pods, 1 on n1, 1 on n2"}, // another pod of that name
-			{remove, "a", "", "delete a, 1 pods, 0 on n1, 1 on n2"},
-			{remove, "b", "", "delete b, 0 pods, 0 on n1, 0 on n2"},
+			{put, "a", "", "add a, 1 pods"},
+			{put, "b", "n1", "add b, 2 pods"},
+			{put, "a", "n1", "move from  to n1 a, 2 pods"},
+			{put, "b", "n2", "move from n1 to n2 b, 2 pods"}, // another pod of that name
+			{remove, "a", "", "delete a, 1 pods"},
+			{remove, "b", "", "delete b, 0 pods"},
 		} {
 			calls = nil
 			tt.do(tt.name, tt.node)
 			synctest.Wait()
 			fakeapi.WantEqual(t, "calls", calls, []string{"first: " + tt.want, "second: " + tt.want})
 		}
-		if n := len(pods.inNamespace.counts) + len(pods.onNode.counts); n > 0 {
+		if n := len(pods.inNamespace); n > 0 {
 			t.Errorf("%d counts of deleted pods are kept", n)
 		}
 	})

@@ -16,42 +16,10 @@ import (
 // Pods is the cache of pods.
 type Pods struct {
 	owned[*Pod]
-	share       *shared
-	inNamespace *tally
-	onNode      *tally
-}
+	share *shared
 
-// tally counts objects by a value. It follows the events of handlers and runs before all other handlers.
-// Counting with an index of the store would copy the index.
-type tally struct {
-	lock   sync.Mutex
-	counts map[string]int // no zeros
-}
-
-func newTally() *tally { return &tally{counts: map[string]int{}} }
-
-func (t *tally) countOf(value string) int {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	return t.counts[value]
-}
-
-// moveCount counts an object under a new instead of an old value. Empty values are not counted.
-func (t *tally) moveCount(old, new string) {
-	if old == new {
-		return
-	}
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	if new != "" {
-		t.counts[new]++
-	}
-	if old == "" {
-		return
-	}
-	if t.counts[old]--; t.counts[old] <= 0 {
-		delete(t.counts, old)
-	}
+	lock        sync.Mutex
+	inNamespace map[string]int // pods by namespace, without zeros
 }
 
 // podsByNode is the index by node name. It does not contain unbound pods.
@@ -70,11 +38,10 @@ func (c *Caches) Pods() (*Pods, error) {
 	if err != nil {
 		return nil, err
 	}
-	pods := &Pods{owned: owned[*Pod]{store}, share: share, inNamespace: newTally(), onNode: newTally()}
+	pods := &Pods{owned: owned[*Pod]{store}, share: share, inNamespace: map[string]int{}}
 	if err := pods.Handle(Handler[*Pod]{ // before all other handlers
-		Add:    func(pod *Pod) { pods.countPod("", pod.Namespace, "", pod.NodeName) },
-		Update: func(old, pod *Pod) { pods.countPod(old.Namespace, pod.Namespace, old.NodeName, pod.NodeName) },
-		Delete: func(pod *Pod) { pods.countPod(pod.Namespace, "", pod.NodeName, "") },
+		Add:    func(pod *Pod) { pods.count(pod.Namespace, 1) },
+		Delete: func(pod *Pod) { pods.count(pod.Namespace, -1) },
 	}); err != nil {
 		return nil, err
 	}
@@ -82,9 +49,12 @@ func (c *Caches) Pods() (*Pods, error) {
 	return pods, nil
 }
 
-func (p *Pods) countPod(oldNamespace, newNamespace, oldNode, newNode string) {
-	p.inNamespace.moveCount(oldNamespace, newNamespace)
-	p.onNode.moveCount(oldNode, newNode)
+func (p *Pods) count(namespace string, n int) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if p.inNamespace[namespace] += n; p.inNamespace[namespace] <= 0 {
+		delete(p.inNamespace, namespace)
+	}
 }
 
 func nodeIndex(obj any) ([]string, error) {
@@ -97,12 +67,13 @@ func nodeIndex(obj any) ([]string, error) {
 // OnNode returns the pods that are bound to a node.
 func (p *Pods) OnNode(node string) []*Pod { return p.ByIndex(podsByNode, node) }
 
-// CountOnNode returns the number of pods bound to a node, in constant time. It follows the events of
-// handlers: it is zero when handlers receive the deletion of the last pod.
-func (p *Pods) CountOnNode(node string) int { return p.onNode.countOf(node) }
-
-// CountInNamespace is like CountOnNode for the pods of a namespace.
-func (p *Pods) CountInNamespace(namespace string) int { return p.inNamespace.countOf(namespace) }
+// CountInNamespace returns the number of pods in a namespace, in constant time; an index would copy all pods. It
+// follows the events of handlers: it is zero when handlers receive the deletion of the last pod.
+func (p *Pods) CountInNamespace(namespace string) int {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return p.inNamespace[namespace]
+}
 
 // BoundNodes returns the names of all nodes that pods are bound to, including nodes that do not exist.
 func (p *Pods) BoundNodes() []string {

@@ -31,7 +31,7 @@ const (
 func (c *Controller) reconcileNode(_ context.Context, name string) (controller.Result, error) {
 	c.term.live.Forget(name) // the next read must be newer than this event
 	node := c.cachedNode(name)
-	if node.exists || c.pods.CountOnNode(name) == 0 {
+	if node.exists || len(c.pods.OnNode(name)) == 0 {
 		c.term.missing.Delete(name)
 	} else {
 		c.term.missing.LoadOrStore(name, c.Clock.Now())
