@@ -47,7 +47,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 			return controller.Result{}, c.markAndDelete(ctx, key, live, d.due)
 		}
 	}
-	d.starts = e.starts // the cache may show soon that the countdowns continue
+	d.running = e.running // the cache may show soon that the countdowns continue
 	return controller.Result{RequeueAfter: controller.MinPositive(c.keep(key, d, now), liveRecheck)}, nil
 }
 

@@ -19,7 +19,7 @@ type ledger struct {
 type entry struct {
 	seen    time.Time // first sync of the pod, or of its tainted node
 	due     time.Time // its deadline; zero if it has none
-	starts  map[countdown]time.Time
+	running []countdown
 	started bool // the event was sent
 }
 
@@ -55,7 +55,7 @@ func (l *ledger) observe(pod types.UID, now time.Time) entry {
 
 // setDecision records the deadline and the countdowns of a pod.
 func (l *ledger) setDecision(pod types.UID, d decision) {
-	l.change(pod, func(e entry) entry { e.due, e.starts = d.due, d.starts; return e })
+	l.change(pod, func(e entry) entry { e.due, e.running = d.due, d.running; return e })
 }
 
 // setStarted records the start of an eviction. It returns false if the eviction was started before.

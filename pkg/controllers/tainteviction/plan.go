@@ -105,29 +105,35 @@ type decision struct {
 	action    action
 	due       time.Time // the deadline
 	recheckAt time.Time // after the deadline if the taint is trusted only later
-	starts    map[countdown]time.Time
+	running   []countdown
 }
 
-// countdown identifies a countdown. It continues while value and timeAdded of the taint change, if each value has the
-// same toleration and no event shows the node without the taint.
+// countdown continues while value and timeAdded of a taint change, if each value has the same toleration and no event
+// shows the node without the taint.
 type countdown struct {
-	taint      string // key
-	present    time.Time
+	taint      string    // key
+	present    time.Time // of the taint
 	toleration time.Duration
+	start      time.Time
 }
 
 // decide decides at now about a pod with these tolerations that was bound to the node at bound. Health taints
-// evict no pod before trusted. Countdowns with these starts continue.
-func decide(taints []taint, tolerations []corev1.Toleration, starts map[countdown]time.Time, bound, trusted, now time.Time) decision {
-	d := decision{starts: map[countdown]time.Time{}}
+// evict no pod before trusted. The running countdowns continue.
+func decide(taints []taint, tolerations []corev1.Toleration, running []countdown, bound, trusted, now time.Time) decision {
+	var d decision
 	for _, t := range taints {
 		toleration, limited := tolerationOf(t.Taint, tolerations)
 		if !limited {
 			continue
 		}
-		id := countdown{t.Key, t.present, toleration}
-		d.starts[id] = earlierOf(starts[id], timing.Later(t.since, bound))
-		at := d.starts[id].Add(toleration)
+		next := countdown{t.Key, t.present, toleration, timing.Later(t.since, bound)}
+		for _, c := range running {
+			if c.taint == t.Key && c.present.Equal(t.present) && c.toleration == toleration {
+				next.start = earlierOf(c.start, next.start)
+			}
+		}
+		d.running = append(d.running, next)
+		at := next.start.Add(toleration)
 		d.due = earlierOf(d.due, at)
 		if isHealthTaint(t.Taint) {
 			at = timing.Later(at, trusted)

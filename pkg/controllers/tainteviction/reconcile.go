@@ -51,7 +51,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 
 // decide decides about a pod with one view of its node.
 func (c *Controller) decide(taints []taint, pod *caches.Pod, e entry, now time.Time) decision {
-	return decide(taints, pod.Tolerations, e.starts, startTime(boundAt(pod), e.seen), c.term.trusted, now)
+	return decide(taints, pod.Tolerations, e.running, startTime(boundAt(pod), e.seen), c.term.trusted, now)
 }
 
 // keep records the deadline of a pod that does not leave now. It returns the time until the next decision, 0
