@@ -32,11 +32,11 @@ const (
 
 const (
 	minBackoff = time.Second // upstream's; of a failing Service
-	sliceDelay = time.Second // upstream's; between an unexpected change of a slice and the sync of its Service
+	// gatherDelay is the delay after an event of a node or an unexpected event of a slice. Later events share the sync.
+	gatherDelay = time.Second // upstream's for slices
 	// minStaleDelay is the first delay of a Service whose cached slices lag. The delay grows to a second.
 	minStaleDelay = 20 * time.Millisecond
-	nodeDelay     = time.Second // events of nodes within nodeDelay share one refresh of the topology
-	allNodes      = "nodes"     // the only key of the loop of nodes
+	allNodes      = "nodes" // the only key of the loop of nodes
 )
 
 // Controller keeps the EndpointSlices of Services.
@@ -159,7 +159,7 @@ func (c *Controller) sliceGone(slice *EndpointSlice) {
 
 func (c *Controller) enqueueSliceService(slice *EndpointSlice) {
 	if service := serviceOf(slice); service.Name != "" {
-		c.loop.AddAfter(service, max(sliceDelay, c.cfg.BatchPeriod))
+		c.loop.AddAfter(service, max(gatherDelay, c.cfg.BatchPeriod))
 	}
 }
 
@@ -180,7 +180,7 @@ func (c *Controller) nodeUpdated(old, node *corev1.Node) {
 	}
 }
 
-func (c *Controller) enqueueTopology(*corev1.Node) { c.nodeLoop.AddAfter(allNodes, nodeDelay) }
+func (c *Controller) enqueueTopology(*corev1.Node) { c.nodeLoop.AddAfter(allNodes, gatherDelay) }
 
 // Run works for one term. The caches must have synced.
 func (c *Controller) Run(ctx context.Context) error {

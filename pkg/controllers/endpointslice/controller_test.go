@@ -77,7 +77,7 @@ func TestPodEventsThatMatter(t *testing.T) {
 			w.Until(10 * time.Second)
 			before := w.syncs()
 			w.change(aPod("a", 1), tt.edit)
-			w.Until(10*time.Second + sliceDelay/2) // the event of a write may arrive before its response
+			w.Until(10*time.Second + gatherDelay/2) // the event of a write may arrive before its response
 			fakeapi.Want(t, "syncs", w.syncs()-before, tt.want)
 		})
 	}

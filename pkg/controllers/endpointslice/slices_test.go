@@ -137,18 +137,18 @@ func TestSlicesFollowChanges(t *testing.T) {
 		{"Service becomes ExternalName and keeps its slices", service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }), 0, []string{before}},
 		{"Service loses its selector and keeps its slices", service(func(s *corev1.Service) { s.Spec.Selector = nil }), 0, []string{before}},
 		{"Service is created again", service(func(s *corev1.Service) { s.UID = "another" }), 0, []string{before}},
-		{"slice is deleted by hand", func(w *world) { w.deleteSlice(w.only("a")) }, sliceDelay, []string{before}},
+		{"slice is deleted by hand", func(w *world) { w.deleteSlice(w.only("a")) }, gatherDelay, []string{before}},
 		{"slice is edited by hand", edited(func(slice *discoveryv1.EndpointSlice) {
 			slice.Endpoints, slice.Generation = slice.Endpoints[:1], slice.Generation+1
-		}), sliceDelay, []string{before}},
-		{"slice goes to another Service", edited(func(slice *discoveryv1.EndpointSlice) { slice.Labels[discoveryv1.LabelServiceName] = "b" }), sliceDelay, []string{before}},
-		{"slice goes to another manager", edited(func(slice *discoveryv1.EndpointSlice) { slice.Labels[discoveryv1.LabelManagedBy] = "another" }), sliceDelay, []string{before}},
+		}), gatherDelay, []string{before}},
+		{"slice goes to another Service", edited(func(slice *discoveryv1.EndpointSlice) { slice.Labels[discoveryv1.LabelServiceName] = "b" }), gatherDelay, []string{before}},
+		{"slice goes to another manager", edited(func(slice *discoveryv1.EndpointSlice) { slice.Labels[discoveryv1.LabelManagedBy] = "another" }), gatherDelay, []string{before}},
 		{"slice with a finalizer is deleted", edited(func(slice *discoveryv1.EndpointSlice) {
 			slice.Finalizers, slice.DeletionTimestamp, slice.Generation = []string{"example.com/hold"}, new(slice.CreationTimestamp), slice.Generation+1
-		}), sliceDelay, []string{before, before}},
+		}), gatherDelay, []string{before, before}},
 		{"foreign slice appears", another(func(slice *discoveryv1.EndpointSlice) { slice.Labels[discoveryv1.LabelManagedBy] = "another" }), 0, []string{before}},
-		{"second slice appears and goes", another(func(*discoveryv1.EndpointSlice) {}), sliceDelay, []string{before}},
-		{"empty slice appears and goes", another(func(slice *discoveryv1.EndpointSlice) { slice.Endpoints, slice.Ports = nil, nil }), sliceDelay, []string{before}},
+		{"second slice appears and goes", another(func(*discoveryv1.EndpointSlice) {}), gatherDelay, []string{before}},
+		{"empty slice appears and goes", another(func(slice *discoveryv1.EndpointSlice) { slice.Endpoints, slice.Ports = nil, nil }), gatherDelay, []string{before}},
 		{"Service is an ExternalName for a time", func(w *world) {
 			service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName })(w)
 			w.Remove("pods", "default", "a-1")
@@ -163,7 +163,7 @@ func TestSlicesFollowChanges(t *testing.T) {
 			slice := versioned(w.slice("default", "another"))
 			slice.Labels[discoveryv1.LabelManagedBy] = managedBy
 			w.Put(slice)
-		}, sliceDelay, []string{before}},
+		}, gatherDelay, []string{before}},
 	} {
 		for _, takeOver := range []bool{false, true} {
 			fakeapi.Bubble(t, fmt.Sprint(tt.name, ", take-over ", takeOver), func(t *testing.T) {
