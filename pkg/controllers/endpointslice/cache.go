@@ -52,22 +52,20 @@ func (s *EndpointSlice) decode() *discoveryv1.EndpointSlice {
 
 // libraryPods returns the selected pods with the fields that the library reads. Labels, addresses and ports are
 // shared with the cache. A pod without the condition Ready gets an empty condition, which the library reads as none.
-func libraryPods(service *corev1.Service, pods []*caches.Pod) []*corev1.Pod {
-	var selected []*corev1.Pod
+func libraryPods(service *corev1.Service, pods []*caches.Pod) (selected []*corev1.Pod) {
 	for _, pod := range pods {
-		if !selects(service, pod.Labels) {
-			continue
+		if selects(service, pod.Labels) {
+			selected = append(selected, &corev1.Pod{
+				ObjectMeta: pod.ObjectMeta,
+				Spec: corev1.PodSpec{
+					NodeName: pod.NodeName, Hostname: pod.Endpoint.Hostname, Subdomain: pod.Endpoint.Subdomain, Containers: pod.Endpoint.Containers,
+				},
+				Status: corev1.PodStatus{
+					Phase: pod.Phase, PodIPs: pod.Endpoint.IPs,
+					Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: pod.Ready.Status, LastTransitionTime: pod.Ready.Since}},
+				},
+			})
 		}
-		selected = append(selected, &corev1.Pod{
-			ObjectMeta: pod.ObjectMeta,
-			Spec: corev1.PodSpec{
-				NodeName: pod.NodeName, Hostname: pod.Endpoint.Hostname, Subdomain: pod.Endpoint.Subdomain, Containers: pod.Endpoint.Containers,
-			},
-			Status: corev1.PodStatus{
-				Phase: pod.Phase, PodIPs: pod.Endpoint.IPs,
-				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: pod.Ready.Status, LastTransitionTime: pod.Ready.Since}},
-			},
-		})
 	}
 	return selected
 }

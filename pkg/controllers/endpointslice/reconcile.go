@@ -109,12 +109,10 @@ func (c *Controller) updateSlices(ctx context.Context, a *attempt) (problem erro
 		problem = c.computeSlices(ctx, a, trigger)
 	}
 	if overdue || a.held {
-		problem = c.readLive(ctx, a)
-		if errors.Is(problem, live.ErrReplaced) {
-			return nil // the event of the Service follows
-		}
-		if a.failures = problem; problem == nil {
+		if problem = c.readLive(ctx, a); problem == nil {
 			problem = c.computeSlices(ctx, a, trigger)
+		} else if a.failures = problem; errors.Is(problem, live.ErrReplaced) {
+			return nil // the event of the Service follows
 		}
 	}
 	switch {
