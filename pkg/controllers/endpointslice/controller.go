@@ -64,7 +64,7 @@ type term struct {
 	triggers        *util.TriggerTimeTracker
 	topology        *topologycache.TopologyCache
 
-	client     libraryClient
+	library    libraryClient
 	reconciler *endpointslice.Reconciler
 }
 
@@ -149,7 +149,7 @@ func (c *Controller) sliceUpdated(old, slice *EndpointSlice) {
 }
 
 // sliceGone adds the Service of a slice that is deleted, is being deleted or belongs to another Service now, unless
-// this process has deleted the slice or a live read lacked it. Then no sync waits for the slice.
+// this process has deleted the slice or a live read lacked it. From now on no sync waits for the slice.
 func (c *Controller) sliceGone(slice *EndpointSlice) {
 	known := &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}
 	if t := c.term.Load(); t != nil && (!t.tracker.Has(known) || !t.tracker.HandleDeletion(known)) {
@@ -188,7 +188,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
 	}
-	t.reconciler = endpointslice.NewReconciler(&t.client, c.nodes.Lister(), c.cfg.MaxEndpoints, t.tracker, t.topology, c.recorder, managedBy,
+	t.reconciler = endpointslice.NewReconciler(&t.library, c.nodes.Lister(), c.cfg.MaxEndpoints, t.tracker, t.topology, c.recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	c.term.Store(t)
 	defer c.term.Store(nil)

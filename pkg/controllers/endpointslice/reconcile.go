@@ -71,7 +71,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{RequeueAfter: wait}, nil
 	}
 
-	// 3. Wait until the cache shows the known slices. It never shows a slice that existed only between two lists.
+	// 3. Wait until the cache shows the known slices, but not for ever: it never shows a slice that existed only between
+	//    two lists. A live read that is due stays due.
 	for _, slice := range c.slices.ByIndex(byService, key.String()) {
 		a.existing = append(a.existing, slice.decode())
 	}
@@ -173,9 +174,9 @@ func (c *Controller) readLive(ctx context.Context, a *attempt) error {
 // computeSlices lets the library compute the writes that make the slices of a Service equal to its pods, and send each
 // write. The error also names pods that the slices leave out, because their nodes are missing.
 func (c *Controller) computeSlices(ctx context.Context, a *attempt, trigger time.Time) error {
-	a.client.lock.Lock()
-	defer a.client.lock.Unlock()
-	a.client.write = func(verb string, slice *discoveryv1.EndpointSlice) error { return c.write(ctx, a, verb, slice) }
+	a.library.lock.Lock()
+	defer a.library.lock.Unlock()
+	a.library.write = func(verb string, slice *discoveryv1.EndpointSlice) error { return c.write(ctx, a, verb, slice) }
 	return a.reconciler.Reconcile(libraryLogger(ctx), a.service, a.pods, a.existing, trigger)
 }
 
