@@ -113,7 +113,7 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 
 // Run competes for the lease and calls lead once per term until ctx ends. It returns nil after a clean
 // shutdown, an error with ErrShutdownTimeout if the drain took too long, the error of lead, or, of a
-// former leader, that certificates or credentials are rejected for a minute. It is called once.
+// former leader, that certificates or credentials are rejected for credentialsTimeout. It is called once.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	if e.lease == nil {
 		_, err := e.runTerm(ctx, attemptResult{cause: CauseInitial, freeSince: e.clock.Now()}, lead)
@@ -138,7 +138,7 @@ const maxUnknownWrites = 2
 // credentialsTimeout is the time after which a former leader returns an error if the API server rejects its
 // credentials, or it rejects the certificate of the API server. A restart reads the kubeconfig again. Other
 // standbys wait, as upstream's.
-const credentialsTimeout = time.Minute
+const credentialsTimeout = 10 * time.Second
 
 // waitForLease waits until this process holds the lease, or until ctx ends. Its result has an error after
 // credentialsTimeout.

@@ -72,10 +72,10 @@ func TestRejectedCredentialsEndTheProcess(t *testing.T) {
 			standby.conn.set(func(c *conn) { c.err = err })
 			for _, rejected := range []error{nil, err, nil} {
 				p.conn.set(func(c *conn) { c.err = rejected })
-				oneWriter(t, 55*time.Second, p, standby)
+				oneWriter(t, 15*time.Second, p, standby)
 			}
 			p.conn.set(func(c *conn) { c.err = err })
-			sleep(90 * time.Second)
+			sleep(30 * time.Second)
 			select {
 			case <-p.done:
 			default:
