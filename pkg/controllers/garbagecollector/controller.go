@@ -20,8 +20,9 @@ const (
 	queueOwners  = "garbage_collector_attempt_to_orphan"
 
 	// ownerPause merges events about the dependents of one owner into one sync.
-	ownerPause = 5 * time.Millisecond
-	pruneEvery = 10 * time.Second
+	ownerPause      = 5 * time.Millisecond
+	ownersPerResync = 10
+	pruneEvery      = 10 * time.Second
 )
 
 // Controller is the garbage collector.
@@ -76,9 +77,13 @@ func (c *Controller) enqueue(keys queueKeys) {
 	}
 }
 
-// resync adds all keys with possible work to the queues. Discovery calls it after changes, and every five minutes in
-// case of a lost event.
-func (c *Controller) resync() { c.enqueue(c.graph.all()) }
+// resync adds the objects with possible work and some owners to the queues. Discovery calls it after changes, and every
+// five minutes in case of a lost event. It does not add all owners, because each sync of a blocked owner sends a read.
+func (c *Controller) resync() {
+	w := c.graph.all()
+	w.owners = w.owners[:min(len(w.owners), ownersPerResync)]
+	c.enqueue(w)
+}
 
 // Run works for one term. It returns nil when ctx has ended and every sync has returned.
 func (c *Controller) Run(ctx context.Context) error {
@@ -87,7 +92,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	c.ownerLoop.Start(ctx, &loops, nil)
 	c.objectLoop.Start(ctx, &loops, nil)
-	c.resync() // after the queues exist
+	c.enqueue(c.graph.all()) // after the queues exist
 	prune := c.Clock.NewTicker(pruneEvery)
 	defer prune.Stop()
 	for {

@@ -26,10 +26,10 @@ const (
 	// A blocked owner is rechecked after as long as it has waited, within these bounds, in case of a lost event.
 	minRecheck = 30 * time.Second
 	maxRecheck = 5 * time.Minute
-	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed. Each such
-	// owner adds unlistedSpread to the random part, so that thousands are not rechecked at once.
+	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed. The times of
+	// rechecks that late have a random part, to which each blocked owner adds recheckSpread.
 	unlistedRecheck = 5 * time.Second
-	unlistedSpread  = 40 * time.Millisecond
+	recheckSpread   = 80 * time.Millisecond
 	// firstRecheck is the first recheck of an owner that waits for discovery, or that has new blocking dependents.
 	firstRecheck = 20 * time.Millisecond
 	// writesAtOnce bounds the concurrent patches of the dependents of one owner.
@@ -60,7 +60,6 @@ type blockage struct {
 	types   []unlistedType
 	failure string        // of the last request
 	after   time.Duration // time until the next recheck
-	spread  time.Duration // added to after, also before the first event
 }
 
 // reconcileOwner completes the deletion of an owner that waits for its dependents or leaves orphans.
@@ -104,7 +103,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 	case len(unsynced) > 0:
 		return blockage{cause: causeUnlistedType, types: unsynced, after: cycleDelay}, nil
 	case !at.isServed():
-		return blockage{}, nil // discovery requeues the owner
+		return blockage{after: minBackoff}, nil
 	}
 
 	// 3. The live owner has to be in the same kind of deletion.
@@ -199,7 +198,6 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 		case len(found) > 0: // the next round proves that no dependent is left
 		case len(unlisted) > 0:
 			b.cause, b.after = causeUnlistedType, min(max(waited/2, unlistedRecheck), minRecheck)
-			b.spread = rand.N(time.Duration(1+len(c.state.orphaning())) * unlistedSpread)
 			return b, nil
 		case !slices.ContainsFunc(c.graph.referring(key), func(o object) bool { return !orphaned[o.uid] }):
 			return blockage{}, nil

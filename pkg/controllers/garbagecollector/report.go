@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -54,14 +55,18 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, r
 		return controller.Result{}, nil
 	}
 	record, report := record.next(b, now)
-	c.state.setOwner(key, record)
+	owners := c.state.setOwner(key, record)
 	if report {
 		c.reportBlockage(ctx, owner, record.orphaning, b)
+	}
+	var spread time.Duration
+	if b.after >= unlistedRecheck { // thousands of owners must not be rechecked at once
+		spread = rand.N(time.Duration(owners) * recheckSpread)
 	}
 	if waited < reportAfter {
 		b.after = min(b.after, reportAfter-waited)
 	}
-	return controller.Result{RequeueAfter: b.after + b.spread}, err
+	return controller.Result{RequeueAfter: b.after + spread}, err
 }
 
 // next returns the record after a sync with a blockage, and whether an event is due.

@@ -13,7 +13,7 @@ const (
 	minRejectedBackoff = time.Second
 	maxRejectedBackoff = 10 * time.Minute
 	// Pauses are longer while more requests per second are rejected, or more reads of owners fail.
-	failuresPerSecond, failuresBurst = 50, 200
+	failuresPerSecond, failuresBurst = 40, 200
 )
 
 // termState holds the state of a term that the API does not hold. Its loss costs requests and events only.
@@ -83,10 +83,12 @@ func (s *termState) owner(key id, orphaning bool, now time.Time) ownerRecord {
 	return record
 }
 
-func (s *termState) setOwner(key id, record ownerRecord) {
+// setOwner replaces the record of an owner and returns the number of owners.
+func (s *termState) setOwner(key id, record ownerRecord) int {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.owners[key] = record
+	return len(s.owners)
 }
 
 // orphaning returns the owners that leave orphans. A list collects the dependents of each of them.
