@@ -196,6 +196,7 @@ func TestFailuresShareARate(t *testing.T) {
 	for fails, put := range map[string]func(*cluster, int){
 		"get configmaps w":   func(c *cluster, n int) { dependent(c, n) },
 		"delete":             func(c *cluster, n int) { dependent(c, n) },
+		"patch configmaps d": func(c *cluster, n int) { dependent(c, n, ref("v1", "ConfigMap", "o", uid(1))) },
 		"patch configmaps w": func(c *cluster, n int) { owner(c, n, inForeground) },
 		"list replicasets":   func(c *cluster, n int) { owner(c, n, orphans) },
 	} {

@@ -24,10 +24,11 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		c.state.setObject(key, objectRecord{})
 		return controller.Result{}, nil
 	}
-	// The back-off of a rejected delete saves the reads of owners while the object is unchanged. A rejected patch does
-	// not end the sync here: after the last solid owner has gone, the object is deleted instead.
+	// The back-off of a rejected request saves the reads of owners while the object is unchanged. A rejected patch ends
+	// the sync only while the graph shows a solid owner: after the last has gone, the object is deleted instead.
 	record, now := c.state.object(key), c.Clock.Now()
-	if record.rejected == remove && record.version == o.version && record.retryAt.After(now) {
+	if record.version == o.version && record.retryAt.After(now) && (record.rejected == remove ||
+		slices.ContainsFunc(c.owners.view(o, now).owners, func(e ownerEvidence) bool { return e.status == refValid })) {
 		return controller.Result{RequeueAfter: record.retryAt.Sub(now)}, nil
 	}
 	t := c.types.state(o.resource)
