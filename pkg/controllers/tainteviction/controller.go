@@ -48,17 +48,10 @@ func newController(grace time.Duration, b controller.Base) (*Controller, error) 
 	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNode)
 	loop.Queue = "noexec_taint_pod" // both as in kube-controller-manager
 	c.podLoop = controller.NewLoop(loop, b.Metrics, c.reconcilePod).GroupBy(podkey.Key.Namespace)
-	if err := c.openCaches(); err != nil {
+	if err := errors.Join(caches.Request(&c.pods, b.Caches.Pods), caches.Request(&c.nodes, b.Caches.Nodes)); err != nil {
 		return nil, err
 	}
 	return c, errors.Join(c.handleNodes(), c.handlePods())
-}
-
-func (c *Controller) openCaches() error {
-	var errs [2]error
-	c.pods, errs[0] = c.Caches.Pods()
-	c.nodes, errs[1] = c.Caches.Nodes()
-	return errors.Join(errs[:]...)
 }
 
 func (c *Controller) handleNodes() error {

@@ -11,6 +11,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/podkey"
 	"minikcm/pkg/controllers/internal/podstatus"
 	"minikcm/pkg/outcome"
@@ -53,14 +54,11 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 
 // livePod reads a pod from the API server. It returns nil if no pod has this name and UID.
 func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*corev1.Pod, error) {
-	pod, err := c.Client.CoreV1().Pods(key.Name.Namespace).Get(ctx, key.Name.Name, metav1.GetOptions{})
-	if outcome.IsNotFound(err, key.Name.Name) || err == nil && pod.UID != key.UID {
+	pod, err := live.Find(ctx, key.Name.Name, c.Client.CoreV1().Pods(key.Name.Namespace).Get)
+	if pod != nil && pod.UID != key.UID {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("get pod %s: %w", key.Name, err)
-	}
-	return pod, nil
+	return pod, err
 }
 
 // markAndDelete marks and deletes a pod whose deadline was due.

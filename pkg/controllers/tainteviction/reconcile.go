@@ -2,17 +2,15 @@ package tainteviction
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/podkey"
-	"minikcm/pkg/outcome"
 )
 
 // liveRecheck is the time until the next decision about a pod that only the cached objects evict. An event
@@ -87,12 +85,9 @@ func (c *Controller) taintsOf(node *corev1.Node, now time.Time) []taint {
 
 // readTaints reads the taints of a node from the API server.
 func (c *Controller) readTaints(ctx context.Context, name string) ([]taint, error) {
-	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if outcome.IsNotFound(err, name) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get node %s: %w", name, err)
+	node, err := live.Find(ctx, name, c.Client.CoreV1().Nodes().Get)
+	if node == nil {
+		return nil, err
 	}
 	return c.taintsOf(node, c.Clock.Now()), nil
 }
