@@ -71,8 +71,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{RequeueAfter: wait}, nil
 	}
 
-	// 3. Wait until the cache shows the known slices, but not for ever: it never shows a slice that existed only between
-	//    two lists. A live read that is due stays due.
+	// 3. Wait until the cache shows the known slices, but not for ever: a slice that existed only between two lists is
+	//    never shown. A live read that is due stays due.
 	for _, slice := range c.slices.ByIndex(byService, key.String()) {
 		a.existing = append(a.existing, slice.decode())
 	}
