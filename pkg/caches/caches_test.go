@@ -94,9 +94,7 @@ func TestHandlersReceiveChanges(t *testing.T) {
 			synctest.Wait()
 			fakeapi.WantEqual(t, "calls", calls, []string{"first: " + tt.want, "second: " + tt.want})
 		}
-		if n := len(pods.inNamespace); n > 0 {
-			t.Errorf("%d counts of deleted pods are kept", n)
-		}
+		fakeapi.Want(t, "namespaces with counts of deleted pods", len(pods.inNamespace), 0)
 	})
 }
 

@@ -2,7 +2,6 @@ package replicaset
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"minikcm/internal/fakeapi"
@@ -28,9 +27,7 @@ func TestCreatesReuseNamesFirst(t *testing.T) {
 	c["web-4"] = lost                   // unknown outcome
 	c["web-3"] = attempt{name: "web-3"} // rejected
 	for n, want := range [][]string{{}, {"web-4"}, {"web-4", "web-3"}, {"web-4", "web-3", "web-5"}} {
-		if got := c.chooseNames(n, draw, free); !slices.Equal(got, want) {
-			t.Errorf("names %v, want %v", got, want)
-		}
+		fakeapi.WantEqual(t, "names", c.chooseNames(n, draw, free), want)
 	}
 	fakeapi.Want(t, "next attempt", c.start("web-4"), lost)
 }
