@@ -40,24 +40,13 @@ enable-leader-migration`
 
 // addUnusedFlags makes fs accept the unused flags, hidden from help, and append the names of those given to used.
 func addUnusedFlags(fs *pflag.FlagSet, used *[]string) {
-	for _, name := range strings.Fields(unusedFlags) {
-		fs.AddFlag(&pflag.Flag{Name: name, Value: &unusedFlag{name: name, used: used}, Hidden: true})
+	add := func(names, withoutValue string) {
+		for name := range strings.FieldsSeq(names) {
+			fs.Func(name, "", func(string) error { *used = append(*used, name); return nil })
+			f := fs.Lookup(name)
+			f.Hidden, f.NoOptDefVal = true, withoutValue
+		}
 	}
-	for _, name := range strings.Fields(unusedBoolFlags) {
-		fs.AddFlag(&pflag.Flag{Name: name, Value: &unusedFlag{name: name, used: used}, Hidden: true, NoOptDefVal: "true"})
-	}
+	add(unusedFlags, "")
+	add(unusedBoolFlags, "true")
 }
-
-// unusedFlag takes any value and records that the flag was given.
-type unusedFlag struct {
-	name string
-	used *[]string
-}
-
-func (f *unusedFlag) Set(string) error {
-	*f.used = append(*f.used, f.name)
-	return nil
-}
-
-func (f *unusedFlag) String() string { return "" }
-func (f *unusedFlag) Type() string   { return "unused" }
