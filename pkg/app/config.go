@@ -2,7 +2,9 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,18 +80,17 @@ func DefaultConfig(cfg *rest.Config, controllers []controller.Registration) (Con
 	}
 	o := NewOptions(controllers)
 	o.REST = rest.CopyConfig(cfg)
-	o.REST.RateLimiter = nil
-	o.REST.Timeout = 0 // a timeout ends watches
+	o.REST.RateLimiter, o.REST.Timeout = nil, 0 // a timeout ends watches
 	o.REST.WarningHandler, o.REST.WarningHandlerWithContext = rest.NoWarnings{}, nil
 	return o.Complete()
 }
 
-// validateConfig returns the problems that no part of the manager returns itself.
+// validateConfig returns the problems of c.
 func (c *Config) validateConfig() error {
 	if c.REST == nil {
 		return errors.New("no rest.Config")
 	}
-	var errs []error
+	errs := append(c.Election.Validate(), c.Serving.Validate()...)
 	if c.REST.Dial != nil {
 		errs = append(errs, errors.New("rest.Config.Dial would not be used: the manager dials connections that the manager can close"))
 	}
@@ -99,8 +100,10 @@ func (c *Config) validateConfig() error {
 	if !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) {
 		errs = append(errs, errors.New("client-go's feature gate AtomicFIFO is off: without the gate a cache cannot return the version that it has reached"))
 	}
-	for _, r := range c.Controllers {
-		if r.Config != nil {
+	for i, r := range c.Controllers {
+		if slices.Contains(controllerNames(c.Controllers[:i]), r.Name) {
+			errs = append(errs, fmt.Errorf("%s is given twice", r.Name))
+		} else if r.Config != nil {
 			errs = append(errs, r.Config.Validate()...)
 		}
 	}

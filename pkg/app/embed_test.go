@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -31,7 +32,7 @@ func TestNewManager(t *testing.T) {
 		name            string
 		rest            *rest.Config
 		election, watch bool
-		namespaces      *namespace.Config
+		namespaces      []*namespace.Config
 		gates           clientfeatures.Gates
 		want            []string // nil: no error
 	}{
@@ -41,17 +42,18 @@ func TestNewManager(t *testing.T) {
 		{"a Transport", sends, false, false, nil, before, nil},
 		{"a Transport under election", sends, true, false, nil, before, []string{"rest.Config.Transport"}},
 		{"a Transport whose watches are monitored", sends, false, true, nil, before, []string{"rest.Config.Transport"}},
-		{"two invalid values", plain, false, false, wrong, before, []string{"grace-period", "concurrent-namespace-syncs"}},
+		{"invalid values", plain, false, false, []*namespace.Config{wrong, wrong}, before,
+			[]string{"--secure-port: -2", "grace-period", "concurrent-namespace-syncs", "namespace-controller is given twice"}},
 		{"without AtomicFIFO", plain, false, false, nil, withoutAtomicFIFO{before}, []string{"AtomicFIFO is off"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			clientfeatures.ReplaceFeatureGates(tt.gates)
 			var controllers []controller.Registration
-			if tt.namespaces != nil {
-				controllers = append(controllers, namespace.Registration(tt.namespaces))
+			for _, n := range tt.namespaces {
+				controllers = append(controllers, namespace.Registration(n))
 			}
 			cfg := fakeapi.Must(DefaultConfig(tt.rest, controllers))
-			cfg.Serving.Port, cfg.Election.Enabled, cfg.CheckFreshness = 0, tt.election, tt.watch
+			cfg.Serving.Port, cfg.Election.Enabled, cfg.CheckFreshness = -len(tt.namespaces), tt.election, tt.watch
 			m, err := New(cfg)
 			if (err == nil) != (tt.want == nil) || err != nil && strings.Contains(err.Error(), "\n") {
 				t.Fatalf("New = %v, want one line with %q", err, tt.want)
@@ -62,6 +64,11 @@ func TestNewManager(t *testing.T) {
 			// As in kube-controller-manager, there is a check of the elector only with election.
 			if err == nil && slices.ContainsFunc(m.liveChecks(), func(c serving.Check) bool { return c.Name == "leaderElection" }) != tt.election {
 				t.Error("the check of the elector is not that of the configuration")
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			if stop(); err == nil {
+				fakeapi.NoError(t, m.Run(ctx))
+				fakeapi.WantPart(t, "error of a second Run", fmt.Sprint(m.Run(ctx)), "called before")
 			}
 		})
 	}

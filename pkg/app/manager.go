@@ -56,6 +56,7 @@ type Manager struct {
 	markStarted func() // closes started; may be called again
 	started     chan struct{}
 	stopping    atomic.Bool
+	ran         atomic.Bool
 }
 
 type namedController struct {
@@ -309,12 +310,15 @@ func (m *Manager) Unsynced() []string { return m.caches.Unsynced() }
 func (m *Manager) Started() <-chan struct{} { return m.started }
 
 // Run serves, fills caches, competes for the lease and runs the controllers while holding the lease. It blocks
-// until ctx ends, and returns nil if every part was stopped in order. It is called once. Every goroutine has
+// until ctx ends, and returns nil if every part was stopped in order. A second call returns an error. Every goroutine has
 // ended when Run returns, with these exceptions: informers that client-go lets sleep after the API server
 // rejected their lists end within a minute and send no request, and with Config.ServiceAccounts the request
 // for a token may take half a minute. Informers of the cluster's authorities, idle connections and client-go's
 // certificate reloading end later.
 func (m *Manager) Run(ctx context.Context) error {
+	if m.ran.Swap(true) {
+		return errors.New("Run was called before: build another Manager")
+	}
 	defer context.AfterFunc(ctx, func() { m.stopping.Store(true) })()
 	err := runStages(ctx, m.serveHTTPS, m.sendEvents, m.preflight, m.keepCaches, m.checkCaches, m.competeForLease)
 	if ctx.Err() != nil { // otherwise the caller reports the error
