@@ -240,7 +240,7 @@ func excludedControllers(cfg Config, needs []need) []string {
 
 // advice returns a text with the placeholders of commandAdvice.
 func (m *missing) advice() string {
-	text := "grant it with a ClusterRole and its binding (deploy/rbac of this version has them)"
+	text := "grant it with a role and its binding, as in deploy/ of this version"
 	if len(m.excluded) > 0 {
 		text += ", or WITHOUT" + strings.Join(m.excluded, "SEPARATOR")
 	}

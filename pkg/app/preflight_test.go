@@ -90,7 +90,7 @@ func TestPreflightRights(t *testing.T) {
 	ours := []string{"list pods", "get leases.coordination.k8s.io controller-manager in kube-system"}
 	accounts := []string{account + "update replicasets.apps/status", account + "create pods", account + "delete pods", account + "get /api", account + "watch nodes"}
 	const allowed = "<nil>"
-	const grant = "; grant it with a ClusterRole and its binding (deploy/rbac of this version has them)"
+	const grant = "; grant it with a role and its binding, as in deploy/ of this version"
 	p := preflighterOf(t, api)
 	for _, tt := range []struct {
 		name      string
@@ -138,8 +138,8 @@ func TestPreflightNamesControllersWithoutPermissions(t *testing.T) {
 		{"with controllers that were excluded before", "*,-podgc", "*,-garbagecollector", true,
 			[]string{"get *.*"}, "exclude the controllers that need it: --controllers=*,-pod-garbage-collector-controller,-garbage-collector-controller"},
 		{"in another program", "*", "*,-garbagecollector", false, []string{"get *.*"}, "leave out the controllers that need it: garbage-collector-controller"},
-		{"no controller would remain", "garbagecollector", "replicaset", true, []string{"get *.*"}, "(deploy/rbac of this version has them)"},
-		{"the manager itself lacks a permission", "*", "", true, []string{"create events"}, "(deploy/rbac of this version has them)"},
+		{"no controller would remain", "garbagecollector", "replicaset", true, []string{"get *.*"}, "as in deploy/ of this version"},
+		{"the manager itself lacks a permission", "*", "", true, []string{"create events"}, "as in deploy/ of this version"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			api := fakeapi.New(t)
