@@ -171,15 +171,15 @@ func startTimeoutError(m *app.Manager) error {
 }
 
 func (s *settings) managerConfig(cfg *rest.Config) (app.Config, error) {
-	if len(s.controllers) == 0 && !s.podsReady {
-		return app.Config{}, errors.New("Controllers: name at least one, there is nothing to run")
-	}
 	if s.grace < 0 {
 		return app.Config{}, fmt.Errorf("NamespaceGrace(%v): must not be negative", s.grace)
 	}
 	controllers, err := app.ControllersNamed(s.controllers...)
 	if err != nil {
 		return app.Config{}, err
+	}
+	if len(controllers) == 0 && (len(s.controllers) > 0 || !s.podsReady) {
+		return app.Config{}, errors.New("Controllers: name at least one, there is nothing to run")
 	}
 	for _, c := range controllers {
 		if n, ok := c.Config.(*namespace.Config); ok {

@@ -50,6 +50,7 @@ func TestStartNamesMissingPermissions(t *testing.T) {
 		{"rights", nil, []Option{Controllers("replicaset", "namespace")}, "kcmtest: user manager is not allowed to: "},
 		{"rights of the kubelets", []string{"create events", "patch events", "list pods", "watch pods", "delete pods"}, []Option{Controllers(), PodsReady()},
 			"kcmtest: user manager is not allowed to: patch pods/status (pods do not get ready)"},
+		{"controllers", nil, []Option{Controllers("-namespace"), PodsReady()}, "kcmtest: Controllers: name at least one, there is nothing to run"},
 		{"lists", []string{"* *.*"}, []Option{Controllers("namespace")}, "kcmtest: the controllers do not work after 30s: no list of namespaces, pods has come"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

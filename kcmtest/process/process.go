@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -141,7 +142,7 @@ func (s *settings) runProgram(ctx context.Context, kubeconfig []byte, started fu
 	if s.binary == "" {
 		return fmt.Errorf("no program: give Binary or set %s to the path of controller-manager", binaryEnv)
 	}
-	if len(s.controllers) == 0 {
+	if !slices.ContainsFunc(s.controllers, func(item string) bool { return !strings.HasPrefix(item, "-") }) {
 		return errors.New("Controllers: name at least one, there is nothing to run")
 	}
 	if s.grace < 0 {

@@ -70,7 +70,7 @@ exit 255`, `kcmtest: "Odd" err="x": exit status 255`, nil},
 		{"exit status 0 after a line", "echo usage >&2", "kcmtest: usage: exit status 0", nil},
 		{"no API server", `echo 'I1122 1 preflight.go:93] "Waiting for the API server" server="s" reason="Post \"https://s\": connection refused"' >&2
 while :; do sleep 0.05; done`, `kcmtest: Post "https://s": connection refused`, nil},
-		{"no controllers", "exit 1", "kcmtest: Controllers: name at least one, there is nothing to run", Controllers()},
+		{"no controllers", "exit 1", "kcmtest: Controllers: name at least one, there is nothing to run", Controllers("-namespace")},
 		{"a grace that is none", "exit 1", "kcmtest: NamespaceGrace(-1ns): must not be negative", NamespaceGrace(-1)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
