@@ -70,8 +70,8 @@ func (c Config) Validate() []error {
 	given := c.LeaseDuration
 	c = c.rounded()
 	switch {
-	case given <= 0:
-		p.Addf("leader-elect-lease-duration", "must be greater than zero")
+	case given <= 0 || given > math.MaxInt32*time.Second: // the Lease has an int32
+		p.Addf("leader-elect-lease-duration", "must be greater than zero and less than 68 years")
 	case given <= c.RenewDeadline:
 		p.Addf("leader-elect-lease-duration", "must be greater than the renew deadline of %v", c.RenewDeadline)
 	case c.LeaseDuration-c.RenewDeadline <= c.margin(c.LeaseDuration):
