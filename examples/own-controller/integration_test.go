@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,8 +19,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"minikcm/examples/own-controller/foo"
-	"minikcm/pkg/app"
-	"minikcm/pkg/app/command"
 	"minikcm/test/controlplane"
 )
 
@@ -40,7 +36,7 @@ func TestFooGetsItsDeployment(t *testing.T) {
 	controlplane.StartProgram(t, program(t), "--kubeconfig="+cluster.ManagerKubeconfig(t, "own"), "--secure-port=0", "--concurrent-foo-syncs=1",
 		"--controllers=*,-deployment") // the test writes the status of the Deployment
 	deployments, owner := cluster.Client(t).AppsV1().Deployments(ns), newFoo(ns, 2)
-	cluster.Create(t, owner)
+	cluster.Create(t, controlplane.Deployment(ns, "web", 1), owner)
 	replicas := func(want int32) *appsv1.Deployment {
 		t.Helper()
 		var got *appsv1.Deployment
@@ -52,14 +48,20 @@ func TestFooGetsItsDeployment(t *testing.T) {
 		})
 		return got
 	}
+	waitForEvent := func(reason string) {
+		t.Helper()
+		controlplane.Eventually(t, patience, func(ctx context.Context) error {
+			events, err := cluster.Client(t).CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Foo,reason=" + reason})
+			if err == nil && len(events.Items) == 0 {
+				err = fmt.Errorf("no event %s about the Foo", reason)
+			}
+			return err
+		})
+	}
+	waitForEvent("NameTaken")
+	controlplane.Must(t, deployments.Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	first := replicas(2)
-	controlplane.Eventually(t, patience, func(ctx context.Context) error {
-		events, err := cluster.Client(t).CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Foo,reason=Created"})
-		if err == nil && len(events.Items) == 0 {
-			err = errors.New("no event about the Foo")
-		}
-		return err
-	})
+	waitForEvent("Created")
 
 	t.Run("Deployment is scaled", func(t *testing.T) {
 		_, err := deployments.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":1}}`), metav1.PatchOptions{})
@@ -91,18 +93,6 @@ func TestFooGetsItsDeployment(t *testing.T) {
 			return err
 		})
 	})
-}
-
-func TestWrongFlagsAreReportedTogether(t *testing.T) {
-	cmd := command.New(append(app.Controllers(), foo.Registration(foo.DefaultConfig())))
-	cmd.SetArgs([]string{"--concurrent-foo-syncs=0", "--concurrent-namespace-syncs=0"})
-	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	err := cmd.ExecuteContext(t.Context())
-	for _, flag := range []string{"--concurrent-foo-syncs: ", "--concurrent-namespace-syncs: "} {
-		if err == nil || !strings.Contains(err.Error(), flag) {
-			t.Errorf("error %v, want %s in it", err, flag)
-		}
-	}
 }
 
 func program(t *testing.T) string {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +67,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		deployment = nil
 	}
 	// 2. Decide.
-	p := plan(foo, deployment)
+	p, result := plan(foo, deployment), controller.Result{}
 	// 3. Act. If the caches lag, the API server rejects the write: the name exists, or the version has changed. The
 	// key is then retried.
 	switch p.step {
@@ -85,8 +86,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		}
 	case taken:
 		c.recorder.Eventf(reference(foo), corev1.EventTypeWarning, "NameTaken", "Deployment %s is not ours", foo.Spec.DeploymentName)
+		result.RequeueAfter = 5 * time.Second // events of that Deployment do not add the key
 	}
-	return controller.Result{}, c.writeStatus(ctx, foo, p.status)
+	return result, c.writeStatus(ctx, foo, p.status)
 }
 
 // reference names foo in events. The scheme of client-go, which the recorder uses, has no type Foo.
