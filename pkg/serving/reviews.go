@@ -136,7 +136,7 @@ func newAuthorizer(cfg AuthorizationConfig, client kubernetes.Interface, clk clo
 	return a, err
 }
 
-// allowed reports whether u may do verb, a lower-case HTTP method, on urlPath. It returns an error if the review failed.
+// allowed reports whether u may do verb, a lower-case HTTP method, on urlPath. The error is that of the review.
 func (a *authorizer) allowed(ctx context.Context, u user.Info, verb, urlPath string) (ok bool, reason string, err error) {
 	always, _, _ := a.alwaysAllowed.Authorize(ctx, authz.AttributesRecord{Path: urlPath})
 	if always == authz.DecisionAllow || slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
