@@ -82,7 +82,7 @@ func (c *Controller) addHandlers() error {
 				}
 			},
 			Delete: func(pod *caches.Pod) {
-				if pod.NodeName != "" && len(c.pods.OnNode(pod.NodeName)) == 0 {
+				if pod.NodeName != "" && !c.cachedNode(pod.NodeName).exists && len(c.pods.OnNode(pod.NodeName)) == 0 {
 					c.nodeLoop.Add(pod.NodeName) // ends the quarantine of a missing node
 				}
 			},
