@@ -50,7 +50,7 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 		return c.findByName(ctx, t, want, unknownCreate{}, outcome.Exists, nil)
 	}
 	// A ReplicaSet gets no pods before admission has left it unmodified once. The next sync raises it.
-	if t.backoffs.ownership.Disowned || t.backoffs.modifiedBackoff(want.Name).tries > 0 {
+	if t.backoffs.modifiedBackoff(want.Name).tries > 0 {
 		want = want.DeepCopy()
 		want.Spec.Replicas = ptr.To[int32](0)
 	}
@@ -71,15 +71,13 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 
 // handleCreated records a created ReplicaSet. A Deployment does not recognize a ReplicaSet whose template, labels
 // or owner were modified during admission, and would create further ones without end. Such a ReplicaSet is deleted
-// at once, and creates of that name back off. A ReplicaSet that lost its owner is adopted by the next sync, unless
-// adoptions have no effect either.
+// at once, and creates of that name back off.
 func (c *Controller) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
 	delete(t.expectations.creates, want.Name)
 	t.expectations.barrier.WroteAt(c.replicaSets, got.ResourceVersion, t.now)
 	size := replicasOrOne(got.Spec.Replicas)
 	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
-	orphan := metav1.GetControllerOfNoCopy(got) == nil && !t.backoffs.ownership.Disowned
-	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !orphan && !controls(t.d, got) {
+	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
 		return c.deleteModified(ctx, t, got)
 	}
 	if size > 0 {

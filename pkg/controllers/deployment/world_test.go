@@ -107,26 +107,7 @@ var modifications = map[string]func(*appsv1.ReplicaSet){
 		rs.Spec.Template.Spec.Containers[0].Image = "registry/" + rs.Spec.Template.Spec.Containers[0].Image
 	},
 	"labels": func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": "other"} },
-	"owner":  func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].UID = "another" },
-}
-
-// TestReplicaSetsWithoutOwner: a webhook removes the owners of new ReplicaSets for an hour, and perhaps of adopted ones.
-func TestReplicaSetsWithoutOwner(t *testing.T) {
-	for name, created := range map[string]int{"adoption": 1, "no adoption": 20} {
-		inWorld(t, func(w *world) {
-			w.modify = func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }
-			w.PrependReactor("patch", "replicasets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return created > 1 && !w.webhookOff.Load(), &w.sets()[0], nil
-			})
-		}, func(t *testing.T, w *world) {
-			w.runFor(time.Hour, func() {})
-			w.webhookOff.Store(true)
-			w.runFor(maxModified, func() {})
-			if sets := w.sets(); w.created > created || len(sets) != 1 || !controls(w.deployment(), &sets[0]) {
-				t.Errorf("%s: %d ReplicaSets were created, want at most %d; left: %+v", name, w.created, created, sets)
-			}
-		}, newDeployment(3))
-	}
+	"owner":  func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
 }
 
 // TestModifiedReplicaSetsDoNotPileUp: a webhook modifies all new ReplicaSets for an hour. Each ReplicaSet is deleted
