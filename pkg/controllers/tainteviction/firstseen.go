@@ -49,25 +49,28 @@ func (s *firstSeen) observe(node *corev1.Node, now time.Time) {
 	seen := make(map[string]sighting, len(taints))
 	for _, t := range taints {
 		next := sighting{idOf(t), now, now}
-		if last, ok := before[t.Key]; ok {
+		switch last, ok := before[t.Key]; {
+		case ok && last.id == next.id:
+			next = last
+		case ok && !isHealthTaint(t): // a health taint keeps its timeAdded, so another one was added later
 			next.any = last.any
-			if next.id == last.id {
-				next.current = last.current
-			}
 		}
 		seen[t.Key] = next
 	}
 	s.nodes[node.Name] = seen
 }
 
-// of returns the observations of a taint. A taint that only a live read shows may have been removed and added again, so
-// its times are now.
+// of returns the observations of a taint. If only a live read shows the timeAdded of a taint, the taint may have been
+// removed and added again, so its times are now.
 func (s *firstSeen) of(node string, t corev1.Taint, now time.Time) sighting {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	id := idOf(t)
-	if last, ok := s.nodes[node][t.Key]; ok && last.id == id {
+	switch last, ok := s.nodes[node][t.Key]; {
+	case ok && last.id == id:
 		return last
+	case ok && last.id.added == id.added: // another value
+		return sighting{id, last.any, now}
 	}
 	return sighting{id, now, now}
 }
