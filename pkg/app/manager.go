@@ -310,8 +310,8 @@ func (m *Manager) Unsynced() []string { return m.caches.Unsynced() }
 func (m *Manager) Started() <-chan struct{} { return m.started }
 
 // Run serves, fills caches, competes for the lease and runs the controllers while holding the lease. It blocks
-// until ctx ends, and returns nil if every part was stopped in order. A second call returns an error. Every goroutine has
-// ended when Run returns, with these exceptions: informers that client-go lets sleep after the API server
+// until ctx ends, and returns nil if every part was stopped in order. A second call returns an error. Every
+// goroutine has ended when Run returns, with these exceptions: informers that client-go lets sleep after the API server
 // rejected their lists end within a minute and send no request, and with Config.ServiceAccounts the request
 // for a token may take half a minute. Informers of the cluster's authorities, idle connections and client-go's
 // certificate reloading end later.

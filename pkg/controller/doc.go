@@ -12,7 +12,23 @@
 // a request or a response for two minutes is stuck; see [Loop.Healthy]. At the end of a term running syncs may
 // finish within LoopConfig.Drain; long ones check [Draining]. The fence cancels requests after a lost lease.
 //
+// [KeyStates] holds state per key, [Metrics] declares metrics.
+//
+// # What a sync waits for
+//
 // Caches lag behind writes. [Loader.LoadConsistent] plans writes only on objects that show all writes of this
-// process and of earlier leaders. A decision without writes may lack writes of earlier leaders. [KeyStates]
-// holds state per key, [Metrics] declares metrics.
+// process and of earlier leaders. A decision without writes may lack writes of earlier leaders. For this,
+//
+//   - a [ConsistencyBarrier] has the versions that the writes for a key returned, and the last live list, because
+//     no version shows a deletion,
+//   - a [Baseline] has the versions at the start of the term,
+//   - a controller adds expectations of its own: creates and deletes with unknown outcomes, or still without events,
+//   - in endpointslice, the tracker of the library k8s.io/endpointslice does the same for slices.
+//
+// # What limits requests
+//
+//   - The queue of a Loop gives tokens to keys that failed.
+//   - A Loop shares its slow syncs among groups, so a slow namespace leaves workers to others.
+//   - Package writelimit bounds the writes in flight of a controller whose syncs send many at once.
+//   - The garbage collector bounds the reads in flight of each type, because one type may hang.
 package controller

@@ -74,7 +74,7 @@ func libraryPods(service *corev1.Service, pods []*caches.Pod) (selected []*corev
 func endpointChanged(old, pod *caches.Pod) bool {
 	return old.UID != pod.UID || old.NodeName != pod.NodeName || old.IsFinished() != pod.IsFinished() ||
 		(old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) ||
-		(old.Ready.Status == corev1.ConditionTrue) != (pod.Ready.Status == corev1.ConditionTrue) ||
+		old.IsReady() != pod.IsReady() ||
 		old.Endpoint.Hostname != pod.Endpoint.Hostname || old.Endpoint.Subdomain != pod.Endpoint.Subdomain ||
 		!slices.Equal(old.Endpoint.IPs, pod.Endpoint.IPs)
 }
