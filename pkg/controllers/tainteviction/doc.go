@@ -5,8 +5,8 @@
 // tolerationSeconds that long after the later of the taint's timeAdded and the pod's binding. Deadlines follow
 // every change, but another value with the same toleration delays no eviction, nor does another timeAdded, unless the
 // node was seen without the taint. The taints not-ready and unreachable get another timeAdded only if they were removed
-// and added again, so they count from then. Deadlines of taints with timeAdded survive a restart. Other taints date from the
-// first observation by this process, also as a standby.
+// and added again, so they count from then. Deadlines of taints with timeAdded survive a restart. Other taints date
+// from the first observation by this process, also as a standby.
 //
 // The taints not-ready and unreachable evict only from nodes that are not Ready, and not within
 // --node-monitor-grace-period after the start of a term.

@@ -74,10 +74,7 @@ func TestLiveCheck(t *testing.T) {
 		}
 	})
 	scenario{"a toleration that the cache does not show keeps the pod", objects{aNode("t1"), aPod("p", tolerates("t1", 10))},
-		changes{time.Second: func(w *world) {
-			w.Freeze("pods", true)
-			w.Put(aPod("p", tolerates("t1")))
-		}}, deletes{}}.run(t, 0)
+		changes{time.Second: func(w *world) { w.Freeze("pods", true); w.Put(aPod("p", tolerates("t1"))) }}, deletes{}}.run(t, 0)
 	scenario{"a taint that the cache does not show as removed and added again counts anew", objects{aNode("t1"), aPod("p", tolerates("t1", 10))},
 		changes{9 * time.Second: func(w *world) { w.Freeze("nodes", true); setTaints()(w); setTaints("t1")(w) }}, deletes{"p": 20 * time.Second}}.run(t, 0)
 	scenario{"a timeAdded that the cache shows late delays until then", objects{aNode("t1"), aPod("p", tolerates("t1", 10))},
@@ -85,11 +82,9 @@ func TestLiveCheck(t *testing.T) {
 	plain := corev1.Taint{Key: "t1", Effect: corev1.TaintEffectNoExecute}
 	scenario{"a value that the cache does not show delays nothing", objects{node1(corev1.ConditionTrue, plain), aPod("p", tolerates("t1", 10))},
 		changes{5 * time.Second: func(w *world) { w.Freeze("nodes", true); plain.Value = "b"; w.taint(plain) }}, deletes{"p": 10 * time.Second}}.run(t, 0)
-	unreachable := func(since time.Duration) *corev1.Node {
-		return node1(corev1.ConditionUnknown, agoTaint(corev1.TaintNodeUnreachable, -since))
-	}
-	scenario{"a health taint with another timeAdded was added again", objects{unreachable(0), aPod("p", tolerates(corev1.TaintNodeUnreachable, 10))},
-		changes{8 * time.Second: func(w *world) { w.Put(unreachable(8 * time.Second)) }}, deletes{"p": 18 * time.Second}}.run(t, 0)
+	key := corev1.TaintNodeUnreachable
+	scenario{"a health taint with another timeAdded was added again", objects{node1(corev1.ConditionUnknown, agoTaint(key, 0)), aPod("p", tolerates(key, 10))},
+		changes{8 * time.Second: func(w *world) { w.Put(node1(corev1.ConditionUnknown, nowTaint(key))) }}, deletes{"p": 18 * time.Second}}.run(t, 0)
 	scenario{"a read from before the node's last change is not used", objects{aNode("t1"), aPod("p"), aPod("q", tolerates("t1", 1000))},
 		changes{200 * time.Millisecond: setTaints("t1", "t2")},
 		deletes{"p": 0, "q": 200 * time.Millisecond}}.run(t, 0) // the node was read for p
