@@ -20,9 +20,8 @@ const (
 	queueOwners  = "garbage_collector_attempt_to_orphan"
 
 	// ownerPause merges events about the dependents of one owner into one sync.
-	ownerPause      = 5 * time.Millisecond
-	ownersPerResync = 10
-	pruneEvery      = 10 * time.Second
+	ownerPause = 5 * time.Millisecond
+	pruneEvery = 10 * time.Second
 )
 
 // Controller is the garbage collector.
@@ -77,13 +76,9 @@ func (c *Controller) enqueue(keys queueKeys) {
 	}
 }
 
-// resync adds the objects with possible work and some owners to the queues. Discovery calls it after changes, and every
-// five minutes in case of a lost event. It does not add all owners, because each sync of a blocked owner sends a read.
-func (c *Controller) resync() {
-	w := c.graph.all()
-	w.owners = w.owners[:min(len(w.owners), ownersPerResync)]
-	c.enqueue(w)
-}
+// resync adds the objects with possible work to the queue. Discovery calls it after changes, and every five minutes in
+// case of a lost event. Blocked owners recheck by themselves: each of their syncs sends reads.
+func (c *Controller) resync() { c.enqueue(queueKeys{objects: c.graph.all().objects}) }
 
 // Run works for one term. It returns nil when ctx has ended and every sync has returned.
 func (c *Controller) Run(ctx context.Context) error {

@@ -26,10 +26,11 @@ const (
 	// A blocked owner is rechecked after as long as it has waited, within these bounds, in case of a lost event.
 	minRecheck = 30 * time.Second
 	maxRecheck = 5 * time.Minute
-	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed. The times of
-	// rechecks that late have a random part, to which each blocked owner adds recheckSpread.
+	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed.
 	unlistedRecheck = 5 * time.Second
-	recheckSpread   = 80 * time.Millisecond
+	// recheckSpread delays the rechecks that send requests by a random time of up to recheckSpread per owner with the
+	// same cause.
+	recheckSpread = 80 * time.Millisecond
 	// firstRecheck is the first recheck of an owner that waits for discovery, or that has new blocking dependents.
 	firstRecheck = 20 * time.Millisecond
 	// writesAtOnce bounds the concurrent patches of the dependents of one owner.

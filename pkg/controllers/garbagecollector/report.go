@@ -52,16 +52,16 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, r
 		b.cause, b.failure = cmp.Or(b.cause, causeFailed), outcome.EventMessage(err)
 	case b.cause == "" && b.after == 0:
 		c.state.forgetOwner(key)
-		return controller.Result{}, nil
+		return controller.Result{RequeueAfter: maxRecheck}, nil // in case of a lost event
 	}
 	record, report := record.next(b, now)
-	owners := c.state.setOwner(key, record)
+	same := c.state.setOwner(key, record)
 	if report {
 		c.reportBlockage(ctx, owner, record.orphaning, b)
 	}
 	var spread time.Duration
-	if b.after >= unlistedRecheck { // thousands of owners must not be rechecked at once
-		spread = rand.N(time.Duration(owners) * recheckSpread)
+	if b.after >= unlistedRecheck && (b.cause == causeUnlistedType || b.cause == causeRejected) {
+		spread = rand.N(time.Duration(same) * recheckSpread)
 	}
 	if waited < reportAfter {
 		b.after = min(b.after, reportAfter-waited)

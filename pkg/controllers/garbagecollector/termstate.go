@@ -83,12 +83,17 @@ func (s *termState) owner(key id, orphaning bool, now time.Time) ownerRecord {
 	return record
 }
 
-// setOwner replaces the record of an owner and returns the number of owners.
-func (s *termState) setOwner(key id, record ownerRecord) int {
+// setOwner replaces the record of an owner and returns the number of owners with the same cause.
+func (s *termState) setOwner(key id, record ownerRecord) (same int) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.owners[key] = record
-	return len(s.owners)
+	for _, other := range s.owners {
+		if other.cause == record.cause {
+			same++
+		}
+	}
+	return same
 }
 
 // orphaning returns the owners that leave orphans. A list collects the dependents of each of them.
