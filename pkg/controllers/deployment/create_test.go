@@ -46,43 +46,24 @@ func TestNewReplicaSet(t *testing.T) {
 	got.Labels["a"], got.Spec.Template.Labels["a"], got.Spec.Selector.MatchLabels["a"] = "b", "b", "b"
 	got.Spec.Template.Spec.Containers[0].Image = "other"
 	fakeapi.WantEqual(t, "the Deployment shares memory with it", d, before)
-	if got.Spec.Selector.MatchLabels["a"] != "b" || len(got.Labels) != 3 {
-		t.Errorf("labels %v and selector %v share memory", got.Labels, got.Spec.Selector)
-	}
 }
 
-func TestRevision(t *testing.T) {
+func TestNumbersInAnnotations(t *testing.T) {
 	for _, tt := range []struct {
-		text string
-		want int64
+		text           string
+		revision, size int64 // size -1: none
 	}{
-		{"", 0}, {"1", 1}, {"3546343826724305832", 3546343826724305832}, {"9223372036854775807", math.MaxInt64},
-		{"9223372036854775808", 0}, {"-4", 0}, {"two", 0}, {"1.5", 0}, {" 1", 0},
-	} {
-		fakeapi.Want(t, "revision of "+tt.text, revisionOf(map[string]string{revisionAnnotation: tt.text}), tt.want)
-	}
-}
-
-func TestSizeAnnotation(t *testing.T) {
-	for _, tt := range []struct {
-		text string
-		want int
-		ok   bool
-	}{
-		{"0", 0, true}, {"20", 20, true}, {"2147483647", math.MaxInt32, true},
-		{"", 0, false}, {"2147483648", 0, false}, {"18446744073709551616", 0, false}, {"-1", 0, false}, {"text", 0, false}, {"2.5", 0, false},
+		{"0", 0, 0}, {"20", 20, 20}, {"2147483647", math.MaxInt32, math.MaxInt32}, {"2147483648", 2147483648, -1}, {"9223372036854775807", math.MaxInt64, -1},
+		{"9223372036854775808", 0, -1}, {"18446744073709551616", 0, -1}, {"", 0, -1}, {"-4", 0, -1}, {"two", 0, -1}, {"1.5", 0, -1}, {" 1", 0, -1},
 	} {
 		rs := newOld("a", 1, 1).rs
-		rs.Annotations = map[string]string{desiredReplicasAnnotation: tt.text}
-		if got, ok := sizeAnnotation(rs, desiredReplicasAnnotation); ok != tt.ok || ok && got != tt.want {
-			t.Errorf("%q is %d (%t), want %d (%t)", tt.text, got, ok, tt.want, tt.ok)
+		rs.Annotations = map[string]string{revisionAnnotation: tt.text, desiredReplicasAnnotation: tt.text}
+		fakeapi.Want(t, "revision of "+tt.text, revisionOf(rs.Annotations), tt.revision)
+		if got, ok := sizeAnnotation(rs, desiredReplicasAnnotation); ok != (tt.size >= 0) || ok && int64(got) != tt.size {
+			t.Errorf("%q is %d (%t), want %d", tt.text, got, ok, tt.size)
 		}
 	}
-}
-
-func TestSizeAnnotationsStayWithinInt32(t *testing.T) {
-	want := map[string]string{desiredReplicasAnnotation: "2147483647", maxReplicasAnnotation: "2147483647"}
-	fakeapi.WantEqual(t, "annotations", sizeAnnotations(bounds{replicas: math.MaxInt32, surge: math.MaxInt32}), want)
+	fakeapi.Want(t, "largest size", sizeAnnotations(bounds{replicas: math.MaxInt32, surge: math.MaxInt32})[maxReplicasAnnotation], "2147483647")
 }
 
 func TestAnnotationsOfTheNewReplicaSet(t *testing.T) {
@@ -282,8 +263,5 @@ func TestOldestReplicaSetOfTheTemplateIsNew(t *testing.T) {
 		if len(old) != 3 || old[0].rs.Name != "oldest" || old[1].rs.Name != "twin-b" || old[2].rs.Name != "young" {
 			t.Errorf("old are %v", old)
 		}
-	}
-	if p := newPass(newDeployment(1), oldest); p.found || len(p.old) != 1 {
-		t.Errorf("found %t, %d old, want none and 1", p.found, len(p.old))
 	}
 }
