@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"minikcm/internal/fakeapi"
@@ -338,6 +339,19 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 			c.gone(configMaps, "o", 2*time.Minute)
 		})
 	}
+}
+
+// A replica of an aggregated API that lags does not return an owner once.
+func TestOwnerIsReadAgain(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.start()
+		c.put(things, newThing("a", "t", uid(1)))
+		c.on("get things t", func(_ context.Context, _ fakeapi.Request, nth int) error {
+			return map[int]error{1: apierrors.NewNotFound(things.GroupResource, "t")}[nth]
+		})
+		c.remove(things, "t", inForeground)
+		c.gone(things, "t", maxRecheck+time.Minute)
+	})
 }
 
 // A user may remove the finalizer of a blocked owner.
