@@ -55,13 +55,13 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, r
 		return controller.Result{RequeueAfter: maxRecheck}, nil // in case of a lost event
 	}
 	record, report := record.next(b, now)
-	same := c.state.setOwner(key, record)
+	c.state.setOwner(key, record)
 	if report {
 		c.reportBlockage(ctx, owner, record.orphaning, b)
 	}
 	var spread time.Duration
 	if b.after >= unlistedRecheck && (b.cause == causeUnlistedType || b.cause == causeRejected) {
-		spread = rand.N(time.Duration(same) * recheckSpread)
+		spread = rand.N(time.Duration(c.state.ownersBlockedBy(b.cause)) * recheckSpread)
 	}
 	if waited < reportAfter {
 		b.after = min(b.after, reportAfter-waited)

@@ -83,17 +83,22 @@ func (s *termState) owner(key id, orphaning bool, now time.Time) ownerRecord {
 	return record
 }
 
-// setOwner replaces the record of an owner and returns the number of owners with the same cause.
-func (s *termState) setOwner(key id, record ownerRecord) (same int) {
+func (s *termState) setOwner(key id, record ownerRecord) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.owners[key] = record
-	for _, other := range s.owners {
-		if other.cause == record.cause {
-			same++
+}
+
+// ownersBlockedBy returns the number of owners with a cause.
+func (s *termState) ownersBlockedBy(why cause) (n int) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for _, record := range s.owners {
+		if record.cause == why {
+			n++
 		}
 	}
-	return same
+	return n
 }
 
 // orphaning returns the owners that leave orphans. A list collects the dependents of each of them.
