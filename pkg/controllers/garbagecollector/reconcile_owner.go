@@ -29,7 +29,7 @@ const (
 	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed.
 	unlistedRecheck = 5 * time.Second
 	// recheckSpread delays the rechecks that send requests by a random time of up to recheckSpread per owner with the
-	// same cause.
+	// same cause, at most maxRecheck.
 	recheckSpread = 80 * time.Millisecond
 	// firstRecheck is the first recheck of an owner that waits for discovery, or that has new blocking dependents.
 	firstRecheck = 20 * time.Millisecond
@@ -104,7 +104,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 	case len(unsynced) > 0:
 		return blockage{cause: causeUnlistedType, types: unsynced, after: cycleDelay}, nil
 	case !at.isServed():
-		return blockage{after: minBackoff}, nil
+		return blockage{after: min(max(waited, minBackoff), minRecheck)}, nil
 	}
 
 	// 3. The live owner has to be in the same kind of deletion.

@@ -61,7 +61,7 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, r
 	}
 	var spread time.Duration
 	if b.after >= unlistedRecheck && (b.cause == causeUnlistedType || b.cause == causeRejected) {
-		spread = rand.N(time.Duration(c.state.ownersBlockedBy(b.cause)) * recheckSpread)
+		spread = rand.N(min(time.Duration(c.state.ownersBlockedBy(b.cause))*recheckSpread, maxRecheck))
 	}
 	if waited < reportAfter {
 		b.after = min(b.after, reportAfter-waited)
