@@ -52,7 +52,7 @@ func (s *firstSeen) observe(node *corev1.Node, now time.Time) {
 		switch last, ok := before[t.Key]; {
 		case ok && last.id == next.id:
 			next = last
-		case ok && !isHealthTaint(t): // a health taint keeps its timeAdded, so another one was added later
+		case ok && (!isHealthTaint(t) || last.id.added == next.id.added): // health taints keep their timeAdded
 			next.any = last.any
 		}
 		seen[t.Key] = next
