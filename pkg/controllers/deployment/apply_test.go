@@ -56,42 +56,28 @@ func TestNewDeploymentTakesTwoWrites(t *testing.T) {
 }
 
 // TestRefusedCreateFailsEachSync: the condition has the reason, no pods are given up, and each sync returns an
-// error.
+// error. Quota admission returns conflicts while parallel requests change the quota.
 func TestRefusedCreateFailsEachSync(t *testing.T) {
-	d := newDeployment(3, within(1, 1), deadline(600))
-	d.Generation = 2
-	old := owned(d, "v0", newOld("old", 3, 1, sizedFor(3, 4), revision("1")))
-	b := newBench(t, d, old)
-	b.On("create replicasets", fakeapi.Fails(apierrors.NewForbidden(setResource, "x", errors.New("exceeded quota"))))
-	if _, err := b.run(t.Context()); err == nil {
-		t.Error("no error")
-	}
-	b.Wants(t, "create replicasets", "update deployments/status")
-	b.WantsEvents(t, `Warning ReplicaSetCreateError Failed to create new replica set "`+nextName(d))
-	got := b.written().Status
-	if has := progressingOf(got); has.Reason != reasonCreateFailed || has.Status != corev1.ConditionFalse || got.ObservedGeneration != 0 {
-		t.Errorf("Progressing %+v, generation %d; want what went wrong, and no generation", has, got.ObservedGeneration)
-	}
-	b.d = d.DeepCopy()
-	b.d.Status = got
-	b.ClearActions()
-	if _, err := b.run(t.Context()); !apierrors.IsForbidden(err) {
-		t.Errorf("next sync: %v, want the error of the API server", err)
-	}
-	b.Wants(t, "create replicasets")
-}
-
-// TestConflictOfACreateIsRetriedAtOnce: quota admission returns conflicts while parallel requests change the
-// quota.
-func TestConflictOfACreateIsRetriedAtOnce(t *testing.T) {
-	b := newBench(t, newDeployment(3))
-	b.On("create replicasets", fakeapi.Fails(apierrors.NewConflict(setResource, "web", errors.New("quota"))))
-	for range 2 {
-		if _, err := b.run(t.Context()); err == nil {
-			t.Error("no error")
+	for _, refused := range []error{apierrors.NewForbidden(setResource, "x", errors.New("exceeded quota")), apierrors.NewConflict(setResource, "x", errors.New("quota"))} {
+		d := newDeployment(3, within(1, 1), deadline(600))
+		d.Generation = 2
+		b := newBench(t, d, owned(d, "v0", newOld("old", 3, 1, sizedFor(3, 4), revision("1"))))
+		b.On("create replicasets", fakeapi.Fails(refused))
+		_, err := b.run(t.Context())
+		fakeapi.WantError(t, "error", err, refused)
+		b.Wants(t, "create replicasets", "update deployments/status")
+		b.WantsEvents(t, `Warning ReplicaSetCreateError Failed to create new replica set "`+nextName(d))
+		got := b.written().Status
+		if has := progressingOf(got); has.Reason != reasonCreateFailed || has.Status != corev1.ConditionFalse || got.ObservedGeneration != 0 {
+			t.Errorf("Progressing %+v, generation %d; want what went wrong, and no generation", has, got.ObservedGeneration)
 		}
+		b.d = d.DeepCopy()
+		b.d.Status = got
+		b.ClearActions()
+		_, err = b.run(t.Context())
+		fakeapi.WantError(t, "error of the next sync", err, refused)
+		b.Wants(t, "create replicasets")
 	}
-	b.Wants(t, "create replicasets", "update deployments/status", "create replicasets", "update deployments/status")
 }
 
 // TestRepeatedCreateUsesTheSameName: the first create has no response, the second is rejected, and the third shows that
@@ -463,21 +449,16 @@ func TestUnknownCreateReservesPods(t *testing.T) {
 	l.startCreate("web-a", 3, now)
 	none := func(string) bool { return false }
 	l.resolveCreates(none, now)
-	if present, others := l.pendingPods("web-b"); present != 0 || others != 3 {
-		t.Errorf("another template: reserved %d and %d, want 0 and 3", present, others)
-	}
-	if present, others := l.pendingPods("web-a"); present != 3 || others != 0 {
-		t.Errorf("the same template: reserved %d and %d, want 3 and 0", present, others)
+	for name, want := range map[string]string{"web-a": "3 0", "web-b": "0 3"} {
+		present, others := l.pendingPods(name)
+		fakeapi.Want(t, "pods reserved for "+name+" and others", fmt.Sprint(present, others), want)
 	}
 	fakeapi.Want(t, "time until the outcome is certain", l.nextDeadline(now), outcome.MaxCompletionDelay)
-	if l.resolveCreates(func(string) bool { return true }, now); len(l.creates) > 0 {
-		t.Errorf("seen: creates %v", l.creates)
-	}
+	l.resolveCreates(func(string) bool { return true }, now)
+	fakeapi.Want(t, "unknown creates once seen", len(l.creates), 0)
 	l.startCreate("web-a", 3, now)
 	l.resolveCreates(none, now.Add(outcome.MaxCompletionDelay))
-	if _, others := l.pendingPods(""); others != 0 {
-		t.Errorf("%d reserved though it can no longer come to exist", others)
-	}
+	fakeapi.Want(t, "unknown creates that can no longer be carried out", len(l.creates), 0)
 }
 
 func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {

@@ -43,9 +43,10 @@ func TestNewReplicaSet(t *testing.T) {
 		},
 	}
 	fakeapi.WantEqual(t, "ReplicaSet", got, want)
-	got.Labels["a"], got.Spec.Template.Labels["a"], got.Spec.Selector.MatchLabels["a"] = "b", "b", "b"
+	got.Labels["a"], got.Spec.Template.Labels["a"], got.Spec.Selector.MatchLabels["a"] = "b", "c", "d"
 	got.Spec.Template.Spec.Containers[0].Image = "other"
 	fakeapi.WantEqual(t, "the Deployment shares memory with it", d, before)
+	fakeapi.Want(t, "its own labels share no memory", got.Labels["a"]+got.Spec.Template.Labels["a"]+got.Spec.Selector.MatchLabels["a"], "bcd")
 }
 
 func TestNumbersInAnnotations(t *testing.T) {
@@ -53,7 +54,7 @@ func TestNumbersInAnnotations(t *testing.T) {
 		text           string
 		revision, size int64 // size -1: none
 	}{
-		{"0", 0, 0}, {"20", 20, 20}, {"2147483647", math.MaxInt32, math.MaxInt32}, {"2147483648", 2147483648, -1}, {"9223372036854775807", math.MaxInt64, -1},
+		{"0", 0, 0}, {"20", 20, 20}, {"2147483647", math.MaxInt32, math.MaxInt32}, {"2147483648", 2147483648, -1}, {"3546343826724305832", 3546343826724305832, -1}, {"9223372036854775807", math.MaxInt64, -1},
 		{"9223372036854775808", 0, -1}, {"18446744073709551616", 0, -1}, {"", 0, -1}, {"-4", 0, -1}, {"two", 0, -1}, {"1.5", 0, -1}, {" 1", 0, -1},
 	} {
 		rs := newOld("a", 1, 1).rs
@@ -63,7 +64,8 @@ func TestNumbersInAnnotations(t *testing.T) {
 			t.Errorf("%q is %d (%t), want %d", tt.text, got, ok, tt.size)
 		}
 	}
-	fakeapi.Want(t, "largest size", sizeAnnotations(bounds{replicas: math.MaxInt32, surge: math.MaxInt32})[maxReplicasAnnotation], "2147483647")
+	largest := map[string]string{desiredReplicasAnnotation: "2147483647", maxReplicasAnnotation: "2147483647"}
+	fakeapi.WantEqual(t, "largest size", sizeAnnotations(bounds{replicas: math.MaxInt32, surge: math.MaxInt32}), largest)
 }
 
 func TestAnnotationsOfTheNewReplicaSet(t *testing.T) {
@@ -264,4 +266,6 @@ func TestOldestReplicaSetOfTheTemplateIsNew(t *testing.T) {
 			t.Errorf("old are %v", old)
 		}
 	}
+	lone := newPass(newDeployment(1), oldest)
+	fakeapi.Want(t, "without a new one: found, old", fmt.Sprint(lone.found, len(lone.old)), "false 1")
 }
