@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -99,11 +100,17 @@ func (b *Baseline) Read(ctx context.Context, reads ...caches.VersionRead) {
 	})
 }
 
-// NotReadyError is the error of a sync that has to wait for the caches. Reconcile functions
-// return RequeueAfter: ConsistencyRecheck for this error.
+// ErrOutdated is the error of a sync whose objects have changed, or were deleted or replaced, since they were read.
+// The caches will show the change.
+var ErrOutdated = errors.New("object has changed since it was read")
+
+// NotReadyError is the error of a sync that has to wait for the caches. It is an ErrOutdated.
 type NotReadyError struct {
 	Missing []schema.GroupResource // types whose caches lack writes of this process
 }
+
+// Unwrap implements errors.Is.
+func (e *NotReadyError) Unwrap() error { return ErrOutdated }
 
 func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("caches do not show the writes of this process yet: %v", e.Missing)

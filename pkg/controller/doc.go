@@ -25,6 +25,25 @@
 //   - a controller adds expectations of its own: creates and deletes with unknown outcomes, or still without events,
 //   - in endpointslice, the tracker of the library k8s.io/endpointslice does the same for slices.
 //
+// # Which errors are no failures
+//
+// A Loop logs no error for these and takes no token:
+//
+//   - context.Canceled: the term ends ([ErrDraining], leadership.FencedError), or a wait for a slot ended (errBusy of the
+//     garbage collector). Controllers also send no event and count no failure.
+//   - conflicts, up to eight in a row. Like a cancelled sync, the key has a back-off of its own.
+//   - [ErrOutdated], for example a [NotReadyError]: the key is requeued after [ConsistencyRecheck].
+//
+// Controllers return no error
+//
+//   - if the object of a delete or status is gone (outcome.IsNotFound),
+//   - for writes with their own back-off: rejections (errRejected of the garbage collector, of package ownership), and
+//     creates in a terminating namespace (outcome.Terminating),
+//   - for conflicts of a status: the event of the change, or a recheck, starts the next sync,
+//   - in replicaset, if the time of the sync is up (writelimit.ErrCut): the key is requeued at once,
+//   - in endpointslice, if a node is missing: its event starts the next sync,
+//   - in namespace, for types whose API does not respond (errSkipped): a condition shows them.
+//
 // # What limits requests
 //
 //   - The queue of a Loop gives tokens to keys that failed.

@@ -57,8 +57,8 @@ func MinPositive(waits ...time.Duration) (least time.Duration) {
 	return least
 }
 
-// Reconcile changes the cluster towards the spec of one key. After an error the key is retried with back-off.
-// context.Canceled and the first conflictRetries conflicts in a row are no failures: they log no errors.
+// Reconcile changes the cluster towards the spec of one key. After an error the key is retried with back-off. The
+// package comment lists the errors that are no failures.
 type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)
 
 // Loop calls Reconcile for keys. Add, AddAfter and Healthy may be called at any time from any goroutine.
@@ -228,6 +228,8 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 	})
 	if panicked := PanicError(""); errors.As(err, &panicked) {
 		l.panics.Inc()
+	} else if errors.Is(err, ErrOutdated) {
+		result, err = Result{RequeueAfter: ConsistencyRecheck}, nil
 	}
 	l.seconds.WithLabelValues(resultLabel(result, err)).Observe(l.cfg.Clock.Since(start).Seconds())
 	switch {

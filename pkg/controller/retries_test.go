@@ -143,13 +143,15 @@ func TestConflictsTakeNoToken(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "a", errors.New("changed"))
 	for _, tt := range []struct {
 		name      string
+		err       error
 		conflicts int // of each key, in a row
 		d         time.Duration
 		most      int // syncs
 		lines     bool
 	}{
-		{"of another writer", 5, time.Second, 500 * 6, false},
-		{"without end", 1 << 30, time.Minute, 500*(conflictRetries+1) + 200 + 60*50, true},
+		{"of another writer", conflict, 5, time.Second, 500 * 6, false},
+		{"outdated objects", ErrOutdated, 5, 10 * time.Second, 500 * 6, false},
+		{"without end", conflict, 1 << 30, time.Minute, 500*(conflictRetries+1) + 200 + 60*50, true},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			tries, syncs := map[string]int{}, 0
@@ -158,7 +160,7 @@ func TestConflictsTakeNoToken(t *testing.T) {
 				if tries[key]++; tries[key] > tt.conflicts {
 					return Result{}, nil
 				}
-				return Result{}, fmt.Errorf("patch pod %s: %w", key, conflict)
+				return Result{}, fmt.Errorf("patch pod %s: %w", key, tt.err)
 			})
 			if least := min(tt.conflicts+1, conflictRetries+1) * 500; syncs < least || syncs > tt.most {
 				t.Errorf("%d syncs, want %d to %d", syncs, least, tt.most)

@@ -224,7 +224,7 @@ func TestFailedPreconditionIsNoRejection(t *testing.T) {
 				t.Errorf("outcome %s, want %s", r.outcome, tt.want)
 			}
 			err := b.recordChange(t.Context(), b.syncState, change{rs: b.sets[0], from: 3, to: 2}, r)
-			fakeapi.Want(t, "the ReplicaSet has changed", errors.Is(err, errChanged), tt.want != outcome.Rejected)
+			fakeapi.Want(t, "the ReplicaSet has changed", errors.Is(err, controller.ErrOutdated), tt.want != outcome.Rejected)
 		})
 	}
 }
@@ -435,7 +435,7 @@ func TestHistoryIsPrunedWithPreconditions(t *testing.T) {
 		}
 		return nil, nil
 	})
-	if err := b.deleteHistory(t.Context(), []*appsv1.ReplicaSet{old}); !errors.Is(err, errChanged) {
+	if err := b.deleteHistory(t.Context(), []*appsv1.ReplicaSet{old}); !errors.Is(err, controller.ErrOutdated) {
 		t.Errorf("changed since: %v", err)
 	}
 	fakeapi.NoError(t, b.deleteHistory(t.Context(), []*appsv1.ReplicaSet{old}))

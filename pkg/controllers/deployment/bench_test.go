@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -55,7 +56,11 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 // run runs a sync as if the caches showed all writes.
 func (b *bench) run(ctx context.Context) (controller.Result, error) {
 	b.expectations.barrier = controller.ConsistencyBarrier{}
-	return resultOf(b.step(ctx, b.syncState))
+	result, err := b.step(ctx, b.syncState)
+	if errors.Is(err, controller.ErrOutdated) { // as a Loop
+		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
+	}
+	return result, err
 }
 
 // mustRun runs a sync without an error and returns the time until the next.

@@ -2,22 +2,19 @@ package deployment
 
 import (
 	"context"
-	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/ownership"
 )
 
 const kind = "Deployment"
 
 var ownerKind = appsv1.SchemeGroupVersion.WithKind(kind)
-
-// errChanged ends a sync because an object has changed since it was read. The caches will show the change.
-var errChanged = errors.New("object has changed since it was read")
 
 // claim adopts and releases ReplicaSets, and returns those that the Deployment controls. An error ends the sync,
 // because wrong sizes would follow.
@@ -41,7 +38,7 @@ func (c *Controller) claim(ctx context.Context, t syncState) (mine []*appsv1.Rep
 		return n, nil
 	})
 	if apierrors.IsConflict(err) {
-		err = errChanged
+		err = controller.ErrOutdated
 	}
 	return append(mine, adopted...), err
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/selectors"
 )
 
@@ -38,7 +37,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return c.reportInvalidSelector(ctx, t, err)
 	}
 	c.states.Update(key, func(s *state) { s.record(t, c.finished(d, d.Status), false) }) // also if the sync fails
-	return resultOf(c.step(ctx, t))
+	return c.step(ctx, t)
 }
 
 // step is the part of a sync after the read of the Deployment.
@@ -64,7 +63,7 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	case isCanceled(a.err):
 		return controller.Result{}, a.err
 	case a.changed && a.err == nil:
-		return controller.Result{}, errChanged
+		return controller.Result{}, controller.ErrOutdated
 	}
 
 	// 6. Write the status.
@@ -152,14 +151,6 @@ func (c *Controller) reportInvalidSelector(ctx context.Context, t syncState, err
 	status.ObservedGeneration = t.d.Generation
 	_, err = c.writeStatus(ctx, t, status, "")
 	return controller.Result{}, err
-}
-
-// resultOf returns the result of a sync. A sync that waits for the caches has not failed.
-func resultOf(result controller.Result, err error) (controller.Result, error) {
-	if notReady := (*controller.NotReadyError)(nil); errors.As(err, &notReady) || errors.Is(err, live.ErrReplaced) || errors.Is(err, errChanged) {
-		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
-	}
-	return result, err
 }
 
 // finished reports whether there is no rollout that could continue.

@@ -116,10 +116,10 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 	case outcome.Conflict:
 		delete(t.expectations.unknownResizes, ch.rs.UID)
 		t.expectations.barrier.WroteAt(c.replicaSets, r.set.ResourceVersion, t.now)
-		return errChanged
+		return controller.ErrOutdated
 	case outcome.NotFound:
 		delete(t.expectations.unknownResizes, ch.rs.UID)
-		return errChanged
+		return controller.ErrOutdated
 	case outcome.Unknown:
 		t.expectations.unknownResizes[ch.rs.UID] = unknownResize{change: ch, generation: t.d.Generation, until: c.Clock.Now().Add(outcome.MaxCompletionDelay)}
 	case outcome.Rejected:

@@ -75,7 +75,7 @@ func (c *Controller) applyChanges(ctx context.Context, t syncState, a *applyOutc
 		switch err := c.recordChange(ctx, t, ch, results[i]); {
 		case err == nil:
 			a.result.changes = append(a.result.changes, ch)
-		case errors.Is(err, errChanged):
+		case errors.Is(err, controller.ErrOutdated):
 			a.changed = true
 		default:
 			a.err = errors.Join(a.err, err)
@@ -99,7 +99,7 @@ func (c *Controller) deleteHistory(ctx context.Context, sets []*appsv1.ReplicaSe
 		case outcome.Done, outcome.NotFound:
 			klog.FromContext(ctx).V(2).Info("Deleted old ReplicaSet", "replicaSet", klog.KObj(rs), "revision", revisionOf(rs.Annotations))
 		case outcome.Conflict:
-			return errChanged
+			return controller.ErrOutdated
 		default:
 			return fmt.Errorf("delete old ReplicaSet %s: %w", rs.Name, err)
 		}

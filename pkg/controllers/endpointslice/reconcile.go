@@ -101,8 +101,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 }
 
 // updateSlices lets the library compute and send the writes, again on live reads if a write was held back or a live
-// read is overdue. It returns the failures of requests. The problem of a missing node is no failure: the event of the
-// node adds the Service. The end of the term is no failure either.
+// read is overdue. It returns the failures of requests.
 func (c *Controller) updateSlices(ctx context.Context, a *attempt) (problem error) {
 	trigger := a.triggers.ComputeEndpointLastChangeTriggerTime(a.service.Namespace, a.service, a.pods)
 	overdue := !a.readLiveAt.IsZero()
@@ -112,7 +111,7 @@ func (c *Controller) updateSlices(ctx context.Context, a *attempt) (problem erro
 	if overdue || a.held {
 		if problem = c.readLive(ctx, a); problem == nil {
 			problem = c.computeSlices(ctx, a, trigger)
-		} else if a.failures = problem; errors.Is(problem, live.ErrReplaced) {
+		} else if a.failures = problem; errors.Is(problem, controller.ErrOutdated) {
 			return nil // the event of the Service follows
 		}
 	}
@@ -139,7 +138,7 @@ func (c *Controller) readLive(ctx context.Context, a *attempt) error {
 	c.services.Expect(service.ResourceVersion)
 	a.liveVersion = service.ResourceVersion // no later sync may use an older Service, also if this one writes nothing
 	if !selectsPods(service) {
-		return live.ErrReplaced
+		return controller.ErrOutdated
 	}
 	a.service, a.holdBack = service, false
 	if !a.readAll && service.ResourceVersion == known.ResourceVersion {

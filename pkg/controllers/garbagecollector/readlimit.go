@@ -28,8 +28,7 @@ var (
 	// errPaused has the text that outcome.EventMessage returns for a timeout: the paused read may have
 	// concerned another namespace.
 	errPaused = errors.New("API server did not respond")
-	// errBusy is no failure: the key is requeued like that of a sync that was cut short.
-	errBusy = fmt.Errorf("too many requests are waiting: %w", context.Canceled)
+	errBusy   = fmt.Errorf("too many requests are waiting: %w", context.Canceled)
 )
 
 // readLimiter bounds the reads in flight, per type and in all. A type whose reads hang backs off from minBackoff to

@@ -268,9 +268,8 @@ func podFor(rs *appsv1.ReplicaSet) *corev1.Pod {
 }
 
 var (
-	// errTimeUp ends a sync that used up its time. It is no failure: the key is requeued at once.
 	errTimeUp = writelimit.ErrCut
-	// errTerminating ends a slow start in a terminating namespace. It is no failure.
+	// errTerminating ends a slow start in a terminating namespace.
 	errTerminating = errors.New("namespace is terminating")
 	errNoLabels    = errors.New("unable to create pods, no labels") // upstream's text
 	errTaken       = errors.New("every pod name that was drawn is taken")

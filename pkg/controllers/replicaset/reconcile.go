@@ -16,7 +16,6 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/controllers/internal/selectors"
 )
 
@@ -45,8 +44,14 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 func (c *Controller) sync(ctx context.Context, t syncState) (controller.Result, error) {
 	// 3. Load the pods and plan, on the caches or on a live read.
 	t, d, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.versions, t.now, t)
+	if notReady, ok := errors.AsType[*controller.NotReadyError](err); ok {
+		c.metrics.countSkips(notReady.Missing)
+	}
+	if err == errTimeUp { // without a failure beside it
+		return controller.Result{RequeueAfter: controller.Immediately}, nil
+	}
 	if err != nil {
-		return c.earlyResult(err)
+		return controller.Result{}, err
 	}
 
 	// 4. Create or delete pods.
@@ -136,21 +141,6 @@ func (c *Controller) apply(ctx context.Context, t syncState, d decision) applyRe
 	}
 	a.requeueAfter = controller.MinPositive(a.requeueAfter, later)
 	return a
-}
-
-// earlyResult returns the result of a sync that ended before creates and deletes.
-func (c *Controller) earlyResult(err error) (controller.Result, error) {
-	notReady := (*controller.NotReadyError)(nil)
-	switch {
-	case errors.As(err, &notReady):
-		c.metrics.countSkips(notReady.Missing)
-		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
-	case errors.Is(err, live.ErrReplaced):
-		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
-	case err == errTimeUp: // without a failure beside it
-		return controller.Result{RequeueAfter: controller.Immediately}, nil
-	}
-	return controller.Result{}, err
 }
 
 // untilAvailable returns the time until the next ready pod becomes available, or 0 if there is no such pod.

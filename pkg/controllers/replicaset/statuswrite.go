@@ -13,7 +13,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/pkg/controller"
-	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/outcome"
 )
 
@@ -37,7 +36,7 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claim
 	}
 	stored, err := c.liveReplicaSet(ctx, t.rs)
 	switch {
-	case errors.Is(err, live.ErrReplaced), err == nil && stored.Generation != t.rs.Generation && brief:
+	case errors.Is(err, controller.ErrOutdated), err == nil && stored.Generation != t.rs.Generation && brief:
 		return 0, nil // the event of the newer spec or object causes another sync
 	case err != nil:
 		return 0, err

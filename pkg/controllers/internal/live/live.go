@@ -4,7 +4,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,19 +11,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
 
-// ErrReplaced is the error for an object that was deleted, or deleted and created again.
-var ErrReplaced = errors.New("the object has been deleted, or deleted and created again")
-
-// GetSame reads the current state of an object, without managed fields. The error is ErrReplaced if the object
-// is gone.
+// GetSame reads the current state of an object, without managed fields. The error is [controller.ErrOutdated] if the
+// object was deleted, or deleted and created again.
 func GetSame[T metav1.Object](ctx context.Context, known T, get func(context.Context, string, metav1.GetOptions) (T, error)) (T, error) {
 	now, err := get(ctx, known.GetName(), metav1.GetOptions{})
 	switch {
 	case outcome.IsNotFound(err, known.GetName()), err == nil && now.GetUID() != known.GetUID():
-		return known, ErrReplaced
+		return known, controller.ErrOutdated
 	case err != nil:
 		return known, fmt.Errorf("read %s live: %w", known.GetName(), err)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"minikcm/internal/faket"
+	"minikcm/pkg/controller"
 )
 
 func TestMain(m *testing.M) { faket.Main(m) }
@@ -89,7 +90,7 @@ func TestGetSame(t *testing.T) {
 		_, err := GetSame(t.Context(), known, func(context.Context, string, metav1.GetOptions) (*metav1.PartialObjectMetadata, error) {
 			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: tt.uid}}, tt.err
 		})
-		if errors.Is(err, ErrReplaced) != tt.replaced || !tt.replaced && !errors.Is(err, tt.err) {
+		if errors.Is(err, controller.ErrOutdated) != tt.replaced || !tt.replaced && !errors.Is(err, tt.err) {
 			t.Errorf("%s: error %v, want replaced %t", tt.name, err, tt.replaced)
 		}
 	}
