@@ -29,7 +29,7 @@ const (
 	pollJitter   = time.Minute
 )
 
-// ownerState is the state of the owner that a reference names. Upstream's terms are solid, dangling and
+// ownerState is the state of the owner that a reference names. Upstream's names are solid, dangling and
 // waitingForDependentsDeletion.
 type ownerState uint8
 

@@ -44,7 +44,7 @@ const (
 	// maxRetryInterval bounds the interval of discoveries while a group fails, a type is about to be dropped, or a
 	// feed cannot start.
 	maxRetryInterval = 30 * time.Second
-	// minDiscoveryInterval limits the discoveries that events and waiting owners cause.
+	// minDiscoveryInterval limits the discoveries that events and blocked owners cause.
 	minDiscoveryInterval = 500 * time.Millisecond
 )
 

@@ -48,32 +48,32 @@ const (
 	unusable     problem = "unusable_name"    // an aggregated API server may allow such a name
 )
 
-// target is the place of the owner of a reference.
-type target struct {
+// ownerLocation is the type, namespace and name under which the owner of a reference is read.
+type ownerLocation struct {
 	schema.GroupVersionResource
 	namespace, name string
 }
 
-// resolve returns the place of the owner of a reference. The namespace is that of the dependent.
-func (c catalogue) resolve(r reference, namespace string) (target, problem) {
+// resolve returns the location of the owner of a reference. The namespace is that of the dependent.
+func (c catalogue) resolve(r reference, namespace string) (ownerLocation, problem) {
 	gv, err := schema.ParseGroupVersion(r.apiVersion)
 	if err != nil || gv.Version == "" {
-		return target{}, unparsable
+		return ownerLocation{}, unparsable
 	}
 	found := c.kinds[gv.WithKind(r.kind).GroupKind()]
 	switch {
 	case c.sent.IsZero(), len(found) == 0 && c.failing[gv.Group]:
-		return target{}, undiscovered
+		return ownerLocation{}, undiscovered
 	case len(found) == 0:
-		return target{}, unserved
+		return ownerLocation{}, unserved
 	case len(found) > 1:
-		return target{}, ambiguous
+		return ownerLocation{}, ambiguous
 	}
 	t := found[0]
-	at := target{GroupVersionResource: t.GroupVersionResource, name: r.name}
+	at := ownerLocation{GroupVersionResource: t.GroupVersionResource, name: r.name}
 	if !t.local { // versions may have different objects
 		if !slices.Contains(t.versions, gv.Version) {
-			return target{}, otherVersion
+			return ownerLocation{}, otherVersion
 		}
 		at.Version = gv.Version
 	}
@@ -82,11 +82,11 @@ func (c catalogue) resolve(r reference, namespace string) (target, problem) {
 	}
 	switch named := len(content.IsPathSegmentName(r.name)) == 0; {
 	case t.namespaced && namespace == "":
-		return target{}, outOfReach
+		return ownerLocation{}, outOfReach
 	case !named && t.local:
-		return target{}, impossible
+		return ownerLocation{}, impossible
 	case !named:
-		return target{}, unusable
+		return ownerLocation{}, unusable
 	}
 	return at, fine
 }
@@ -103,11 +103,11 @@ type ownerReader struct {
 	shared singleflight.Group
 
 	lock  sync.Mutex
-	reads map[target]liveRead
+	reads map[ownerLocation]liveRead
 }
 
 func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes) *ownerReader {
-	r := &ownerReader{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil), reads: map[target]liveRead{}}
+	r := &ownerReader{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil), reads: map[ownerLocation]liveRead{}}
 	r.reset()
 	return r
 }
@@ -135,7 +135,7 @@ type ownerView struct {
 type ownerEvidence struct {
 	evidence
 	classification
-	at target
+	at ownerLocation
 }
 
 // read reads owners until no further read can change the view. Its error is errBusy or the end of the term.
@@ -174,7 +174,7 @@ func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
 			switch s := r.types.state(e.at.GroupResource()); {
 			case s.phase == listing:
 				e.syncing = max(now.Sub(s.since), 1)
-			case s.phase == current && s.local && s.err == nil: // a rejected watch shows no deletion
+			case s.phase == current && s.local && s.err == nil: // a failing watch shows no deletion
 				e.watched = now.Sub(s.since)
 			}
 		}
@@ -195,7 +195,7 @@ func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
 	return v
 }
 
-func (r *ownerReader) latest(at target) liveRead {
+func (r *ownerReader) latest(at ownerLocation) liveRead {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return r.reads[at]
@@ -203,7 +203,7 @@ func (r *ownerReader) latest(at target) liveRead {
 
 // readOwner reads an owner, unless another sync has since the previous read. Failures are part of the record. The
 // error is errBusy or the end of the term.
-func (r *ownerReader) readOwner(ctx context.Context, at target, previous liveRead) error {
+func (r *ownerReader) readOwner(ctx context.Context, at ownerLocation, previous liveRead) error {
 	if r.latest(at).sent.After(previous.sent) {
 		return nil
 	}

@@ -61,7 +61,7 @@ func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, rea
 		case <-ctx.Done():
 		}
 	}()
-	waiting, stop := context.WithTimeoutCause(ctx, slotTimeout, errBusy)
+	slotWait, stop := context.WithTimeoutCause(ctx, slotTimeout, errBusy)
 	defer stop()
 	for _, slots := range []chan struct{}{l.slotsOf(t), l.all} {
 		if slots == nil {
@@ -70,8 +70,8 @@ func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, rea
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
-		case <-waiting.Done():
-			return context.Cause(waiting)
+		case <-slotWait.Done():
+			return context.Cause(slotWait)
 		}
 	}
 	switch {

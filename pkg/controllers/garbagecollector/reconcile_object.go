@@ -27,7 +27,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 	// The back-off of a rejected request saves the reads of owners while the object is unchanged. A rejected patch ends
 	// the sync only while the graph shows a solid owner: after the last has gone, the object is deleted instead.
 	record, now := c.state.object(key), c.Clock.Now()
-	if record.version == o.version && record.retryAt.After(now) && (record.rejected == remove ||
+	if record.version == o.version && record.retryAt.After(now) && (record.rejectedAction == remove ||
 		slices.ContainsFunc(c.owners.view(o, now).owners, func(e ownerEvidence) bool { return e.status == refValid })) {
 		return controller.Result{RequeueAfter: record.retryAt.Sub(now)}, nil
 	}
@@ -79,7 +79,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 
 // act sends the request of a decision. If the decision no longer holds, it returns the current object.
 func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, d decision) (changed *object, after time.Duration, err error) {
-	if record, now := c.state.object(o.key()), c.Clock.Now(); record.rejected == d.action && record.retryAt.After(now) {
+	if record, now := c.state.object(o.key()), c.Clock.Now(); record.rejectedAction == d.action && record.retryAt.After(now) {
 		return nil, record.retryAt.Sub(now), nil
 	}
 	if d.action == remove && !o.live && (!t.local || o.version == "") { // the API may ignore preconditions
@@ -160,7 +160,7 @@ func (c *Controller) recordFailure(key id, err error) {
 		record.cause = string(causeBusy)
 	case errors.Is(err, context.Canceled): // the end of the term
 	default:
-		record.failure, record.rejected, record.rejections, record.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
+		record.failure, record.rejectedAction, record.rejections, record.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
 	}
 	c.state.setObject(key, record)
 }

@@ -41,7 +41,7 @@ type objectRecord struct {
 	cause             string    // why the sync decided nothing; may be empty
 	invalidNamespaces bool      // the event OwnerRefInvalidNamespace was sent
 	failure           string    // of the last request
-	rejected          action    // of the last request if that was rejected
+	rejectedAction    action    // of the last request if that was rejected
 	rejections        int       // consecutive ones
 	retryAt           time.Time // earliest repetition of the rejected request
 	version           string    // of the object that the rejected request was about
@@ -49,11 +49,11 @@ type objectRecord struct {
 
 // rejection returns the record after a rejected request.
 func (r objectRecord) rejection(a action, version, failure string, all *rate.Limiter, now time.Time) objectRecord {
-	if r.rejected != a {
+	if r.rejectedAction != a {
 		r.rejections = 0
 	}
 	pause := min(minRejectedBackoff<<min(r.rejections, 16), maxRejectedBackoff) + all.ReserveN(now, 1).DelayFrom(now)
-	r.rejected, r.version, r.failure, r.retryAt = a, version, failure, now.Add(pause)
+	r.rejectedAction, r.version, r.failure, r.retryAt = a, version, failure, now.Add(pause)
 	r.rejections++
 	return r
 }
@@ -161,7 +161,7 @@ func (s *termState) counts(now time.Time) (causes map[string]int, standstill tim
 		switch {
 		case o.cause != "":
 			causes[o.cause]++
-		case o.rejected != "":
+		case o.rejectedAction != "":
 			causes[string(causeRejected)]++
 		case o.failure != "":
 			causes[string(causeFailed)]++
