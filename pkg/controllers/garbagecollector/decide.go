@@ -16,8 +16,7 @@ import (
 const (
 	// readValidFor is the time for which a live read of an owner is valid for later decisions.
 	readValidFor = 10 * time.Second
-	// confirmAfter is the minimum time between two confirming reads. A watch without the owner confirms a read
-	// after the same time.
+	// confirmAfter is the time after which a second 404, or a watch without the owner, confirms a 404.
 	confirmAfter = 2 * time.Second
 	// ownerListTimeout is the time for which a type without a list delays the dependents of its objects.
 	ownerListTimeout = 10 * time.Second
@@ -115,8 +114,7 @@ type evidence struct {
 	// syncing is the time for which the owner's type waits for a list, or 0 after that.
 	syncing time.Duration
 	// watched is the age of a current watch of the owner's type. For a type with an informer it is the time since the
-	// first list: package freshness ends the term if such a cache stays behind. It is 0 for aggregated API servers:
-	// their reads and lists may come from the same stale cache.
+	// first list: package freshness ends the term if such a cache stays behind. It is 0 for aggregated API servers.
 	watched   time.Duration
 	live      liveRead
 	syncBegun time.Time
@@ -130,15 +128,27 @@ type classification struct {
 	cause string        // why the state is unknown; a label of metrics
 }
 
-// classifyOwner returns the state of an owner. A watch that shows the owner is enough to keep a dependent. Absence
-// takes a live read: of another object with the name, or a named 404 with a second, independent fact. Without a live
-// read only an impossible name proves absence, or a deletion event of an owner whose kind is no longer served.
+// classifyOwner returns the state of an owner. A watch that shows the owner is enough to keep a dependent. Absence takes
+// one of these proofs:
+//
+//	case                           proof                                                      source
+//	name with / or %, . or ..      a local type has no such names                             catalogue.resolve
+//	group without the kind         deletion event, then a discovery of the whole group        feed.removeDeleted
+//	404 that names the owner       deletion event,                                            feed.removeDeleted
+//	                               or a watch that lacks the owner for confirmAfter,          knownTypes.setPhase
+//	                               or an earlier such 404, confirmAfter before                liveRead.next
+//	another object of the name     its UID: a UID is never assigned twice                     ownerReader.readOwner
+//	  of a type without watch      its UID, and a deletion event, or confirmAfter between
+//	                               the reference and the read                                 ownerReader.readOwner
+//
+// The writer of a reference had observed the owner. So a read counts if it was sent after the reference was first seen,
+// and if it is not older than readValidFor or than the sync: hundreds of reads may take longer. A watch counts from the
+// same moment. Watches and deletion events count for local types and the kind in the reference: aggregated API servers
+// may return earlier objects from a cache, and UIDs of other objects.
 func classifyOwner(e evidence, now time.Time) classification {
 	age, backoff := now.Sub(e.live.received), min(minBackoff<<min(max(e.live.failures-1, 0), 10), maxBackoff)
 	// unwatched: no watch would report the deletion of the owner. Late deletion of its dependents is then acceptable.
 	unwatched := e.status == refVirtual && e.deletedAt.IsZero() && e.watched == 0
-	// The writer of a reference had observed the owner, so results that were sent before the reference was first seen
-	// may concern an earlier object of the same name.
 	missingTwice := !e.live.earlier.IsZero() && !e.live.earlier.Before(e.refSeen)
 	unseen := min(e.watched, now.Sub(e.refSeen)) // time for which the watch would have shown the owner
 	if e.status == refWaiting {                  // the watch does show the owner
@@ -156,7 +166,7 @@ func classifyOwner(e evidence, now time.Time) classification {
 	case e.uid == "": // accepted by other servers; every object would differ
 		return classification{cause: string(unparsable)}
 	case e.problem == impossible,
-		e.problem == unserved && !e.deletedAt.IsZero() && e.discovered.After(e.deletedAt): // and the group did not fail
+		e.problem == unserved && !e.deletedAt.IsZero() && e.discovered.After(e.deletedAt):
 		return classification{state: absent}
 	case e.problem != fine:
 		return classification{cause: string(e.problem)} // discovery requeues the dependent
@@ -169,7 +179,6 @@ func classifyOwner(e evidence, now time.Time) classification {
 	case unwatched && e.live.result == found && e.live.uid == e.uid && !e.live.waiting && !e.live.sent.Before(e.anyDeletedAt) && age < pollInterval:
 		return classification{state: solid, after: pollInterval - age}
 	case age > readValidFor && e.live.sent.Before(e.syncBegun):
-		// A read of this sync stays valid: hundreds of owners may take longer than readValidFor.
 		return classification{read: true}
 	case e.live.result == missing && (!e.deletedAt.IsZero() || unseen >= confirmAfter || missingTwice):
 		return classification{state: absent}
@@ -180,7 +189,6 @@ func classifyOwner(e evidence, now time.Time) classification {
 		}
 		return confirm(min(confirmAfter-unseen, first.Add(confirmAfter).Sub(now)))
 	case e.live.uid != e.uid && e.watched == 0 && e.deletedAt.IsZero() && e.live.sent.Sub(e.refSeen) < confirmAfter:
-		// An aggregated API server may return an earlier object of this name from a cache.
 		return confirm(e.refSeen.Add(confirmAfter).Sub(now))
 	case e.live.uid != e.uid:
 		return classification{state: absent}

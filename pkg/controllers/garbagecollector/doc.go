@@ -8,8 +8,7 @@
 //
 // Invariants:
 //
-//   - The graph selects candidates. Absence takes a live read that finds another object, or a 404 and a second fact.
-//     See classifyOwner for the exceptions.
+//   - The graph selects candidates. Absence takes a proof of the table at classifyOwner.
 //   - A DELETE carries the UID and the resourceVersion of the decision. A patch tests UID and content.
 //   - An owner that leaves orphans goes after a sweep without dependents. An unlisted type blocks the owner.
 //   - A type without responses backs off and delays no other type.

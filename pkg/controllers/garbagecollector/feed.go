@@ -120,7 +120,6 @@ func (f *feed) removeDeleted(m metav1.Object, event bool, keys *queueKeys) {
 	case event: // of an object that was created and deleted between two lists
 		g.enqueueDependents(n, keys)
 	}
-	// Only events of local types are proof.
 	if event && n.dependents != nil && (f.typ.local || !g.deletions[n].typ.local) {
 		g.deletions[n] = deletionEvent{g.clock.Now(), f.typ}
 	}

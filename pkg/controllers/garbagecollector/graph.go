@@ -340,7 +340,7 @@ type ownerObservation struct {
 	deletedAt    time.Time // deletion event from the feed of the owner's kind; zero without
 	anyDeletedAt time.Time // deletion event from any feed, which is no evidence; zero without
 	// refSeen is the last change of the dependent's references, or the read of the dependent. It is not before a 404
-	// that removed the owner from the graph. The writer of the reference had seen the owner before.
+	// that removed the owner from the graph.
 	refSeen time.Time
 }
 
@@ -383,7 +383,6 @@ func (g *graph) observeOwners(o object) (owners []ownerObservation, owns bool) {
 		owner := ownerObservation{status: g.statusOf(n, o.namespace, kind, r.name), refSeen: timing.Later(since, g.notFoundAt[n])}
 		if d, ok := g.deletions[n]; ok {
 			owner.anyDeletedAt = d.at
-			// Aggregated API servers do not count: UIDs there may be equal to UIDs of other objects.
 			if d.typ.local && d.typ.isKind(kind) {
 				owner.deletedAt = d.at
 			}
