@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
+	"minikcm/pkg/controller"
 )
 
 func TestReadLimiterBacksOff(t *testing.T) {
@@ -223,6 +224,22 @@ func TestFailuresShareARate(t *testing.T) {
 				t.Errorf("%d log lines about rejections", n)
 			}
 		})
+	}
+}
+
+// Rechecks of many blocked owners are spread, but none waits for more than maxRecheck longer.
+func TestSpreadOfRechecksIsBounded(t *testing.T) {
+	c := &Controller{Base: controller.Base{Clock: clocktesting.NewFakeClock(began)}, state: newTermState()}
+	for n := range 20_000 {
+		c.state.setOwner(keyOf(uid(n)), ownerRecord{cause: causeRejected})
+	}
+	longest := time.Duration(0)
+	for range 50 {
+		result, _ := c.recordBlockage(t.Context(), keyOf(uid(1)), object{}, ownerRecord{since: began}, blockage{}, errRejected)
+		longest = max(longest, result.RequeueAfter)
+	}
+	if longest > minRecheck+maxRecheck || longest < minRecheck+maxRecheck/2 {
+		t.Errorf("the longest recheck is after %v", longest)
 	}
 }
 

@@ -138,6 +138,7 @@ func TestNoRequestsForUnservedTypes(t *testing.T) {
 		c.ChangeObject("v1", "configmaps", "a", "b", func(o *metav1.PartialObjectMetadata) { o.Finalizers = nil })
 		time.Sleep(definitionLag / 2)
 		fakeapi.Want(t, "requests", sent()-before, 0)
+		fakeapi.Want(t, "recheck of the owner", fakeapi.Must(c.reconcileOwner(t.Context(), keyOf(uid(3)))).RequeueAfter, minRecheck)
 	})
 }
 

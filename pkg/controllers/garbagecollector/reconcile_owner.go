@@ -103,7 +103,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 		return blockage{cause: causeUnlistedType, types: discovery, after: min(max(waited, firstRecheck), minBackoff)}, nil
 	case len(unsynced) > 0:
 		return blockage{cause: causeUnlistedType, types: unsynced, after: cycleDelay}, nil
-	case !at.isServed():
+	case !at.isServed(): // every request would fail; rechecks detect the return of the type
 		return blockage{after: min(max(waited, minBackoff), minRecheck)}, nil
 	}
 

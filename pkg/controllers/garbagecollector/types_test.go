@@ -149,45 +149,25 @@ func TestPartialDiscoveryRemovesNoType(t *testing.T) {
 	})
 }
 
-// An API server that has just started may lack types, or all core types, in its discovery.
+// An API server that has just started may lack types in its discovery.
 func TestDiscoveryOfUnreadyServerIsIgnored(t *testing.T) {
-	for _, tt := range []struct {
-		name                string
-		breakServer, repair func(c *cluster)
-	}{
-		{"not ready", func(c *cluster) { c.SetReadyz(http.StatusInternalServerError) }, func(c *cluster) { c.SetReadyz(0) }},
-		{"no core types", func(c *cluster) {
-			c.BreakDiscovery("v1", http.StatusInternalServerError)
-			c.RemoveType("v1", "namespaces")
-		}, func(c *cluster) {
-			c.BreakDiscovery("v1", 0)
-			c.AddType("v1", metav1.APIResource{Name: "namespaces", Kind: "Namespace"})
-		}},
-	} {
-		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
-			c.define()
-			c.start()
-			w, _ := c.widget("w", 10)
-			c.shows(w, true)
-			tt.breakServer(c)
-			moment := time.Now()
-			c.undefine()
-			c.AddType("other.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
-			c.BreakDiscovery("other.example.com/v1", http.StatusServiceUnavailable)
-			for range 10 {
-				time.Sleep(6 * time.Second)
-				if c.types.discoveredSince(moment) && tt.name == "not ready" {
-					t.Fatal("owners that leave orphans may go")
-				}
-			}
-			fakeapi.Want(t, "phase of ConfigMaps", c.types.state(configMaps.GroupResource).phase, current)
-			if tt.name == "not ready" {
-				fakeapi.Want(t, "phase of widgets", c.types.state(widgetType.GroupResource).phase, listing)
-			}
-			tt.repair(c)
-			c.is(widgetType.GroupResource, "")
-		})
-	}
+	inCluster(t, func(c *cluster) {
+		c.define()
+		c.start()
+		w, _ := c.widget("w", 10)
+		c.shows(w, true)
+		c.SetReadyz(http.StatusInternalServerError)
+		moment := time.Now()
+		c.undefine()
+		c.AddType("other.example.com/v1", metav1.APIResource{Name: "gadgets", Kind: "Gadget"})
+		c.BreakDiscovery("other.example.com/v1", http.StatusServiceUnavailable)
+		time.Sleep(time.Minute)
+		fakeapi.Want(t, "owners that leave orphans may go", c.types.discoveredSince(moment), false)
+		fakeapi.Want(t, "phase of ConfigMaps", c.types.state(configMaps.GroupResource).phase, current)
+		fakeapi.Want(t, "phase of widgets", c.types.state(widgetType.GroupResource).phase, listing)
+		c.SetReadyz(0)
+		c.is(widgetType.GroupResource, "")
+	})
 }
 
 // Lists fail or hang, as with a broken conversion webhook.
