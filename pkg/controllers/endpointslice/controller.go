@@ -79,7 +79,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 		return nil, err
 	}
 	return c, errors.Join(
-		c.services.Handle(caches.Handler[*corev1.Service]{Add: c.enqueueService, Update: c.serviceUpdated, Delete: c.enqueueService}),
+		c.services.Handle(caches.Handler[*corev1.Service]{Add: c.enqueueService, Update: func(_, s *corev1.Service) { c.enqueueService(s) }, Delete: c.enqueueService}),
 		c.pods.Handle(caches.Handler[*caches.Pod]{Add: c.podChanged, Update: c.podUpdated, Delete: c.podChanged}),
 		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceGone}),
 		c.nodes.Handle(caches.Handler[*corev1.Node]{Add: c.nodeChanged, Update: c.nodeUpdated, Delete: c.enqueueTopology}),
@@ -89,6 +89,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 func (c *Controller) openCaches() error {
 	var errs [5]error
 	c.pods, errs[0] = c.Caches.Pods()
+	// Another Watch of a cached type adds an index.
 	_, errs[1] = caches.Watch[*caches.Pod](c.Caches, corev1.SchemeGroupVersion.WithResource("pods"), caches.Options{Indexers: cache.Indexers{byLabel: indexByLabel}})
 	c.nodes, errs[2] = c.Caches.Nodes()
 	c.services, errs[3] = caches.Watch[*corev1.Service](c.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
@@ -103,8 +104,6 @@ func (c *Controller) openCaches() error {
 }
 
 func (c *Controller) enqueueService(s *corev1.Service) { c.loop.Add(cache.MetaObjectToName(s)) }
-
-func (c *Controller) serviceUpdated(_, service *corev1.Service) { c.enqueueService(service) }
 
 func (c *Controller) podChanged(pod *caches.Pod) { c.enqueueSelecting(pod, nil) }
 

@@ -33,17 +33,17 @@ type state struct {
 	createName  string    // of a create that is not confirmed; the next create has the same name
 }
 
-// attempt is one sync of a Service: its objects, and whether they are recent enough for writes.
-type attempt struct {
-	*term
-	*state
-	service  *corev1.Service
-	pods     []*corev1.Pod
-	existing []*discoveryv1.EndpointSlice
-	readAll  bool  // writes need live pods and slices
-	holdBack bool  // writes need a live read, at least of the Service
-	held     bool  // a write was held back
-	failures error // of requests
+// serviceSync is one sync of a Service: its objects, and whether they are recent enough for writes.
+type serviceSync struct {
+	term             *term
+	state            *state
+	service          *corev1.Service
+	pods             []*corev1.Pod
+	existing         []*discoveryv1.EndpointSlice
+	needsLiveSlices  bool  // writes need live pods and slices, and the live Service
+	needsLiveService bool  // writes need a live read, at least of the Service
+	heldBack         bool  // a write was not sent, because it needs a live read
+	requestErr       error // of failed requests
 }
 
 // reconcile brings the slices of one Service in line with its pods.
@@ -66,82 +66,83 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	if !ok || !selectsPods(service) { // without a selector, the slices are left to the user
 		return controller.Result{}, nil
 	}
-	a := &attempt{term: t, state: t.states.For(key, service.UID), service: service}
-	if wait := a.notBefore.Sub(now); wait > 0 {
+	s := &serviceSync{term: t, state: t.states.For(key, service.UID), service: service}
+	if wait := s.state.notBefore.Sub(now); wait > 0 {
 		return controller.Result{RequeueAfter: wait}, nil
 	}
 
 	// 3. Wait until the cache shows the known slices, but not for ever: a slice that existed only between two lists is
 	//    never shown. A live read that is due stays due.
 	for _, slice := range c.slices.ByIndex(byService, key.String()) {
-		a.existing = append(a.existing, slice.decode())
+		s.existing = append(s.existing, slice.decode())
 	}
-	if t.tracker.StaleSlices(service, a.existing) {
-		a.readLiveAt = cmp.Or(a.readLiveAt, now.Add(controller.ConsistencyTimeout))
-	} else if a.readLiveAt.After(now) {
-		a.readLiveAt = time.Time{}
+	if t.tracker.StaleSlices(service, s.existing) {
+		s.state.readLiveAt = cmp.Or(s.state.readLiveAt, now.Add(controller.ConsistencyTimeout))
+	} else if s.state.readLiveAt.After(now) {
+		s.state.readLiveAt = time.Time{}
 	}
-	if left := a.readLiveAt.Sub(now); left > 0 {
+	if left := s.state.readLiveAt.Sub(now); left > 0 {
 		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("stale").Inc()
 		return controller.Result{RequeueAfter: min(max(controller.ConsistencyTimeout-left, minStaleDelay), controller.ConsistencyRecheck)}, nil
 	}
 
 	// 4. Compute and send the writes, unless the caches may be older than the term or than a write.
-	serviceCurrent := rv.AtLeast(service.ResourceVersion, a.liveVersion) ||
-		a.liveVersion == "" && t.serviceBaseline.ReachedBy(versions)
-	a.readAll = !a.readLiveAt.IsZero() || !t.baseline.ReachedBy(versions)
-	a.holdBack = a.readAll || !serviceCurrent
-	a.pods = libraryPods(service, c.pods.ByIndex(byLabel, rareLabel(service)))
-	err := c.updateSlices(ctx, a)
+	serviceCurrent := rv.AtLeast(service.ResourceVersion, s.state.liveVersion) ||
+		s.state.liveVersion == "" && t.serviceBaseline.ReachedBy(versions)
+	s.needsLiveSlices = !s.state.readLiveAt.IsZero() || !t.baseline.ReachedBy(versions)
+	s.needsLiveService = s.needsLiveSlices || !serviceCurrent
+	s.pods = libraryPods(service, c.pods.ByIndex(byLabel, rareLabel(service)))
+	err := c.updateSlices(ctx, s)
 	if err == nil { // a sync that only waits ends the back-off of its Service
 		// With many pods, a sync is expensive, and a late endpoint costs little traffic.
-		a.notBefore = now.Add(time.Millisecond * time.Duration(min(len(a.pods), 100)))
+		s.state.notBefore = now.Add(time.Millisecond * time.Duration(min(len(s.pods), 100)))
 	}
 	return controller.Result{}, err
 }
 
 // updateSlices lets the library compute and send the writes, again on live reads if a write was held back or a live
 // read is overdue. It returns the failures of requests.
-func (c *Controller) updateSlices(ctx context.Context, a *attempt) (problem error) {
-	trigger := a.triggers.ComputeEndpointLastChangeTriggerTime(a.service.Namespace, a.service, a.pods)
-	overdue := !a.readLiveAt.IsZero()
+func (c *Controller) updateSlices(ctx context.Context, s *serviceSync) (problem error) {
+	trigger := s.term.triggers.ComputeEndpointLastChangeTriggerTime(s.service.Namespace, s.service, s.pods)
+	overdue := !s.state.readLiveAt.IsZero()
 	if !overdue {
-		problem = c.computeSlices(ctx, a, trigger)
+		problem = c.computeSlices(ctx, s, trigger)
 	}
-	if overdue || a.held {
-		if problem = c.readLive(ctx, a); problem == nil {
-			problem = c.computeSlices(ctx, a, trigger)
-		} else if a.failures = problem; errors.Is(problem, controller.ErrOutdated) {
+	if overdue || s.heldBack {
+		if problem = c.readLive(ctx, s); errors.Is(problem, controller.ErrOutdated) {
 			return nil // the event of the Service follows
+		}
+		if s.requestErr = problem; problem == nil {
+			problem = c.computeSlices(ctx, s, trigger)
 		}
 	}
 	switch {
-	case errors.Is(a.failures, context.Canceled):
+	case errors.Is(s.requestErr, context.Canceled):
 	case problem == nil:
 		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("success").Inc()
 	default:
 		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("error").Inc()
-		c.recorder.Eventf(a.service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
-			"Error updating Endpoint Slices for Service %s/%s: %v", a.service.Namespace, a.service.Name, outcome.EventMessage(problem))
+		c.recorder.Eventf(s.service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
+			"Error updating Endpoint Slices for Service %s/%s: %v", s.service.Namespace, s.service.Name, outcome.EventMessage(problem))
 	}
-	return a.failures
+	return s.requestErr
 }
 
 // readLive reads the Service from the API server, and unless the caches are sufficient its pods and slices. From now on
 // the tracker expects the cache to show these slices, so that no later sync is decided on older slices.
-func (c *Controller) readLive(ctx context.Context, a *attempt) error {
-	known := a.service
+func (c *Controller) readLive(ctx context.Context, s *serviceSync) error {
+	known := s.service
 	service, err := live.GetSame(ctx, known, c.Client.CoreV1().Services(known.Namespace).Get)
 	if err != nil {
 		return err
 	}
 	c.services.Expect(service.ResourceVersion)
-	a.liveVersion = service.ResourceVersion // no later sync may use an older Service, also if this one writes nothing
+	s.state.liveVersion = service.ResourceVersion // no later sync may use an older Service, also if this one writes nothing
 	if !selectsPods(service) {
 		return controller.ErrOutdated
 	}
-	a.service, a.holdBack = service, false
-	if !a.readAll && service.ResourceVersion == known.ResourceVersion {
+	s.service, s.needsLiveService = service, false
+	if !s.needsLiveSlices && service.ResourceVersion == known.ResourceVersion {
 		return nil
 	}
 	pods, _, err := c.pods.Read(ctx, c.Client, service.Namespace, metav1.ListOptions{LabelSelector: labels.Set(service.Spec.Selector).String()})
@@ -153,18 +154,18 @@ func (c *Controller) readLive(ctx context.Context, a *attempt) error {
 	if err != nil {
 		return fmt.Errorf("read the EndpointSlices live: %w", err)
 	}
-	a.tracker.DeleteService(service.Namespace, service.Name)
-	for _, slice := range a.existing { // later syncs wait until the cache lacks the slices that the live list lacks
-		a.tracker.ExpectDeletion(slice)
+	s.term.tracker.DeleteService(service.Namespace, service.Name)
+	for _, slice := range s.existing { // later syncs wait until the cache lacks the slices that the live list lacks
+		s.term.tracker.ExpectDeletion(slice)
 	}
-	a.pods, a.existing, a.readLiveAt = libraryPods(service, pods), nil, time.Time{}
+	s.pods, s.existing, s.state.readLiveAt = libraryPods(service, pods), nil, time.Time{}
 	for _, slice := range list.Items {
-		if slice.Name == a.createName {
-			a.createName = ""
+		if slice.Name == s.state.createName {
+			s.state.createName = ""
 		}
 		if slice.DeletionTimestamp == nil {
-			a.existing = append(a.existing, &slice)
-			a.tracker.Update(&slice)
+			s.existing = append(s.existing, &slice)
+			s.term.tracker.Update(&slice)
 		}
 	}
 	return nil
@@ -172,11 +173,11 @@ func (c *Controller) readLive(ctx context.Context, a *attempt) error {
 
 // computeSlices lets the library compute the writes that make the slices of a Service equal to its pods, and send each
 // write. The error also names pods that the slices leave out, because their nodes are missing.
-func (c *Controller) computeSlices(ctx context.Context, a *attempt, trigger time.Time) error {
-	a.library.lock.Lock()
-	defer a.library.lock.Unlock()
-	a.library.write = func(verb string, slice *discoveryv1.EndpointSlice) error { return c.write(ctx, a, verb, slice) }
-	return a.reconciler.Reconcile(libraryLogger(ctx), a.service, a.pods, a.existing, trigger)
+func (c *Controller) computeSlices(ctx context.Context, s *serviceSync, trigger time.Time) error {
+	s.term.library.lock.Lock()
+	defer s.term.library.lock.Unlock()
+	s.term.library.write = func(verb string, slice *discoveryv1.EndpointSlice) error { return c.write(ctx, s, verb, slice) }
+	return s.term.reconciler.Reconcile(libraryLogger(ctx), s.service, s.pods, s.existing, trigger)
 }
 
 // libraryLogger returns a logger for the library, which logs details at the level of events.
@@ -224,23 +225,23 @@ func (l *libraryClient) Delete(_ context.Context, name string, _ metav1.DeleteOp
 }
 
 // write sends one write. The event of a tracked write causes no sync. The library tracks deletes.
-func (c *Controller) write(ctx context.Context, a *attempt, verb string, slice *discoveryv1.EndpointSlice) (err error) {
-	if a.held = a.holdBack; a.held {
+func (c *Controller) write(ctx context.Context, s *serviceSync, verb string, slice *discoveryv1.EndpointSlice) (err error) {
+	if s.heldBack = s.needsLiveService; s.heldBack {
 		return errors.New("write needs a live read first")
 	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // client-go may repeat a write for minutes
 	defer cancel()
-	client := c.Client.DiscoveryV1().EndpointSlices(a.service.Namespace)
+	client := c.Client.DiscoveryV1().EndpointSlices(s.service.Namespace)
 	var stored *discoveryv1.EndpointSlice
 	switch {
 	case controller.Draining(ctx):
 		err = controller.ErrDraining
 	case verb == "create":
-		a.createName = cmp.Or(a.createName, names.SimpleNameGenerator.GenerateName(slice.GenerateName))
-		slice.Name = a.createName
+		s.state.createName = cmp.Or(s.state.createName, names.SimpleNameGenerator.GenerateName(slice.GenerateName))
+		slice.Name = s.state.createName
 		stored, err = client.Create(ctx, slice, metav1.CreateOptions{})
 		if err == nil || outcome.FromError(err) == outcome.Exists { // an earlier create cannot succeed any more
-			a.createName = ""
+			s.state.createName = ""
 		}
 	case verb == "update":
 		stored, err = client.Update(ctx, slice, metav1.UpdateOptions{})
@@ -250,15 +251,15 @@ func (c *Controller) write(ctx context.Context, a *attempt, verb string, slice *
 	switch outcome.FromError(err) {
 	case outcome.Done:
 		if stored != nil {
-			a.tracker.Update(stored)
+			s.term.tracker.Update(stored)
 			c.slices.Expect(stored.ResourceVersion)
 		}
 		return nil
 	case outcome.Terminating: // a terminating namespace needs no slices
 		return err
 	case outcome.Exists, outcome.NotFound, outcome.Conflict, outcome.Unknown: // old cache, or lost response
-		a.readLiveAt = c.Clock.Now()
+		s.state.readLiveAt = c.Clock.Now()
 	}
-	a.failures = errors.Join(a.failures, fmt.Errorf("%s EndpointSlice %s: %w", verb, slice.Name, err))
+	s.requestErr = errors.Join(s.requestErr, fmt.Errorf("%s EndpointSlice %s: %w", verb, slice.Name, err))
 	return errors.New(outcome.EventMessage(err))
 }
