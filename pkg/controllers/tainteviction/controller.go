@@ -29,7 +29,7 @@ type Controller struct {
 	metrics  *metrics
 
 	ledger   *ledger
-	taints   *firstSeen
+	seen     *firstSeen
 	nodeLoop *controller.Loop[string]
 	podLoop  *controller.Loop[podkey.Key]
 	term     *term // replaced between terms, when no worker runs
@@ -42,7 +42,7 @@ type term struct {
 }
 
 func newController(grace time.Duration, b controller.Base) (*Controller, error) {
-	c := &Controller{Base: b, grace: grace, recorder: b.Recorder(Name), metrics: newMetrics(b.Metrics), taints: newFirstSeen()}
+	c := &Controller{Base: b, grace: grace, recorder: b.Recorder(Name), metrics: newMetrics(b.Metrics), seen: newFirstSeen()}
 	c.ledger = newLedger(c.metrics.pending)
 	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: controller.PodWorkers, Drain: b.Drain, Clock: b.Clock}
 	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNode)
@@ -56,7 +56,7 @@ func newController(grace time.Duration, b controller.Base) (*Controller, error) 
 
 func (c *Controller) handleNodes() error {
 	changed := func(node *corev1.Node) {
-		c.taints.observe(node, c.Clock.Now())
+		c.seen.observe(node, c.Clock.Now())
 		c.nodeLoop.Add(node.Name)
 	}
 	return c.nodes.Handle(caches.Handler[*corev1.Node]{

@@ -1,12 +1,14 @@
 // Package tainteviction is the taint-eviction-controller: it deletes pods that do not tolerate a NoExecute
 // taint of their node.
 //
-// The first toleration that matches a taint decides. Without a toleration the pod leaves at once, with
-// tolerationSeconds that long after the later of the taint's timeAdded and the pod's binding. Deadlines follow
-// every change, but another value with the same toleration delays no eviction, nor does another timeAdded, unless the
-// node was seen without the taint. The taints not-ready and unreachable get another timeAdded only if they were removed
-// and added again, so they count from then. Deadlines of taints with timeAdded survive a restart. Other taints date
-// from the first observation by this process, also as a standby.
+// The deadline of a pod is the start of the taint or the binding of the pod, whichever is later, plus the
+// tolerationSeconds of the first toleration that matches. Without a toleration, it is the start itself.
+//
+//   - A taint starts at its timeAdded, so deadlines survive a restart. Without timeAdded, it starts when this process
+//     first saw it, also as a standby.
+//   - Another value with the same toleration does not move the deadline, nor does another timeAdded. Only the taints
+//     not-ready and unreachable start again with another timeAdded: they were removed and added again.
+//   - Each taint starts again if the node was seen without it.
 //
 // The taints not-ready and unreachable evict only from nodes that are not Ready, and not within
 // --node-monitor-grace-period after the start of a term.

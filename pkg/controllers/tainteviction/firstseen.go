@@ -14,10 +14,11 @@ type firstSeen struct {
 	nodes map[string]map[string]sighting // by node and by key: a node has one NoExecute taint of a key
 }
 
-// sighting holds the times since which a node has a taint: with any value and timeAdded, and with those of id.
+// sighting is what this process saw of a NoExecute taint.
 type sighting struct {
-	id           taintID
-	any, current time.Time
+	id      taintID   // of the taint as last seen
+	keySeen time.Time // since when the node has a taint of this key, with any value and timeAdded
+	idSeen  time.Time // since when with this id
 }
 
 // taintID identifies a taint of a key.
@@ -52,17 +53,18 @@ func (s *firstSeen) observe(node *corev1.Node, now time.Time) {
 		switch last, ok := before[t.Key]; {
 		case ok && last.id == next.id:
 			next = last
-		case ok && (!isHealthTaint(t) || last.id.added == next.id.added): // health taints keep their timeAdded
-			next.any = last.any
+		case ok && (!isHealthTaint(t) || last.id.added == next.id.added):
+			// The node lifecycle controller keeps timeAdded, so a health taint with another timeAdded is a new taint.
+			next.keySeen = last.keySeen
 		}
 		seen[t.Key] = next
 	}
 	s.nodes[node.Name] = seen
 }
 
-// of returns the observations of a taint. If only a live read shows the timeAdded of a taint, the taint may have been
+// find returns what was seen of a taint. If only a live read shows the timeAdded of a taint, the taint may have been
 // removed and added again, so its times are now.
-func (s *firstSeen) of(node string, t corev1.Taint, now time.Time) sighting {
+func (s *firstSeen) find(node string, t corev1.Taint, now time.Time) sighting {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	id := idOf(t)
@@ -70,7 +72,7 @@ func (s *firstSeen) of(node string, t corev1.Taint, now time.Time) sighting {
 	case ok && last.id == id:
 		return last
 	case ok && last.id.added == id.added: // another value
-		return sighting{id, last.any, now}
+		return sighting{id, last.keySeen, now}
 	}
 	return sighting{id, now, now}
 }

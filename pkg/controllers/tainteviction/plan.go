@@ -18,7 +18,7 @@ import (
 type taint struct {
 	corev1.Taint
 	since   time.Time
-	present time.Time // since when the node has the taint, with any value and timeAdded
+	keySeen time.Time // of the sighting
 }
 
 // evictingTaints returns the taints of a node that may evict pods. seen returns the observations of a taint.
@@ -34,7 +34,7 @@ func evictingTaints(node *corev1.Node, seen func(corev1.Taint) sighting) []taint
 			added = *t.TimeAdded
 		}
 		first := seen(t)
-		evicting = append(evicting, taint{Taint: t, since: startTime(added, first.current), present: first.any})
+		evicting = append(evicting, taint{Taint: t, since: startTime(added, first.idSeen), keySeen: first.keySeen})
 	}
 	return evicting
 }
@@ -112,7 +112,7 @@ type decision struct {
 // shows the node without the taint.
 type countdown struct {
 	taint      string    // key
-	present    time.Time // of the taint
+	keySeen    time.Time // of the taint
 	toleration time.Duration
 	start      time.Time
 }
@@ -126,9 +126,9 @@ func decide(taints []taint, tolerations []corev1.Toleration, running []countdown
 		if !limited {
 			continue
 		}
-		next := countdown{t.Key, t.present, toleration, timing.Later(t.since, bound)}
+		next := countdown{t.Key, t.keySeen, toleration, timing.Later(t.since, bound)}
 		for _, c := range running {
-			if c.taint == t.Key && c.present.Equal(t.present) && c.toleration == toleration {
+			if c.taint == t.Key && c.keySeen.Equal(t.keySeen) && c.toleration == toleration {
 				next.start = earlierOf(c.start, next.start)
 			}
 		}

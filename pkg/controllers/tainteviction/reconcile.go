@@ -80,7 +80,7 @@ func (c *Controller) cachedTaints(name string, now time.Time) []taint {
 }
 
 func (c *Controller) taintsOf(node *corev1.Node, now time.Time) []taint {
-	return evictingTaints(node, func(t corev1.Taint) sighting { return c.taints.of(node.Name, t, now) })
+	return evictingTaints(node, func(t corev1.Taint) sighting { return c.seen.find(node.Name, t, now) })
 }
 
 // readTaints reads the taints of a node from the API server.
