@@ -120,7 +120,8 @@ func (c *Caches) Types() []freshness.Watched {
 	return types
 }
 
-// Alongside registers a function that runs from Start until the context ends. Call it before Start.
+// Alongside registers a function that runs from Start until the context ends. Call it before Start
+// or from an Observer.
 func (c *Caches) Alongside(run func(context.Context)) { c.alongside = append(c.alongside, run) }
 
 // Cached is a type that has a cache of all namespaces.

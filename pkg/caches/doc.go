@@ -8,8 +8,8 @@
 // change a cached object, and never write a trimmed object back: send a patch, or build the object from a
 // live read.
 //
-// One watch delivers the Leases of all namespaces, because an informer has one namespace at most. Without the
-// node controllers and the garbage collector only the namespace of the election is watched.
+// One watch delivers the Leases: of all namespaces if the garbage collector runs or several namespaces are needed,
+// because an informer has one namespace at most; see [Config.LeaseNamespaces].
 //
 // [Store.Version] is the version that a cache has reached. [Pods.Read], [Pods.ReadByName] and [LatestVersion] read
 // from the API server.

@@ -15,7 +15,7 @@ const maxConfirmPause = 10 * time.Second
 // confirmNodes compares the node cache with the API server until both are equal, and then queues all nodes. States
 // of zones depend on all nodes, so a live read of one node is not enough.
 func (c *Controller) confirmNodes(ctx context.Context) {
-	for pause := time.Second; ; {
+	for pause := 2 * time.Second; ; pause = min(2*pause, maxConfirmPause) {
 		limited, cancel := context.WithTimeout(ctx, readTimeout)
 		err := c.nodes.Confirm(limited, c.metadata)
 		cancel()
@@ -24,7 +24,6 @@ func (c *Controller) confirmNodes(ctx context.Context) {
 			c.enqueueAll()
 			return
 		}
-		pause = min(2*pause, maxConfirmPause)
 		if !timing.Sleep(ctx, c.Clock, pause) {
 			return
 		}

@@ -7,7 +7,8 @@
 //
 //	API server reachable? ─▶ live Lease ─▶ live node ─▶ status ─▶ zone ─▶ pods ─▶ taints
 //
-// With leader election, no outage of the API server makes a live node Unknown. Without, an outage of writes alone may.
+// With leader election, an outage that also stops the renewals of the lease makes no live node Unknown. An outage of
+// other writes may, because kubelets cannot post either.
 // Zones limit the rate of NoExecute taints. A term adds no NoExecute taint before the node cache was compared with
 // the API server.
 //

@@ -106,7 +106,8 @@ func (o *Owners[O, T]) enqueueAdopters(object T) {
 	}
 }
 
-// selectorMatches reports whether a selector matches labels. An empty or invalid selector matches nothing.
+// selectorMatches reports whether a selector matches labels. An empty or invalid selector matches nothing,
+// and nothing matches an object without labels, as upstream.
 func selectorMatches(s *metav1.LabelSelector, l map[string]string) bool {
 	if len(l) == 0 {
 		return false
