@@ -36,12 +36,12 @@ type apiHealth struct {
 	health  *healthMap
 	probing atomic.Bool
 
-	lock        sync.Mutex
-	leading     bool
-	ticked      time.Time
-	event       time.Time // last event of a Lease of a node
-	success     time.Time // last event or successful request; zero after a failed live read
-	unreachable bool
+	lock           sync.Mutex
+	leading        bool
+	lastTick       time.Time
+	lastLeaseEvent time.Time // of a Lease of a node
+	lastSuccess    time.Time // of an event or a request; zero after a failed live read
+	unreachable    bool
 }
 
 // begin starts a term.
@@ -49,7 +49,7 @@ func (a *apiHealth) begin(now time.Time) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.endOutage(now)
-	a.leading, a.ticked, a.success = true, now, now
+	a.leading, a.lastTick, a.lastSuccess = true, now, now
 }
 
 // end ends a term.
@@ -64,9 +64,9 @@ func (a *apiHealth) quietPeriod() time.Duration { return a.cfg.MonitorGracePerio
 
 // endOutage ends an outage. The lock is held.
 func (a *apiHealth) endOutage(now time.Time) {
-	if a.unreachable || !a.leading && now.Sub(a.event) > a.quietPeriod() {
+	if a.unreachable || !a.leading && now.Sub(a.lastLeaseEvent) > a.quietPeriod() {
 		a.unreachable = false
-		a.restartGracePeriods(a.event, now)
+		a.restartGracePeriods(a.lastLeaseEvent, now)
 	}
 }
 
@@ -83,7 +83,7 @@ func (a *apiHealth) observeLease(lease *coordinationv1.Lease) {
 	now := a.clock.Now()
 	a.lock.Lock()
 	a.endOutage(now)
-	a.event, a.success = now, now
+	a.lastLeaseEvent, a.lastSuccess = now, now
 	a.lock.Unlock()
 	a.health.recordLease(lease.Name, renewTimeOf(lease), now)
 }
@@ -95,9 +95,9 @@ func (a *apiHealth) observeRequest(err error) {
 	defer a.lock.Unlock()
 	switch {
 	case isUnavailable(err):
-		a.success = time.Time{}
+		a.lastSuccess = time.Time{}
 	case err == nil:
-		a.success = now
+		a.lastSuccess = now
 		a.endOutage(now)
 	}
 }
@@ -111,11 +111,11 @@ func (a *apiHealth) isSuspended(extraSpent bool, now time.Time) bool {
 }
 
 func (a *apiHealth) isStalled(now time.Time) bool {
-	return a.leading && now.Sub(a.ticked) > tickPeriod+stallAfter
+	return a.leading && now.Sub(a.lastTick) > tickPeriod+stallAfter
 }
 
-// watch checks the API server every second until ctx ends, and calls freeze with the result.
-func (a *apiHealth) watch(ctx context.Context, freeze func(frozen bool, now time.Time)) {
+// run checks the API server every second until ctx ends, and calls freeze with the result.
+func (a *apiHealth) run(ctx context.Context, freeze func(frozen bool, now time.Time)) {
 	var probes sync.WaitGroup
 	defer probes.Wait()
 	ticker := a.clock.NewTicker(tickPeriod)
@@ -145,10 +145,10 @@ func (a *apiHealth) tick(now time.Time) (wantsProbe, unreachable bool) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if a.isStalled(now) && !a.unreachable { // the end of an outage restarts the grace periods
-		a.restartGracePeriods(a.ticked, now)
+		a.restartGracePeriods(a.lastTick, now)
 	}
-	a.ticked = now
-	return a.unreachable || now.Sub(a.success) > max(a.quietPeriod(), a.cfg.MonitorPeriod), a.unreachable
+	a.lastTick = now
+	return a.unreachable || now.Sub(a.lastSuccess) > max(a.quietPeriod(), a.cfg.MonitorPeriod), a.unreachable
 }
 
 // probe sends a small list with a short timeout.

@@ -66,7 +66,7 @@ func newController(cfg Config, b controller.Base, reads kubernetes.Interface, me
 		Base: b, cfg: cfg, reads: reads, metadata: metadata, recorder: b.Recorder(agent), metrics: newMetrics(b.Metrics),
 		health: &healthMap{nodes: map[string]nodeHealth{}},
 	}
-	c.api = &apiHealth{cfg: cfg, client: reads, clock: b.Clock, metrics: c.metrics, health: c.health, event: b.Clock.Now()}
+	c.api = &apiHealth{cfg: cfg, client: reads, clock: b.Clock, metrics: c.metrics, health: c.health, lastLeaseEvent: b.Clock.Now()}
 	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: nodeQueue, Workers: nodeWorkers, MaxBackoff: maxBackoff, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcile)
@@ -138,7 +138,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 	var running sync.WaitGroup
 	c.podLoop.Start(ctx, &running, nil) // first, because the loop of nodes fills its queue
-	running.Go(func() { c.api.watch(ctx, c.zones.freeze) })
+	running.Go(func() { c.api.run(ctx, c.zones.freeze) })
 	running.Go(func() { c.confirmNodes(ctx) })
 	c.nodeLoop.Run(ctx, func() []string {
 		c.zones.begin(c.nodes.List(), now) // the queue is open: no deletion is missed

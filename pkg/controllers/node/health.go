@@ -66,12 +66,6 @@ func (h heartbeat) alive(now time.Time) heartbeat {
 	return h
 }
 
-// deadlineCheck is the result of a check of the deadline of a node.
-type deadlineCheck struct {
-	silent  bool          // the deadline has passed
-	recheck time.Duration // time until the next check of a node that is not silent
-}
-
 // unknownConditions returns the conditions of a silent node, and whether Ready changes. The node is not modified.
 func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.NodeCondition, changed bool) {
 	ready := readyCondition(node)

@@ -63,7 +63,7 @@ func TestFirstDeadlineIsAMonitorPeriodAway(t *testing.T) {
 	h := nodeHealth{ready: corev1.ConditionFalse}
 	h.heartbeat.seen = day
 	for after, silent := range map[time.Duration]bool{10 * time.Millisecond: false, 1001 * time.Millisecond: true} {
-		fakeapi.Want(t, fmt.Sprint("silent after ", after), h.checkDeadline(cfg, day.Add(after)).silent, silent)
+		fakeapi.Want(t, fmt.Sprint("silent after ", after), h.evaluateDeadline(cfg, day.Add(after)).silent, silent)
 	}
 }
 

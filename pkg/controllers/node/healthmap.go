@@ -17,11 +17,11 @@ type healthMap struct {
 
 // nodeHealth is the health of one node.
 type nodeHealth struct {
-	uid       types.UID
-	heartbeat heartbeat
-	ready     corev1.ConditionStatus // as last observed, empty if never posted
-	checkedAt time.Time              // first check, last sign of life in a live read, or our write of Unknown
-	newest    string                 // resource version of our last write or conflict, empty without one
+	uid             types.UID
+	heartbeat       heartbeat
+	ready           corev1.ConditionStatus // as last observed, empty if never posted
+	checkedAt       time.Time              // first check, last sign of life in a live read, or our write of Unknown
+	expectedVersion string                 // resource version of our last write or conflict, empty without one
 }
 
 // maxExtraPeriods bounds the extra time of a node, in grace periods. Without a bound an unreliable API server
@@ -42,8 +42,14 @@ func (h nodeHealth) due(cfg Config) time.Time {
 	return due
 }
 
-// checkDeadline checks the deadline of a node.
-func (h nodeHealth) checkDeadline(cfg Config, now time.Time) deadlineCheck {
+// deadlineCheck is the result of a check of the deadline of a node.
+type deadlineCheck struct {
+	silent  bool          // the deadline has passed
+	recheck time.Duration // time until the next check of a node that is not silent
+}
+
+// evaluateDeadline decides whether a node is silent at now.
+func (h nodeHealth) evaluateDeadline(cfg Config, now time.Time) deadlineCheck {
 	due := h.due(cfg)
 	if now.After(due) {
 		return deadlineCheck{silent: true}

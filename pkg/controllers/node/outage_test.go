@@ -141,7 +141,7 @@ func TestStallOfTheProcessIsNotSilence(t *testing.T) {
 		b.pass(5 * time.Second)
 		api := b.controller.api
 		api.lock.Lock()
-		api.ticked = time.Now().Add(-30 * time.Second) // no tick for 30 s
+		api.lastTick = time.Now().Add(-30 * time.Second) // no tick for 30 s
 		api.lock.Unlock()
 		fakeapi.Want(t, "silent nodes are suspended between a stall and the next tick", api.isSuspended(true, time.Now()), true)
 		b.pass(time.Second)

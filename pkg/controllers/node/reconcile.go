@@ -41,7 +41,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 	if !known {
 		health = c.observeNode(cached)
 	}
-	if health.newest != "" && rv.Newer(health.newest, cached.ResourceVersion) {
+	if health.expectedVersion != "" && rv.Newer(health.expectedVersion, cached.ResourceVersion) {
 		live, err := c.readNode(ctx, cached)
 		if err != nil || live == nil {
 			return controller.Result{}, err
@@ -104,7 +104,7 @@ func (c *Controller) checkDeadline(node *corev1.Node, h nodeHealth, now time.Tim
 		return deadlineCheck{}
 	}
 	h.ready = readiness(node)
-	check := h.checkDeadline(c.cfg, now)
+	check := h.evaluateDeadline(c.cfg, now)
 	if !check.silent && h.checkedAt.IsZero() {
 		c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.checkedAt = now })
 	}
@@ -129,7 +129,7 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 	switch {
 	case !ok: // events of a deletion follow
 		return deadlineCheck{}, nil
-	case !h.checkDeadline(c.cfg, now).silent:
+	case !h.evaluateDeadline(c.cfg, now).silent:
 		return deadlineCheck{recheck: c.recordAlive(node, now)}, nil
 	case suspended:
 		return c.holdBack(), nil
@@ -166,7 +166,7 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	}
 	now := c.Clock.Now()
 	h := c.health.observe(live, c.cachedRenewTime, now)
-	if !h.checkDeadline(c.cfg, now).silent {
+	if !h.evaluateDeadline(c.cfg, now).silent {
 		return live, c.recordAlive(live, now), nil
 	}
 	conditions, changed := unknownConditions(live, now)
@@ -210,7 +210,7 @@ func (c *Controller) writeTaints(ctx context.Context, node *corev1.Node, confirm
 			if readiness(live) != readiness(node) {
 				// The event of the change queues the node. The recheck is for events that a relist hides or that are
 				// late: until the cache shows the change, each sync reads live.
-				c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.newest = live.ResourceVersion })
+				c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.expectedVersion = live.ResourceVersion })
 				return c.cfg.MonitorGracePeriod, nil
 			}
 			node = live

@@ -31,7 +31,7 @@ func (c *Controller) updateStatus(ctx context.Context, live *corev1.Node) (*core
 		return nil, fmt.Errorf("set node status: %w", err)
 	}
 	c.api.observeRequest(nil)
-	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.newest = node.ResourceVersion })
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.expectedVersion = node.ResourceVersion })
 	return node, nil
 }
 
@@ -48,6 +48,6 @@ func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []
 		return fmt.Errorf("patch node: %w", err)
 	}
 	c.api.observeRequest(nil)
-	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.newest = patched.ResourceVersion })
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.expectedVersion = patched.ResourceVersion })
 	return nil
 }
