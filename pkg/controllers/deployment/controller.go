@@ -75,7 +75,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	return c, c.addHandlers()
 }
 
-// Run queues every Deployment and runs until ctx is done and all syncs have returned. The caches must have synced.
+// Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.states.Reset()
 	c.baseline.Reset()
@@ -91,7 +91,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Healthy fails when a sync is stuck.
+// Healthy implements controller.Controller.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
 func (c *Controller) addHandlers() error {

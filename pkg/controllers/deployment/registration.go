@@ -9,7 +9,7 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Config holds the flags of the controller.
+// Config is the configuration of the controller.
 type Config struct {
 	Workers int `json:"ConcurrentDeploymentSyncs"` // concurrent syncs, slow ones excluded; at least 1
 
@@ -32,7 +32,7 @@ func (c *Config) Validate() []error {
 	return p
 }
 
-// Registration declares the controller. Flags are bound to cfg.
+// Registration returns the registration of the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "deployment", Agent: Name,

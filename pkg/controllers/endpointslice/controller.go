@@ -181,7 +181,7 @@ func (c *Controller) nodeUpdated(old, node *corev1.Node) {
 
 func (c *Controller) enqueueTopology(*corev1.Node) { c.nodeLoop.AddAfter(allNodes, gatherDelay) }
 
-// Run works for one term. The caches must have synced.
+// Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	t := &term{
 		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
@@ -220,5 +220,5 @@ func (c *Controller) reconcileNodes(ctx context.Context, _ string) (controller.R
 	return controller.Result{}, nil
 }
 
-// Healthy returns an error if a sync makes no progress.
+// Healthy implements controller.Controller.
 func (c *Controller) Healthy() error { return errors.Join(c.loop.Healthy(), c.nodeLoop.Healthy()) }

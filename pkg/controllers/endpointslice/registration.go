@@ -45,7 +45,7 @@ func (c *Config) Validate() []error {
 	return p
 }
 
-// Registration declares the controller. Flags are bound to cfg.
+// Registration returns the registration of the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	const group = "discovery.k8s.io"
 	return controller.Registration{

@@ -80,7 +80,7 @@ func (c *Controller) enqueue(keys queueKeys) {
 // case of a lost event. Blocked owners recheck by themselves: each of their syncs sends reads.
 func (c *Controller) resync() { c.enqueue(queueKeys{objects: c.graph.all().objects}) }
 
-// Run works for one term. It returns nil when ctx has ended and every sync has returned.
+// Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.state.reset()
 	c.owners.reset()
@@ -103,7 +103,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// Healthy returns an error while a sync is stuck.
+// Healthy implements controller.Controller.
 func (c *Controller) Healthy() error {
 	return cmp.Or(c.objectLoop.Healthy(), c.ownerLoop.Healthy())
 }

@@ -11,7 +11,7 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Config of the controller.
+// Config is the configuration of the controller.
 type Config struct {
 	Enabled bool `json:"EnableGarbageCollector"` // false: the controller does not run, even if --controllers names it
 	Workers int  `json:"ConcurrentGCSyncs"`      // concurrent syncs of objects, and as many of owners; at least 1

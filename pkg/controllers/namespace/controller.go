@@ -113,7 +113,7 @@ func (c *Controller) terminating() []string {
 	return names
 }
 
-// Run works for one term, see [controller.Loop]. It always returns nil.
+// Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.beginTerm()
 	c.loop.Run(ctx, c.terminating)
@@ -128,7 +128,7 @@ func (c *Controller) beginTerm() {
 	c.states = controller.NewKeyStates[string](func() *state { return &state{timeouts: map[schema.GroupResource]int{}} })
 }
 
-// Healthy fails while a sync is stuck.
+// Healthy implements controller.Controller.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
 // firstSeen returns the time at which this process first saw the deletion of a namespace. The default is now. Handlers

@@ -11,7 +11,7 @@ import (
 	"minikcm/pkg/flagcheck"
 )
 
-// Config of the controller.
+// Config is the configuration of the controller.
 type Config struct {
 	Workers int `json:"ConcurrentNamespaceSyncs"` // at least 1
 	// SyncPeriod is the longest time from a successful sync of a terminating namespace to the next sync. Validate
@@ -49,7 +49,7 @@ func (c *Config) Validate() []error {
 	return p
 }
 
-// Registration describes the controller to the manager. Flags are bound to cfg.
+// Registration returns the registration of the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "namespace", Agent: Name,

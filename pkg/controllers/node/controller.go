@@ -122,7 +122,7 @@ func changesDecision(old, node *corev1.Node) bool {
 		})
 }
 
-// Run works until ctx ends and all workers have returned. It returns nil.
+// Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	if c.cfg.MonitorPeriod > c.cfg.MonitorGracePeriod {
 		klog.FromContext(ctx).Info("Node monitor period is longer than the grace period",
@@ -179,7 +179,7 @@ func (c *Controller) allNodes() (names []string) {
 	return names
 }
 
-// Healthy returns an error if a sync makes no progress.
+// Healthy implements controller.Controller.
 func (c *Controller) Healthy() error {
 	return errors.Join(c.nodeLoop.Healthy(), c.podLoop.Healthy())
 }

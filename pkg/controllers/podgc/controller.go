@@ -104,7 +104,7 @@ func (c *Controller) enqueue(pod *caches.Pod) {
 	}
 }
 
-// Run collects pods until ctx ends and all workers have returned. It returns nil.
+// Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{live: live.NewReads(c.Clock, c.readNode)}
 	var loops sync.WaitGroup
@@ -122,7 +122,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Healthy returns an error if a sync makes no progress.
+// Healthy implements controller.Controller.
 func (c *Controller) Healthy() error {
 	return errors.Join(c.nodeLoop.Healthy(), c.podLoop.Healthy(), c.countLoop.Healthy())
 }

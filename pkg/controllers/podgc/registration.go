@@ -8,7 +8,7 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// Config of the controller.
+// Config is the configuration of the controller.
 type Config struct {
 	// TerminatedPodThreshold is the number of finished pods that may exist. Zero or less sets no limit.
 	TerminatedPodThreshold int `json:"TerminatedPodGCThreshold"`

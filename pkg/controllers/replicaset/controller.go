@@ -110,7 +110,7 @@ func (c *Controller) addHandlers() error {
 	)
 }
 
-// Run works for one term. The caches must have synced.
+// Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.states.Reset()
 	c.baseline.Reset()
@@ -126,7 +126,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Healthy returns an error if a sync is stuck.
+// Healthy implements controller.Controller.
 func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
 func (c *Controller) enqueue(rs *appsv1.ReplicaSet) { c.loop.Add(cache.MetaObjectToName(rs)) }

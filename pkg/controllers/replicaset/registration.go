@@ -37,7 +37,7 @@ func (c *Config) Validate() []error {
 	return p
 }
 
-// Registration declares the controller. Flags are bound to cfg.
+// Registration returns the registration of the controller. Flags are bound to cfg.
 func Registration(cfg *Config) controller.Registration {
 	return controller.Registration{
 		Name: Name, Alias: "replicaset", Agent: Name,

@@ -104,7 +104,7 @@ func changesDeadline(old, pod *caches.Pod) bool {
 		!caches.SameTolerations(old.Tolerations, pod.Tolerations)
 }
 
-// Run evicts pods until ctx ends and all workers have returned. It returns nil.
+// Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
 	c.term = &term{
 		trusted: c.Clock.Now().Add(c.grace),
@@ -129,7 +129,7 @@ func (c *Controller) taintedNodes() []string {
 	return names
 }
 
-// Healthy returns an error if a sync makes no progress.
+// Healthy implements controller.Controller.
 func (c *Controller) Healthy() error {
 	return errors.Join(c.nodeLoop.Healthy(), c.podLoop.Healthy())
 }
