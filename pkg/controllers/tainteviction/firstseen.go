@@ -14,7 +14,7 @@ type firstSeen struct {
 	nodes map[string]map[string]sighting // by node and by key: a node has one NoExecute taint of a key
 }
 
-// sighting is what this process saw of a NoExecute taint.
+// sighting holds the first sight of a NoExecute taint.
 type sighting struct {
 	id      taintID   // of the taint as last seen
 	keySeen time.Time // since when the node has a taint of this key, with any value and timeAdded
