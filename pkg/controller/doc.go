@@ -17,13 +17,15 @@
 // # What a sync waits for
 //
 // Caches lag behind writes. [Loader.LoadConsistent] plans writes only on objects that show all writes of this
-// process and of earlier leaders. A decision without writes may lack writes of earlier leaders. For this,
+// process and of earlier leaders:
 //
 //   - a [ConsistencyBarrier] has the versions that the writes for a key returned, and the last live list, because
 //     no version shows a deletion,
 //   - a [Baseline] has the versions at the start of the term,
 //   - a controller adds expectations of its own: creates and deletes with unknown outcomes, or still without events,
 //   - in endpointslice, the tracker of the library k8s.io/endpointslice does the same for slices.
+//
+// A decision without writes may lack writes of earlier leaders.
 //
 // # Which errors are no failures
 //
