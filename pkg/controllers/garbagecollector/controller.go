@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,8 +78,18 @@ func (c *Controller) enqueue(keys queueKeys) {
 }
 
 // resync adds the objects with possible work to the queue. Discovery calls it after changes, and every five minutes in
-// case of a lost event. Blocked owners recheck by themselves: each of their syncs sends reads.
-func (c *Controller) resync() { c.enqueue(queueKeys{objects: c.graph.all().objects}) }
+// case of a lost event. Blocked owners recheck by themselves, because each of their syncs sends reads, except for owners
+// that waited for the discovery of a group which is known now. The same order in each call keeps their rate.
+func (c *Controller) resync() {
+	c.enqueue(queueKeys{objects: c.graph.all().objects})
+	unknown := c.types.unknownGroups()
+	isKnown := func(u unlistedType) bool { return u.resource[0] == '*' && !slices.Contains(unknown, u.resource[2:]) }
+	owners := c.state.ownersWhere(func(r ownerRecord) bool { return slices.ContainsFunc(r.unlisted, isKnown) })
+	slices.SortFunc(owners, func(a, b id) int { return slices.Compare(a[:], b[:]) })
+	for n, key := range owners {
+		c.ownerLoop.AddAfter(key, time.Duration(n)*recheckSpread)
+	}
+}
 
 // Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,6 +201,10 @@ func TestFailuresShareARate(t *testing.T) {
 		"patch configmaps d": func(c *cluster, n int) { dependent(c, n, ref("v1", "ConfigMap", "o", uid(1))) },
 		"patch configmaps w": func(c *cluster, n int) { owner(c, n, inForeground) },
 		"list replicasets":   func(c *cluster, n int) { owner(c, n, orphans) },
+		"list things": func(c *cluster, n int) { // the discovery of the type fails, too
+			c.BreakDiscovery("far.example.com/v1", http.StatusServiceUnavailable*min(n, 1))
+			owner(c, n, orphans)
+		},
 	} {
 		inClusterNamed(t, fails, func(t *testing.T, c *cluster) {
 			c.owner()
@@ -213,6 +218,7 @@ func TestFailuresShareARate(t *testing.T) {
 			}
 			time.Sleep(25 * time.Second)
 			for n := range 6 {
+				c.BreakDiscovery("far.example.com/v1", http.StatusServiceUnavailable*(1-n%2)) // every 20 s
 				before := c.Count("")
 				c.service(fmt.Sprint("v1.s", n))
 				time.Sleep(10 * time.Second)
@@ -262,5 +268,5 @@ func TestListsCollectDependentsOfOrphaning(t *testing.T) {
 	state := newTermState()
 	state.owner(keyOf("a"), false, began)
 	state.owner(keyOf("b"), true, began)
-	fakeapi.Want(t, "owners whose dependents lists collect", fmt.Sprint(state.orphaning()), fmt.Sprint(map[id]bool{keyOf("b"): true}))
+	fakeapi.Want(t, "owners whose dependents lists collect", fmt.Sprint(state.orphaning()), fmt.Sprint([]id{keyOf("b")}))
 }

@@ -35,7 +35,7 @@ type sweeper struct {
 	clock         clock.PassiveClock
 	graph         *graph
 	types         *knownTypes
-	owners        func() map[id]bool // those that leave orphans
+	owners        func() []id // those that leave orphans
 	limit         *readLimiter
 	allNamespaces *readLimiter // of lists of all namespaces
 
@@ -55,7 +55,7 @@ type dependentList struct {
 	dependents     map[id][]object // by owner
 }
 
-func newSweeper(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes, owners func() map[id]bool) *sweeper {
+func newSweeper(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes, owners func() []id) *sweeper {
 	all := make(chan struct{}, listsInAll)
 	return &sweeper{
 		client: client, clock: clk, graph: g, types: known, owners: owners, lists: map[listScope]dependentList{},
@@ -165,8 +165,10 @@ func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at listScope, 
 
 // read lists a place from storage, not from a watch cache, and keeps the dependents of all owners that leave orphans.
 func (s *sweeper) read(ctx context.Context, at listScope, owner id, timeout time.Duration) (dependentList, error) {
-	list := dependentList{sent: s.clock.Now(), owners: s.owners(), dependents: map[id][]object{}}
-	list.owners[owner] = true
+	list := dependentList{sent: s.clock.Now(), owners: map[id]bool{owner: true}, dependents: map[id][]object{}}
+	for _, key := range s.owners() {
+		list.owners[key] = true
+	}
 	options := metav1.ListOptions{Limit: pageSize}
 	for first := true; first || options.Continue != ""; first = false {
 		limited, cancel := context.WithTimeout(ctx, timeout)

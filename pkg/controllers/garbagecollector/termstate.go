@@ -89,29 +89,21 @@ func (s *termState) setOwner(key id, record ownerRecord) {
 	s.owners[key] = record
 }
 
-// ownersBlockedBy returns the number of owners with a cause.
-func (s *termState) ownersBlockedBy(why cause) (n int) {
+// ownersWhere returns the owners with selected records, in random order.
+func (s *termState) ownersWhere(selected func(ownerRecord) bool) (keys []id) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	for _, record := range s.owners {
-		if record.cause == why {
-			n++
+	for key, record := range s.owners {
+		if selected(record) {
+			keys = append(keys, key)
 		}
 	}
-	return n
+	return keys
 }
 
 // orphaning returns the owners that leave orphans. A list collects the dependents of each of them.
-func (s *termState) orphaning() map[id]bool {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	all := map[id]bool{}
-	for key, record := range s.owners {
-		if record.orphaning {
-			all[key] = true
-		}
-	}
-	return all
+func (s *termState) orphaning() []id {
+	return s.ownersWhere(func(r ownerRecord) bool { return r.orphaning })
 }
 
 func (s *termState) forgetOwner(key id) {

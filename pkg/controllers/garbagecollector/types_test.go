@@ -359,6 +359,7 @@ func TestDiscoveryFailsForTheWatchedVersion(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		c.BreakDiscovery("far.example.com/v1", 0)
 		c.ChangeObject("apiregistration.k8s.io/v1", "apiservices", "", "v1.far.example.com", func(*metav1.PartialObjectMetadata) {})
+		c.gone(configMaps, "o", time.Second) // not at the next recheck
 		time.Sleep(5 * time.Minute)
 		fakeapi.Want(t, "dependent exists", c.object(things, "x") != nil, true)
 	})
