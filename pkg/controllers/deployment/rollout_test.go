@@ -113,23 +113,6 @@ func TestRequeueDelay(t *testing.T) {
 	}
 }
 
-func TestRevisionOfTheDeployment(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		d    *appsv1.Deployment
-		sets []replicaSet
-		want string
-	}{
-		{"created", newDeployment(3), []replicaSet{newOld("old", 3, 1, revision("4"))}, "5"},
-		{"found", newDeployment(3), []replicaSet{newNext("new", 3, revision("6")), newOld("old", 0, 1, revision("4"))}, "6"},
-		{"undone", newDeployment(3), []replicaSet{newNext("new", 3, revision("1")), newOld("old", 0, 1, revision("4"))}, "5"},
-		{"paused before it was created", newDeployment(3, paused), []replicaSet{newOld("old", 3, 1, revision("4"))}, ""},
-		{"being deleted", newDeployment(3, func(d *appsv1.Deployment) { d.DeletionTimestamp = new(ago(0)) }), []replicaSet{newOld("old", 3, 1, revision("4"))}, ""},
-	} {
-		fakeapi.Want(t, tt.name+": revision", rollout(t, tt.d, tt.sets, facts{}).revision, tt.want)
-	}
-}
-
 // random returns Deployments and ReplicaSets with random numbers and texts.
 type random struct{ *rand.Rand }
 
