@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/server/healthz"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -25,11 +26,9 @@ import (
 // newMux returns the handler of authorized requests.
 func newMux(cfg Config, deps Deps) http.Handler {
 	m := &listingMux{ServeMux: http.NewServeMux()}
-	live, ready := newChecks(deps.Live), newChecks(deps.Ready)
-	for path, c := range map[string]checks{"/healthz": live, "/livez": live, "/readyz": ready} {
-		h := c.handler(path)
-		m.Handle(path, h)
-		m.ServeMux.Handle(path+"/", h) // not listed by /statusz
+	for path, list := range map[string][]Check{"/healthz": deps.Live, "/livez": deps.Live, "/readyz": deps.Ready} {
+		healthz.InstallPathHandler(m.ServeMux, path, checkers(path, list)...)
+		m.paths = append(m.paths, path)
 	}
 	m.Handle("/metrics", metricsHandler(deps.Metrics))
 	slis.SLIMetricsWithReset{}.Install(m)
