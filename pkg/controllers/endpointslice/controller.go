@@ -63,6 +63,7 @@ type term struct {
 	tracker         *util.EndpointSliceTracker // generations of the slices that this process wrote or read live
 	triggers        *util.TriggerTimeTracker
 	topology        *topologycache.TopologyCache
+	nodesKnown      atomic.Bool // the topology has the current nodes
 
 	library    libraryClient
 	reconciler *endpointslice.Reconciler
@@ -165,10 +166,10 @@ func (c *Controller) enqueueSliceService(slice *EndpointSlice) {
 // nodeChanged adds the Services of the pods of a node: slices show the zone of a node, and leave out pods of a missing
 // node.
 func (c *Controller) nodeChanged(node *corev1.Node) {
+	c.enqueueTopology(node) // before the Services, whose syncs refresh the topology
 	for _, pod := range c.pods.OnNode(node.Name) {
 		c.podChanged(pod)
 	}
-	c.enqueueTopology(node)
 }
 
 func (c *Controller) nodeUpdated(old, node *corev1.Node) {
@@ -179,7 +180,12 @@ func (c *Controller) nodeUpdated(old, node *corev1.Node) {
 	}
 }
 
-func (c *Controller) enqueueTopology(*corev1.Node) { c.nodeLoop.AddAfter(allNodes, gatherDelay) }
+func (c *Controller) enqueueTopology(*corev1.Node) {
+	if t := c.term.Load(); t != nil {
+		t.nodesKnown.Store(false)
+	}
+	c.nodeLoop.AddAfter(allNodes, gatherDelay)
+}
 
 // Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
@@ -203,16 +209,25 @@ func (c *Controller) Run(ctx context.Context) error {
 		t.baseline.Read(ctx, caches.LatestVersion(c.slices, c.Client.DiscoveryV1().EndpointSlices("").List), caches.LatestVersion(c.pods, core.Pods("").List))
 	})
 	running.Go(func() { t.serviceBaseline.Read(ctx, caches.LatestVersion(c.services, core.Services("").List)) })
-	t.topology.SetNodes(libraryLogger(ctx), c.nodes.List()) // before the first sync, which would remove all hints
 	c.nodeLoop.Start(ctx, &running, func() []string { return []string{allNodes} })
 	c.loop.Run(ctx, c.services.Names)
 	return nil
 }
 
-// reconcileNodes passes all nodes to the topology cache, and adds the Services with hints out of balance.
+// refreshTopology passes changed nodes to the topology cache. A sync without them could remove hints, and no later event
+// would restore the hints. The caller holds the lock of the library.
+func (c *Controller) refreshTopology(ctx context.Context, t *term) {
+	if !t.nodesKnown.Swap(true) {
+		t.topology.SetNodes(libraryLogger(ctx), c.nodes.List())
+	}
+}
+
+// reconcileNodes adds the Services with hints out of balance.
 func (c *Controller) reconcileNodes(ctx context.Context, _ string) (controller.Result, error) {
 	t := c.term.Load()
-	t.topology.SetNodes(libraryLogger(ctx), c.nodes.List())
+	t.library.lock.Lock()
+	c.refreshTopology(ctx, t)
+	t.library.lock.Unlock()
 	for _, key := range t.topology.GetOverloadedServices() {
 		name, _ := cache.ParseObjectName(key) // of a Service that was synced
 		c.loop.Add(name)

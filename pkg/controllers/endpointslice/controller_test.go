@@ -203,7 +203,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// Changes of nodes refresh the topology once per second at most, and change hints. A Service is synced if its endpoints
+// The loop of nodes runs once per second at most, and changes hints. A Service is synced if its endpoints
 // are out of balance with the nodes. Upstream: TestUpdateNode, Test_checkNodeTopologyDistribution.
 func TestNodesChangeHints(t *testing.T) {
 	west := func(edit func(*corev1.Node)) func(*world) {
@@ -229,7 +229,11 @@ func TestNodesChangeHints(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}, 1, east},
-		{"deletion", func(w *world) { w.Remove("nodes", "", "west") }, 1, map[string]string{"a-0": ""}},
+		{"deletion and return in another zone", func(w *world) {
+			w.Remove("nodes", "", "west")
+			time.Sleep(1500 * time.Millisecond)
+			w.Put(aNode("west", "north")) // syncs the Service at once
+		}, 1, map[string]string{"a-0": "zone east", "a-1": "zone north"}},
 	} {
 		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
 			w := newWorld(t, zoned(automatic)...)
