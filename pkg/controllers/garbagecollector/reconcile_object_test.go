@@ -87,19 +87,6 @@ func TestNewDependentMakesForegroundDeletion(t *testing.T) {
 	})
 }
 
-// A dependent whose requests fail is in the metric until it is gone.
-func TestFailingDependentIsCounted(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.dependent(ref("v1", "ConfigMap", "o", uid(1)))
-		c.fail("delete configmaps d", errOutage)
-		c.start()
-		c.wait(time.Minute, "d is counted", func() bool { return c.blocked()[string(causeFailed)] == 1 })
-		c.on("delete configmaps d", nil)
-		c.gone(configMaps, "d", 2*time.Minute)
-		fakeapi.Want(t, "causes", len(c.blocked()), 0)
-	})
-}
-
 // An aggregated API may ignore preconditions, so its objects are read shortly before a delete.
 func TestAggregatedObjectIsReadBeforeDelete(t *testing.T) {
 	inCluster(t, func(c *cluster) {

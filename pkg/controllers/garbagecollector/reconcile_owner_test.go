@@ -322,6 +322,10 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 			c.owner()
 			c.dependent(blockingRef("v1", "ConfigMap", "o", uid(1)), ref("v1", "ConfigMap", "x", uid(3)))
 		}, inForeground, causeNotRemoved, `its owner v1 ConfigMap "x" is unknown (unable)`},
+		{"delete of a dependent", "delete configmaps d", func(c *cluster) {
+			c.owner()
+			c.dependent(blockingRef("v1", "ConfigMap", "o", uid(1)))
+		}, inForeground, causeFailed, "cannot be deleted: "},
 	} {
 		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
 			tt.build(c)
@@ -337,6 +341,7 @@ func TestFailuresOfOwnersAreReported(t *testing.T) {
 			}
 			c.on(tt.fails, nil)
 			c.gone(configMaps, "o", 2*time.Minute)
+			c.wait(100*time.Millisecond, "no cause is left", func() bool { return len(c.blocked()) == 0 })
 		})
 	}
 }
