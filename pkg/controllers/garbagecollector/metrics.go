@@ -51,19 +51,9 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge("blocked_objects", "Owners whose deletion is blocked, and objects that are kept because the state of an owner is unknown or a request was rejected or has failed, by cause.",
 			float64(count[cause]), prometheus.Labels{"cause": cause})
 	}
-	phases, objects := map[phase]int{listing: 0, current: 0, away: 0}, 0
 	for _, t := range g.types.allStates() {
-		if !t.watched {
-			continue
-		}
-		phases[t.phase]++
-		objects += t.feed.objectCount()
-		if t.err != nil {
+		if t.watched && t.err != nil {
 			gauge("type_failing", "1 for each type whose objects cannot be listed or watched.", 1, prometheus.Labels{"group": t.Group, "resource": t.Resource})
 		}
 	}
-	for p, n := range phases {
-		gauge("types", "Types, by the state of their watch: listing, current, away.", float64(n), prometheus.Labels{"state": string(p)})
-	}
-	gauge("objects", "Objects in the graph.", float64(objects), nil)
 }
