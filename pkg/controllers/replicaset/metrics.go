@@ -2,7 +2,6 @@ package replicaset
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"minikcm/pkg/controller"
@@ -37,10 +36,4 @@ func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock)
 	ms.staleSkips.WithLabelValues("", "pods")
 	ms.staleSkips.WithLabelValues("apps", "replicasets")
 	return ms
-}
-
-func (m *metrics) countSkips(missing []schema.GroupResource) {
-	for _, r := range missing {
-		m.staleSkips.WithLabelValues(r.Group, r.Resource).Inc()
-	}
 }

@@ -45,7 +45,9 @@ func (c *Controller) sync(ctx context.Context, t syncState) (controller.Result, 
 	// 3. Load the pods and plan, on the caches or on a live read.
 	t, d, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.versions, t.now, t)
 	if notReady, ok := errors.AsType[*controller.NotReadyError](err); ok {
-		c.metrics.countSkips(notReady.Missing)
+		for _, missing := range notReady.Missing {
+			c.metrics.staleSkips.WithLabelValues(missing.Group, missing.Resource).Inc()
+		}
 	}
 	if err == errTimeUp { // without a failure beside it
 		return controller.Result{RequeueAfter: controller.Immediately}, nil
