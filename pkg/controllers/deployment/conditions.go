@@ -24,15 +24,18 @@ func (c *conditions) get(conditionType appsv1.DeploymentConditionType) (appsv1.D
 
 // set sets a condition. Equal status and reason keep the times.
 func (c *conditions) set(conditionType appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) {
-	c.put(c.newCondition(conditionType, status, reason, message))
+	at := c.seconds()
+	c.put(appsv1.DeploymentCondition{Type: conditionType, Status: status, Reason: reason, Message: message, LastUpdateTime: at, LastTransitionTime: at})
 }
 
 // renewProgressing sets Progressing to True, and the update time of the condition to now.
 func (c *conditions) renewProgressing(reason, message string) {
-	condition := c.newCondition(appsv1.DeploymentProgressing, corev1.ConditionTrue, reason, message)
-	c.put(condition)
-	c.list[c.index(condition.Type)].LastUpdateTime = condition.LastUpdateTime
+	c.set(appsv1.DeploymentProgressing, corev1.ConditionTrue, reason, message)
+	c.list[c.index(appsv1.DeploymentProgressing)].LastUpdateTime = c.seconds()
 }
+
+// seconds returns the time in whole seconds, which the API server keeps.
+func (c *conditions) seconds() metav1.Time { return metav1.NewTime(c.now.Truncate(time.Second)) }
 
 // put keeps the transition time of an equal status, and the update time of an equal reason.
 func (c *conditions) put(condition appsv1.DeploymentCondition) {
@@ -53,12 +56,6 @@ func (c *conditions) put(condition appsv1.DeploymentCondition) {
 
 func (c *conditions) remove(conditionType appsv1.DeploymentConditionType) {
 	c.list = slices.DeleteFunc(c.list, func(has appsv1.DeploymentCondition) bool { return has.Type == conditionType })
-}
-
-// newCondition returns a condition with whole seconds, which the API server keeps.
-func (c *conditions) newCondition(conditionType appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) appsv1.DeploymentCondition {
-	at := metav1.NewTime(c.now.Truncate(time.Second))
-	return appsv1.DeploymentCondition{Type: conditionType, Status: status, Reason: reason, Message: message, LastUpdateTime: at, LastTransitionTime: at}
 }
 
 func (c *conditions) index(conditionType appsv1.DeploymentConditionType) int {
