@@ -17,7 +17,7 @@ type expectations struct {
 
 	creates        map[string]unknownCreate // by name
 	unknownResizes map[types.UID]unknownResize
-	reliableStatus map[types.UID]struct{}
+	reliableStatus map[types.UID]bool
 	resizedAt      map[types.UID]time.Time // last successful resizes
 
 	templates templateMemo
@@ -37,14 +37,13 @@ type unknownResize struct {
 }
 
 func newExpectations() expectations {
-	return expectations{creates: map[string]unknownCreate{}, unknownResizes: map[types.UID]unknownResize{}, reliableStatus: map[types.UID]struct{}{}, resizedAt: map[types.UID]time.Time{}}
+	return expectations{creates: map[string]unknownCreate{}, unknownResizes: map[types.UID]unknownResize{}, reliableStatus: map[types.UID]bool{}, resizedAt: map[types.UID]time.Time{}}
 }
 
 // statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted. That is so
 // after a raise that was sent before the status showed the last reduction, and at the start of a term.
 func (e *expectations) statusUnreliable(rs *appsv1.ReplicaSet) bool {
-	_, trusted := e.reliableStatus[rs.UID]
-	return !trusted
+	return !e.reliableStatus[rs.UID]
 }
 
 // recordStatus records that the status of a ReplicaSet is reliable once it shows the present size: the ReplicaSet
@@ -52,7 +51,7 @@ func (e *expectations) statusUnreliable(rs *appsv1.ReplicaSet) bool {
 func (e *expectations) recordStatus(rs *appsv1.ReplicaSet) {
 	_, unknown := e.unknownResizes[rs.UID]
 	if shown := rs.Status.ObservedGeneration >= rs.Generation || rs.Generation <= 1; shown && !unknown {
-		e.reliableStatus[rs.UID] = struct{}{}
+		e.reliableStatus[rs.UID] = true
 	}
 }
 
@@ -77,7 +76,7 @@ func (e *expectations) resolveCreates(exists func(name string) bool, readAt time
 }
 
 func (e *expectations) dropDeleted(isDeleted func(types.UID) bool, now time.Time) {
-	maps.DeleteFunc(e.reliableStatus, func(uid types.UID, _ struct{}) bool { return isDeleted(uid) })
+	maps.DeleteFunc(e.reliableStatus, func(uid types.UID, _ bool) bool { return isDeleted(uid) })
 	maps.DeleteFunc(e.resizedAt, func(uid types.UID, at time.Time) bool {
 		return isDeleted(uid) || !now.Before(at.Add(maxStatusInterval))
 	})
