@@ -176,9 +176,7 @@ func TestBodyOfAChange(t *testing.T) {
 	} {
 		rs.Annotations = tt.has
 		tt.c.rs = rs
-		if got, err := tt.c.patchBody(); err != nil || string(got) != "["+tests+tt.want+"]" {
-			t.Errorf("%s: body %s, error %v, want %s after the tests", tt.name, got, err, tt.want)
-		}
+		fakeapi.Want(t, tt.name+": body", string(tt.c.patchBody()), "["+tests+tt.want+"]")
 	}
 }
 

@@ -26,7 +26,7 @@ const reasonScaling = "ScalingReplicaSet" // as upstream
 // patchBody returns a JSON patch that the API server applies only to the same ReplicaSet at the same generation, so
 // a size is changed once at most. Status writes do not raise the generation and cause no conflict. Without
 // annotations there is no map to add to: the patch adds a map, and tests the version.
-func (c change) patchBody() ([]byte, error) {
+func (c change) patchBody() []byte {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
@@ -41,13 +41,14 @@ func (c change) patchBody() ([]byte, error) {
 	}
 	if c.addsFirstAnnotations() {
 		operations = append(operations, operation{"test", "/metadata/resourceVersion", c.rs.ResourceVersion}, operation{"add", "/metadata/annotations", c.annotations})
-		return json.Marshal(operations)
+	} else {
+		escape := strings.NewReplacer("~", "~0", "/", "~1")
+		for _, key := range slices.Sorted(maps.Keys(c.annotations)) {
+			operations = append(operations, operation{"add", "/metadata/annotations/" + escape.Replace(key), c.annotations[key]})
+		}
 	}
-	escape := strings.NewReplacer("~", "~0", "/", "~1")
-	for _, key := range slices.Sorted(maps.Keys(c.annotations)) {
-		operations = append(operations, operation{"add", "/metadata/annotations/" + escape.Replace(key), c.annotations[key]})
-	}
-	return json.Marshal(operations)
+	body, _ := json.Marshal(operations)
+	return body
 }
 
 func (c change) addsFirstAnnotations() bool {
@@ -73,13 +74,9 @@ func (c *Controller) sendChange(ctx context.Context, ch change) patchResult {
 	if controller.Draining(ctx) {
 		return patchResult{outcome: outcome.NotSent, err: controller.ErrDraining}
 	}
-	body, err := ch.patchBody()
-	if err != nil {
-		return patchResult{outcome: outcome.NotSent, err: err}
-	}
 	var got *appsv1.ReplicaSet
 	res, err := outcome.Do(ctx, func(ctx context.Context) (err error) {
-		got, err = c.Client.AppsV1().ReplicaSets(ch.rs.Namespace).Patch(ctx, ch.rs.Name, types.JSONPatchType, body, metav1.PatchOptions{})
+		got, err = c.Client.AppsV1().ReplicaSets(ch.rs.Namespace).Patch(ctx, ch.rs.Name, types.JSONPatchType, ch.patchBody(), metav1.PatchOptions{})
 		return err
 	})
 	r := patchResult{outcome: res, set: got, err: err}
@@ -105,7 +102,6 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 	}
 	switch r.outcome {
 	case outcome.Done:
-		delete(t.expectations.unknownResizes, ch.rs.UID)
 		delete(t.backoffs.rejectedResizes, ch.rs.UID)
 		if ch.from != ch.to {
 			t.expectations.resizedAt[ch.rs.UID] = c.Clock.Now()
@@ -114,11 +110,9 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 		c.reportScaled(ctx, t, ch)
 		return nil
 	case outcome.Conflict:
-		delete(t.expectations.unknownResizes, ch.rs.UID)
 		t.expectations.barrier.WroteAt(c.replicaSets, r.set.ResourceVersion, t.now)
 		return controller.ErrOutdated
 	case outcome.NotFound:
-		delete(t.expectations.unknownResizes, ch.rs.UID)
 		return controller.ErrOutdated
 	case outcome.Unknown:
 		t.expectations.unknownResizes[ch.rs.UID] = unknownResize{change: ch, generation: t.d.Generation, until: c.Clock.Now().Add(outcome.MaxCompletionDelay)}
@@ -157,6 +151,7 @@ func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.
 			if r.outcome == outcome.Conflict && replicasOrOne(r.set.Spec.Replicas) == ch.to {
 				c.reportScaled(ctx, t, ch)
 			}
+			delete(t.expectations.unknownResizes, uid)
 			_ = c.recordChange(ctx, t, ch, r)
 			r.err = nil
 		case r.outcome == outcome.Unknown:
