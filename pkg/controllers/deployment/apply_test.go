@@ -226,9 +226,9 @@ func TestFailedPreconditionIsNoRejection(t *testing.T) {
 	}
 }
 
-// TestUnansweredResizeIsSentAgain: the same patch is sent before any other decision. The old ReplicaSet was to shrink
+// TestUnknownChangeIsSentAgain: the same patch is sent before any other decision. The old ReplicaSet was to shrink
 // from 3 to 2 pods.
-func TestUnansweredResizeIsSentAgain(t *testing.T) {
+func TestUnknownChangeIsSentAgain(t *testing.T) {
 	moved := apierrors.NewGenericServerResponse(422, "patch", setResource, "old", "test failed", 0, false)
 	conflict := apierrors.NewConflict(setResource, "old", errors.New("too many changes at once"))
 	rejected := apierrors.NewForbidden(setResource, "old", errors.New("no"))
@@ -247,7 +247,7 @@ func TestUnansweredResizeIsSentAgain(t *testing.T) {
 		{"not executed, and is now", false, nil, false, nil, patch, nil, true, true},
 		{"executed", false, moved, true, nil, append(patch, read...), nil, true, true},
 		{"rejected now", false, rejected, false, nil, patch, rejected, false, true},
-		{"not answered again", false, errBroken, false, nil, patch, errBroken, false, false},
+		{"unknown again", false, errBroken, false, nil, patch, errBroken, false, false},
 		{"cannot be sent", false, errors.ErrUnsupported, false, nil, patch, errors.ErrUnsupported, false, false},
 		{"conflict at the same generation", false, conflict, false, nil, append(patch, read...), conflict, false, true},
 		{"conflict for an unknown reason", false, conflict, false, errBroken, append(patch, read...), errBroken, false, false},
@@ -256,7 +256,7 @@ func TestUnansweredResizeIsSentAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := rollingBench(t)
-			b.expectations.unknownResizes[b.sets[0].UID] = unknownResize{change: change{rs: b.sets[0], from: 3, to: 2}, generation: b.d.Generation, until: now.Add(outcome.MaxCompletionDelay)}
+			b.expectations.unknownChanges[b.sets[0].UID] = unknownChange{change: change{rs: b.sets[0], from: 3, to: 2}, generation: b.d.Generation, until: now.Add(outcome.MaxCompletionDelay)}
 			failPatches(b, map[string]error{"old": tt.reply})
 			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 				rs := b.sets[0].DeepCopy()
@@ -274,7 +274,7 @@ func TestUnansweredResizeIsSentAgain(t *testing.T) {
 				t.Errorf("result %+v, error %v, want %v", result, err, tt.err)
 			}
 			b.Wants(t, tt.requests...)
-			if settled := len(b.expectations.unknownResizes) == 0; settled != tt.settled || b.expectations.barrier.Pending() != settled {
+			if settled := len(b.expectations.unknownChanges) == 0; settled != tt.settled || b.expectations.barrier.Pending() != settled {
 				t.Errorf("settled %t, barrier pending %t", settled, b.expectations.barrier.Pending())
 			}
 			if events := b.NewEvents(); tt.settled != slices.Contains(events, "Normal ScalingReplicaSet Scaled down replica set old from 3 to 2") {
@@ -283,8 +283,8 @@ func TestUnansweredResizeIsSentAgain(t *testing.T) {
 			fakeapi.Want(t, "deferrals", testutil.ToFloat64(b.metrics.deferred.WithLabelValues("resize_unknown")), 1)
 			b.clock.Step(outcome.MaxCompletionDelay)
 			b.syncState.now = b.clock.Now()
-			_, _ = b.settleResizes(t.Context(), b.syncState)
-			fakeapi.Want(t, "settled later", len(b.expectations.unknownResizes) == 0, tt.settledLater)
+			_, _ = b.settleChanges(t.Context(), b.syncState)
+			fakeapi.Want(t, "settled later", len(b.expectations.unknownChanges) == 0, tt.settledLater)
 		})
 	}
 }
@@ -494,7 +494,7 @@ func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
 	}
 }
 
-func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
+func TestRejectedChangeHasItsOwnBackoff(t *testing.T) {
 	b := rollingBench(t)
 	failures := map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))}
 	failPatches(b, failures)
@@ -523,7 +523,7 @@ func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
 		if got := names(b.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) {
 			t.Errorf("%d: sent %v, next after %v, error %v; want %v, %v", i, got, a.requeueAfter, a.err, tt.want, tt.again)
 		}
-		fakeapi.Want(t, fmt.Sprint(i, ": a resize is deferred"), slices.Contains(a.deferred, deferResizeBackoff), tt.again > 0)
+		fakeapi.Want(t, fmt.Sprint(i, ": a change is deferred"), slices.Contains(a.deferred, deferResizeBackoff), tt.again > 0)
 		failed := 0
 		for _, e := range b.NewEvents() {
 			if strings.Contains(e, "FailedScaleReplicaSet") {
@@ -531,7 +531,7 @@ func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
 			}
 		}
 		if failed != len(tt.want)-1 {
-			t.Errorf("%d: %d events of failed resizes", i, failed)
+			t.Errorf("%d: %d events of failed changes", i, failed)
 		}
 	}
 	b.d = b.d.DeepCopy()
@@ -541,13 +541,13 @@ func TestRejectedResizeHasItsOwnBackoff(t *testing.T) {
 	}
 	changed := b.sets[0].DeepCopy()
 	changed.Generation++
-	if wait := b.backoffs.rejectedResize(b.d, changed).remaining(b.syncState.now); wait != 0 || b.backoffs.rejectedResize(b.d, b.sets[0]).remaining(b.syncState.now) == 0 {
+	if wait := b.backoffs.rejectedChange(b.d, changed).remaining(b.syncState.now); wait != 0 || b.backoffs.rejectedChange(b.d, b.sets[0]).remaining(b.syncState.now) == 0 {
 		t.Errorf("a changed ReplicaSet waits for %v", wait)
 	}
 	clear(failures)
 	b.clock.SetTime(now.Add(time.Minute))
 	b.syncState.now = b.clock.Now()
-	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err != nil || len(b.backoffs.rejectedResizes) > 0 {
-		t.Errorf("accepted: %v, back-offs %v", a.err, b.backoffs.rejectedResizes)
+	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err != nil || len(b.backoffs.rejectedChanges) > 0 {
+		t.Errorf("accepted: %v, back-offs %v", a.err, b.backoffs.rejectedChanges)
 	}
 }

@@ -4,7 +4,7 @@
 //
 // Read reconcile.go first: one sync in numbered steps. rollout.go makes a plan, a pure function of the ReplicaSets;
 // rolling.go, recreate.go and scale.go find the sizes. write.go executes a plan: create.go sends the POST,
-// resize.go the PATCH of each ReplicaSet.
+// change.go the PATCH of each ReplicaSet.
 //
 // Invariants, for a constant spec and no other writer, however old the caches are:
 //

@@ -16,7 +16,7 @@ type expectations struct {
 	barrier controller.ConsistencyBarrier
 
 	creates        map[string]unknownCreate // by name
-	unknownResizes map[types.UID]unknownResize
+	unknownChanges map[types.UID]unknownChange
 	reliableStatus map[types.UID]bool
 	resizedAt      map[types.UID]time.Time // last successful resizes
 
@@ -29,15 +29,15 @@ type unknownCreate struct {
 	until time.Time // time after which the API server does not carry it out; zero for no create
 }
 
-// unknownResize is a change with an unknown outcome.
-type unknownResize struct {
+// unknownChange is a change with an unknown outcome.
+type unknownChange struct {
 	change     change
 	generation int64     // of the Deployment
 	until      time.Time // time after which the API server does not carry it out
 }
 
 func newExpectations() expectations {
-	return expectations{creates: map[string]unknownCreate{}, unknownResizes: map[types.UID]unknownResize{}, reliableStatus: map[types.UID]bool{}, resizedAt: map[types.UID]time.Time{}}
+	return expectations{creates: map[string]unknownCreate{}, unknownChanges: map[types.UID]unknownChange{}, reliableStatus: map[types.UID]bool{}, resizedAt: map[types.UID]time.Time{}}
 }
 
 // statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted. That is so
@@ -49,7 +49,7 @@ func (e *expectations) statusUnreliable(rs *appsv1.ReplicaSet) bool {
 // recordStatus records that the status of a ReplicaSet is reliable once it shows the present size: the ReplicaSet
 // controller acts on another size only after its cache shows the deletes for the last one.
 func (e *expectations) recordStatus(rs *appsv1.ReplicaSet) {
-	_, unknown := e.unknownResizes[rs.UID]
+	_, unknown := e.unknownChanges[rs.UID]
 	if shown := rs.Status.ObservedGeneration >= rs.Generation || rs.Generation <= 1; shown && !unknown {
 		e.reliableStatus[rs.UID] = true
 	}

@@ -28,7 +28,7 @@ import (
 // modelSet is a ReplicaSet of the model. The index is the template.
 type modelSet struct {
 	exists      bool
-	unanswered  int8 // size of a create with an unknown outcome
+	unknown     int8 // size of a create with an unknown outcome
 	first       bool // never resized
 	size        int8
 	known       int8 // size that the ReplicaSet controller has seen
@@ -164,9 +164,9 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 		current := int8(i) == s.template
 		switch {
 		case !v.exists && current:
-			f.pendingNew += int(v.unanswered)
+			f.pendingNew += int(v.unknown)
 		case !v.exists:
-			f.pendingOld += int(v.unanswered)
+			f.pendingOld += int(v.unknown)
 		}
 		if !v.exists {
 			continue
@@ -236,8 +236,8 @@ func (m *model) next(s modelState) (steps []step, quiet bool) {
 	}
 	for i := range m.sets {
 		v := s.sets[i]
-		if v.unanswered > 0 {
-			add("create is carried out", i, created(v.unanswered))
+		if v.unknown > 0 {
+			add("create is carried out", i, created(v.unknown))
 			add("create is not carried out", i, modelSet{})
 		}
 		if !v.exists {
@@ -368,8 +368,8 @@ func (m *model) failures(s modelState) {
 	if p.create != nil && s.losses > 0 && *p.create.Spec.Replicas > 0 {
 		to := s
 		to.losses--
-		to.sets[s.template].unanswered = max(s.sets[s.template].unanswered, int8(*p.create.Spec.Replicas))
-		m.step("not answered: create", int(s.template), int8(*p.create.Spec.Replicas), to)
+		to.sets[s.template].unknown = max(s.sets[s.template].unknown, int8(*p.create.Spec.Replicas))
+		m.step("unknown outcome: create", int(s.template), int8(*p.create.Spec.Replicas), to)
 	}
 	reductions := slices.IndexFunc(p.changes, change.isRaise)
 	for refused := 1; m.fails && refused < 1<<max(0, reductions); refused++ {

@@ -32,7 +32,7 @@ func TestRaisesStayWithinTheCapacity(t *testing.T) {
 		{"one of two was carried out", 10, 1, 4, facts{}, []replicaSet{newNext("new", 0), newOld("old", 7, 1), newOld("older", 3, 2)}, []string{"older"}, []string{"new 0→2"}},
 		{"the surge is free for all of it", 10, 5, 0, facts{}, []replicaSet{newNext("new", 5), newOld("old", 5, 1)}, []string{"old"}, []string{"new 5→10"}},
 		{"there are too many already", 4, 0, 1, facts{}, []replicaSet{newNext("new", 0), newOld("old", 6, 1), newOld("older", 2, 2)}, []string{"older"}, []string{}},
-		{"pods of a create that was not answered keep their room", 10, 4, 2, facts{pendingOld: 3}, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old"}, []string{"new 0→1"}},
+		{"pods of a create with an unknown outcome keep their room", 10, 4, 2, facts{pendingOld: 3}, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old"}, []string{"new 0→1"}},
 		{"a ReplicaSet of this pass has its room", 10, 2, 2, facts{}, []replicaSet{newOld("old", 10, 1)}, []string{"old"}, []string{}},
 		{"and gets what was given up", 10, 2, 2, facts{}, []replicaSet{newOld("old", 10, 1)}, nil, []string{"web 2→4"}},
 		{"shares: the largest gives what the others get", 8, 0, 1, facts{}, []replicaSet{newNext("new", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"old"}, []string{}},
@@ -391,7 +391,7 @@ func TestHistoryIsCleanedUpWhenTheRolloutIsOver(t *testing.T) {
 		{"pods are missing", newDeployment(2, limited, func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }), sets, 0},
 		{"something is to be done", newDeployment(2, limited), busy, 0},
 		{"paused", newDeployment(2, limited, paused, func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }), sets, 1},
-		{"to be resized", newDeployment(2, limited, paused), []replicaSet{newOld("old", 0, 1)}, 0},
+		{"to be changed", newDeployment(2, limited, paused), []replicaSet{newOld("old", 0, 1)}, 0},
 	} {
 		fakeapi.Want(t, tt.name+": deleted", len(rollout(t, tt.d, tt.sets, facts{}).delete), tt.want)
 	}

@@ -68,7 +68,7 @@ func (c *Controller) observe(t syncState, owned []*appsv1.ReplicaSet) []replicaS
 	for i, rs := range owned {
 		current := t.expectations.templates.isCurrent(t.d, rs)
 		t.expectations.recordStatus(rs)
-		rejected := t.backoffs.rejectedResize(t.d, rs)
+		rejected := t.backoffs.rejectedChange(t.d, rs)
 		sets[i] = replicaSet{
 			rs: rs, current: current, resizedAt: t.expectations.resizedAt[rs.UID], backoff: rejected.remaining(t.now), rejections: rejected.tries,
 			statusUnreliable: t.expectations.statusUnreliable(rs), pods: countPods(c.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),

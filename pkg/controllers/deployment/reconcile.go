@@ -42,8 +42,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 
 // step is the part of a sync after the read of the Deployment.
 func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, error) {
-	// 3. Resolve resizes with an unknown outcome. Nothing else is decided before.
-	if wait, err := c.settleResizes(ctx, t); wait > 0 || err != nil {
+	// 3. Resolve changes with an unknown outcome. Nothing else is decided before.
+	if wait, err := c.settleChanges(ctx, t); wait > 0 || err != nil {
 		c.metrics.deferred.WithLabelValues(string(deferResizeUnknown)).Inc()
 		return controller.Result{RequeueAfter: wait}, err
 	}
@@ -54,7 +54,7 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 		return controller.Result{}, err
 	}
 
-	// 5. Create and resize.
+	// 5. Create and change ReplicaSets.
 	a := c.applyPlan(ctx, t, d.plan)
 	for _, reason := range a.deferred {
 		c.metrics.deferred.WithLabelValues(string(reason)).Inc()

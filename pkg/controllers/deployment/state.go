@@ -25,7 +25,7 @@ type state struct {
 }
 
 func newState() *state {
-	return &state{expectations: newExpectations(), backoffs: backoffs{rejectedResizes: map[types.UID]rejectedResize{}}}
+	return &state{expectations: newExpectations(), backoffs: backoffs{rejectedChanges: map[types.UID]rejectedChange{}}}
 }
 
 // record stores the progress of a rollout.
@@ -57,13 +57,13 @@ type backoffs struct {
 	modifiedName string
 
 	ownership       ownership.State
-	rejectedResizes map[types.UID]rejectedResize // by ReplicaSet
+	rejectedChanges map[types.UID]rejectedChange // by ReplicaSet
 
 	statusAt time.Time // of the last status write
 }
 
 func (b *backoffs) dropDeleted(isDeleted func(types.UID) bool) {
-	maps.DeleteFunc(b.rejectedResizes, func(uid types.UID, _ rejectedResize) bool { return isDeleted(uid) })
+	maps.DeleteFunc(b.rejectedChanges, func(uid types.UID, _ rejectedChange) bool { return isDeleted(uid) })
 }
 
 const (
@@ -84,23 +84,23 @@ func (b backoff) next(least, most time.Duration, now time.Time) backoff {
 
 func (b backoff) remaining(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
 
-// rejectedResize is the back-off of rejected changes of one ReplicaSet. It ends with a new generation of either object.
+// rejectedChange is the back-off of rejected changes of one ReplicaSet. It ends with a new generation of either object.
 // Events do not bypass it.
-type rejectedResize struct {
+type rejectedChange struct {
 	backoff
 	deployment, replicaSet int64 // generations
 }
 
-func (b *backoffs) rejectedResize(d *appsv1.Deployment, rs *appsv1.ReplicaSet) rejectedResize {
-	r := b.rejectedResizes[rs.UID]
+func (b *backoffs) rejectedChange(d *appsv1.Deployment, rs *appsv1.ReplicaSet) rejectedChange {
+	r := b.rejectedChanges[rs.UID]
 	if r.deployment != d.Generation || r.replicaSet != rs.Generation {
-		return rejectedResize{}
+		return rejectedChange{}
 	}
 	return r
 }
 
-func (b *backoffs) resizeRejected(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
-	b.rejectedResizes[rs.UID] = rejectedResize{b.rejectedResize(d, rs).next(minRejected, maxRejected, now), d.Generation, rs.Generation}
+func (b *backoffs) changeRejected(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
+	b.rejectedChanges[rs.UID] = rejectedChange{b.rejectedChange(d, rs).next(minRejected, maxRejected, now), d.Generation, rs.Generation}
 }
 
 // modifiedBackoff returns the back-off of creates of a name. Another template has another name.

@@ -8,7 +8,7 @@ import (
 )
 
 // readUnconfirmed is the reason for a live read of a needed pod whose delete has an unknown outcome.
-const readUnconfirmed = "unanswered"
+const readUnconfirmed = "unconfirmed"
 
 type metrics struct {
 	deletionAgeRatio prometheus.Observer

@@ -102,7 +102,7 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 	}
 	switch r.outcome {
 	case outcome.Done:
-		delete(t.backoffs.rejectedResizes, ch.rs.UID)
+		delete(t.backoffs.rejectedChanges, ch.rs.UID)
 		if ch.from != ch.to {
 			t.expectations.resizedAt[ch.rs.UID] = c.Clock.Now()
 		}
@@ -115,9 +115,9 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 	case outcome.NotFound:
 		return controller.ErrOutdated
 	case outcome.Unknown:
-		t.expectations.unknownResizes[ch.rs.UID] = unknownResize{change: ch, generation: t.d.Generation, until: c.Clock.Now().Add(outcome.MaxCompletionDelay)}
+		t.expectations.unknownChanges[ch.rs.UID] = unknownChange{change: ch, generation: t.d.Generation, until: c.Clock.Now().Add(outcome.MaxCompletionDelay)}
 	case outcome.Rejected:
-		t.backoffs.resizeRejected(t.d, ch.rs, c.Clock.Now())
+		t.backoffs.changeRejected(t.d, ch.rs, c.Clock.Now())
 	}
 	if isCanceled(r.err) {
 		return r.err
@@ -139,26 +139,26 @@ func (c *Controller) reportScaled(ctx context.Context, t syncState, ch change) {
 	c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, ch.rs.Name, ch.from, ch.to)
 }
 
-// settleResizes resolves changes with an unknown outcome. It returns the time until the next try, or 0 if no change
+// settleChanges resolves changes with an unknown outcome. It returns the time until the next try, or 0 if no change
 // is pending. The same patch is sent again, so the size is changed once at most. If the Deployment has changed
 // since, the change may be unwanted, and the ReplicaSet is only read.
-func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.Duration, err error) {
-	for uid, pending := range t.expectations.unknownResizes {
-		ch, r := pending.change, c.retryResize(ctx, t, pending)
+func (c *Controller) settleChanges(ctx context.Context, t syncState) (wait time.Duration, err error) {
+	for uid, pending := range t.expectations.unknownChanges {
+		ch, r := pending.change, c.retryChange(ctx, t, pending)
 		now := c.Clock.Now()
 		switch {
 		case r.outcome == outcome.Done, r.outcome == outcome.NotFound, r.outcome == outcome.Conflict && ch.isOutdatedBy(r.set):
 			if r.outcome == outcome.Conflict && replicasOrOne(r.set.Spec.Replicas) == ch.to {
 				c.reportScaled(ctx, t, ch)
 			}
-			delete(t.expectations.unknownResizes, uid)
+			delete(t.expectations.unknownChanges, uid)
 			_ = c.recordChange(ctx, t, ch, r)
 			r.err = nil
 		case r.outcome == outcome.Unknown:
 			pending.until = now.Add(outcome.MaxCompletionDelay)
-			t.expectations.unknownResizes[uid] = pending
+			t.expectations.unknownChanges[uid] = pending
 		case r.outcome != outcome.NotSent && !now.Before(pending.until): // not carried out
-			delete(t.expectations.unknownResizes, uid)
+			delete(t.expectations.unknownChanges, uid)
 			continue
 		case r.outcome == outcome.Conflict && r.err == nil: // an event shows the first attempt
 			wait = controller.MinPositive(wait, pending.until.Sub(now))
@@ -172,7 +172,7 @@ func (c *Controller) settleResizes(ctx context.Context, t syncState) (wait time.
 	return wait, err
 }
 
-func (c *Controller) retryResize(ctx context.Context, t syncState, pending unknownResize) patchResult {
+func (c *Controller) retryChange(ctx context.Context, t syncState, pending unknownChange) patchResult {
 	rs := pending.change.rs
 	if pending.generation == t.d.Generation {
 		return c.sendChange(ctx, pending.change)
