@@ -301,9 +301,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 			patience = definitionLag // this API server may not serve the definition yet
 		}
 		switch {
-		case failing[r.Group] || result.Has(r):
-		case k.cached:
-			k.versions = nil
+		case failing[r.Group] || result.Has(r) || k.cached:
 		case !k.watched:
 			delete(t.types, r)
 		case k.phase != away:
