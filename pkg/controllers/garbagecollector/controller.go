@@ -78,8 +78,8 @@ func (c *Controller) enqueue(keys queueKeys) {
 }
 
 // resync adds the objects with possible work to the queue. Discovery calls it after changes, and every five minutes in
-// case of a lost event. Blocked owners recheck by themselves, because each of their syncs sends reads, except for owners
-// that waited for the discovery of a group which is known now. The same order in each call keeps their rate.
+// case of a lost event. Blocked owners recheck by themselves, because each of their syncs sends reads. Only owners that
+// waited for the discovery of a group which is known now are added, too. The same order in each call keeps their rate.
 func (c *Controller) resync() {
 	c.enqueue(queueKeys{objects: c.graph.all().objects})
 	unknown := c.types.unknownGroups()

@@ -128,8 +128,8 @@ type classification struct {
 	cause string        // why the state is unknown; a label of metrics
 }
 
-// classifyOwner returns the state of an owner. A watch that shows the owner is enough to keep a dependent. Absence takes
-// one of these proofs:
+// classifyOwner returns the state of an owner. A watch that shows the owner is enough to keep a dependent. Absence
+// takes one of these proofs:
 //
 //	case                           proof                                                      source
 //	name with / or %, . or ..      a local type has no such names                             catalogue.resolve
