@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,31 +67,34 @@ const (
 
 // failedBackoff returns the number of creates that have to wait because pods failed, and for how long. At
 // most as many creates wait as pods have failed. Only pods of the last ten minutes count, because a pod that
-// ran for long says nothing about its successor. Evicted and preempted pods do not count.
+// ran for long says nothing about its successor. Evicted and preempted pods do not count. Only failures before
+// the newest round raise the delay: pods that were created together may have failed for one passing cause.
 func (b *backoffs) failedBackoff(failed []*caches.Pod, want int, now time.Time) (pods int, delay time.Duration) {
-	var newest time.Time
+	var created []time.Time
 	for _, pod := range failed {
-		created := pod.CreationTimestamp.Time
-		if !created.After(now.Add(-failedWindow)) || pod.Disruption.Status == corev1.ConditionTrue {
-			continue
-		}
-		pods++
-		if created.After(newest) {
-			newest = created
+		if at := pod.CreationTimestamp.Time; at.After(now.Add(-failedWindow)) && pod.Disruption.Status != corev1.ConditionTrue {
+			created = append(created, at)
 		}
 	}
 	tolerated := max(failedTolerated, want/failedShare)
-	if pods <= tolerated {
+	if len(created) <= tolerated {
 		return 0, 0
 	}
+	newest := slices.MaxFunc(created, time.Time.Compare)
 	if !newest.Equal(b.newestFailed) {
 		b.newestFailed, b.newestSeen = newest, now
 	}
-	doublings := (pods - tolerated - 1) / max(tolerated/failedTolerated, 1)
+	earlier := 0
+	for _, at := range created {
+		if newest.Sub(at) >= minFailedBackoff {
+			earlier++
+		}
+	}
+	doublings := max(earlier-tolerated, 0) / max(tolerated/failedTolerated, 1)
 	passed := max(now.Sub(newest), now.Sub(b.newestSeen)) // the clock of the API server may be ahead
 	delay = min(minFailedBackoff<<min(doublings, 16), maxFailedBackoff) - passed
 	if delay <= 0 {
 		return 0, 0
 	}
-	return pods, delay
+	return len(created), delay
 }
