@@ -55,15 +55,12 @@ func (s *EndpointSlice) decode() *discoveryv1.EndpointSlice {
 func libraryPods(service *corev1.Service, pods []*caches.Pod) (selected []*corev1.Pod) {
 	for _, pod := range pods {
 		if selects(service, pod.Labels) {
+			e := pod.Endpoint
+			ready := corev1.PodCondition{Type: corev1.PodReady, Status: pod.Ready.Status, LastTransitionTime: pod.Ready.Since}
 			selected = append(selected, &corev1.Pod{
 				ObjectMeta: pod.ObjectMeta,
-				Spec: corev1.PodSpec{
-					NodeName: pod.NodeName, Hostname: pod.Endpoint.Hostname, Subdomain: pod.Endpoint.Subdomain, Containers: pod.Endpoint.Containers,
-				},
-				Status: corev1.PodStatus{
-					Phase: pod.Phase, PodIPs: pod.Endpoint.IPs,
-					Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: pod.Ready.Status, LastTransitionTime: pod.Ready.Since}},
-				},
+				Spec:       corev1.PodSpec{NodeName: pod.NodeName, Hostname: e.Hostname, Subdomain: e.Subdomain, Containers: e.Containers},
+				Status:     corev1.PodStatus{Phase: pod.Phase, PodIPs: e.IPs, Conditions: []corev1.PodCondition{ready}},
 			})
 		}
 	}

@@ -53,6 +53,7 @@ type Controller struct {
 	loop     *controller.Loop[cache.ObjectName] // of Services
 	nodeLoop *controller.Loop[string]
 	term     atomic.Pointer[term] // nil outside of a term
+	newNodes atomic.Bool          // the topology of the term may lack changes of nodes
 }
 
 // term is the state of one term of leadership.
@@ -63,7 +64,6 @@ type term struct {
 	tracker         *util.EndpointSliceTracker // generations of the slices that this process wrote or read live
 	triggers        *util.TriggerTimeTracker
 	topology        *topologycache.TopologyCache
-	nodesKnown      atomic.Bool // the topology has the current nodes
 
 	library    libraryClient
 	reconciler *endpointslice.Reconciler
@@ -76,7 +76,19 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c.loop = controller.NewLoop(loop, b.Metrics, c.reconcile).GroupBy(func(key cache.ObjectName) string { return key.Namespace })
 	loop.Queue, loop.Workers = queueName+"_nodes", 1
 	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNodes)
-	if err := c.openCaches(); err != nil {
+	var errs [4]error
+	errs[0] = errors.Join(caches.Request(&c.pods, b.Caches.Pods), caches.Request(&c.nodes, b.Caches.Nodes))
+	// Another Watch of a cached type adds an index.
+	_, errs[1] = caches.Watch[*caches.Pod](b.Caches, corev1.SchemeGroupVersion.WithResource("pods"), caches.Options{Indexers: cache.Indexers{byLabel: indexByLabel}})
+	c.services, errs[2] = caches.Watch[*corev1.Service](b.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
+		Trim: caches.Trim(trimService), Indexers: cache.Indexers{bySelector: indexBySelector},
+		Informer: b.Caches.Factory().Core().V1().Services().Informer,
+	})
+	c.slices, errs[3] = caches.Watch[*EndpointSlice](b.Caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
+		Trim: caches.Trim(trimSlice), Indexers: cache.Indexers{byService: indexByService},
+		Informer: b.Caches.Factory().Discovery().V1().EndpointSlices().Informer,
+	})
+	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
 	return c, errors.Join(
@@ -85,23 +97,6 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 		c.slices.Handle(caches.Handler[*EndpointSlice]{Add: c.sliceChanged, Update: c.sliceUpdated, Delete: c.sliceGone}),
 		c.nodes.Handle(caches.Handler[*corev1.Node]{Add: c.nodeChanged, Update: c.nodeUpdated, Delete: c.enqueueTopology}),
 	)
-}
-
-func (c *Controller) openCaches() error {
-	var errs [5]error
-	c.pods, errs[0] = c.Caches.Pods()
-	// Another Watch of a cached type adds an index.
-	_, errs[1] = caches.Watch[*caches.Pod](c.Caches, corev1.SchemeGroupVersion.WithResource("pods"), caches.Options{Indexers: cache.Indexers{byLabel: indexByLabel}})
-	c.nodes, errs[2] = c.Caches.Nodes()
-	c.services, errs[3] = caches.Watch[*corev1.Service](c.Caches, corev1.SchemeGroupVersion.WithResource("services"), caches.Options{
-		Trim: caches.Trim(trimService), Indexers: cache.Indexers{bySelector: indexBySelector},
-		Informer: c.Caches.Factory().Core().V1().Services().Informer,
-	})
-	c.slices, errs[4] = caches.Watch[*EndpointSlice](c.Caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), caches.Options{
-		Trim: caches.Trim(trimSlice), Indexers: cache.Indexers{byService: indexByService},
-		Informer: c.Caches.Factory().Discovery().V1().EndpointSlices().Informer,
-	})
-	return errors.Join(errs[:]...)
 }
 
 func (c *Controller) enqueueService(s *corev1.Service) { c.loop.Add(cache.MetaObjectToName(s)) }
@@ -181,9 +176,7 @@ func (c *Controller) nodeUpdated(old, node *corev1.Node) {
 }
 
 func (c *Controller) enqueueTopology(*corev1.Node) {
-	if t := c.term.Load(); t != nil {
-		t.nodesKnown.Store(false)
-	}
+	c.newNodes.Store(true)
 	c.nodeLoop.AddAfter(allNodes, gatherDelay)
 }
 
@@ -193,6 +186,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
 	}
+	c.newNodes.Store(true)
 	t.reconciler = endpointslice.NewReconciler(&t.library, c.nodes.Lister(), c.cfg.MaxEndpoints, t.tracker, t.topology, c.recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	c.term.Store(t)
@@ -214,20 +208,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// refreshTopology passes changed nodes to the topology cache. A sync without them could remove hints, and no later event
-// would restore the hints. The caller holds the lock of the library.
-func (c *Controller) refreshTopology(ctx context.Context, t *term) {
-	if !t.nodesKnown.Swap(true) {
-		t.topology.SetNodes(libraryLogger(ctx), c.nodes.List())
-	}
-}
-
-// reconcileNodes adds the Services with hints out of balance.
+// reconcileNodes passes all nodes to the topology cache, and adds the Services with hints out of balance.
 func (c *Controller) reconcileNodes(ctx context.Context, _ string) (controller.Result, error) {
 	t := c.term.Load()
-	t.library.lock.Lock()
-	c.refreshTopology(ctx, t)
-	t.library.lock.Unlock()
+	t.topology.SetNodes(libraryLogger(ctx), c.nodes.List())
 	for _, key := range t.topology.GetOverloadedServices() {
 		name, _ := cache.ParseObjectName(key) // of a Service that was synced
 		c.loop.Add(name)
