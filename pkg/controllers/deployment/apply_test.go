@@ -199,18 +199,21 @@ func failPatches(b *bench, failures map[string]error) {
 // TestFailedPreconditionIsNoRejection: another client has resized the ReplicaSet.
 func TestFailedPreconditionIsNoRejection(t *testing.T) {
 	invalid := apierrors.NewGenericServerResponse(422, "patch", setResource, "old", "testing path /metadata/generation failed", 0, false)
+	conflict := apierrors.NewConflict(setResource, "old", errors.New("by a webhook"))
 	for _, tt := range []struct {
 		name string
 		live func(*appsv1.ReplicaSet)
+		err  error
 		want outcome.Outcome
 	}{
-		{"resized", func(rs *appsv1.ReplicaSet) { rs.Generation++; rs.ResourceVersion = "90" }, outcome.Conflict},
-		{"replaced", func(rs *appsv1.ReplicaSet) { rs.UID = "another" }, outcome.NotFound},
-		{"as it was: refused", func(*appsv1.ReplicaSet) {}, outcome.Rejected},
+		{"resized", func(rs *appsv1.ReplicaSet) { rs.Generation++; rs.ResourceVersion = "90" }, invalid, outcome.Conflict},
+		{"replaced", func(rs *appsv1.ReplicaSet) { rs.UID = "another" }, invalid, outcome.NotFound},
+		{"as it was: refused", func(*appsv1.ReplicaSet) {}, invalid, outcome.Rejected},
+		{"as it was, and a conflict: of a webhook", func(*appsv1.ReplicaSet) {}, conflict, outcome.Rejected},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := rollingBench(t)
-			failPatches(b, map[string]error{"old": invalid})
+			failPatches(b, map[string]error{"old": tt.err})
 			b.On("get replicasets", func(int, clienttesting.Action) (runtime.Object, error) {
 				live := b.sets[0].DeepCopy()
 				tt.live(live)

@@ -89,8 +89,10 @@ func (c *Controller) sendChange(ctx context.Context, ch change) patchResult {
 		r.outcome, r.err = outcome.NotSent, errors.Join(err, readErr)
 	case live == nil || live.UID != ch.rs.UID:
 		r.outcome = outcome.NotFound
-	case ch.isOutdatedBy(live), res == outcome.Conflict, len(live.Annotations) == 0 && len(ch.rs.Annotations) > 0:
+	case ch.isOutdatedBy(live), len(live.Annotations) == 0 && len(ch.rs.Annotations) > 0:
 		r.outcome, r.set = outcome.Conflict, live
+	default: // a 409 without a change is of a webhook, or of too many writes of the status
+		r.outcome = outcome.Rejected
 	}
 	return r
 }
