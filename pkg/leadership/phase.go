@@ -9,9 +9,9 @@ const (
 	leading          phase = iota // controllers work; no timer
 	draining                      // controllers finish their syncs, until the shutdown timeout
 	waitingForWrites              // controllers have returned, writes may still complete; until the shutdown timeout
-	joining                       // requests were cancelled and controllers must return; at shutdown within joinTimeout
-	clean                         // final: all writes of the term have completed
-	broken                        // final: writes may still complete, or controllers have not returned
+	aborting                      // requests were cancelled and controllers must return; at shutdown within joinTimeout
+	drained                       // final: all writes of the term have completed
+	undrained                     // final: writes may still complete, or controllers have not returned
 )
 
 // event is an event in the life of a term.
@@ -34,7 +34,7 @@ func (p phase) next(ev event) phase {
 		case leadReturned:
 			return waitingForWrites
 		case lost:
-			return joining
+			return aborting
 		case stopped, steppedDown:
 			return draining
 		}
@@ -43,25 +43,25 @@ func (p phase) next(ev event) phase {
 		case leadReturned:
 			return waitingForWrites
 		case lost, timedOut:
-			return joining
+			return aborting
 		}
 	case waitingForWrites:
 		switch ev {
 		case lost, timedOut:
-			return broken
+			return undrained
 		case writesCompleted:
-			return clean
+			return drained
 		}
-	case joining:
+	case aborting:
 		switch ev {
 		case leadReturned, timedOut:
-			return broken
+			return undrained
 		}
 	}
 	return p
 }
 
-func (p phase) isOver() bool { return p == clean || p == broken }
+func (p phase) isOver() bool { return p == drained || p == undrained }
 
 // decideWait decides how waitingForWrites continues once no request is in flight. unknownUntil is the
 // first moment at which no write has an unknown outcome. phaseDeadline is the end of the phase, zero

@@ -14,12 +14,12 @@ func TestPhases(t *testing.T) {
 		from phase
 		to   []phase // in the order of events
 	}{
-		{"leading", leading, []phase{waitingForWrites, joining, draining, draining, leading, leading}},
-		{"draining", draining, []phase{waitingForWrites, joining, draining, draining, joining, draining}},
-		{"settling", waitingForWrites, []phase{waitingForWrites, broken, waitingForWrites, waitingForWrites, broken, clean}},
-		{"joining", joining, []phase{broken, joining, joining, joining, broken, joining}},
-		{"clean", clean, []phase{clean, clean, clean, clean, clean, clean}},
-		{"broken", broken, []phase{broken, broken, broken, broken, broken, broken}},
+		{"leading", leading, []phase{waitingForWrites, aborting, draining, draining, leading, leading}},
+		{"draining", draining, []phase{waitingForWrites, aborting, draining, draining, aborting, draining}},
+		{"settling", waitingForWrites, []phase{waitingForWrites, undrained, waitingForWrites, waitingForWrites, undrained, drained}},
+		{"aborting", aborting, []phase{undrained, aborting, aborting, aborting, undrained, aborting}},
+		{"drained", drained, []phase{drained, drained, drained, drained, drained, drained}},
+		{"undrained", undrained, []phase{undrained, undrained, undrained, undrained, undrained, undrained}},
 	} {
 		for i, ev := range events {
 			fakeapi.Want(t, tt.name+", "+names[i], tt.from.next(ev), tt.to[i])

@@ -66,14 +66,15 @@ func (e *Elector) keepRenewing(ctx context.Context) {
 	master := e.deps.Metrics.master.WithLabelValues(e.cfg.Name)
 	master.Set(1)
 	defer master.Set(0)
-	for ok := true; ok; ok = e.renewOrTimeOut(ctx) {
-		timing.Sleep(ctx, e.clock, e.cfg.RetryPeriod)
-	}
-	if ctx.Err() == nil {
+	for timing.Sleep(ctx, e.clock, e.cfg.RetryPeriod) {
+		if e.renewOrTimeOut(ctx) || ctx.Err() != nil {
+			continue
+		}
 		e.lock.Lock()
 		e.lostReason = cmp.Or(e.lostReason, notRenewed) // runPhases cancels the requests
 		e.lock.Unlock()
 		signal(e.wake)
+		return
 	}
 }
 
@@ -205,12 +206,12 @@ func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
 	before := t.phase
 	t.phase = before.next(ev)
 	t.stopping = t.stopping || ev == stopped
-	t.leaseLost = t.leaseLost || ev == lost && before != joining // joining has stopped the renewals
-	if t.phase == before && (ev != stopped || before != joining) {
-		return // a shutdown in the joining phase starts a timer
+	t.leaseLost = t.leaseLost || ev == lost && before != aborting // aborting has stopped the renewals
+	if t.phase == before && (ev != stopped || before != aborting) {
+		return // a shutdown in the aborting phase starts a timer
 	}
 	cancelled := 0
-	if t.phase == joining && before != joining || t.phase == broken && before == waitingForWrites {
+	if t.phase == aborting && before != aborting || t.phase == undrained && before == waitingForWrites {
 		// This process cannot use the lease any more.
 		t.stopRenewing()
 		cancelled = t.e.fence.abortTerm(reason)
@@ -220,7 +221,7 @@ func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
 		t.stopControllers(ctx, ev, reason)
 	}
 	if ev == timedOut {
-		t.stuck = before == joining
+		t.stuck = before == aborting
 		// Controllers still run or wait for responses. The error stops the process.
 		if t.stuck || t.stopping && (before == draining || cancelled > 0) {
 			t.err = errors.Join(t.err, ErrShutdownTimeout)
@@ -245,7 +246,7 @@ func (t *termRunner) startPhase() {
 	t.stopTimer()
 	now := t.e.clock.Now()
 	switch {
-	case t.phase == joining && t.stopping:
+	case t.phase == aborting && t.stopping:
 		t.timer = t.e.clock.NewTimer(timing.Later(t.phaseDeadline, now.Add(joinTimeout)).Sub(now))
 	case (t.phase == draining || t.phase == waitingForWrites) && !t.phaseDeadline.IsZero():
 		t.timer = t.e.clock.NewTimer(t.phaseDeadline.Sub(now))
@@ -293,7 +294,7 @@ func (t *termRunner) finishTerm(ctx context.Context) {
 	t.stopTimer()
 	e.fence.closeTerm()
 	klog.FromContext(ctx).Info("Controllers stopped", "term", t.term.Number, "duration", e.clock.Since(t.endedAt).Round(time.Millisecond),
-		"drained", t.phase == clean, "stuck", t.stuck, "inFlight", e.fence.inFlight())
+		"drained", t.phase == drained, "stuck", t.stuck, "inFlight", e.fence.inFlight())
 	t.stopRenewing()
 	t.renewing.Wait()
 	if e.lease != nil {
@@ -309,7 +310,7 @@ func (t *termRunner) handOver(ctx context.Context) {
 	e := t.e
 	switch {
 	case t.leaseLost:
-	case t.phase == clean:
+	case t.phase == drained:
 		e.releaseLease(ctx, time.Time{})
 	case t.stuck:
 		klog.FromContext(ctx).Info("Not releasing the lease, controllers have not returned", "lease", e.lease)
