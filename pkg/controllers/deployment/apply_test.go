@@ -129,10 +129,11 @@ func TestLiveReadResolvesUnknownCreate(t *testing.T) {
 // TestTakenNameCountsAsCollision: the first collision counts at once, the next one after the back-off.
 func TestTakenNameCountsAsCollision(t *testing.T) {
 	for name, foreign := range map[string]func(*appsv1.ReplicaSet){
-		"an orphan with other labels":     func(rs *appsv1.ReplicaSet) { rs.OwnerReferences, rs.Labels = nil, nil },
-		"an orphan that is being deleted": func(rs *appsv1.ReplicaSet) { rs.OwnerReferences, rs.DeletionTimestamp = nil, new(ago(0)) },
-		"another template":                func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "other" },
-		"the predecessor's of this name":  func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].UID = "before" },
+		"nobody's":         func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
+		"another template": func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "other" },
+		"the predecessor's of this name": func(rs *appsv1.ReplicaSet) {
+			rs.OwnerReferences[0].UID = "before"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment(3)
@@ -297,8 +298,6 @@ func TestRequestsOfOneSync(t *testing.T) {
 	d := newDeployment(3)
 	orphan := owned(d, "v1", newNext("orphan", 3))
 	orphan.OwnerReferences = nil
-	older := orphan.DeepCopy()
-	older.Spec.Template = newTemplate("v0")
 	relabeled := owned(d, "v1", newNext("relabeled", 3))
 	relabeled.Labels = map[string]string{"app": "other"}
 	released := relabeled.DeepCopy()
@@ -318,17 +317,10 @@ func TestRequestsOfOneSync(t *testing.T) {
 			controller.ConsistencyTimeout, []string{"get deployments", "patch replicasets", "patch replicasets", "update deployments/status"}, []string{"SuccessfulAdopt"}},
 		{"an orphan is not adopted by a deleted Deployment", d, []*appsv1.ReplicaSet{orphan},
 			map[string]fakeapi.Respond{"get deployments": fakeapi.Returns(newDeployment(3, func(d *appsv1.Deployment) { d.UID = "another" }))}, time.Second, []string{"get deployments"}, nil},
-		{"an orphan of another template whose adoption is rejected does not count", d, []*appsv1.ReplicaSet{older}, map[string]fakeapi.Respond{
+		{"an orphan whose adoption is rejected does not count", d, []*appsv1.ReplicaSet{orphan}, map[string]fakeapi.Respond{
 			"create replicasets": createsReplicaSet, "patch replicasets": fakeapi.Fails(apierrors.NewForbidden(setResource, "orphan", errors.New("no"))),
 		}, controller.ConsistencyTimeout, []string{"get deployments", "patch replicasets", "create replicasets", "update deployments/status"},
-			[]string{"Warning FailedAdopt Error adopting replica set orphan"}},
-		{"a new ReplicaSet without owner is left to the next sync", d, nil, map[string]fakeapi.Respond{
-			"create replicasets": func(call int, a clienttesting.Action) (runtime.Object, error) {
-				rs := fakeapi.Must(createsReplicaSet(call, a)).(*appsv1.ReplicaSet)
-				rs.OwnerReferences = nil
-				return rs, nil
-			},
-		}, controller.ConsistencyRecheck, []string{"create replicasets"}, []string{"Scaled up"}},
+			[]string{"Warning FailedAdopt Error adopting replica set orphan", "Scaled up"}},
 		{"a ReplicaSet with other labels is released and replaced", d, []*appsv1.ReplicaSet{relabeled}, map[string]fakeapi.Respond{
 			"create replicasets": createsReplicaSet, "patch replicasets": fakeapi.Returns(released),
 		}, controller.ConsistencyTimeout, []string{"patch replicasets", "create replicasets", "update deployments/status"}, []string{"Scaled up"}},

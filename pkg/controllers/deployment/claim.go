@@ -2,8 +2,6 @@ package deployment
 
 import (
 	"context"
-	"errors"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,15 +37,10 @@ func (c *Controller) claim(ctx context.Context, t syncState) (mine []*appsv1.Rep
 		}
 		return n, nil
 	})
-	mine = append(mine, adopted...)
-	isCurrent := func(rs *appsv1.ReplicaSet) bool { return t.expectations.templates.isCurrent(t.d, rs) }
-	switch {
-	case apierrors.IsConflict(err):
+	if apierrors.IsConflict(err) {
 		err = controller.ErrOutdated
-	case err == nil && slices.ContainsFunc(adopt, isCurrent) && !slices.ContainsFunc(mine, isCurrent):
-		err = errors.New("new ReplicaSet exists and cannot be adopted") // a further one could not be, either
 	}
-	return mine, err
+	return append(mine, adopted...), err
 }
 
 func (c *Controller) patchOwner(ctx context.Context, rs *appsv1.ReplicaSet, body []byte) (*appsv1.ReplicaSet, error) {

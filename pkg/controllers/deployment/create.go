@@ -49,9 +49,8 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 	if _, there := c.replicaSets.Get(cache.NewObjectName(want.Namespace, want.Name)); there {
 		return c.findByName(ctx, t, want, unknownCreate{}, outcome.Exists, nil)
 	}
-	// A ReplicaSet gets no pods before admission has left it unmodified once, nor while adoptions are rejected: admission
-	// may remove its owner. The next sync raises it.
-	if t.backoffs.modifiedBackoff(want.Name).tries > 0 || t.backoffs.ownership.Remaining(t.now) > 0 {
+	// A ReplicaSet gets no pods before admission has left it unmodified once. The next sync raises it.
+	if t.backoffs.modifiedBackoff(want.Name).tries > 0 {
 		want = want.DeepCopy()
 		want.Spec.Replicas = ptr.To[int32](0)
 	}
@@ -72,29 +71,20 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 
 // handleCreated records a created ReplicaSet. A Deployment does not recognize a ReplicaSet whose template, labels
 // or owner were modified during admission, and would create further ones without end. Such a ReplicaSet is deleted
-// at once, and creates of that name back off. The next sync adopts a ReplicaSet that lost its owner.
+// at once, and creates of that name back off.
 func (c *Controller) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
 	delete(t.expectations.creates, want.Name)
 	t.expectations.barrier.WroteAt(c.replicaSets, got.ResourceVersion, t.now)
 	size := replicasOrOne(got.Spec.Replicas)
 	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
-	if !t.isNew(got) {
+	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
 		return c.deleteModified(ctx, t, got)
 	}
 	if size > 0 {
 		c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
 	}
 	t.backoffs.collisions, t.backoffs.modified = backoff{}, backoff{}
-	if !controls(t.d, got) {
-		return createResult{outcome: createExists}
-	}
 	return createResult{outcome: createDone, set: got}
-}
-
-// isNew reports whether a ReplicaSet is the new one of the Deployment, or will be once the next sync has adopted it.
-func (t syncState) isNew(rs *appsv1.ReplicaSet) bool {
-	claimable := metav1.GetControllerOfNoCopy(rs) == nil || controls(t.d, rs)
-	return claimable && t.selects(rs) && rs.DeletionTimestamp == nil && sameTemplate(&rs.Spec.Template, &t.d.Spec.Template)
 }
 
 func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1.ReplicaSet) createResult {
@@ -123,7 +113,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 		return createResult{outcome: createExists}
 	case found == nil:
 		return c.handleNotCreated(t, want, earlier, res, rejection) // the earlier attempt may still be carried out
-	case t.isNew(found):
+	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
 		delete(t.expectations.creates, want.Name)
 		t.expectations.barrier.WroteAt(c.replicaSets, found.ResourceVersion, t.now)
 		if size := replicasOrOne(found.Spec.Replicas); earlier != (unknownCreate{}) && size > 0 {

@@ -72,13 +72,6 @@ func (w *world) sets() []appsv1.ReplicaSet {
 	return list.(*appsv1.ReplicaSetList).Items
 }
 
-func (w *world) setTemplate(image string) {
-	d := w.deployment()
-	d.Generation++
-	d.Spec.Template = newTemplate(image)
-	fakeapi.Must(w.AppsV1().Deployments(d.Namespace).Update(w.T.Context(), d, metav1.UpdateOptions{}))
-}
-
 // runFor lets time pass and calls check each second. Statuses of ReplicaSets are up to a second late.
 func (w *world) runFor(d time.Duration, check func()) {
 	for range d / time.Second {
@@ -114,7 +107,7 @@ var modifications = map[string]func(*appsv1.ReplicaSet){
 		rs.Spec.Template.Spec.Containers[0].Image = "registry/" + rs.Spec.Template.Spec.Containers[0].Image
 	},
 	"labels": func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": "other"} },
-	"owner":  func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].UID = "another" },
+	"owner":  func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
 }
 
 // TestModifiedReplicaSetsDoNotPileUp: a webhook modifies all new ReplicaSets for an hour. Each ReplicaSet is deleted
@@ -151,43 +144,13 @@ func TestModifiedReplicaSetsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestNewReplicaSetsWithoutOwner: a webhook removes the owners of new ReplicaSets. They are adopted. While a policy rejects
-// that, each template has one ReplicaSet, only the first has pods, and the sync fails.
-func TestNewReplicaSetsWithoutOwner(t *testing.T) {
-	for _, rejected := range []bool{false, true} {
-		inWorld(t, func(w *world) {
-			w.modify = func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }
-			w.PrependReactor("patch", "replicasets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return rejected && !w.webhookOff.Load(), nil, apierrors.NewForbidden(setResource, "", nil)
-			})
-		}, func(t *testing.T, w *world) {
-			check := func(created, pods int, adopted bool) {
-				t.Helper()
-				for _, rs := range w.sets() {
-					if pods -= int(*rs.Spec.Replicas); controls(w.deployment(), &rs) != adopted {
-						t.Errorf("adoption rejected: %t, ReplicaSet %s is adopted: %t", rejected, rs.Name, !adopted)
-					}
-				}
-				if reads := w.Count("get replicasets"); w.created != created || pods != 0 || reads > 0 {
-					t.Errorf("adoption rejected: %t, %d created, %d pods are missing, %d reads", rejected, w.created, pods, reads)
-				}
-			}
-			w.runFor(time.Hour, func() {})
-			check(1, 3, !rejected)
-			w.webhookOff.Store(!rejected)
-			w.setTemplate("v2")
-			w.runFor(time.Hour, func() {})
-			w.webhookOff.Store(true)
-			w.runFor(2*time.Minute, func() {})
-			check(2, 4, true)
-		}, newDeployment(3, within(1, 1)))
-	}
-}
-
 func TestNewTemplateIsCreatedWithoutBackoff(t *testing.T) {
 	inWorld(t, func(w *world) { w.modify = modifications["template"] }, func(t *testing.T, w *world) {
 		w.webhookOff.Store(true)
-		w.setTemplate("v2")
+		d := w.deployment()
+		d.Generation++
+		d.Spec.Template = newTemplate("v2")
+		fakeapi.Must(w.AppsV1().Deployments(d.Namespace).Update(t.Context(), d, metav1.UpdateOptions{}))
 		w.runFor(minModified-time.Second, func() {})
 		if sets := w.sets(); len(sets) != 1 || *sets[0].Spec.Replicas != 3 || w.created != 2 {
 			t.Errorf("%d created, ReplicaSets %+v", w.created, sets)
@@ -195,15 +158,31 @@ func TestNewTemplateIsCreatedWithoutBackoff(t *testing.T) {
 	}, newDeployment(3, within(1, 1)))
 }
 
-// TestModifiedReplicaSetThatStays: the deletion is rejected. The name counts as a collision.
+// TestModifiedReplicaSetThatStays: the deletion is rejected, or a finalizer delays the end. The name counts as a
+// collision.
 func TestModifiedReplicaSetThatStays(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.modify = modifications["template"]
-		w.Break(apierrors.NewForbidden(setResource, "", errors.New("by the test")), "delete replicasets")
-	}, func(t *testing.T, w *world) {
-		w.webhookOff.Store(true)
-		w.runFor(time.Minute, func() {})
-		fakeapi.Want(t, "ReplicaSets", len(w.sets()), 2)
-		fakeapi.Want(t, "collisions", ptr.Deref(w.deployment().Status.CollisionCount, 0), 1)
-	}, newDeployment(3, within(1, 1)))
+	for name, remove := range map[string]func(*world, appsv1.ReplicaSet) error{
+		"rejected": func(*world, appsv1.ReplicaSet) error {
+			return apierrors.NewForbidden(setResource, "", errors.New("by the test"))
+		},
+		"finalizer": func(w *world, rs appsv1.ReplicaSet) error {
+			rs.DeletionTimestamp, rs.Finalizers = new(metav1.Now()), []string{"example.com/stays"}
+			w.Put(&rs)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.modify = modifications["template"]
+				w.PrependReactor("delete", "replicasets", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, remove(w, w.sets()[0])
+				})
+			}, func(t *testing.T, w *world) {
+				w.webhookOff.Store(true)
+				w.runFor(time.Minute, func() {})
+				fakeapi.Want(t, "ReplicaSets", len(w.sets()), 2)
+				fakeapi.Want(t, "collisions", ptr.Deref(w.deployment().Status.CollisionCount, 0), 1)
+			}, newDeployment(3, within(1, 1)))
+		})
+	}
 }
