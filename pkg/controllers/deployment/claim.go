@@ -4,11 +4,9 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/ownership"
 )
 
@@ -37,9 +35,6 @@ func (c *Controller) claim(ctx context.Context, t syncState) (mine []*appsv1.Rep
 		}
 		return n, nil
 	})
-	if apierrors.IsConflict(err) {
-		err = controller.ErrOutdated
-	}
 	return append(mine, adopted...), err
 }
 
