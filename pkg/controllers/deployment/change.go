@@ -99,7 +99,7 @@ func (c *Controller) sendChange(ctx context.Context, ch change) patchResult {
 
 // recordChange records the result of a change and sends an event.
 func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r patchResult) error {
-	if ch.isRaise() && !(replicaSet{rs: ch.rs}).statusCaughtUp() {
+	if ch.isRaise() && !statusCaughtUp(ch.rs) {
 		delete(t.expectations.reliableStatus, ch.rs.UID) // for any result: the raise may have been carried out
 	}
 	switch r.outcome {

@@ -164,7 +164,7 @@ func rolledOut(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 	if status.ObservedGeneration < d.Generation || status.Replicas != status.UpdatedReplicas {
 		return false
 	}
-	if (pass{d: d}).progressDeadline() == 0 {
+	if progressDeadline(d) == 0 {
 		return int(status.UpdatedReplicas) == replicasOrOne(d.Spec.Replicas)
 	}
 	c := conditions{list: status.Conditions}

@@ -23,7 +23,7 @@ func (p pass) recreateTargets() sizing {
 	}
 	scaled := p.found && p.next.isActive() && p.sizedForOther(p.next)
 	for _, old := range p.old {
-		if !old.hasNoPods() && !(scaled && old.statusCaughtUp()) {
+		if !old.hasNoPods() && !(scaled && statusCaughtUp(old.rs)) {
 			s.deferred = append(s.deferred, deferOldPods)
 			return s
 		}

@@ -67,7 +67,7 @@ func (s replicaSet) availableInEither() int {
 func (s replicaSet) safelyAvailable() int {
 	slow, status := s.rs.Spec.MinReadySeconds > 0, s.rs.Status
 	switch {
-	case s.statusUnreliable || slow && !s.statusCaughtUp() && !s.failsToDelete():
+	case s.statusUnreliable || slow && !statusCaughtUp(s.rs) && !s.failsToDelete():
 		return 0
 	case slow:
 		surplus := max(0, int(status.Replicas)-s.size())
@@ -94,9 +94,9 @@ func (s replicaSet) unreadySurplus() int {
 // been reduced. While a delete of a pod is rejected, the status may never show it.
 // minikcm's ReplicaSet controller no longer counts pods that it has deleted, so the status may show a reduction before
 // the pod cache does.
-func (s replicaSet) statusCaughtUp() bool {
-	status := s.rs.Status
-	return (status.ObservedGeneration == s.rs.Generation || s.rs.Generation <= 1) && int(status.Replicas) <= s.size()
+func statusCaughtUp(rs *appsv1.ReplicaSet) bool {
+	status := rs.Status
+	return (status.ObservedGeneration == rs.Generation || rs.Generation <= 1) && int(status.Replicas) <= replicasOrOne(rs.Spec.Replicas)
 }
 
 // failsToDelete reports whether the ReplicaSet controller cannot delete pods. The reason of the condition is

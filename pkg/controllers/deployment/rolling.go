@@ -19,7 +19,7 @@ func (p pass) rollingTargets() sizing {
 	}
 
 	// 1. The new ReplicaSet has at most all replicas.
-	size, available, least := next.size(), next.safelyAvailable(), p.bounds.minAvailable()
+	size, available, minAvailable := next.size(), next.safelyAvailable(), p.bounds.minAvailable()
 	if size > p.bounds.replicas {
 		size = p.bounds.replicas
 		available = next.safelyAvailableAt(size)
@@ -31,9 +31,9 @@ func (p pass) rollingTargets() sizing {
 
 	// 2. Old ReplicaSets give up the pods that can be spared, unless their controller has yet to act on the
 	//    last size.
-	includeUnready, left := sumOf(p.all, replicaSet.availableInEither) < least, totalSize(p.old)
-	for _, t := range shrinkTargets(p.old, available, least, includeUnready) {
-		if wait := t.replicaSet.shrinkWait(p.statusInterval(), p.now); wait > 0 {
+	includeUnready, left := sumOf(p.all, replicaSet.availableInEither) < minAvailable, totalSize(p.old)
+	for _, t := range shrinkTargets(p.old, available, minAvailable, includeUnready) {
+		if wait := t.replicaSet.shrinkWait(statusInterval(p.d), p.now); wait > 0 {
 			s.deferred, s.requeueAfter = append(s.deferred, deferShrinking), controller.MinPositive(s.requeueAfter, wait)
 			continue
 		}
@@ -67,14 +67,14 @@ func sumOf(sets []replicaSet, of func(replicaSet) int) (sum int) {
 
 func totalSize(sets []replicaSet) int { return sumOf(sets, replicaSet.size) }
 
-// shrinkTargets returns smaller sizes of old ReplicaSets, oldest first, such that least pods stay available.
+// shrinkTargets returns smaller sizes of old ReplicaSets, oldest first, such that minAvailable pods stay available.
 // ReplicaSets whose changes back off are skipped. nextAvailable is the number of available pods of the new
-// ReplicaSet: the sizes of the old ReplicaSets and nextAvailable together stay at least, so pods that are not
-// available yet do not count.
-func shrinkTargets(old []replicaSet, nextAvailable, least int, includeUnready bool) (targets []target) {
+// ReplicaSet: the sizes of the old ReplicaSets and nextAvailable together stay at least minAvailable, so pods that
+// are not available yet do not count.
+func shrinkTargets(old []replicaSet, nextAvailable, minAvailable int, includeUnready bool) (targets []target) {
 	available := nextAvailable + sumOf(old, replicaSet.safelyAvailable)
-	free := freePods(old, max(0, nextAvailable+totalSize(old)-least), includeUnready)
-	spare := sparePods(old, free, available-least)
+	free := freePods(old, max(0, nextAvailable+totalSize(old)-minAvailable), includeUnready)
+	spare := sparePods(old, free, available-minAvailable)
 	for i, s := range old {
 		if given := free[i] + spare[i]; given > 0 {
 			targets = append(targets, target{replicaSet: s, to: s.size() - given})

@@ -70,10 +70,11 @@ func (p pass) makePlan() plan {
 	}
 
 	// 3. If the new ReplicaSet cannot be created, keep the pods of the old ones.
-	out := plan{create: s.create, result: passResult{observed: true, canProgress: !d.Spec.Paused}}
+	var out plan
 	if s.create != nil && p.facts.createDeferred != "" {
 		s.targets, s.deferred = nil, append(s.deferred, p.facts.createDeferred)
-		out = plan{}
+	} else {
+		out = plan{create: s.create, result: passResult{observed: true, canProgress: !d.Spec.Paused}}
 	}
 
 	// 4. Make one change for each ReplicaSet. Clients that see the generation observed may read the sizes, so it
@@ -150,7 +151,7 @@ func (p pass) changesFor(s sizing) (changes []change, deferred []deferral) {
 // pods, if the plan empties all others, after a scaling, or if the pods cannot be deleted, a wait would cost pods.
 // Then the raise is made, and the status is unreliable until it shows the raise.
 func (p pass) raiseTooEarly(t target, targets []target) bool {
-	if !t.intoCapacity || t.replicaSet.statusCaughtUp() || t.replicaSet.failsToDelete() {
+	if !t.intoCapacity || statusCaughtUp(t.replicaSet.rs) || t.replicaSet.failsToDelete() {
 		return false
 	}
 	return slices.ContainsFunc(p.all, func(other replicaSet) bool {
@@ -163,7 +164,7 @@ func (p pass) raiseTooEarly(t target, targets []target) bool {
 // after the changes.
 func (p pass) statusesUnreliable(changes []change) bool {
 	return slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.statusUnreliable }) ||
-		slices.ContainsFunc(changes, func(c change) bool { return c.isRaise() && !(replicaSet{rs: c.rs}).statusCaughtUp() })
+		slices.ContainsFunc(changes, func(c change) bool { return c.isRaise() && !statusCaughtUp(c.rs) })
 }
 
 // capacity returns the value of plan.capacity. It is at least the capacity that the complete plan needs.

@@ -48,7 +48,7 @@ func (p pass) dropOldTargets() (s sizing) {
 				s.targets = append(s.targets, target{replicaSet: old})
 			}
 		}
-	case !p.next.statusCaughtUp():
+	case !statusCaughtUp(p.next.rs):
 		s.deferred = []deferral{deferShrinkUnseen}
 	default:
 		s.deferred = []deferral{deferPodsDiffer}

@@ -83,7 +83,7 @@ func (p pass) statusCounts(o passResult) appsv1.DeploymentStatus {
 // setProgressing updates the condition Progressing of a Deployment with a deadline.
 func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *conditions) {
 	const about = appsv1.DeploymentProgressing
-	if p.progressDeadline() == 0 {
+	if progressDeadline(p.d) == 0 {
 		c.remove(about)
 		return
 	}
@@ -169,22 +169,22 @@ func (p pass) timedOut(progressing appsv1.DeploymentCondition) bool {
 	case reasonTimedOut:
 		return true
 	}
-	return progressing.LastUpdateTime.Add(p.progressDeadline()).Before(p.now)
+	return progressing.LastUpdateTime.Add(progressDeadline(p.d)).Before(p.now)
 }
 
 // untilTimeout returns the time until the deadline of the rollout, or 0 if there is none.
 func (p pass) untilTimeout(status appsv1.DeploymentStatus, o passResult) time.Duration {
 	c := conditions{list: status.Conditions}
 	has, ok := c.get(appsv1.DeploymentProgressing)
-	if !ok || !o.canProgress || p.progressDeadline() == 0 || isComplete(p.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
+	if !ok || !o.canProgress || progressDeadline(p.d) == 0 || isComplete(p.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
 		return 0
 	}
-	return max(has.LastUpdateTime.Add(p.progressDeadline()).Sub(p.now)+1, 1)
+	return max(has.LastUpdateTime.Add(progressDeadline(p.d)).Sub(p.now)+1, 1)
 }
 
 // progressDeadline returns 0 if there is none.
-func (p pass) progressDeadline() time.Duration {
-	seconds := p.d.Spec.ProgressDeadlineSeconds
+func progressDeadline(d *appsv1.Deployment) time.Duration {
+	seconds := d.Spec.ProgressDeadlineSeconds
 	if seconds == nil || *seconds <= 0 || *seconds == math.MaxInt32 {
 		return 0
 	}

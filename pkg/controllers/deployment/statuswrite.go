@@ -19,8 +19,8 @@ import (
 // statusInterval is the minimum time between two status writes if only counts change, and the maximum time for
 // which an old ReplicaSet may act on its last size before it shrinks again. With a short progressDeadlineSeconds it
 // is a twentieth of that: steps that wait and counts that are not written are no progress.
-func (p pass) statusInterval() time.Duration {
-	if deadline := p.progressDeadline(); deadline > 0 {
+func statusInterval(d *appsv1.Deployment) time.Duration {
+	if deadline := progressDeadline(d); deadline > 0 {
 		return min(maxStatusInterval, deadline/20)
 	}
 	return maxStatusInterval
@@ -38,7 +38,7 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1
 	if !c.statusDiffers(t, status, revision) {
 		return 0, nil
 	}
-	if wait := t.backoffs.statusAt.Add(pass{d: t.d}.statusInterval()).Sub(c.Clock.Now()); wait > 0 && !isUrgent(t.d, status, revision) {
+	if wait := t.backoffs.statusAt.Add(statusInterval(t.d)).Sub(c.Clock.Now()); wait > 0 && !isUrgent(t.d, status, revision) {
 		return wait, nil
 	}
 	if newest, ok := c.deployments.Get(t.key); ok && newest.UID == t.d.UID && newest.Generation > t.d.Generation {

@@ -141,7 +141,7 @@ func (c *Controller) podUpdated(old, pod *caches.Pod) {
 		return
 	}
 	rs, ok := c.enqueuer.OwnerOf(pod)
-	if ok && pod.IsActive() && old.ControllerUID() == pod.ControllerUID() && (syncState{rs: rs}).wantedReplicas() > fewPods {
+	if ok && pod.IsActive() && old.ControllerUID() == pod.ControllerUID() && wantedReplicas(rs) > fewPods {
 		c.loop.AddAfter(cache.MetaObjectToName(rs), gatherPods)
 	} else {
 		c.enqueuer.OnUpdate(old, pod)

@@ -45,7 +45,7 @@ func (c *Controller) allowedCreates(ctx context.Context, t syncState, missing in
 	if wait := t.backoffs.foreignAt.Add(foreignInterval).Sub(t.now); wait > 0 {
 		return 0, wait
 	}
-	held, delay := t.backoffs.failedBackoff(failed, t.wantedReplicas(), t.now)
+	held, delay := t.backoffs.failedBackoff(failed, wantedReplicas(t.rs), t.now)
 	if held == 0 {
 		return missing, 0
 	}
@@ -62,7 +62,7 @@ func (c *Controller) create(ctx context.Context, t syncState, n int) applyResult
 	if len(t.rs.Spec.Template.Labels) == 0 {
 		return applyResult{creating: true, err: errNoLabels}
 	}
-	klog.FromContext(ctx).V(2).Info("Too few replicas", "need", t.wantedReplicas(), "creating", n)
+	klog.FromContext(ctx).V(2).Info("Too few replicas", "need", wantedReplicas(t.rs), "creating", n)
 	template := podFor(t.rs)
 	first := max(t.backoffs.batchSize, 1)
 	t.backoffs.batchSize = 0

@@ -20,7 +20,7 @@ import (
 // deletePods deletes the surplus, and repeats deletes with unknown outcome.
 func (c *Controller) deletePods(ctx context.Context, t syncState, todo plan) applyResult {
 	logger := klog.FromContext(ctx)
-	logger.V(2).Info("Too many replicas", "need", t.wantedReplicas(), "deleting", todo.surplus, "deletingAgain", todo.repeat)
+	logger.V(2).Info("Too many replicas", "need", wantedReplicas(t.rs), "deleting", todo.surplus, "deletingAgain", todo.repeat)
 	victims := c.victimsOf(t, todo.unconfirmed, todo.repeat)
 	if todo.surplus > 0 {
 		chosen := c.victimsOf(t, todo.candidates, todo.surplus)

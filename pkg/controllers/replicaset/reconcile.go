@@ -93,7 +93,7 @@ func (c *Controller) claimAndPlan(ctx context.Context, t syncState) (d decision,
 		return d, err
 	}
 	d.claimed.owned = append(d.claimed.owned, slices.DeleteFunc(adopted, func(pod *caches.Pod) bool { return !t.isOwned(pod) })...)
-	d.todo = planReplicas(t.wantedReplicas(), d.claimed.owned, t.expectations.unconfirmed, burst)
+	d.todo = planReplicas(wantedReplicas(t.rs), d.claimed.owned, t.expectations.unconfirmed, burst)
 	return d, nil
 }
 
@@ -178,7 +178,7 @@ type syncState struct {
 func (t syncState) deadline() time.Time { return t.now.Add(syncLimit) }
 
 // wantedReplicas returns spec.replicas, or 1 as the API server's default.
-func (t syncState) wantedReplicas() int { return int(ptr.Deref(t.rs.Spec.Replicas, 1)) }
+func wantedReplicas(rs *appsv1.ReplicaSet) int { return int(ptr.Deref(rs.Spec.Replicas, 1)) }
 
 func (t syncState) selects(pod *caches.Pod) bool { return t.selector.Matches(labels.Set(pod.Labels)) }
 
