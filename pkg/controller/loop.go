@@ -177,7 +177,8 @@ func (l *Loop[K]) work(term, ctx context.Context, q *termQueue[K]) {
 		}
 		r := l.scheduler.startSync(key, l.group(key), l.cfg.Clock.Now())
 		if r == nil {
-			q.Done(key) // it keeps its token
+			q.admitted.Store(key, nil) // a withheld key keeps its token
+			q.Done(key)
 			continue
 		}
 		l.syncKey(ctx, q, key, r)
@@ -211,7 +212,6 @@ func Draining(ctx context.Context) bool { return termOf(ctx).Err() != nil }
 
 func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) {
 	defer q.Done(key)
-	_, token := q.admitted.LoadAndDelete(key)
 	logger := klog.LoggerWithValues(klog.FromContext(work), "controller", l.cfg.Controller, "key", key)
 	start := l.cfg.Clock.Now()
 	ctx := httptrace.WithClientTrace(klog.NewContext(work, logger), &httptrace.ClientTrace{
@@ -242,7 +242,7 @@ func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) 
 		}
 		q.recordFailure(key, r.requests.Load())
 	default:
-		q.recordSuccess(key, r.requests.Load(), token)
+		q.recordSuccess(key, r.requests.Load())
 	}
 	if result.RequeueAfter > 0 {
 		q.AddAfter(key, result.RequeueAfter)

@@ -52,17 +52,13 @@ func (q *termQueue[K]) recordFailure(key K, requests int32) {
 func countedRequests(requests int32) int32 { return min(max(requests, 1), maxCountedRequests) }
 
 // recordSuccess ends the back-off of a key. A waiting key then needs no token, because the cause may be gone.
-// A sync that only requeues counts as a success. A sync without requests proves nothing about the cause: it only passes
-// its token on, if it has one.
-func (q *termQueue[K]) recordSuccess(key K, requests int32, token bool) {
+// A sync that only requeues counts as a success.
+func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	if q.failedRequests.Load() > 0 && q.failedRequests.Add(-countedRequests(requests)) < 0 {
 		q.failedRequests.Store(0)
 	}
-	failures := q.NumRequeues(key)
-	if requests > 0 || token && failures < 2 {
-		sendSignal(q.successes)
-	}
-	if requests > 0 && failures > 0 || token && failures >= 2 {
+	sendSignal(q.successes)
+	if q.NumRequeues(key) > 0 {
 		sendSignal(q.recoveries)
 	}
 	q.Forget(key)
@@ -79,7 +75,7 @@ func sendSignal(c chan<- struct{}) {
 
 // admitsKey reports whether a key may be synced now. A key that needs a token is queued for a token instead.
 func (q *termQueue[K]) admitsKey(key K) bool {
-	if _, admitted := q.admitted.Load(key); admitted {
+	if _, admitted := q.admitted.LoadAndDelete(key); admitted {
 		return true
 	}
 	switch failures := q.NumRequeues(key); {
