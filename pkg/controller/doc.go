@@ -31,8 +31,8 @@
 //
 // A Loop logs no error for these and takes no token:
 //
-//   - context.Canceled: the term ends ([ErrDraining], leadership.FencedError), or a wait for a slot ended (errBusy of the
-//     garbage collector). Controllers also send no event and count no failure.
+//   - context.Canceled: the term ends ([ErrDraining], leadership.FencedError), or a wait for a slot ended (errBusy of
+//     the garbage collector). Controllers also send no event and count no failure.
 //   - conflicts, up to eight in a row. Like a cancelled sync, the key has a back-off of its own.
 //   - [ErrOutdated], for example a [NotReadyError]: the key is requeued after [ConsistencyRecheck].
 //

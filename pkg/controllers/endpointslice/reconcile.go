@@ -137,7 +137,7 @@ func (c *Controller) readLive(ctx context.Context, s *serviceSync) error {
 		return err
 	}
 	c.services.Expect(service.ResourceVersion)
-	s.state.liveVersion = service.ResourceVersion // no later sync may use an older Service, also if this one writes nothing
+	s.state.liveVersion = service.ResourceVersion // for later syncs, even if this one writes nothing
 	if !selectsPods(service) {
 		return controller.ErrOutdated
 	}

@@ -61,8 +61,7 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, r
 	}
 	var spread time.Duration
 	if b.after >= unlistedRecheck && (b.cause == causeUnlistedType || b.cause == causeRejected) {
-		same := c.state.ownersWhere(func(r ownerRecord) bool { return r.cause == b.cause })
-		spread = rand.N(min(time.Duration(len(same))*recheckSpread, maxRecheck))
+		spread = rand.N(min(time.Duration(c.state.ownersBlockedBy(b.cause))*recheckSpread, maxRecheck))
 	}
 	if waited < reportAfter {
 		b.after = min(b.after, reportAfter-waited)
