@@ -66,8 +66,8 @@ const (
 )
 
 // failedBackoff returns the number of creates that have to wait because pods failed, and for how long. At most as many
-// creates wait as pods have failed. Only pods of the last ten minutes count: one that ran for longer has a reason of its
-// own. Evicted and preempted pods do not count. Only failures before the newest round raise the delay: pods that
+// creates wait as pods have failed. Only pods of the last ten minutes count: one that ran for longer has a reason of
+// its own. Evicted and preempted pods do not count. Only failures before the newest round raise the delay: pods that
 // were created together may have failed for one passing cause.
 func (b *backoffs) failedBackoff(failed []*caches.Pod, want int, now time.Time) (pods int, delay time.Duration) {
 	var created []time.Time
