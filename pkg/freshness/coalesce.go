@@ -47,13 +47,13 @@ func (c *coalescedConn) Read(p []byte) (int, error) { return c.buffer.Read(p) }
 type pacedConn struct {
 	net.Conn
 	pace *rate.Limiter
-	more bool // The last read filled the buffer.
+	more bool // the last read filled the buffer
 }
 
 // Read implements net.Conn.
 func (c *pacedConn) Read(p []byte) (int, error) {
 	if !c.more {
-		_ = c.pace.Wait(context.Background()) // At most coalescePause.
+		_ = c.pace.Wait(context.Background()) // at most coalescePause
 	}
 	n, err := c.Conn.Read(p)
 	c.more = n == len(p)

@@ -21,7 +21,7 @@ import (
 // Watched is one informer.
 type Watched struct {
 	Resource  schema.GroupVersionResource
-	Namespace string // Empty for all namespaces.
+	Namespace string // empty for all namespaces
 	// Version returns the resourceVersion that the store has reached. It is empty before the first list.
 	Version func() string
 	// Expected returns the highest version that some object of the type is known to have had. A working
@@ -40,7 +40,7 @@ func (w Watched) target() watchTarget { return watchTarget{w.Resource, w.Namespa
 
 // Deps holds the dependencies of Monitor.
 type Deps struct {
-	Metadata  metadata.Interface // Not on the connections of Transport: its lists must succeed when watches do not.
+	Metadata  metadata.Interface // not on the connections of Transport: its lists must succeed when watches do not
 	Transport *Transport
 	Metrics   *Metrics
 	Clock     clock.Clock
@@ -68,7 +68,7 @@ type Monitor struct {
 	watched []Watched
 
 	lock  sync.Mutex
-	stale map[watchTarget]string // Reasons.
+	stale map[watchTarget]string // reasons
 }
 
 // New returns a monitor of the given informers. It does nothing before Run.
@@ -103,7 +103,7 @@ func (m *Monitor) Check() error {
 // Metrics are the metrics of one Monitor. Their names begin with leadership_watch_, because
 // they show why a leader stepped down.
 type Metrics struct {
-	reopened *prometheus.CounterVec // By resource and namespace, like all.
+	reopened *prometheus.CounterVec // by resource and namespace, like all
 	idle     *prometheus.GaugeVec
 	lag      *prometheus.GaugeVec
 	stale    *prometheus.GaugeVec

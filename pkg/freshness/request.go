@@ -10,7 +10,7 @@ import (
 // watchTarget is a collection of objects that is listed and watched.
 type watchTarget struct {
 	schema.GroupVersionResource
-	namespace string // Empty for all namespaces.
+	namespace string // empty for all namespaces
 }
 
 func (t watchTarget) String() string {
@@ -27,7 +27,7 @@ type informerRequest struct {
 	watchTarget
 	watch    bool
 	streams  bool // The watch begins with a list. All other watches resume at a version.
-	nextPage bool // The request continues a list in pages.
+	nextPage bool // the request continues a list in pages
 }
 
 func (r informerRequest) resumes() bool { return r.watch && !r.streams }

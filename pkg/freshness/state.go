@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	listInterval  = 30 * time.Second // Between two consistent lists of a type.
-	silenceLimit  = 90 * time.Second // Bookmarks come every 60 s while the monitor lists; see watchPatience.
-	lagLimit      = 3 * time.Minute  // A cache that changes may be behind the same version for so long.
-	settleTime    = 10 * time.Second // For a reopened watch to deliver, or a difference to heal.
-	equalInterval = 10 * time.Minute // Between two whole lists of a type that was found equal.
-	relistLimit   = 10 * time.Minute // For a new list of a reflector, and between two connections of a stale type.
+	listInterval  = 30 * time.Second // between two consistent lists of a type
+	silenceLimit  = 90 * time.Second // bookmarks come every 60 s while the monitor lists; see watchPatience
+	lagLimit      = 3 * time.Minute  // a cache that changes may be behind the same version for so long
+	settleTime    = 10 * time.Second // for a reopened watch to deliver, or a difference to heal
+	equalInterval = 10 * time.Minute // between two whole lists of a type that was found equal
+	relistLimit   = 10 * time.Minute // for a new list of a reflector, and between two connections of a stale type
 )
 
 // cacheState is the state of the cache of one type.
@@ -33,14 +33,14 @@ const (
 type observation struct {
 	behind       bool
 	missingFor   time.Duration // Since an expected version was first missed. Zero if no version is missed.
-	impatience   time.Duration // See Watched.
-	open         bool          // A watch is open, or requested.
-	silentFor    time.Duration // Since the last byte.
-	listing      bool          // The reflector lists, with progress.
+	impatience   time.Duration // see Watched
+	open         bool          // a watch is open, or requested
+	silentFor    time.Duration // since the last byte
+	listing      bool          // the reflector lists, with progress
 	inState      time.Duration
-	unchangedFor time.Duration // Since the cache last changed.
-	comparedAgo  time.Duration // Since the last comparison.
-	differs      bool          // A difference that the last comparison has shown still exists.
+	unchangedFor time.Duration // since the cache last changed
+	comparedAgo  time.Duration // since the last comparison
+	differs      bool          // a difference that the last comparison has shown still exists
 }
 
 // nextState returns the next state of a type, and whether the cache has to be compared with a list. Being
@@ -49,7 +49,7 @@ type observation struct {
 func (s cacheState) nextState(o observation) (next cacheState, compare bool) {
 	impatient := o.impatience > 0 && o.open && min(o.missingFor, o.silentFor) >= o.impatience
 	healTime := settleTime
-	if o.unchangedFor < o.comparedAgo { // The cache changes, and may get there.
+	if o.unchangedFor < o.comparedAgo { // the cache changes, and may get there
 		healTime = silenceLimit
 	}
 	switch {
@@ -59,7 +59,7 @@ func (s cacheState) nextState(o observation) (next cacheState, compare bool) {
 		return behind, false
 	case o.listing:
 		return s, false
-	case s == reopened && o.missingFor >= settleTime && o.missingFor < o.inState: // Reopened for an older version.
+	case s == reopened && o.missingFor >= settleTime && o.missingFor < o.inState: // reopened for an older version
 		return behind, false
 	case s == behind && (impatient || o.unchangedFor >= silenceLimit || o.inState >= lagLimit):
 		return reopened, false

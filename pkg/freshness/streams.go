@@ -31,8 +31,8 @@ var endOfList = []byte(metav1.InitialEventsAnnotationKey)
 // activity is the state of the requests of one target. Reflectors send one request at a time. The state of a
 // type that is no longer watched, some hundred bytes, is kept.
 type activity struct {
-	watch    *stream         // Open, or requested.
-	pool     *connectionPool // Of the last request.
+	watch    *stream         // open, or requested
+	pool     *connectionPool // of the last request
 	lastByte time.Time       // Of any watch or list. Zero before the first byte.
 	// lastProgress is the time of the last connection, response or byte of a request. A request that waits
 	// for a connection has no progress.
@@ -42,7 +42,7 @@ type activity struct {
 	// incompleteStreams counts the streaming lists since the last complete list. A stalled stream counts as
 	// maxIncompleteStreams.
 	incompleteStreams int
-	shortWatches      int // Number of next watches that are short.
+	shortWatches      int // number of next watches that are short
 }
 
 func (t *Transport) activityOf(target watchTarget) activity {
@@ -67,13 +67,13 @@ func (t *Transport) reopenWatch(target watchTarget, since time.Time) (ended bool
 	var was activity
 	t.updateActivity(target, func(a *activity, _ time.Time) {
 		was, a.watch = *a, nil
-		a.shortWatches = 2 // A proxy may end the first watch.
+		a.shortWatches = 2 // a proxy may end the first watch
 		if a.pool != nil && a.pool.lastByte.After(since) {
 			was.pool = nil
 		}
 	})
 	if was.pool != nil {
-		was.pool.dialer.CloseAll() // First: the next requests must not find these connections.
+		was.pool.dialer.CloseAll() // first: the next requests must not find these connections
 	}
 	if was.watch != nil {
 		was.watch.cut()
@@ -86,15 +86,15 @@ type stream struct {
 	io.ReadCloser
 	informerRequest
 	pool  *connectionPool
-	ctx   context.Context // Ends with Close.
+	ctx   context.Context // ends with Close
 	close context.CancelFunc
 	cut   context.CancelFunc
 
-	accepted    bool // The response has a body of the type.
+	accepted    bool // the response has a body of the type
 	earliestEnd time.Time
-	silence     *time.Timer // Without effect on a list.
-	listed      bool        // The list at the beginning of the stream is complete, or there is none.
-	tail        []byte      // The last bytes of the list.
+	silence     *time.Timer // without effect on a list
+	listed      bool        // the list at the beginning of the stream is complete, or there is none
+	tail        []byte      // the last bytes of the list
 	patience    time.Duration
 }
 
@@ -110,7 +110,7 @@ func (p *connectionPool) newStream(ctx context.Context, r informerRequest) (*str
 	p.updateActivity(r.watchTarget, func(a *activity, now time.Time) {
 		a.pool = p
 		switch {
-		case r.resumes(): // From the version of a complete list.
+		case r.resumes(): // from the version of a complete list
 			a.listingSince, a.incompleteStreams = time.Time{}, 0
 		case a.listingSince.IsZero():
 			a.listingSince = now
@@ -129,12 +129,12 @@ func (s *stream) cutSilent() {
 		return
 	}
 	klog.FromContext(s.ctx).V(2).Info("Cutting a silent watch", "watch", s.watchTarget.String(), "streamsList", s.streams)
-	if s.pool.activityOf(s.watchTarget).listingSince.IsZero() { // The list is complete.
+	if s.pool.activityOf(s.watchTarget).listingSince.IsZero() { // the list is complete
 		s.pool.reopenWatch(s.watchTarget, s.pool.clock.Now().Add(-watchPatience))
 		return
 	}
 	s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams = maxIncompleteStreams })
-	s.cut() // Only this watch: the connections may carry slow lists of other types.
+	s.cut() // only this watch: the connections may carry slow lists of other types
 }
 
 // Read implements io.Reader. A watch ends neither early nor with an error, so its reflector resumes the watch.
@@ -150,7 +150,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	case err == nil || !s.watch || !s.accepted || s.ctx.Err() != nil:
 		return n, err
 	case n > 0:
-		return n, nil // The next Read fails again.
+		return n, nil // the next Read fails again
 	case timing.Sleep(s.ctx, s.pool.clock, s.earliestEnd.Sub(s.pool.clock.Now())):
 		return 0, io.EOF
 	}

@@ -75,7 +75,7 @@ var errExpired = errors.New("the list expired while its pages were read")
 type Transport struct {
 	clock       clock.Clock
 	retries     *rate.Limiter
-	unreachable atomic.Bool // The log shows the API server as unreachable.
+	unreachable atomic.Bool // the log shows the API server as unreachable
 
 	lock       sync.Mutex
 	activities map[watchTarget]activity
@@ -90,7 +90,7 @@ func NewTransport(clk clock.Clock) *Transport {
 // authentication: a request that was held carries the credentials that are valid when the request is sent.
 // With coalesce, events in quick succession are read together, up to 150 ms late.
 func (t *Transport) Client(cfg *rest.Config, coalesce bool) (_ *rest.Config, _ *http.Client, err error) {
-	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // As client-go.
+	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // as client-go
 	pool := &connectionPool{Transport: t, dialer: connrotation.NewDialer(dialer.DialContext), connecting: semaphore.NewWeighted(1)}
 	cfg = rest.CopyConfig(cfg)
 	cfg.Dial = pool.dialer.DialContext
@@ -110,7 +110,7 @@ type connectionPool struct {
 	dialer     *connrotation.Dialer
 	connecting *semaphore.Weighted
 
-	lastByte time.Time // Under the lock of Transport.
+	lastByte time.Time // under the lock of Transport
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -172,7 +172,7 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		release()
 		if failed {
-			_ = p.retries.Wait(req.Context()) // Acquire returns the error of a context that has ended.
+			_ = p.retries.Wait(req.Context()) // acquire returns the error of a context that has ended
 		}
 	}
 }

@@ -23,23 +23,23 @@ type typeMonitor struct {
 	*Monitor
 	Watched
 
-	listed         bool      // The last consistent list succeeded.
-	requestedAt    time.Time // Time of the last consistent list.
-	listedAt       time.Time // Time of the last consistent list that succeeded.
-	listedVersion  string    // Of that list.
-	forbiddenSince time.Time // Zero if lists are not forbidden.
-	listedGoal     goal      // Of the listed versions.
-	expectedGoal   goal      // Of the expected versions.
+	listed         bool      // the last consistent list succeeded
+	requestedAt    time.Time // time of the last consistent list
+	listedAt       time.Time // time of the last consistent list that succeeded
+	listedVersion  string    // of that list
+	forbiddenSince time.Time // zero if lists are not forbidden
+	listedGoal     goal      // of the listed versions
+	expectedGoal   goal      // of the expected versions
 
 	state          cacheState
 	enteredAt      time.Time
-	version        string // Of the cache, at the last check.
+	version        string // of the cache, at the last check
 	changedAt      time.Time
 	reopenedAt     time.Time
 	comparedAt     time.Time
-	nextComparison time.Time     // The earliest time of the next whole list.
-	failurePause   time.Duration // After the last whole list, or zero if the list succeeded.
-	equalAt        string        // The version at which the cache was found equal to a list.
+	nextComparison time.Time     // the earliest time of the next whole list
+	failurePause   time.Duration // after the last whole list, or zero if the list succeeded
+	equalAt        string        // the version at which the cache was found equal to a list
 	lacking        difference
 }
 
@@ -71,7 +71,7 @@ func (t *typeMonitor) checkType(ctx context.Context) error {
 	}
 	t.listedGoal.update(reached, t.listedVersion, now)
 	if t.state == stale && t.listedGoal.version == "" {
-		t.listedGoal.update(reached, t.listedVersion, now) // A stale cache has to reach the newest version.
+		t.listedGoal.update(reached, t.listedVersion, now) // a stale cache has to reach the newest version
 	}
 	a := t.deps.Transport.activityOf(t.target())
 	t.setGauges(a, now)
@@ -96,7 +96,7 @@ func (t *typeMonitor) checkType(ctx context.Context) error {
 		}
 	case t.state == behind && next == reopened:
 		t.reopenWatch(ctx, now.Add(-cmp.Or(t.Impatience, silenceLimit)), now)
-	case t.state == reopened && next == stale: // Only if the API server still returns lists.
+	case t.state == reopened && next == stale: // only if the API server still returns lists
 		if err := t.fetchVersion(ctx, now); err != nil || !t.listed {
 			return err
 		}
@@ -148,7 +148,7 @@ func (t *typeMonitor) enterState(ctx context.Context, next cacheState, now time.
 // fetchVersion reads the latest resourceVersion with a limit=1 list. After a failed list, a type that is
 // not stale becomes current.
 func (t *typeMonitor) fetchVersion(ctx context.Context, now time.Time) error {
-	known := []string{t.Version(), t.Expected(), t.listedVersion} // No list can be older.
+	known := []string{t.Version(), t.Expected(), t.listedVersion} // no list can be older
 	t.requestedAt = now
 	page, err := t.listPage(ctx, metav1.ListOptions{Limit: 1})
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
@@ -239,7 +239,7 @@ func (t *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
 // version that is still missing is a difference. Otherwise the metadata of all objects is listed. A failed
 // list shows nothing.
 func (t *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal bool) {
-	t.comparedAt = now // A failed list shows nothing about a version that is first missed while the list is read.
+	t.comparedAt = now // a failed list shows nothing about a version that is first missed while the list is read
 	if t.stillDiffers() || now.Before(t.nextComparison) {
 		return false
 	}
