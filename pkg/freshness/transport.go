@@ -172,7 +172,7 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		release()
 		if failed {
-			_ = p.retries.Wait(req.Context()) // acquire returns the error of a context that has ended
+			_ = p.retries.Wait(req.Context()) // Acquire returns the error of a context that has ended
 		}
 	}
 }
