@@ -148,7 +148,7 @@ func (r *ownerReader) read(ctx context.Context, o object) (v ownerView, err erro
 		var group controller.Group
 		group.SetLimit(ownerReads)
 		for _, n := range v.reads {
-			group.Go(func() error { return r.readOwner(ctx, v.owners[n].at) })
+			group.Go(func() error { return r.readOwner(ctx, v.owners[n].at, v.owners[n].live) })
 		}
 		if err := group.Wait(); err != nil {
 			return ownerView{}, err
@@ -201,9 +201,12 @@ func (r *ownerReader) latest(at ownerLocation) liveRead {
 	return r.reads[at]
 }
 
-// readOwner reads an owner, once for concurrent syncs. Failures are part of the record. The error is errBusy or the end
-// of the term.
-func (r *ownerReader) readOwner(ctx context.Context, at ownerLocation) error {
+// readOwner reads an owner, unless another sync has since the previous read. Failures are part of the record. The
+// error is errBusy or the end of the term.
+func (r *ownerReader) readOwner(ctx context.Context, at ownerLocation, previous liveRead) error {
+	if r.latest(at).sent.After(previous.sent) {
+		return nil
+	}
 	// All syncs of a term end together, so a sync may wait for the read of another sync.
 	_, err, _ := r.shared.Do(fmt.Sprint(at.GroupVersionResource, "/", at.namespace, "/", at.name), func() (any, error) {
 		return nil, r.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error {
