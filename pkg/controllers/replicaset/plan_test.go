@@ -163,11 +163,12 @@ func TestFailedBackoff(t *testing.T) {
 		return pods
 	}
 	for _, tt := range []struct {
-		name   string
-		failed []*caches.Pod
-		want   int
-		held   int
-		delay  time.Duration
+		name    string
+		failed  []*caches.Pod
+		retried time.Duration // time since a retry, 0 without one
+		want    int
+		held    int
+		delay   time.Duration
 	}{
 		{name: "none"},
 		{name: "three are tolerated", failed: repeat(3, 0)},
@@ -176,15 +177,20 @@ func TestFailedBackoff(t *testing.T) {
 		{name: "part of it has passed", failed: repeat(4, 4*time.Second), held: 4, delay: 6 * time.Second},
 		{name: "all of it has passed", failed: repeat(4, 10*time.Second)},
 		{name: "created together, failed once", failed: repeat(500, 0), held: 500, delay: 10 * time.Second},
-		{name: "four before wait twice as long", failed: append(repeat(4, 10*time.Second), repeat(1, 0)...), held: 5, delay: 20 * time.Second},
-		{name: "never longer than five minutes", failed: append(repeat(500, 10*time.Second), repeat(1, 0)...), held: 501, delay: 5 * time.Minute},
+		{name: "retried long ago", failed: repeat(5, 0), retried: failedWindow, held: 5, delay: 10 * time.Second},
+		{name: "after a retry, five wait twice as long", failed: repeat(5, 0), retried: time.Second, held: 5, delay: 20 * time.Second},
+		{name: "never longer than five minutes", failed: repeat(500, 0), retried: time.Second, held: 500, delay: 5 * time.Minute},
 		{name: "of many replicas a tenth is tolerated", failed: repeat(100, 0), want: 1000},
 		{name: "and no more", failed: repeat(101, 0), want: 1000, held: 101, delay: 10 * time.Second},
-		{name: "a third of that doubles the delay", failed: append(repeat(134, 10*time.Second), repeat(1, 0)...), want: 1000, held: 135, delay: 20 * time.Second},
+		{name: "a third of that doubles the delay", failed: repeat(134, 0), retried: time.Second, want: 1000, held: 134, delay: 20 * time.Second},
 		{name: "old ones do not count", failed: append(repeat(9, 10*time.Minute), repeat(3, 0)...)},
 		{name: "evicted pods do not count", failed: append(evicted(repeat(9, 0)), repeat(3, 0)...)},
 	} {
-		if held, delay := new(backoffs).failedBackoff(tt.failed, tt.want, now); held != tt.held || delay != tt.delay {
+		var b backoffs
+		if tt.retried > 0 {
+			b.retriedFailed = now.Add(-tt.retried)
+		}
+		if held, delay := b.failedBackoff(tt.failed, tt.want, now); held != tt.held || delay != tt.delay {
 			t.Errorf("%s: %d creates wait for %v, want %d for %v", tt.name, held, delay, tt.held, tt.delay)
 		}
 	}

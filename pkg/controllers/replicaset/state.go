@@ -48,6 +48,7 @@ type backoffs struct {
 	reportedFailures int       // in the last event
 	newestFailed     time.Time // creation of the newest failed pod, by the clock of the API server
 	newestSeen       time.Time // first sync with that pod
+	retriedFailed    time.Time // newestFailed when creates were last allowed again
 	foreignAt        time.Time // start of the sync whose new pod a webhook changed
 
 	ownership ownership.State
@@ -67,8 +68,8 @@ const (
 
 // failedBackoff returns the number of creates that have to wait because pods failed, and for how long. At most as many
 // creates wait as pods have failed. Only pods of the last ten minutes count: one that ran for longer has a reason of
-// its own. Evicted and preempted pods do not count. Only failures before the newest round raise the delay: pods that
-// were created together may have failed for one passing cause.
+// its own. Evicted and preempted pods do not count. Only failures after a retry raise the delay: pods that fail
+// together may have one passing cause.
 func (b *backoffs) failedBackoff(failed []*caches.Pod, want int, now time.Time) (pods int, delay time.Duration) {
 	var created []time.Time
 	for _, pod := range failed {
@@ -84,16 +85,14 @@ func (b *backoffs) failedBackoff(failed []*caches.Pod, want int, now time.Time) 
 	if !newest.Equal(b.newestFailed) {
 		b.newestFailed, b.newestSeen = newest, now
 	}
-	earlier := 0
-	for _, at := range created {
-		if newest.Sub(at) >= minFailedBackoff {
-			earlier++
-		}
+	doublings := 0
+	if newest.After(b.retriedFailed) && newest.Sub(b.retriedFailed) < failedWindow {
+		doublings = (len(created) - tolerated - 1) / max(tolerated/failedTolerated, 1)
 	}
-	doublings := max(earlier-tolerated, 0) / max(tolerated/failedTolerated, 1)
 	passed := max(now.Sub(newest), now.Sub(b.newestSeen)) // the clock of the API server may be ahead
 	delay = min(minFailedBackoff<<min(doublings, 16), maxFailedBackoff) - passed
 	if delay <= 0 {
+		b.retriedFailed = newest
 		return 0, 0
 	}
 	return len(created), delay

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"minikcm/internal/fakeapi"
@@ -266,3 +267,33 @@ func podNames(pods []*caches.Pod) []string {
 }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// TestPodsThatFailSoon: ten pods fail a second after each create. The clock of the API server may be behind, and the pod
+// garbage collector may keep only ten failed pods.
+func TestPodsThatFailSoon(t *testing.T) {
+	for _, tt := range []struct{ behind, keep int }{{0, 1000}, {30, 1000}, {0, 10}} { // seconds, failed pods
+		inWorld(t, func(t *testing.T, w *world) {
+			w.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).CreationTimestamp = metav1.NewTime(time.Now().Add(time.Duration(-tt.behind) * time.Second).Truncate(time.Second))
+				return false, nil, nil
+			})
+			w.standby()()
+			var failed []string
+			for range 600 {
+				time.Sleep(time.Second)
+				for _, name := range w.active("web") {
+					pod := w.Pod(name)
+					pod.Status.Phase = corev1.PodFailed
+					fakeapi.Must(w.CoreV1().Pods(pod.Namespace).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}))
+					failed = append(failed, name)
+				}
+				for ; len(failed) > tt.keep; failed = failed[1:] {
+					w.Remove("pods", metav1.NamespaceDefault, failed[0])
+				}
+			}
+			if n := w.Count("create pods"); n > 40 {
+				t.Errorf("%+v: %d pods were created in ten minutes, want 40 at most", tt, n)
+			}
+		}, newSet(10))
+	}
+}
