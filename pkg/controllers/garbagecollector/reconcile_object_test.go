@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -227,11 +228,14 @@ func TestSlowReadsOfManyOwnersTakeOneSync(t *testing.T) {
 		owners  int
 		takes   time.Duration // of a read
 		waiting bool          // the owners wait for the dependent
+		objects int           // with these owners
+		most    int           // reads
 	}{
-		{"aggregated API, almost timing out", things, 1, readTimeout - 100*time.Millisecond, false},
-		{"a thousand absent owners", configMaps, 1000, time.Millisecond, false},
-		{"fifty absent owners", configMaps, 50, 8 * time.Second, false},
-		{"fifty waiting owners", configMaps, 50, 8 * time.Second, true},
+		{"aggregated API, almost timing out", things, 1, readTimeout - 100*time.Millisecond, false, 1, 3},
+		{"a thousand absent owners", configMaps, 1000, time.Millisecond, false, 1, 3000},
+		{"fifty absent owners", configMaps, 50, 8 * time.Second, false, 1, 150},
+		{"fifty waiting owners", configMaps, 50, 8 * time.Second, true, 1, 150},
+		{"three hundred dependents share reads", configMaps, 20, 50 * time.Millisecond, false, 300, 25},
 	} {
 		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
 			c.start()
@@ -243,13 +247,17 @@ func TestSlowReadsOfManyOwnersTakeOneSync(t *testing.T) {
 					c.put(tt.typ, o)
 				}
 			}
-			c.put(tt.typ, newThing("a", "d", uid(2)).owned(refs...))
 			c.slow("get "+tt.typ.Resource, tt.takes)
+			for n := range tt.objects { // not in the same order
+				first := n % tt.owners
+				c.put(tt.typ, newThing("a", fmt.Sprint("d", n), uid(5000+n)).owned(slices.Concat(refs[first:], refs[:first])...))
+			}
 			for _, r := range refs {
 				c.remove(tt.typ, r.Name, metav1.DeletePropagationForeground)
 			}
-			c.gone(tt.typ, "d", 10*time.Minute)
-			if reads := c.Count("get " + tt.typ.Resource + " o"); c.Count("delete") != 1 || reads > 3*tt.owners {
+			c.gone(tt.typ, "d0", 10*time.Minute)
+			time.Sleep(time.Minute)
+			if reads := c.Count("get " + tt.typ.Resource + " o"); c.Count("delete") != tt.objects || reads > tt.most {
 				t.Errorf("%d deletes after %d reads", c.Count("delete"), reads)
 			}
 		})
