@@ -129,11 +129,10 @@ func TestLiveReadResolvesUnknownCreate(t *testing.T) {
 // TestTakenNameCountsAsCollision: the first collision counts at once, the next one after the back-off.
 func TestTakenNameCountsAsCollision(t *testing.T) {
 	for name, foreign := range map[string]func(*appsv1.ReplicaSet){
-		"nobody's":         func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
-		"another template": func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "other" },
-		"the predecessor's of this name": func(rs *appsv1.ReplicaSet) {
-			rs.OwnerReferences[0].UID = "before"
-		},
+		"nobody's":                       func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil },
+		"being deleted":                  func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = new(ago(0)) },
+		"another template":               func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "other" },
+		"the predecessor's of this name": func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].UID = "before" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment(3)

@@ -158,31 +158,15 @@ func TestNewTemplateIsCreatedWithoutBackoff(t *testing.T) {
 	}, newDeployment(3, within(1, 1)))
 }
 
-// TestModifiedReplicaSetThatStays: the deletion is rejected, or a finalizer delays the end. The name counts as a
-// collision.
+// TestModifiedReplicaSetThatStays: the deletion is rejected. The name counts as a collision.
 func TestModifiedReplicaSetThatStays(t *testing.T) {
-	for name, remove := range map[string]func(*world, appsv1.ReplicaSet) error{
-		"rejected": func(*world, appsv1.ReplicaSet) error {
-			return apierrors.NewForbidden(setResource, "", errors.New("by the test"))
-		},
-		"finalizer": func(w *world, rs appsv1.ReplicaSet) error {
-			rs.DeletionTimestamp, rs.Finalizers = new(metav1.Now()), []string{"example.com/stays"}
-			w.Put(&rs)
-			return nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				w.modify = modifications["template"]
-				w.PrependReactor("delete", "replicasets", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, nil, remove(w, w.sets()[0])
-				})
-			}, func(t *testing.T, w *world) {
-				w.webhookOff.Store(true)
-				w.runFor(time.Minute, func() {})
-				fakeapi.Want(t, "ReplicaSets", len(w.sets()), 2)
-				fakeapi.Want(t, "collisions", ptr.Deref(w.deployment().Status.CollisionCount, 0), 1)
-			}, newDeployment(3, within(1, 1)))
-		})
-	}
+	inWorld(t, func(w *world) {
+		w.modify = modifications["template"]
+		w.Break(apierrors.NewForbidden(setResource, "", errors.New("by the test")), "delete replicasets")
+	}, func(t *testing.T, w *world) {
+		w.webhookOff.Store(true)
+		w.runFor(time.Minute, func() {})
+		fakeapi.Want(t, "ReplicaSets", len(w.sets()), 2)
+		fakeapi.Want(t, "collisions", ptr.Deref(w.deployment().Status.CollisionCount, 0), 1)
+	}, newDeployment(3, within(1, 1)))
 }
