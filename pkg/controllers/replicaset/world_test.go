@@ -268,8 +268,8 @@ func podNames(pods []*caches.Pod) []string {
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// TestPodsThatFailSoon: ten pods fail a second after each create. The clock of the API server may be behind, and the pod
-// garbage collector may keep only ten failed pods.
+// TestPodsThatFailSoon: ten pods fail a second after each create. The clock of the API server may be behind, and the
+// pod garbage collector may keep only ten failed pods.
 func TestPodsThatFailSoon(t *testing.T) {
 	for _, tt := range []struct{ behind, keep int }{{0, 1000}, {30, 1000}, {0, 10}} { // seconds, failed pods
 		inWorld(t, func(t *testing.T, w *world) {
