@@ -173,7 +173,8 @@ func TestListsInFlightAreBounded(t *testing.T) {
 			fakeapi.NoError(t, c.Healthy())
 		}
 		lock.Lock()
-		if most["all"] > listsInAll || most["all"] < listsInAll/2 || most["list t0 "] > listsOfType+1 || most["list t1 "] > listsOfType+1 {
+		// The slot of a list that timed out is free before the fake API server has noticed the end of the request.
+		if most["all"] > listsInAll+1 || most["all"] < listsInAll/2 || most["list t0 "] > listsOfType+1 || most["list t1 "] > listsOfType+1 {
 			t.Errorf("%d lists at once, %d of a type that hangs and %d of another", most["all"], most["list t0 "], most["list t1 "])
 		}
 		lock.Unlock()
