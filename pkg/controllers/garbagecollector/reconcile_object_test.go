@@ -267,7 +267,7 @@ func TestSlowReadsOfManyOwnersTakeOneSync(t *testing.T) {
 // A sync that waits for long without a request would count as stuck.
 func TestWritesWithoutSlotAreNotStuck(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		c.start(func(cfg *Config) { cfg.Workers = 2 * allWrites })
+		c.start(func(cfg *Config) { cfg.Workers = 2 * writesInFlight })
 		release := c.holdSlots()
 		c.dependent()
 		for range 10 {

@@ -24,9 +24,8 @@ import (
 )
 
 const (
-	// Bounds of the writes in flight over all objects; see package writelimit.
-	quickWrites = 64
-	allWrites   = 300
+	// writesInFlight is the maximum over all objects; see package writelimit.
+	writesInFlight = 300
 	// writeTimeout is longer than the 34 s after which kube-apiserver v1.37 ends a write.
 	writeTimeout = 40 * time.Second
 )
@@ -57,7 +56,7 @@ type writer struct {
 }
 
 func newWriter(client metadata.Interface, clk clock.WithTicker, dryRun bool, m *metrics) *writer {
-	return &writer{client: client, clock: clk, slots: writelimit.New(clk, quickWrites, allWrites), dryRun: dryRun, metrics: m}
+	return &writer{client: client, clock: clk, slots: writelimit.New(clk, writesInFlight), dryRun: dryRun, metrics: m}
 }
 
 // delete deletes an object. The preconditions guarantee the UID, references and finalizers of the decision.

@@ -35,11 +35,9 @@ const (
 // BurstReplicas).
 const burst = 500
 
-// Limits of writes in flight, over all ReplicaSets; see package writelimit.
-const (
-	quickWrites = 96  // one ReplicaSet gets a third; more does not make a small API server faster
-	allWrites   = 300 // half of the requests that kube-apiserver v1.37 works on at a time
-)
+// writesInFlight is the maximum over all ReplicaSets; see package writelimit. It is half of the requests that
+// kube-apiserver v1.37 works on at a time.
+const writesInFlight = 300
 
 // syncLimit is the longest time, from the start of a sync, for which a write waits for a slot. Then the key
 // is requeued at once for the rest.
@@ -87,7 +85,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 		},
 	}
 	c.metrics = newMetrics(b.Metrics, c.states, b.Clock)
-	c.slots = writelimit.New(b.Clock, quickWrites, allWrites)
+	c.slots = writelimit.New(b.Clock, writesInFlight)
 	c.owners = ownership.Changer[*appsv1.ReplicaSet, *caches.Pod]{
 		Kind: ownerKind, Noun: "pod", Objects: c.pods, Get: c.liveReplicaSet, Patch: c.patchPod, Recorder: c.recorder, Clock: b.Clock,
 	}

@@ -126,7 +126,7 @@ func TestDeletesWithoutASlotKeepTheCondition(t *testing.T) {
 	b := newBench(t, newSet(0, statusOfSize(1), func(rs *appsv1.ReplicaSet) {
 		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedDelete"}}
 	}), newPod("a"))
-	b.slots, b.now = writelimit.New(clock.RealClock{}, 0, 0), time.Time{}
+	b.slots, b.now = writelimit.New(clock.RealClock{}, 0), time.Time{}
 	b.mustRun(t)
 	b.Wants(t)
 }

@@ -14,37 +14,32 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// writePatience is the time for which a write counts as quick: many times the duration of an undisturbed write.
-const writePatience = time.Second
-
 // ErrCut is the error of a wait that reached its deadline.
 var ErrCut = errors.New("the time of the sync is up")
 
-// Slots limits in-flight writes with two limits. The lower one is for quick writes, that is for the first
-// writePatience of each write: more quick writes do not make an API server faster. The higher one is for all
-// writes: a write that waits for a webhook costs the API server little.
-//
-// Under each limit every namespace and key leaves room for others; see [share].
+// Slots limits in-flight writes. It divides the slots between namespaces, and those of a namespace between its keys,
+// so that a new one always finds some. A namespace may hold as many slots as are free, a key as many as are
+// free beyond the slots of its namespace. So one key gets a third, one namespace half, and each of n
+// namespaces one (n+1)th.
 type Slots struct {
 	clock clock.WithTicker
 
-	lock    sync.Mutex
-	quick   share
-	all     share
-	waiting []*Write // in order of arrival
+	lock        sync.Mutex
+	free        int
+	byNamespace map[string]int
+	byKey       map[cache.ObjectName]int
+	waiting     []*Write // in order of arrival
 }
 
 // Write is a write in flight, or one that waits for a slot.
 type Write struct {
 	key      cache.ObjectName
 	assigned chan struct{} // closed with the slot
-	quick    bool
-	timer    *time.Timer // ends the quick time; nil before the slot
 }
 
-// New returns slots with a limit for quick writes and a limit for all writes.
-func New(clk clock.WithTicker, quick, all int) *Slots {
-	return &Slots{clock: clk, quick: newShare(quick), all: newShare(all)}
+// New returns n slots.
+func New(clk clock.WithTicker, n int) *Slots {
+	return &Slots{clock: clk, free: n, byNamespace: map[string]int{}, byKey: map[cache.ObjectName]int{}}
 }
 
 // RunEach calls do with 0 to n-1, each call in a goroutine with a slot, and waits for all calls. It returns
@@ -79,10 +74,11 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 	s.lock.Lock()
 	s.waiting = append(s.waiting, w)
 	s.assignSlots()
-	assigned := w.quick
 	s.lock.Unlock()
-	if assigned {
+	select {
+	case <-w.assigned:
 		return w
+	default:
 	}
 	timer := s.clock.NewTimer(until.Sub(s.clock.Now()))
 	defer timer.Stop()
@@ -105,59 +101,25 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 func (s *Slots) Release(w *Write) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	w.timer.Stop()
-	s.all.add(w.key, -1)
-	s.endQuickTime(w)
-}
-
-// endQuickTime ends the quick time of a write, if it has not ended, and assigns slots. The caller holds the lock.
-func (s *Slots) endQuickTime(w *Write) {
-	if w.quick {
-		w.quick = false
-		s.quick.add(w.key, -1)
-	}
+	s.add(w.key, -1)
 	s.assignSlots()
 }
 
 // assignSlots assigns free slots to waiting writes. The caller holds the lock.
 func (s *Slots) assignSlots() {
 	s.waiting = slices.DeleteFunc(s.waiting, func(w *Write) bool {
-		if !s.quick.canAdd(w.key) || !s.all.canAdd(w.key) {
+		if s.byKey[w.key] >= s.free-s.byNamespace[w.key.Namespace] {
 			return false
 		}
-		s.quick.add(w.key, 1)
-		s.all.add(w.key, 1)
-		w.quick, w.timer = true, time.AfterFunc(writePatience, func() {
-			s.lock.Lock()
-			defer s.lock.Unlock()
-			s.endQuickTime(w)
-		})
+		s.add(w.key, 1)
 		close(w.assigned)
 		return true
 	})
 }
 
-// share divides slots between namespaces, and the slots of a namespace between its keys, so that a new one
-// always finds some. A namespace may hold as many slots as are free, a key as many as are free beyond the
-// slots of its namespace. So one key gets a third, one namespace half, and each of n namespaces one
-// (n+1)th.
-type share struct {
-	left        int
-	byNamespace map[string]int
-	byKey       map[cache.ObjectName]int
-}
-
-func newShare(n int) share {
-	return share{left: n, byNamespace: map[string]int{}, byKey: map[cache.ObjectName]int{}}
-}
-
-// canAdd reports whether a key may hold one more slot.
-func (s *share) canAdd(key cache.ObjectName) bool {
-	return s.byKey[key] < s.left-s.byNamespace[key.Namespace]
-}
-
-func (s *share) add(key cache.ObjectName, n int) {
-	s.left -= n
+// add adds n to the slots that the key holds. The caller holds the lock.
+func (s *Slots) add(key cache.ObjectName, n int) {
+	s.free -= n
 	if s.byNamespace[key.Namespace] += n; s.byNamespace[key.Namespace] == 0 {
 		delete(s.byNamespace, key.Namespace)
 	}
