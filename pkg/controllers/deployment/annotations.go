@@ -112,12 +112,12 @@ func missingFrom(has, want map[string]string) map[string]string {
 
 // beyondHistory returns the empty old ReplicaSets beyond revisionHistoryLimit, lowest revision first. A surplus
 // ReplicaSet with pods stays, and no other is deleted in its place.
-func (p pass) beyondHistory() []*appsv1.ReplicaSet {
-	limit := p.d.Spec.RevisionHistoryLimit
+func (in rolloutInput) beyondHistory() []*appsv1.ReplicaSet {
+	limit := in.d.Spec.RevisionHistoryLimit
 	if limit == nil || *limit == math.MaxInt32 {
 		return nil
 	}
-	kept := slices.DeleteFunc(slices.Clone(p.old), func(s replicaSet) bool { return s.rs.DeletionTimestamp != nil })
+	kept := slices.DeleteFunc(slices.Clone(in.old), func(s replicaSet) bool { return s.rs.DeletionTimestamp != nil })
 	slices.SortStableFunc(kept, func(a, b replicaSet) int {
 		return cmp.Compare(revisionOf(a.rs.Annotations), revisionOf(b.rs.Annotations))
 	})

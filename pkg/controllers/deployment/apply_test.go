@@ -503,7 +503,7 @@ func TestRejectedChangeHasItsOwnBackoff(t *testing.T) {
 	b := rollingBench(t)
 	failures := map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))}
 	failPatches(b, failures)
-	d := decision{plan: plan{changes: []change{{rs: b.sets[1], from: 0, to: 1}, {rs: b.sets[0], from: 3, to: 2}}, capacity: 1}}
+	p := plan{changes: []change{{rs: b.sets[1], from: 0, to: 1}, {rs: b.sets[0], from: 3, to: 2}}, capacity: 1}
 	names := func(sent []clienttesting.Action) (names []string) {
 		for _, a := range sent {
 			names = append(names, a.(clienttesting.PatchAction).GetName())
@@ -524,7 +524,7 @@ func TestRejectedChangeHasItsOwnBackoff(t *testing.T) {
 		b.ClearActions()
 		b.clock.SetTime(now.Add(tt.after))
 		b.syncState.now = b.clock.Now()
-		a := b.applyPlan(t.Context(), b.syncState, d.plan)
+		a := b.applyPlan(t.Context(), b.syncState, p)
 		if got := names(b.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) {
 			t.Errorf("%d: sent %v, next after %v, error %v; want %v, %v", i, got, a.requeueAfter, a.err, tt.want, tt.again)
 		}
@@ -541,7 +541,7 @@ func TestRejectedChangeHasItsOwnBackoff(t *testing.T) {
 	}
 	b.d = b.d.DeepCopy()
 	b.d.Generation++
-	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err == nil {
+	if a := b.applyPlan(t.Context(), b.syncState, p); a.err == nil {
 		t.Error("a new spec waits for the back-off")
 	}
 	changed := b.sets[0].DeepCopy()
@@ -552,7 +552,7 @@ func TestRejectedChangeHasItsOwnBackoff(t *testing.T) {
 	clear(failures)
 	b.clock.SetTime(now.Add(time.Minute))
 	b.syncState.now = b.clock.Now()
-	if a := b.applyPlan(t.Context(), b.syncState, d.plan); a.err != nil || len(b.backoffs.rejectedChanges) > 0 {
+	if a := b.applyPlan(t.Context(), b.syncState, p); a.err != nil || len(b.backoffs.rejectedChanges) > 0 {
 		t.Errorf("accepted: %v, back-offs %v", a.err, b.backoffs.rejectedChanges)
 	}
 }

@@ -44,7 +44,7 @@ type Controller struct {
 	baseline controller.Baseline
 	states   *states
 	metrics  *metrics
-	loader   controller.Loader[syncState, decision]
+	loader   controller.Loader[syncState, plan]
 
 	owners ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]
 }
@@ -66,7 +66,7 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	c.owners = ownership.Changer[*appsv1.Deployment, *appsv1.ReplicaSet]{
 		Kind: ownerKind, Noun: "replica set", Objects: c.replicaSets, Get: c.liveDeployment, Patch: c.patchOwner, Recorder: c.recorder, Clock: b.Clock,
 	}
-	c.loader = controller.Loader[syncState, decision]{
+	c.loader = controller.Loader[syncState, plan]{
 		Baseline: &c.baseline, Cached: c.readCached, Live: c.readLive, Decide: c.claimAndPlan, Writes: c.changesCluster, Unconfirmed: needsConfirmation,
 	}
 	c.loop = controller.NewLoop(controller.LoopConfig{

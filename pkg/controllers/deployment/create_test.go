@@ -257,7 +257,7 @@ func TestOldestReplicaSetOfTheTemplateIsNew(t *testing.T) {
 	first.current = true
 	oldest := newOld("oldest", 1, 9)
 	for _, order := range [][]replicaSet{{young, twin, first, oldest}, {oldest, first, twin, young}, {twin, oldest, young, first}} {
-		p := newPass(newDeployment(1), order...)
+		p := newInput(newDeployment(1), order...)
 		next, found, old := p.next, p.found, p.old
 		if !found || next.rs.Name != "twin-a" {
 			t.Errorf("new is %q (%t), want twin-a", next.rs.Name, found)
@@ -266,6 +266,6 @@ func TestOldestReplicaSetOfTheTemplateIsNew(t *testing.T) {
 			t.Errorf("old are %v", old)
 		}
 	}
-	lone := newPass(newDeployment(1), oldest)
+	lone := newInput(newDeployment(1), oldest)
 	fakeapi.Want(t, "without a new one: found, old", fmt.Sprint(lone.found, len(lone.old)), "false 1")
 }

@@ -6,7 +6,7 @@
 // rolling.go, recreate.go and scale.go find the sizes. write.go executes a plan: create.go sends the POST,
 // change.go the PATCH of each ReplicaSet.
 //
-//	Deployment, ReplicaSets ─▶ pass ─▶ sizing (targets) ─▶ plan (create, changes) ─▶ passResult ─▶ status
+//	Deployment, ReplicaSets ─▶ rolloutInput ─▶ sizing (targets) ─▶ plan (create, changes) ─▶ rolloutResult ─▶ status
 //
 // Invariants, for a constant spec and no other writer, however old the caches are:
 //

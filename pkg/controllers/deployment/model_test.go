@@ -15,7 +15,7 @@ import (
 // The model visits all states of a Deployment and up to three ReplicaSets, for any order of actions of the
 // Deployment controller, the ReplicaSet controller, kubelets and users. Plans are those of the real code.
 // ReplicaSet controllers see sizes late, count deleted pods for a while, and write statuses late. Pods become
-// ready, then available. Any ready pod may be deleted first. A pass may be interrupted after any write.
+// ready, then available. Any ready pod may be deleted first. A sync may be interrupted after any write.
 //
 // The pod cache shows the true counts, or helps as little as possible. A cache that lags shows no available pods of
 // some ReplicaSets. With failures, reductions are rejected, changes back off, and creates have an unknown outcome.
@@ -99,7 +99,7 @@ type seenState struct {
 	held held
 }
 
-// held is a bit set of ReplicaSets whose changes back off in a pass.
+// held is a bit set of ReplicaSets whose changes back off in a sync.
 type held uint8
 
 func (h held) has(set int) bool { return h&(1<<set) != 0 }
@@ -135,7 +135,7 @@ func (m *model) want(s modelState) int {
 	return m.replicas
 }
 
-// decide plans a pass for a state and a view of the pod cache.
+// decide plans a sync for a state and a view of the pod cache.
 func (m *model) decide(s modelState, shown view, back held) *plan {
 	seen := seenState{s, shown, back}
 	seen.changes, seen.losses, seen.back = 0, 0, false
@@ -215,9 +215,9 @@ func (m *model) decide(s modelState, shown view, back held) *plan {
 		}
 		sets = append(sets, known)
 	}
-	pass := planningPass(d, sets, now)
-	pass.facts = f
-	all := pass.makePlan()
+	in := newRolloutInput(d, sets, now)
+	in.facts = f
+	all := in.makePlan()
 	p := &plan{create: all.create, changes: inOrderOfWrites(all.changes), capacity: all.capacity}
 	m.plans[seen] = p
 	return p
@@ -337,7 +337,7 @@ func (m *model) step(what string, set int, n int8, to modelState) {
 	m.steps = append(m.steps, step{act{what, int8(set), n}, to})
 }
 
-// writes adds the state after each write of a pass.
+// writes adds the state after each write of a sync.
 func (m *model) writes(s modelState, shown view, back held) {
 	p := m.decide(s, shown, back)
 	to := s
@@ -393,7 +393,7 @@ func (m *model) failures(s modelState) {
 
 func created(size int8) modelSet { return modelSet{exists: true, first: true, size: size} }
 
-// write carries out a change. fresh is the ReplicaSet created in the same pass.
+// write carries out a change. fresh is the ReplicaSet created in the same sync.
 func (s *modelState) write(c change, fresh *appsv1.ReplicaSet) (i int, changed bool) {
 	i = int(s.template)
 	if c.rs != fresh {
@@ -511,7 +511,7 @@ func sizesIn(s modelState) (sum int) {
 	return sum
 }
 
-// TestModelOfRollingUpdates: for any age of statuses, change of templates and interrupted pass, the sizes stay
+// TestModelOfRollingUpdates: for any age of statuses, change of templates and interrupted sync, the sizes stay
 // within replicas and surge, available pods do not fall below the minimum, and the rollout ends.
 func TestModelOfRollingUpdates(t *testing.T) {
 	var w walks

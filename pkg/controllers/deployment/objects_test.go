@@ -128,8 +128,8 @@ func rejecting(s *replicaSet) { s.backoff = 3 * time.Second }
 // unseen makes the status older than the last resize.
 func unseen(s *replicaSet) { s.rs.Status.ObservedGeneration-- }
 
-func newPass(d *appsv1.Deployment, sets ...replicaSet) pass {
-	return planningPass(d, sets, now)
+func newInput(d *appsv1.Deployment, sets ...replicaSet) rolloutInput {
+	return newRolloutInput(d, sets, now)
 }
 
 // planned is a plan with the status after it.
@@ -139,7 +139,7 @@ type planned struct {
 	revision string
 }
 
-// rollout plans a pass. The status is that of the complete plan.
+// rollout plans a sync. The status is that of the complete plan.
 //
 // For any input, the plan keeps the sizes within the bounds and within int32 after each write, also if only some
 // reductions succeed. The plan writes each ReplicaSet once, does not depend on the order of ReplicaSets, and does not
@@ -147,12 +147,12 @@ type planned struct {
 func rollout(t *testing.T, d *appsv1.Deployment, sets []replicaSet, f facts) planned {
 	t.Helper()
 	makePlan := func(sets []replicaSet) planned {
-		p := planningPass(d, sets, now)
-		p.facts = f
-		out := planned{plan: p.makePlan()}
+		in := newInput(d, sets...)
+		in.facts = f
+		out := planned{plan: in.makePlan()}
 		out.changes = inOrderOfWrites(out.changes)
-		out.status, out.revision = p.newStatus(out.result), p.newRevision(out.result)
-		out.requeueAfter = controller.MinPositive(out.requeueAfter, p.untilTimeout(out.status, out.result))
+		out.status, out.revision = in.newStatus(out.result), in.newRevision(out.result)
+		out.requeueAfter = controller.MinPositive(out.requeueAfter, in.untilTimeout(out.status, out.result))
 		return out
 	}
 	before := d.DeepCopy()

@@ -18,10 +18,11 @@ import (
 //
 // Every prefix of a plan keeps the sizes within the bounds, and the next sync continues from there.
 type plan struct {
+	input    rolloutInput
 	create   *appsv1.ReplicaSet // nil if none is needed
 	changes  []change           // at most one per ReplicaSet
 	capacity int                // pods that raises may add before any reduction; negative if sizes must shrink first
-	result   passResult         // of the complete plan
+	result   rolloutResult      // of the complete plan
 	delete   []*appsv1.ReplicaSet
 
 	deferred     []deferral
@@ -82,10 +83,11 @@ const (
 	deferTerminating   deferral = "terminating"    // the namespace is being deleted
 )
 
-// facts holds the input of a pass besides the Deployment and its ReplicaSets.
+// facts holds the input of a plan besides the Deployment and its ReplicaSets.
 type facts struct {
-	terminatingReplicas bool     // the feature gate
-	createDeferred      deferral // no ReplicaSet can be created
-	pendingNew          int      // pods of the new ReplicaSet, if its create has an unknown outcome
-	pendingOld          int      // pods of other ReplicaSets whose create has an unknown outcome
+	terminatingReplicas bool          // the feature gate
+	createDeferred      deferral      // no ReplicaSet can be created
+	untilCreate         time.Duration // remaining back-off of a deferred create; 0 if an event follows
+	pendingNew          int           // pods of the new ReplicaSet, if its create has an unknown outcome
+	pendingOld          int           // pods of other ReplicaSets whose create has an unknown outcome
 }

@@ -33,7 +33,7 @@ func TestRaisesStayWithinTheCapacity(t *testing.T) {
 		{"the surge is free for all of it", 10, 5, 0, facts{}, []replicaSet{newNext("new", 5), newOld("old", 5, 1)}, []string{"old"}, []string{"new 5→10"}},
 		{"there are too many already", 4, 0, 1, facts{}, []replicaSet{newNext("new", 0), newOld("old", 6, 1), newOld("older", 2, 2)}, []string{"older"}, []string{}},
 		{"pods of a create with an unknown outcome keep their room", 10, 4, 2, facts{pendingOld: 3}, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old"}, []string{"new 0→1"}},
-		{"a ReplicaSet of this pass has its room", 10, 2, 2, facts{}, []replicaSet{newOld("old", 10, 1)}, []string{"old"}, []string{}},
+		{"a ReplicaSet of this sync has its room", 10, 2, 2, facts{}, []replicaSet{newOld("old", 10, 1)}, []string{"old"}, []string{}},
 		{"and gets what was given up", 10, 2, 2, facts{}, []replicaSet{newOld("old", 10, 1)}, nil, []string{"web 2→4"}},
 		{"shares: the largest gives what the others get", 8, 0, 1, facts{}, []replicaSet{newNext("new", 5, sizedFor(1, 1)), newOld("old", 5, 1, sizedFor(10, 10))}, []string{"old"}, []string{}},
 	} {
@@ -183,7 +183,7 @@ func TestProportionalChange(t *testing.T) {
 	} {
 		s := newNext("new", 10)
 		s.rs.Annotations = map[string]string{maxReplicasAnnotation: tt.most}
-		p := newPass(newDeployment(tt.replicas, within(0, 1)), s)
+		p := newInput(newDeployment(tt.replicas, within(0, 1)), s)
 		p.d.Status.Replicas = 10
 		fakeapi.Want(t, fmt.Sprintf("change to %d replicas, annotation %q", tt.replicas, tt.most), p.proportionalChange(s), tt.want)
 	}
@@ -259,7 +259,7 @@ func TestOnePassEndsWhereKubeControllerManagerEnds(t *testing.T) {
 							s.current = i == 2
 							given = append(given, s)
 						}
-						p := newPass(d, given...)
+						p := newInput(d, given...)
 						got := slices.Clone(sets)
 						changes, _ := p.changesFor(p.rollingTargets())
 						for _, c := range changes {
@@ -366,7 +366,7 @@ func TestHistory(t *testing.T) {
 		d := newDeployment(2)
 		d.Spec.RevisionHistoryLimit = tt.limit
 		var got []string
-		for _, rs := range newPass(d, append(tt.sets, newNext("new", 2, revision("20")))...).beyondHistory() {
+		for _, rs := range newInput(d, append(tt.sets, newNext("new", 2, revision("20")))...).beyondHistory() {
 			got = append(got, rs.Name)
 		}
 		fakeapi.WantEqual(t, tt.name+": deleted", got, tt.want)

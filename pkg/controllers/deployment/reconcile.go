@@ -49,13 +49,13 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	}
 
 	// 4. Load and claim the ReplicaSets and plan, on the caches or a live read.
-	t, d, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.versions, t.now, t)
+	t, p, err := c.loader.LoadConsistent(ctx, &t.expectations.barrier, t.versions, t.now, t)
 	if err != nil {
 		return controller.Result{}, err
 	}
 
 	// 5. Create and change ReplicaSets.
-	a := c.applyPlan(ctx, t, d.plan)
+	a := c.applyPlan(ctx, t, p)
 	for _, reason := range a.deferred {
 		c.metrics.deferred.WithLabelValues(string(reason)).Inc()
 	}
@@ -67,19 +67,19 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	}
 
 	// 6. Write the status.
-	status := d.pass.newStatus(a.result)
-	statusAgain, statusErr := c.writeStatus(ctx, t, status, d.pass.newRevision(a.result))
+	status := p.input.newStatus(a.result)
+	statusAgain, statusErr := c.writeStatus(ctx, t, status, p.input.newRevision(a.result))
 	progress := a.result.created != nil || progressed(t.d.Status, status) || slices.ContainsFunc(a.result.changes, func(c change) bool { return c.from != c.to })
 	c.states.Update(t.key, func(s *state) { s.record(t, c.finished(t.d, status), progress) })
 
 	// 7. Delete old ReplicaSets.
 	var deleteErr error
 	if statusErr == nil && a.err == nil {
-		deleteErr = c.deleteHistory(ctx, d.plan.delete)
+		deleteErr = c.deleteHistory(ctx, p.delete)
 	}
 
 	// 8. Requeue, also after a failure.
-	requeueAfter := controller.MinPositive(d.requeueAfter, d.plan.requeueAfter, a.requeueAfter, statusAgain, d.pass.untilTimeout(status, a.result),
+	requeueAfter := controller.MinPositive(p.requeueAfter, a.requeueAfter, statusAgain, p.input.untilTimeout(status, a.result),
 		t.backoffs.ownership.Remaining(t.now), t.expectations.nextDeadline(t.now))
 	if t.expectations.barrier.Pending() {
 		// The caches may have missed events.
@@ -88,29 +88,20 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	return controller.Result{RequeueAfter: requeueAfter}, errors.Join(a.err, statusErr, deleteErr)
 }
 
-// decision is a plan with its input.
-type decision struct {
-	pass         pass
-	plan         plan
-	requeueAfter time.Duration // of a deferred create
-}
-
 // claimAndPlan adopts and releases ReplicaSets, and plans.
-func (c *Controller) claimAndPlan(ctx context.Context, t syncState) (d decision, err error) {
+func (c *Controller) claimAndPlan(ctx context.Context, t syncState) (p plan, err error) {
 	owned, err := c.claim(ctx, t)
 	if err != nil {
-		return d, err
+		return p, err
 	}
-	d.pass = planningPass(t.d, c.observe(t, owned), t.now)
-	d.pass.facts, d.requeueAfter = c.facts(t, d.pass.found)
-	d.plan = d.pass.makePlan()
-	return d, nil
+	in := newRolloutInput(t.d, c.observe(t, owned), t.now)
+	in.facts = c.facts(t, in.found)
+	return in.makePlan(), nil
 }
 
-// facts returns the facts of a pass and the requeue delay of a deferred create. found is true if the new ReplicaSet
-// exists.
-func (c *Controller) facts(t syncState, found bool) (f facts, requeueAfter time.Duration) {
-	f = facts{terminatingReplicas: c.cfg.TerminatingReplicas}
+// facts returns the facts of a plan. found is true if the new ReplicaSet exists.
+func (c *Controller) facts(t syncState, found bool) facts {
+	f := facts{terminatingReplicas: c.cfg.TerminatingReplicas}
 	if len(t.expectations.creates) > 0 {
 		f.pendingNew, f.pendingOld = t.expectations.pendingPods(nextName(t.d))
 	}
@@ -119,20 +110,20 @@ func (c *Controller) facts(t syncState, found bool) (f facts, requeueAfter time.
 	case c.namespaces.Terminating(t.d.Namespace):
 		f.createDeferred = deferTerminating // a new namespace of that name is an event
 	case t.backoffs.modified.remaining(t.now) > 0:
-		if requeueAfter = t.backoffs.modifiedBackoff(nextName(t.d)).remaining(t.now); requeueAfter > 0 {
+		if f.untilCreate = t.backoffs.modifiedBackoff(nextName(t.d)).remaining(t.now); f.untilCreate > 0 {
 			f.createDeferred = deferCreateBackoff
 		}
 	}
-	return f, requeueAfter
+	return f
 }
 
-// changesCluster reports whether a decision writes anything, the status included.
-func (c *Controller) changesCluster(t syncState, d decision) bool {
-	return d.plan.writesAnything() || c.statusDiffers(t, d.pass.newStatus(d.plan.result), d.pass.newRevision(d.plan.result))
+// changesCluster reports whether a plan writes anything, the status included.
+func (c *Controller) changesCluster(t syncState, p plan) bool {
+	return p.writesAnything() || c.statusDiffers(t, p.input.newStatus(p.result), p.input.newRevision(p.result))
 }
 
 // needsConfirmation returns a reason for a live read if that can show the outcome of an unknown create.
-func needsConfirmation(t syncState, _ decision) string {
+func needsConfirmation(t syncState, _ plan) string {
 	final := func(c unknownCreate) bool { return !t.now.Before(c.until) }
 	if slices.ContainsFunc(slices.Collect(maps.Values(t.expectations.creates)), final) {
 		return "unconfirmed"

@@ -3,35 +3,35 @@ package deployment
 // recreateTargets sizes the ReplicaSets for the strategy Recreate. Old ReplicaSets go to 0 first. The new one gets
 // its size when the statuses for that size and the pod cache show that all old pods have stopped. An active new
 // ReplicaSet that is only scaled does not wait for terminating old pods.
-func (p pass) recreateTargets() sizing {
+func (in rolloutInput) recreateTargets() sizing {
 	var s sizing
-	for _, old := range p.old {
+	for _, old := range in.old {
 		if old.isActive() {
 			s.targets = append(s.targets, target{replicaSet: old})
 		}
 	}
-	if p.found && p.next.size() > p.bounds.replicas {
-		s.targets = append(s.targets, target{replicaSet: p.next, to: p.bounds.replicas})
+	if in.found && in.next.size() > in.bounds.replicas {
+		s.targets = append(s.targets, target{replicaSet: in.next, to: in.bounds.replicas})
 	}
-	wanted := !p.found || p.next.size() < p.bounds.replicas
+	wanted := !in.found || in.next.size() < in.bounds.replicas
 	if len(s.targets) > 0 || !wanted {
 		return s
 	}
-	if p.facts.pendingOld > 0 { // an old ReplicaSet may still be created
+	if in.facts.pendingOld > 0 { // an old ReplicaSet may still be created
 		s.deferred = append(s.deferred, deferOldPods)
 		return s
 	}
-	scaled := p.found && p.next.isActive() && p.sizedForOther(p.next)
-	for _, old := range p.old {
+	scaled := in.found && in.next.isActive() && in.sizedForOther(in.next)
+	for _, old := range in.old {
 		if !old.hasNoPods() && !(scaled && statusCaughtUp(old.rs)) {
 			s.deferred = append(s.deferred, deferOldPods)
 			return s
 		}
 	}
-	if !p.found {
-		s.create = newReplicaSet(p.d, p.old, p.bounds.replicas)
+	if !in.found {
+		s.create = newReplicaSet(in.d, in.old, in.bounds.replicas)
 		return s
 	}
-	s.targets = []target{{replicaSet: p.next, to: p.bounds.replicas}}
+	s.targets = []target{{replicaSet: in.next, to: in.bounds.replicas}}
 	return s
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// replicaSet is a ReplicaSet of a Deployment with the input of a pass.
+// replicaSet is a ReplicaSet of a Deployment with the input of a plan.
 type replicaSet struct {
 	rs               *appsv1.ReplicaSet // read only
 	current          bool               // has the template of the Deployment

@@ -9,50 +9,50 @@ import (
 // rollingTargets sizes the ReplicaSets of a rolling update. The new ReplicaSet is created in the surge, old
 // ReplicaSets shrink while enough pods stay available, and the new one gets the freed capacity. Statuses may be
 // arbitrarily old; see replicaSet.safelyAvailable.
-func (p pass) rollingTargets() sizing {
+func (in rolloutInput) rollingTargets() sizing {
 	var s sizing
-	limit := p.bounds.maxTotal() - p.facts.pendingOld
-	next := p.next
-	if !p.found {
-		s.create = newReplicaSet(p.d, p.old, max(0, min(p.bounds.replicas, limit-totalSize(p.old))))
+	limit := in.bounds.maxTotal() - in.facts.pendingOld
+	next := in.next
+	if !in.found {
+		s.create = newReplicaSet(in.d, in.old, max(0, min(in.bounds.replicas, limit-totalSize(in.old))))
 		next = replicaSet{rs: s.create}
 	}
 
 	// 1. The new ReplicaSet has at most all replicas.
-	size, available, minAvailable := next.size(), next.safelyAvailable(), p.bounds.minAvailable()
-	if size > p.bounds.replicas {
-		size = p.bounds.replicas
+	size, available, minAvailable := next.size(), next.safelyAvailable(), in.bounds.minAvailable()
+	if size > in.bounds.replicas {
+		size = in.bounds.replicas
 		available = next.safelyAvailableAt(size)
 		s.targets = append(s.targets, target{replicaSet: next, to: size})
 	}
-	if next.rs.Spec.MinReadySeconds < p.d.Spec.MinReadySeconds {
+	if next.rs.Spec.MinReadySeconds < in.d.Spec.MinReadySeconds {
 		available = 0 // unknown for the new minReadySeconds
 	}
 
 	// 2. Old ReplicaSets give up the pods that can be spared, unless their controller has yet to act on the
 	//    last size.
-	includeUnready, left := sumOf(p.all, replicaSet.availableInEither) < minAvailable, totalSize(p.old)
-	for _, t := range shrinkTargets(p.old, available, minAvailable, includeUnready) {
-		if wait := t.replicaSet.shrinkWait(statusInterval(p.d), p.now); wait > 0 {
+	includeUnready, left := sumOf(in.all, replicaSet.availableInEither) < minAvailable, totalSize(in.old)
+	for _, t := range shrinkTargets(in.old, available, minAvailable, includeUnready) {
+		if wait := t.replicaSet.shrinkWait(statusInterval(in.d), in.now); wait > 0 {
 			s.deferred, s.requeueAfter = append(s.deferred, deferShrinking), controller.MinPositive(s.requeueAfter, wait)
 			continue
 		}
 		left -= t.replicaSet.size() - t.to
 		s.targets = append(s.targets, t)
 	}
-	for _, old := range p.old {
+	for _, old := range in.old {
 		if old.backoff > 0 && old.isActive() {
 			s.deferred, s.requeueAfter = append(s.deferred, deferResizeBackoff), controller.MinPositive(s.requeueAfter, old.backoff)
 		}
 	}
 
 	// 3. The new ReplicaSet gets the capacity.
-	if to := min(p.bounds.replicas, limit-left); to > size {
+	if to := min(in.bounds.replicas, limit-left); to > size {
 		s.targets = append(s.targets, target{replicaSet: next, to: to, intoCapacity: true})
 	}
 
 	// 4. Recheck if pod cache and statuses differ.
-	if left > 0 && slices.ContainsFunc(p.all, replicaSet.countsDiffer) {
+	if left > 0 && slices.ContainsFunc(in.all, replicaSet.countsDiffer) {
 		s.deferred = append(s.deferred, deferPodsDiffer)
 	}
 	return s

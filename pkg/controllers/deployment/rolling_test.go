@@ -12,7 +12,7 @@ import (
 func TestDeadlineShortensTheWaitBetweenSteps(t *testing.T) {
 	justNow := func(s *replicaSet) { s.resizedAt = now }
 	for seconds, want := range map[int32]time.Duration{1: 50 * time.Millisecond, 10: 500 * time.Millisecond, 600: 2 * time.Second} {
-		p := newPass(newDeployment(4, within(1, 1), deadline(seconds)), newNext("new", 2), newOld("old", 2, 1, unseen, justNow))
+		p := newInput(newDeployment(4, within(1, 1), deadline(seconds)), newNext("new", 2), newOld("old", 2, 1, unseen, justNow))
 		if s := p.rollingTargets(); !slices.Contains(s.deferred, deferShrinking) || s.requeueAfter != want {
 			t.Errorf("deadline of %d s: held %v, again after %v, want %v", seconds, s.deferred, s.requeueAfter, want)
 		}
@@ -43,7 +43,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"no room", 10, 2, 0, []replicaSet{newNext("new", 2, having(0)), newOld("old", 10, 1)}, nil, nil},
 		{"too many, and an old one", 2, 1, 0, []replicaSet{newNext("new", 8), newOld("old", 3, 1)}, []string{"new 8→2", "old 3→0"}, nil},
 
-		// Old ReplicaSets shrink, and the new one gets the capacity in the same pass.
+		// Old ReplicaSets shrink, and the new one gets the capacity in the same sync.
 		{"one may be missing", 10, 0, 2, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→8", "new 0→2"}, nil},
 		{"surge and one missing", 10, 2, 2, []replicaSet{newNext("new", 0), newOld("old", 10, 1)}, []string{"old 10→8", "new 0→4"}, nil},
 		{"pods that are not available go first", 10, 2, 2, []replicaSet{newNext("new", 0), newOld("old", 12, 1, having(8))}, []string{"old 12→8", "new 0→4"}, nil},

@@ -10,8 +10,8 @@ import (
 	"minikcm/pkg/controller"
 )
 
-// pass is the input of the pure functions that plan a sync. ReplicaSets are sorted by age, oldest first.
-type pass struct {
+// rolloutInput is the input of the pure functions that plan a sync. ReplicaSets are sorted by age, oldest first.
+type rolloutInput struct {
 	d      *appsv1.Deployment
 	bounds bounds
 	all    []replicaSet
@@ -38,63 +38,63 @@ type target struct {
 	annotate     bool // write the size annotations even if the size is right
 }
 
-func planningPass(d *appsv1.Deployment, sets []replicaSet, now time.Time) pass {
-	p := pass{d: d, bounds: boundsOf(d), now: now}
-	p.all = slices.SortedFunc(slices.Values(sets), compareAge)
-	p.old = p.all
-	if i := slices.IndexFunc(p.all, func(s replicaSet) bool { return s.current }); i >= 0 {
-		p.next, p.found, p.old = p.all[i], true, slices.Concat(p.all[:i], p.all[i+1:])
+func newRolloutInput(d *appsv1.Deployment, sets []replicaSet, now time.Time) rolloutInput {
+	in := rolloutInput{d: d, bounds: boundsOf(d), now: now}
+	in.all = slices.SortedFunc(slices.Values(sets), compareAge)
+	in.old = in.all
+	if i := slices.IndexFunc(in.all, func(s replicaSet) bool { return s.current }); i >= 0 {
+		in.next, in.found, in.old = in.all[i], true, slices.Concat(in.all[:i], in.all[i+1:])
 	}
-	return p
+	return in
 }
 
-// makePlan plans a sync. The plan depends only on the pass.
-func (p pass) makePlan() plan {
+// makePlan plans a sync. The plan depends only on the input.
+func (in rolloutInput) makePlan() plan {
 	// 1. Only the status of a Deployment that is being deleted is written.
-	d := p.d
+	d := in.d
 	if d.DeletionTimestamp != nil {
-		return plan{result: passResult{observed: true}}
+		return plan{input: in, result: rolloutResult{observed: true}}
 	}
 
 	// 2. Find the sizes.
 	var s sizing
-	scales := d.Spec.Paused || p.scalingEvent()
+	scales := d.Spec.Paused || in.scalingEvent()
 	rolls := !scales && d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType
 	switch {
 	case scales:
-		s = p.scaleTargets()
+		s = in.scaleTargets()
 	case rolls:
-		s = p.rollingTargets()
+		s = in.rollingTargets()
 	case d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
-		s = p.recreateTargets()
+		s = in.recreateTargets()
 	}
 
 	// 3. If the new ReplicaSet cannot be created, keep the pods of the old ones.
-	var out plan
-	if s.create != nil && p.facts.createDeferred != "" {
-		s.targets, s.deferred = nil, append(s.deferred, p.facts.createDeferred)
+	out := plan{input: in}
+	if s.create != nil && in.facts.createDeferred != "" {
+		s.targets, s.deferred = nil, append(s.deferred, in.facts.createDeferred)
 	} else {
-		out = plan{create: s.create, result: passResult{observed: true, canProgress: !d.Spec.Paused}}
+		out.create, out.result = s.create, rolloutResult{observed: true, canProgress: !d.Spec.Paused}
 	}
 
 	// 4. Make one change for each ReplicaSet. Clients that see the generation observed may read the sizes, so it
 	//    counts as observed only when the sizes follow from the spec and reliable statuses.
-	out.changes, out.deferred = p.changesFor(s)
-	out.capacity = p.capacity(out.create, out.changes)
+	out.changes, out.deferred = in.changesFor(s)
+	out.capacity = in.capacity(out.create, out.changes)
 	defers := func(reason deferral) bool { return slices.Contains(out.deferred, reason) }
-	if defers(deferShrinkUnseen) || p.statusesUnreliable(out.changes) || !rolls && defers(deferPodsDiffer) {
+	if defers(deferShrinkUnseen) || in.statusesUnreliable(out.changes) || !rolls && defers(deferPodsDiffer) {
 		out.result.observed = false
 	}
 
 	out.result.created, out.result.changes = out.create, out.changes
-	out.requeueAfter = s.requeueAfter
+	out.requeueAfter = controller.MinPositive(s.requeueAfter, in.facts.untilCreate)
 	if defers(deferPodsDiffer) { // no event of a ReplicaSet has to follow
 		out.requeueAfter = controller.MinPositive(out.requeueAfter, controller.ConsistencyRecheck)
 	}
 
 	// 5. Delete old ReplicaSets after the rollout and, as upstream, while paused.
 	if d.Spec.Paused || !scales && out.create == nil && len(out.changes) == 0 && isComplete(d, d.Status) {
-		out.delete = slices.DeleteFunc(p.beyondHistory(), func(rs *appsv1.ReplicaSet) bool {
+		out.delete = slices.DeleteFunc(in.beyondHistory(), func(rs *appsv1.ReplicaSet) bool {
 			return slices.ContainsFunc(out.changes, func(c change) bool { return c.rs == rs })
 		})
 	}
@@ -107,29 +107,29 @@ const manyRejections = 6
 // scalingEvent reports whether the Deployment was scaled after an active ReplicaSet got its size. A ReplicaSet
 // that rejects its changes repeatedly does not count, or a policy could block the rollout. With the strategy
 // Recreate the rollout sets all sizes anyway.
-func (p pass) scalingEvent() bool {
-	return p.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
-		slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.isActive() && s.rejections < manyRejections && p.sizedForOther(s) })
+func (in rolloutInput) scalingEvent() bool {
+	return in.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType &&
+		slices.ContainsFunc(in.all, func(s replicaSet) bool { return s.isActive() && s.rejections < manyRejections && in.sizedForOther(s) })
 }
 
-func (p pass) sizedForThis(s replicaSet) bool {
+func (in rolloutInput) sizedForThis(s replicaSet) bool {
 	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
-	return ok && desired == p.bounds.replicas
+	return ok && desired == in.bounds.replicas
 }
 
 // sizedForOther reports whether the annotation of a ReplicaSet has another number of replicas than the Deployment.
-func (p pass) sizedForOther(s replicaSet) bool {
+func (in rolloutInput) sizedForOther(s replicaSet) bool {
 	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
-	return ok && desired != p.bounds.replicas
+	return ok && desired != in.bounds.replicas
 }
 
-func (p pass) changesFor(s sizing) (changes []change, deferred []deferral) {
+func (in rolloutInput) changesFor(s sizing) (changes []change, deferred []deferral) {
 	deferred = s.deferred
-	sizedFor := sizeAnnotations(p.bounds)
+	sizedFor := sizeAnnotations(in.bounds)
 	for _, t := range s.targets {
 		c := change{rs: t.replicaSet.rs, from: t.replicaSet.size(), to: t.to}
 		switch {
-		case c.isRaise() && p.raiseTooEarly(t, s.targets):
+		case c.isRaise() && in.raiseTooEarly(t, s.targets):
 			deferred = append(deferred, deferShrinkUnseen)
 			continue
 		case c.from != c.to || t.annotate:
@@ -139,8 +139,8 @@ func (p pass) changesFor(s sizing) (changes []change, deferred []deferral) {
 			changes = append(changes, c)
 		}
 	}
-	if p.found {
-		changes = p.describeNext(changes)
+	if in.found {
+		changes = in.describeNext(changes)
 	}
 	slices.Sort(deferred)
 	return changes, slices.Compact(deferred)
@@ -150,11 +150,11 @@ func (p pass) changesFor(s sizing) (changes []change, deferred []deferral) {
 // to be deleted may still be counted as available, and other ReplicaSets would give up pods for them. Without other
 // pods, if the plan empties all others, after a scaling, or if the pods cannot be deleted, a wait would cost pods.
 // Then the raise is made, and the status is unreliable until it shows the raise.
-func (p pass) raiseTooEarly(t target, targets []target) bool {
+func (in rolloutInput) raiseTooEarly(t target, targets []target) bool {
 	if !t.intoCapacity || statusCaughtUp(t.replicaSet.rs) || t.replicaSet.failsToDelete() {
 		return false
 	}
-	return slices.ContainsFunc(p.all, func(other replicaSet) bool {
+	return slices.ContainsFunc(in.all, func(other replicaSet) bool {
 		emptied := slices.ContainsFunc(targets, func(t target) bool { return t.replicaSet.rs == other.rs && t.to == 0 })
 		return other.rs != t.replicaSet.rs && other.isActive() && !emptied
 	})
@@ -162,18 +162,18 @@ func (p pass) raiseTooEarly(t target, targets []target) bool {
 
 // statusesUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted, now or
 // after the changes.
-func (p pass) statusesUnreliable(changes []change) bool {
-	return slices.ContainsFunc(p.all, func(s replicaSet) bool { return s.statusUnreliable }) ||
+func (in rolloutInput) statusesUnreliable(changes []change) bool {
+	return slices.ContainsFunc(in.all, func(s replicaSet) bool { return s.statusUnreliable }) ||
 		slices.ContainsFunc(changes, func(c change) bool { return c.isRaise() && !statusCaughtUp(c.rs) })
 }
 
 // capacity returns the value of plan.capacity. It is at least the capacity that the complete plan needs.
-func (p pass) capacity(create *appsv1.ReplicaSet, changes []change) int {
-	limit, sum := p.bounds.maxTotal()-p.facts.pendingOld, totalSize(p.all)
+func (in rolloutInput) capacity(create *appsv1.ReplicaSet, changes []change) int {
+	limit, sum := in.bounds.maxTotal()-in.facts.pendingOld, totalSize(in.all)
 	if create != nil {
 		sum += replicasOrOne(create.Spec.Replicas)
 	} else {
-		limit -= p.facts.pendingNew
+		limit -= in.facts.pendingNew
 	}
 	after := sum
 	for _, c := range changes {
@@ -184,17 +184,17 @@ func (p pass) capacity(create *appsv1.ReplicaSet, changes []change) int {
 
 // describeNext adds the annotations, revision and minReadySeconds of the Deployment to the change of the new
 // ReplicaSet.
-func (p pass) describeNext(changes []change) []change {
-	rs := p.next.rs
-	annotations := missingFrom(rs.Annotations, nextAnnotations(p.d, rs.Annotations, p.old))
-	differs := rs.Spec.MinReadySeconds != p.d.Spec.MinReadySeconds
+func (in rolloutInput) describeNext(changes []change) []change {
+	rs := in.next.rs
+	annotations := missingFrom(rs.Annotations, nextAnnotations(in.d, rs.Annotations, in.old))
+	differs := rs.Spec.MinReadySeconds != in.d.Spec.MinReadySeconds
 	if annotations == nil && !differs {
 		return changes
 	}
 	i := slices.IndexFunc(changes, func(c change) bool { return c.rs == rs })
 	if i < 0 {
 		i = len(changes)
-		changes = append(changes, change{rs: rs, from: p.next.size(), to: p.next.size()})
+		changes = append(changes, change{rs: rs, from: in.next.size(), to: in.next.size()})
 	}
 	c := &changes[i]
 	if c.annotations == nil {
@@ -203,7 +203,7 @@ func (p pass) describeNext(changes []change) []change {
 		maps.Copy(c.annotations, annotations)
 	}
 	if differs {
-		c.minReadySeconds = new(p.d.Spec.MinReadySeconds)
+		c.minReadySeconds = new(in.d.Spec.MinReadySeconds)
 	}
 	return changes
 }

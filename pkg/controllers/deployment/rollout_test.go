@@ -45,7 +45,7 @@ func TestRollout(t *testing.T) {
 		{"a policy that rejects changes of one ReplicaSet does not block the rollout", newDeployment(10, within(2, 2)), facts{},
 			[]replicaSet{newNext("new", 0), newOld("older", 5, 2, rejecting), newOld("old", 5, 1)}, []string{"old 5→3", "new 0→4"}, []deferral{deferResizeBackoff}},
 
-		// The new ReplicaSet is created in the surge, and the same pass raises it by the pods that old ones give up.
+		// The new ReplicaSet is created in the surge, and the same sync raises it by the pods that old ones give up.
 		{"created in the surge", newDeployment(10, within(3, 0)), facts{}, []replicaSet{newOld("old", 10, 1)}, []string{"create 3"}, nil},
 		{"and in what becomes free", newDeployment(10, within(3, 2)), facts{}, []replicaSet{newOld("old", 10, 1)}, []string{"create 3", "old 10→8", "created 3→5"}, nil},
 		{"without a surge", newDeployment(10, within(0, 2)), facts{}, []replicaSet{newOld("old", 10, 1)}, []string{"create 0", "old 10→8", "created 0→2"}, nil},

@@ -8,47 +8,47 @@ import (
 
 // scaleTargets sizes the ReplicaSets of a Deployment that was scaled or is paused. During a rollout every active
 // ReplicaSet gets its proportion of the change, and the rollout continues from there.
-func (p pass) scaleTargets() sizing {
-	active := slices.DeleteFunc(slices.Clone(p.all), func(s replicaSet) bool { return !s.isActive() })
+func (in rolloutInput) scaleTargets() sizing {
+	active := slices.DeleteFunc(slices.Clone(in.all), func(s replicaSet) bool { return !s.isActive() })
 	switch {
-	case len(p.all) == 0:
+	case len(in.all) == 0:
 		return sizing{}
 	case len(active) == 0:
-		only := p.all[len(p.all)-1]
-		if p.found {
-			only = p.next
+		only := in.all[len(in.all)-1]
+		if in.found {
+			only = in.next
 		}
-		return sizing{targets: []target{p.wholeSize(only)}}
+		return sizing{targets: []target{in.wholeSize(only)}}
 	case len(active) == 1:
-		return sizing{targets: []target{p.wholeSize(active[0])}}
-	case p.newIsSaturated():
-		return p.dropOldTargets()
+		return sizing{targets: []target{in.wholeSize(active[0])}}
+	case in.newIsSaturated():
+		return in.dropOldTargets()
 	}
-	return sizing{targets: p.proportionalTargets(active)}
+	return sizing{targets: in.proportionalTargets(active)}
 }
 
 // wholeSize gives all replicas to one ReplicaSet. The annotations are part of the size: while they differ, the
 // Deployment counts as scaled and the rollout does not continue.
-func (p pass) wholeSize(s replicaSet) target {
-	limit := p.bounds.maxTotal() - p.facts.pendingOld - p.facts.pendingNew
-	return target{replicaSet: s, to: min(p.bounds.replicas, max(limit, s.size())), annotate: s.isActive()}
+func (in rolloutInput) wholeSize(s replicaSet) target {
+	limit := in.bounds.maxTotal() - in.facts.pendingOld - in.facts.pendingNew
+	return target{replicaSet: s, to: min(in.bounds.replicas, max(limit, s.size())), annotate: s.isActive()}
 }
 
 // newIsSaturated reports whether size, annotation and status of the new ReplicaSet show all replicas.
-func (p pass) newIsSaturated() bool {
-	return p.found && p.sizedForThis(p.next) && p.next.size() == p.bounds.replicas && p.next.statusAvailable() == p.bounds.replicas
+func (in rolloutInput) newIsSaturated() bool {
+	return in.found && in.sizedForThis(in.next) && in.next.size() == in.bounds.replicas && in.next.statusAvailable() == in.bounds.replicas
 }
 
 // dropOldTargets stops all old pods once the status and the pod cache agree on the new ones.
-func (p pass) dropOldTargets() (s sizing) {
+func (in rolloutInput) dropOldTargets() (s sizing) {
 	switch {
-	case p.next.safelyAvailable() == p.next.size():
-		for _, old := range p.old {
+	case in.next.safelyAvailable() == in.next.size():
+		for _, old := range in.old {
 			if old.isActive() {
 				s.targets = append(s.targets, target{replicaSet: old})
 			}
 		}
-	case !statusCaughtUp(p.next.rs):
+	case !statusCaughtUp(in.next.rs):
 		s.deferred = []deferral{deferShrinkUnseen}
 	default:
 		s.deferred = []deferral{deferPodsDiffer}
@@ -58,16 +58,16 @@ func (p pass) dropOldTargets() (s sizing) {
 
 // proportionalTargets divides the change among the active ReplicaSets, largest first. Of equal sizes, the newer
 // grows first and the older shrinks first. The largest ReplicaSet gets the rest of the rounding.
-func (p pass) proportionalTargets(active []replicaSet) []target {
+func (in rolloutInput) proportionalTargets(active []replicaSet) []target {
 	change := 0
-	if p.bounds.replicas > 0 {
-		change = p.bounds.maxTotal()
+	if in.bounds.replicas > 0 {
+		change = in.bounds.maxTotal()
 	}
 	for _, s := range active {
 		change -= s.size()
 	}
 	if change > 0 {
-		change = max(0, change-p.facts.pendingOld-p.facts.pendingNew)
+		change = max(0, change-in.facts.pendingOld-in.facts.pendingNew)
 	}
 	slices.SortFunc(active, func(a, b replicaSet) int {
 		age := compareAge(a, b)
@@ -82,9 +82,9 @@ func (p pass) proportionalTargets(active []replicaSet) []target {
 		var share int
 		switch {
 		case left > 0:
-			share = min(p.proportionalChange(s), left)
+			share = min(in.proportionalChange(s), left)
 		case left < 0:
-			share = max(p.proportionalChange(s), left)
+			share = max(in.proportionalChange(s), left)
 		}
 		left -= share
 		targets[i] = target{replicaSet: s, to: s.size() + share, annotate: true}
@@ -100,14 +100,14 @@ func (p pass) proportionalTargets(active []replicaSet) []target {
 
 // proportionalChange returns the change of a size that keeps its proportion of the maximum number of pods. The base
 // is the maximum at the time of the last resize, or else the number of pods in the status.
-func (p pass) proportionalChange(s replicaSet) int {
+func (in rolloutInput) proportionalChange(s replicaSet) int {
 	before, ok := sizeAnnotation(s.rs, maxReplicasAnnotation)
 	if !ok || before == 0 {
-		before = int(p.d.Status.Replicas)
+		before = int(in.d.Status.Replicas)
 	}
 	if before <= 0 {
 		return 0
 	}
-	to := math.Round(float64(s.size()) * float64(p.bounds.maxTotal()) / float64(before))
+	to := math.Round(float64(s.size()) * float64(in.bounds.maxTotal()) / float64(before))
 	return int(min(to, math.MaxInt32)) - s.size()
 }

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// passResult is the part of a pass that the status reports.
-type passResult struct {
+// rolloutResult is the result of a plan, complete or as far as applied.
+type rolloutResult struct {
 	created       *appsv1.ReplicaSet
 	changes       []change
 	collision     bool   // the name of the new ReplicaSet was taken
@@ -24,33 +24,33 @@ type passResult struct {
 	canProgress   bool   // false while the rollout is paused or cannot create its ReplicaSet
 }
 
-func (p pass) newStatus(o passResult) appsv1.DeploymentStatus {
-	status := p.statusCounts(o)
-	if o.observed {
-		status.ObservedGeneration = p.d.Generation
+func (in rolloutInput) newStatus(r rolloutResult) appsv1.DeploymentStatus {
+	status := in.statusCounts(r)
+	if r.observed {
+		status.ObservedGeneration = in.d.Generation
 	}
-	if o.collision {
+	if r.collision {
 		status.CollisionCount = new(int32(min(int64(ptr.Deref(status.CollisionCount, 0))+1, math.MaxInt32)))
 	}
-	c := conditions{list: status.Conditions, now: p.now}
-	if int(status.AvailableReplicas) >= p.bounds.minAvailable() {
+	c := conditions{list: status.Conditions, now: in.now}
+	if int(status.AvailableReplicas) >= in.bounds.minAvailable() {
 		c.set(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.")
 	} else {
 		c.set(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
 	}
-	if p.d.DeletionTimestamp == nil {
-		p.setProgressing(o, status, &c)
-		p.setReplicaFailure(&c)
+	if in.d.DeletionTimestamp == nil {
+		in.setProgressing(r, status, &c)
+		in.setReplicaFailure(&c)
 	}
 	status.Conditions = c.list
 	return status
 }
 
-// statusCounts returns the last status with new counts. Sizes are those after the pass.
-func (p pass) statusCounts(o passResult) appsv1.DeploymentStatus {
+// statusCounts returns the last status with new counts. Sizes are those after the writes.
+func (in rolloutInput) statusCounts(r rolloutResult) appsv1.DeploymentStatus {
 	var size, replicas, ready, available, terminating int64
-	known := p.facts.terminatingReplicas
-	for _, s := range p.all {
+	known := in.facts.terminatingReplicas
+	for _, s := range in.all {
 		size += int64(s.size())
 		replicas += int64(s.rs.Status.Replicas)
 		ready += int64(s.rs.Status.ReadyReplicas)
@@ -60,18 +60,18 @@ func (p pass) statusCounts(o passResult) appsv1.DeploymentStatus {
 			known = false
 		}
 	}
-	if o.created != nil {
-		size += int64(replicasOrOne(o.created.Spec.Replicas))
+	if r.created != nil {
+		size += int64(replicasOrOne(r.created.Spec.Replicas))
 	}
-	for _, c := range o.changes {
+	for _, c := range r.changes {
 		size += int64(c.to - c.from)
 	}
-	status := *p.d.Status.DeepCopy()
+	status := *in.d.Status.DeepCopy()
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas = count(replicas), count(ready), count(available)
 	status.UnavailableReplicas = count(size - available)
 	status.UpdatedReplicas = 0
-	if p.found {
-		status.UpdatedReplicas = count(int64(p.next.rs.Status.Replicas))
+	if in.found {
+		status.UpdatedReplicas = count(int64(in.next.rs.Status.Replicas))
 	}
 	status.TerminatingReplicas = nil
 	if known {
@@ -81,53 +81,53 @@ func (p pass) statusCounts(o passResult) appsv1.DeploymentStatus {
 }
 
 // setProgressing updates the condition Progressing of a Deployment with a deadline.
-func (p pass) setProgressing(o passResult, status appsv1.DeploymentStatus, c *conditions) {
+func (in rolloutInput) setProgressing(r rolloutResult, status appsv1.DeploymentStatus, c *conditions) {
 	const about = appsv1.DeploymentProgressing
-	if progressDeadline(p.d) == 0 {
+	if progressDeadline(in.d) == 0 {
 		c.remove(about)
 		return
 	}
-	if o.createFailure != "" {
-		c.set(about, corev1.ConditionFalse, reasonCreateFailed, o.createFailure)
+	if r.createFailure != "" {
+		c.set(about, corev1.ConditionFalse, reasonCreateFailed, r.createFailure)
 		return
 	}
-	subject, name := fmt.Sprintf("Deployment %q", p.d.Name), ""
-	if next := p.nextAfter(o); next != nil {
+	subject, name := fmt.Sprintf("Deployment %q", in.d.Name), ""
+	if next := in.nextAfter(r); next != nil {
 		subject, name = fmt.Sprintf("ReplicaSet %q", next.Name), next.Name
 	}
 
 	// 1. Reset the condition if another rollout has started.
 	has, ok := c.get(about)
 	switch {
-	case p.d.Spec.Paused && has.Reason == reasonPaused:
+	case in.d.Spec.Paused && has.Reason == reasonPaused:
 	case name == "":
-		if o.canProgress && slices.ContainsFunc(p.old, func(s replicaSet) bool { return mentions(has, s.rs.Name) }) {
+		if r.canProgress && slices.ContainsFunc(in.old, func(s replicaSet) bool { return mentions(has, s.rs.Name) }) {
 			c.renewProgressing(reasonProgressing, subject+" is progressing.")
 		}
-	case o.created != nil:
+	case r.created != nil:
 		c.renewProgressing(reasonCreated, fmt.Sprintf("Created new replica set %q", name))
-	case !ok || has.Reason == reasonCreateFailed || p.newRevision(o) != p.d.Annotations[revisionAnnotation] && !mentions(has, name):
+	case !ok || has.Reason == reasonCreateFailed || in.newRevision(r) != in.d.Annotations[revisionAnnotation] && !mentions(has, name):
 		c.renewProgressing(reasonFound, fmt.Sprintf("Found new replica set %q", name))
 	}
 
 	// 2. Stop the clock of a paused Deployment.
 	has, _ = c.get(about)
 	switch {
-	case p.d.Spec.Paused && has.Reason != reasonTimedOut:
+	case in.d.Spec.Paused && has.Reason != reasonTimedOut:
 		c.set(about, corev1.ConditionUnknown, reasonPaused, "Deployment is paused")
-	case !p.d.Spec.Paused && has.Reason == reasonPaused:
+	case !in.d.Spec.Paused && has.Reason == reasonPaused:
 		c.set(about, corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed")
 	}
 
 	// 3. Check the progress, unless the rollout was complete.
 	has, _ = c.get(about)
 	switch {
-	case !o.canProgress || status.Replicas == status.UpdatedReplicas && has.Reason == reasonComplete:
-	case isComplete(p.d, status):
+	case !r.canProgress || status.Replicas == status.UpdatedReplicas && has.Reason == reasonComplete:
+	case isComplete(in.d, status):
 		c.set(about, corev1.ConditionTrue, reasonComplete, subject+" has successfully progressed.")
-	case progressed(p.d.Status, status):
+	case progressed(in.d.Status, status):
 		c.renewProgressing(reasonProgressing, subject+" is progressing.")
-	case p.timedOut(has):
+	case in.timedOut(has):
 		c.set(about, corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
 	}
 }
@@ -162,24 +162,24 @@ func progressed(was, status appsv1.DeploymentStatus) bool {
 		status.ReadyReplicas > was.ReadyReplicas || status.AvailableReplicas > was.AvailableReplicas
 }
 
-func (p pass) timedOut(progressing appsv1.DeploymentCondition) bool {
+func (in rolloutInput) timedOut(progressing appsv1.DeploymentCondition) bool {
 	switch progressing.Reason {
 	case "", reasonComplete:
 		return false
 	case reasonTimedOut:
 		return true
 	}
-	return progressing.LastUpdateTime.Add(progressDeadline(p.d)).Before(p.now)
+	return progressing.LastUpdateTime.Add(progressDeadline(in.d)).Before(in.now)
 }
 
 // untilTimeout returns the time until the deadline of the rollout, or 0 if there is none.
-func (p pass) untilTimeout(status appsv1.DeploymentStatus, o passResult) time.Duration {
+func (in rolloutInput) untilTimeout(status appsv1.DeploymentStatus, r rolloutResult) time.Duration {
 	c := conditions{list: status.Conditions}
 	has, ok := c.get(appsv1.DeploymentProgressing)
-	if !ok || !o.canProgress || progressDeadline(p.d) == 0 || isComplete(p.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
+	if !ok || !r.canProgress || progressDeadline(in.d) == 0 || isComplete(in.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
 		return 0
 	}
-	return max(has.LastUpdateTime.Add(progressDeadline(p.d)).Sub(p.now)+1, 1)
+	return max(has.LastUpdateTime.Add(progressDeadline(in.d)).Sub(in.now)+1, 1)
 }
 
 // progressDeadline returns 0 if there is none.
@@ -192,10 +192,10 @@ func progressDeadline(d *appsv1.Deployment) time.Duration {
 }
 
 // setReplicaFailure copies the condition of the new ReplicaSet, or else of the oldest with that condition.
-func (p pass) setReplicaFailure(c *conditions) {
-	all := p.all
-	if p.found {
-		all = append([]replicaSet{p.next}, all...)
+func (in rolloutInput) setReplicaFailure(c *conditions) {
+	all := in.all
+	if in.found {
+		all = append([]replicaSet{in.next}, all...)
 	}
 	for _, s := range all {
 		for _, failure := range s.rs.Status.Conditions {
@@ -211,16 +211,18 @@ func (p pass) setReplicaFailure(c *conditions) {
 	c.remove(appsv1.DeploymentReplicaFailure)
 }
 
-// nextAfter returns the new ReplicaSet after the pass, or nil.
-func (p pass) nextAfter(o passResult) *appsv1.ReplicaSet { return cmp.Or(o.created, p.next.rs) }
+// nextAfter returns the new ReplicaSet after the writes, or nil.
+func (in rolloutInput) nextAfter(r rolloutResult) *appsv1.ReplicaSet {
+	return cmp.Or(r.created, in.next.rs)
+}
 
-// newRevision returns the revision of the new ReplicaSet after the pass, or "".
-func (p pass) newRevision(o passResult) string {
-	next := p.nextAfter(o)
+// newRevision returns the revision of the new ReplicaSet after the writes, or "".
+func (in rolloutInput) newRevision(r rolloutResult) string {
+	next := in.nextAfter(r)
 	if next == nil {
 		return ""
 	}
-	for _, c := range o.changes {
+	for _, c := range r.changes {
 		if due, ok := c.annotations[revisionAnnotation]; ok && c.rs == next {
 			return due
 		}

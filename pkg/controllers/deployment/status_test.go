@@ -31,21 +31,21 @@ func TestCounts(t *testing.T) {
 		name    string
 		facts   facts
 		sets    []replicaSet
-		outcome passResult
+		outcome rolloutResult
 		want    numbers
 	}{
-		{"no ReplicaSet", facts{terminatingReplicas: true}, nil, passResult{}, numbers{}},
-		{"sums", facts{}, []replicaSet{newNext("new", 3, having(1)), newOld("old", 2, 1)}, passResult{}, numbers{5, 3, 3, 3, 2, -1}},
-		{"terminating pods", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, terminating(2)), newOld("old", 2, 1, terminating(5))}, passResult{}, numbers{3, 1, 3, 3, 0, 7}},
-		{"one does not tell them", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, terminating(2)), newOld("old", 2, 1)}, passResult{}, numbers{3, 1, 3, 3, 0, -1}},
-		{"one has told nothing yet", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, never), newOld("old", 2, 1, terminating(5))}, passResult{}, numbers{2, 0, 2, 2, 1, 5}},
-		{"more available than asked for", facts{}, []replicaSet{newNext("new", 1, having(4))}, passResult{}, numbers{1, 1, 4, 4, 0, -1}},
-		{"sizes after the pass", facts{}, []replicaSet{newNext("new", 1)}, passResult{changes: []change{{from: 1, to: 4}}}, numbers{1, 1, 1, 1, 3, -1}},
-		{"a ReplicaSet of this pass", facts{}, []replicaSet{newOld("old", 1, 1)}, passResult{created: newOld("new", 2, 0).rs}, numbers{1, 0, 1, 1, 2, -1}},
-		{"sums beyond int32", facts{}, []replicaSet{newNext("new", math.MaxInt32), newOld("old", math.MaxInt32, 1)}, passResult{},
+		{"no ReplicaSet", facts{terminatingReplicas: true}, nil, rolloutResult{}, numbers{}},
+		{"sums", facts{}, []replicaSet{newNext("new", 3, having(1)), newOld("old", 2, 1)}, rolloutResult{}, numbers{5, 3, 3, 3, 2, -1}},
+		{"terminating pods", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, terminating(2)), newOld("old", 2, 1, terminating(5))}, rolloutResult{}, numbers{3, 1, 3, 3, 0, 7}},
+		{"one does not tell them", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, terminating(2)), newOld("old", 2, 1)}, rolloutResult{}, numbers{3, 1, 3, 3, 0, -1}},
+		{"one has told nothing yet", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, never), newOld("old", 2, 1, terminating(5))}, rolloutResult{}, numbers{2, 0, 2, 2, 1, 5}},
+		{"more available than asked for", facts{}, []replicaSet{newNext("new", 1, having(4))}, rolloutResult{}, numbers{1, 1, 4, 4, 0, -1}},
+		{"sizes after the sync", facts{}, []replicaSet{newNext("new", 1)}, rolloutResult{changes: []change{{from: 1, to: 4}}}, numbers{1, 1, 1, 1, 3, -1}},
+		{"a ReplicaSet of this sync", facts{}, []replicaSet{newOld("old", 1, 1)}, rolloutResult{created: newOld("new", 2, 0).rs}, numbers{1, 0, 1, 1, 2, -1}},
+		{"sums beyond int32", facts{}, []replicaSet{newNext("new", math.MaxInt32), newOld("old", math.MaxInt32, 1)}, rolloutResult{},
 			numbers{math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, 0, -1}},
 	} {
-		p := newPass(newDeployment(3), tt.sets...)
+		p := newInput(newDeployment(3), tt.sets...)
 		p.facts = tt.facts
 		s := p.statusCounts(tt.outcome)
 		got := numbers{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, ptr.Deref(s.TerminatingReplicas, -1)}
@@ -68,7 +68,7 @@ func TestProgressing(t *testing.T) {
 	was := func(status corev1.ConditionStatus, reason string) []appsv1.DeploymentCondition {
 		return before(status, reason, "")
 	}
-	none, counts, complete := passResult{}, passResult{canProgress: true}, passResult{canProgress: true, observed: true}
+	none, counts, complete := rolloutResult{}, rolloutResult{canProgress: true}, rolloutResult{canProgress: true, observed: true}
 	undone := []replicaSet{newNext("back", 2, revision("3")), newOld("old", 1, 1, having(0), revision("2"))}
 	withoutNew := []replicaSet{newOld("old", 2, 1), newOld("older", 1, 2, having(0))}
 	onlyOld := []replicaSet{newOld("old", 3, 1, having(2), revision("2"))}
@@ -78,7 +78,7 @@ func TestProgressing(t *testing.T) {
 		edit func(*appsv1.Deployment)
 		was  []appsv1.DeploymentCondition
 		sets []replicaSet
-		o    passResult
+		o    rolloutResult
 		want []appsv1.DeploymentCondition
 	}{
 		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, counts, []appsv1.DeploymentCondition{}},
@@ -104,7 +104,7 @@ func TestProgressing(t *testing.T) {
 		{"nothing is judged while nothing can be created", deadline(10), was(no, reasonCreateFailed), withoutNew, none, was(no, reasonCreateFailed)},
 
 		{"a new ReplicaSet", nil, was(yes, reasonComplete), onlyOld,
-			passResult{canProgress: true, created: newReplicaSet(newDeployment(3), []replicaSet{newOld("old", 3, 1, revision("2"))}, 0)},
+			rolloutResult{canProgress: true, created: newReplicaSet(newDeployment(3), []replicaSet{newOld("old", 3, 1, revision("2"))}, 0)},
 			is(yes, "NewReplicaSetCreated", `Created new replica set "`+newReplicaSet(newDeployment(3), nil, 0).Name+`"`, 0, time.Minute)},
 		{"undo after the deadline starts anew", deadline(10), was(no, reasonTimedOut), undone, counts, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, 0)},
 		{"undo of a complete rollout", nil, was(yes, reasonComplete), undone, counts, is(yes, "FoundNewReplicaSet", `Found new replica set "back"`, 0, time.Minute)},
@@ -115,7 +115,7 @@ func TestProgressing(t *testing.T) {
 		{"one that could not be created is there after all", nil, before(no, reasonCreateFailed, `Failed to create new replica set "new": no`), same,
 			counts, is(yes, "FoundNewReplicaSet", `Found new replica set "new"`, 0, 0)},
 		{"one that was deleted is created again", deadline(10), before(no, reasonTimedOut, `ReplicaSet "gone" has timed out progressing.`),
-			[]replicaSet{newOld("old", 3, 1, having(2), revision("1"))}, passResult{canProgress: true, created: newOld("gone", 0, 0, revision("2")).rs},
+			[]replicaSet{newOld("old", 3, 1, having(2), revision("1"))}, rolloutResult{canProgress: true, created: newOld("gone", 0, 0, revision("2")).rs},
 			is(yes, "NewReplicaSetCreated", `Created new replica set "gone"`, 0, 0)},
 		{"old ones make way after the deadline: that starts anew, too", deadline(10), before(no, reasonTimedOut, `ReplicaSet "old" has timed out progressing.`),
 			onlyOld, counts, is(yes, "ReplicaSetUpdated", `Deployment "web" is progressing.`, 0, 0)},
@@ -139,7 +139,7 @@ func TestProgressing(t *testing.T) {
 			tt.edit(d)
 		}
 		d.Status = appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, Conditions: tt.was}
-		p := newPass(d, tt.sets...)
+		p := newInput(d, tt.sets...)
 		c := conditions{list: append([]appsv1.DeploymentCondition{}, tt.was...), now: now}
 		status := p.statusCounts(tt.o)
 		status.ObservedGeneration = 1
@@ -192,7 +192,7 @@ func TestReplicaFailure(t *testing.T) {
 		{"it is over", failure("before"), []replicaSet{newNext("new", 1)}, []appsv1.DeploymentCondition{}},
 	} {
 		c := conditions{list: append([]appsv1.DeploymentCondition(nil), tt.was...), now: now}
-		newPass(newDeployment(3), tt.sets...).setReplicaFailure(&c)
+		newInput(newDeployment(3), tt.sets...).setReplicaFailure(&c)
 		fakeapi.WantEqual(t, tt.name+": conditions", c.list, tt.want)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"minikcm/pkg/outcome"
 )
 
-// applyOutcome is the outcome of a plan.
-type applyOutcome struct {
-	result       passResult
+// applyResult is the result of applyPlan.
+type applyResult struct {
+	result       rolloutResult
 	deferred     []deferral
 	changed      bool // an object has changed since it was read: the rest of the plan waits for the caches
 	err          error
@@ -25,8 +25,8 @@ type applyOutcome struct {
 }
 
 // applyPlan creates, then shrinks, then raises.
-func (c *Controller) applyPlan(ctx context.Context, t syncState, p plan) applyOutcome {
-	a := applyOutcome{result: p.result, deferred: slices.Clone(p.deferred)}
+func (c *Controller) applyPlan(ctx context.Context, t syncState, p plan) applyResult {
+	a := applyResult{result: p.result, deferred: slices.Clone(p.deferred)}
 	a.result.changes = nil
 	if p.create != nil {
 		creation := c.createNew(ctx, t, p.create)
@@ -36,7 +36,7 @@ func (c *Controller) applyPlan(ctx context.Context, t syncState, p plan) applyOu
 		}
 		if creation.outcome != createDone {
 			a.changed = creation.outcome == createExists
-			a.result = passResult{collision: creation.outcome == createNameTaken, createFailure: creation.message}
+			a.result = rolloutResult{collision: creation.outcome == createNameTaken, createFailure: creation.message}
 			return a
 		}
 		*p.create = *creation.set // the changes refer to it
@@ -52,7 +52,7 @@ func (c *Controller) applyPlan(ctx context.Context, t syncState, p plan) applyOu
 func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }
 
 // applyChanges sends changes in parallel, apart from those that back off.
-func (c *Controller) applyChanges(ctx context.Context, t syncState, a *applyOutcome, changes []change) {
+func (c *Controller) applyChanges(ctx context.Context, t syncState, a *applyResult, changes []change) {
 	changes = slices.DeleteFunc(slices.Clone(changes), func(ch change) bool {
 		wait := t.backoffs.rejectedChange(t.d, ch.rs).remaining(t.now)
 		if wait > 0 && !slices.Contains(a.deferred, deferResizeBackoff) {
