@@ -77,7 +77,7 @@ func (c *Controller) create(ctx context.Context, t syncState, n int) applyResult
 		t.backoffs.foreignAt = time.Time{} // each such sync makes progress, so the syncs end
 	}
 	switch {
-	case errors.Is(err, errTimeUp):
+	case errors.Is(err, writelimit.ErrCut):
 		t.backoffs.batchSize = last.size
 		return applyResult{creating: true, created: made, deferred: len(made) == 0, requeueAfter: controller.Immediately}
 	case errors.Is(err, errTerminating):
@@ -268,7 +268,6 @@ func podFor(rs *appsv1.ReplicaSet) *corev1.Pod {
 }
 
 var (
-	errTimeUp = writelimit.ErrCut
 	// errTerminating ends a slow start in a terminating namespace.
 	errTerminating = errors.New("namespace is terminating")
 	errNoLabels    = errors.New("unable to create pods, no labels") // upstream's text

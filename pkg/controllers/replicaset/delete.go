@@ -14,6 +14,7 @@ import (
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/writelimit"
 	"minikcm/pkg/outcome"
 )
 
@@ -39,7 +40,7 @@ func (c *Controller) deletePods(ctx context.Context, t syncState, todo plan) app
 		results[i] = c.deletePod(ctx, t, victims[i])
 	})
 	var a applyResult
-	if errors.Is(err, errTimeUp) {
+	if errors.Is(err, writelimit.ErrCut) {
 		a.requeueAfter, err = controller.Immediately, nil
 	}
 	a.err, a.deferred = err, begun == 0
@@ -81,8 +82,8 @@ type deleteResult struct {
 	err     error
 }
 
-// isTerminating reports whether a deleted pod still exists.
-func (r deleteResult) isTerminating(pod *caches.Pod) bool {
+// lingers reports whether a deleted pod still exists.
+func (r deleteResult) lingers(pod *caches.Pod) bool {
 	pod = cmp.Or(r.current, pod)
 	return pod.DeletionTimestamp != nil || r.outcome == outcome.Done && lingers(pod)
 }
@@ -145,7 +146,7 @@ func (c *Controller) recordDelete(t syncState, pod *caches.Pod, result deleteRes
 	switch result.outcome {
 	case outcome.Done, outcome.NotFound:
 		delete(t.expectations.unconfirmed, pod.UID)
-		t.expectations.deleted[pod.UID] = result.isTerminating(pod)
+		t.expectations.deleted[pod.UID] = result.lingers(pod)
 		if result.outcome == outcome.Done {
 			c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 		}

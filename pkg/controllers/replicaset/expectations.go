@@ -17,7 +17,7 @@ import (
 type expectations struct {
 	barrier     controller.ConsistencyBarrier
 	creates     creates
-	deleted     map[types.UID]bool // deleted by this process; true if the pod stays for a while
+	deleted     map[types.UID]bool // by this process; true for pods that linger
 	unconfirmed map[types.UID]unconfirmedDelete
 }
 

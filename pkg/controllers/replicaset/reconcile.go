@@ -17,6 +17,7 @@ import (
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/selectors"
+	"minikcm/pkg/controllers/internal/writelimit"
 )
 
 // reconcile changes the cluster towards the spec of one ReplicaSet.
@@ -49,7 +50,7 @@ func (c *Controller) sync(ctx context.Context, t syncState) (controller.Result, 
 			c.metrics.staleSkips.WithLabelValues(missing.Group, missing.Resource).Inc()
 		}
 	}
-	if err == errTimeUp { // without a failure beside it
+	if err == writelimit.ErrCut { // without a failure beside it
 		return controller.Result{RequeueAfter: controller.Immediately}, nil
 	}
 	if err != nil {
@@ -105,9 +106,9 @@ func (c *Controller) patchPod(ctx context.Context, pod *caches.Pod, body []byte)
 	return c.pods.Trim(patched), nil
 }
 
-// changesCluster reports whether the decision creates or deletes pods, or changes numbers of the status.
+// changesCluster reports whether the decision creates or deletes pods, or changes counts of the status.
 func (c *Controller) changesCluster(t syncState, d decision) bool {
-	return d.todo.writes() || c.changesNumbers(t, d.claimed)
+	return d.todo.writes() || c.changesCounts(t, d.claimed)
 }
 
 // needsConfirmation returns a reason for a live read if a pod is needed again although its delete has an

@@ -20,7 +20,7 @@ const (
 	reasonFailedDelete = "FailedDelete"
 )
 
-// counts holds the numbers of a status.
+// counts holds the numbers of pods in a status.
 type counts struct {
 	replicas, fullyLabeled, ready, available int32
 	terminating                              *int32 // nil: not reported
@@ -112,8 +112,8 @@ func newConditions(old []appsv1.ReplicaSetCondition, a applyResult, now time.Tim
 
 func sameStatus(a, b appsv1.ReplicaSetStatus) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// sameNumbers compares the counts only.
-func sameNumbers(a, b appsv1.ReplicaSetStatus) bool {
+// sameCounts compares the counts only.
+func sameCounts(a, b appsv1.ReplicaSetStatus) bool {
 	a.Conditions, a.ObservedGeneration, b.Conditions, b.ObservedGeneration = nil, 0, nil, 0
 	return sameStatus(a, b)
 }

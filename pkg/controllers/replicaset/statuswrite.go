@@ -22,7 +22,7 @@ import (
 func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claims, a applyResult) (again time.Duration, err error) {
 	brief := c.Clock.Since(t.now) < longSync
 	newest, ok := c.replicaSets.Get(t.key)
-	if !ok || newest.UID != t.rs.UID || newest.Generation <= t.rs.Generation || !sameNumbers(newest.Status, t.rs.Status) {
+	if !ok || newest.UID != t.rs.UID || newest.Generation <= t.rs.Generation || !sameCounts(newest.Status, t.rs.Status) {
 		newest = t.rs
 	} else if brief {
 		return 0, nil // the event of the newer spec causes another sync
@@ -40,8 +40,8 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claim
 		return 0, nil // the event of the newer spec or object causes another sync
 	case err != nil:
 		return 0, err
-	case !sameNumbers(stored.Status, t.rs.Status):
-		// An earlier leader wrote the numbers, or this process without a response. Wait until the cache
+	case !sameCounts(stored.Status, t.rs.Status):
+		// An earlier leader wrote the counts, or this process without a response. Wait until the cache
 		// shows them.
 		t.expectations.barrier.WroteAt(c.replicaSets, stored.ResourceVersion, t.now)
 		return controller.ConsistencyRecheck, nil
@@ -57,13 +57,13 @@ func (c *Controller) count(t syncState, claimed claims) counts {
 	return n
 }
 
-// changesNumbers reports whether the next status has other numbers than the current one.
-func (c *Controller) changesNumbers(t syncState, claimed claims) bool {
+// changesCounts reports whether the next status has other counts than the current one.
+func (c *Controller) changesCounts(t syncState, claimed claims) bool {
 	status := newStatus(t.rs.Status, t.rs.Generation, c.count(t, claimed), applyResult{deferred: true}, t.now)
 	if t.rs.Status.TerminatingReplicas == nil {
 		status.TerminatingReplicas = nil // not reported yet
 	}
-	return !sameNumbers(t.rs.Status, status)
+	return !sameCounts(t.rs.Status, status)
 }
 
 // longSync is the duration of a sync from which the status is written although the spec has changed. The
@@ -99,7 +99,7 @@ func statusInterval(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time
 	}
 	most, err := strconv.Atoi(rs.Annotations["deployment.kubernetes.io/max-replicas"])
 	switch {
-	case sameNumbers(rs.Status, to) && len(rs.Status.Conditions) == len(to.Conditions) && rs.Status.ObservedGeneration == to.ObservedGeneration:
+	case sameCounts(rs.Status, to) && len(rs.Status.Conditions) == len(to.Conditions) && rs.Status.ObservedGeneration == to.ObservedGeneration:
 		return failureInterval
 	case onlyFewerTerminating(rs.Status, to):
 		return terminatingInterval
