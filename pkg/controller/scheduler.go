@@ -73,7 +73,7 @@ func (s *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 		}
 		delete(g.withheld, key)
 		if g.old > 0 {
-			s.countSlow(r)
+			s.countSlowLocked(r)
 		}
 	}
 	r.recordProgress(now)
@@ -82,8 +82,8 @@ func (s *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 	return r
 }
 
-// countSlow counts a sync as slow and replaces its worker. The caller holds the lock.
-func (s *scheduler[K]) countSlow(r *run) {
+// countSlowLocked counts a sync as slow and replaces its worker.
+func (s *scheduler[K]) countSlowLocked(r *run) {
 	g := s.groups[r.group]
 	if g == nil {
 		g = &group[K]{withheld: map[K]struct{}{}}
@@ -107,7 +107,7 @@ func (s *scheduler[K]) markOld(r *run) {
 			r.slowTimer.Reset(s.slowAfter)
 			return
 		}
-		s.countSlow(r)
+		s.countSlowLocked(r)
 	}
 	r.old = true
 	s.groups[r.group].old++

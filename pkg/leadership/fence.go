@@ -98,13 +98,12 @@ func (f *Fence) hasSlowWrites() bool {
 	defer f.lock.Unlock()
 	now := f.clock.Now()
 	for fl := range f.flights {
-		f.recordSlow(fl, now)
+		f.recordSlowLocked(fl, now)
 	}
 	return now.Before(f.slowUntil)
 }
 
-// recordSlow requires the lock.
-func (f *Fence) recordSlow(fl *flight, now time.Time) {
+func (f *Fence) recordSlowLocked(fl *flight, now time.Time) {
 	if fl.limits.isLimited() && !fl.dialing && now.Sub(fl.sentAt) >= fl.limits.slowAfter {
 		f.slowUntil = timing.Later(f.slowUntil, now.Add(extendedFor))
 	}
@@ -185,7 +184,7 @@ func (f *Fence) startDrain() {
 // Connections of requests in flight are reset.
 func (f *Fence) closeTerm() {
 	f.lock.Lock()
-	f.endTerm(termOver)
+	f.endTermLocked(termOver)
 	f.lock.Unlock()
 	f.dialer.CloseAll()
 }
@@ -196,15 +195,14 @@ func (f *Fence) abortTerm(reason string) int {
 	defer f.dialer.CloseAll() // after the cancellations, so that requests fail with the reason
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.endTerm(reason)
+	f.endTermLocked(reason)
 	for fl := range f.flights {
-		fl.cancelCounted(reason)
+		fl.cancelCountedLocked(reason)
 	}
 	return len(f.flights)
 }
 
-// endTerm requires the lock.
-func (f *Fence) endTerm(reason string) {
+func (f *Fence) endTermLocked(reason string) {
 	f.term.signalEnding()
 	if f.term.open {
 		f.term.open, f.term.closedReason = false, reason
@@ -237,7 +235,7 @@ func (f *Fence) startRequest(req *http.Request) (*http.Request, *flight, error) 
 func (f *Fence) finishRequest(fl *flight, outcomeKnown bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.recordSlow(fl, f.clock.Now())
+	f.recordSlowLocked(fl, f.clock.Now())
 	if outcomeKnown && isMutating(fl.method) {
 		f.metrics.unknownWrites.Set(0)
 	}

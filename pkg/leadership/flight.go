@@ -209,8 +209,8 @@ func limitTimeout(query url.Values, left time.Duration) url.Values {
 	return query
 }
 
-// cancelCounted cancels a request for abortTerm. It requires the lock of the fence.
-func (fl *flight) cancelCounted(reason string) {
+// cancelCountedLocked cancels a request for abortTerm. The lock is that of the fence.
+func (fl *flight) cancelCountedLocked(reason string) {
 	if !fl.cancelled {
 		fl.cancelled = true
 		fl.fence.metrics.cuts.WithLabelValues(fl.method).Inc()

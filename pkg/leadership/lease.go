@@ -120,7 +120,7 @@ func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, before string, r
 		l.expectVersion(version)
 	}
 	result = attemptResult{version: version, read: true}
-	if l.checkHolder(); renewing {
+	if l.checkHolderLocked(); renewing {
 		return result, l.holding
 	}
 	result.freeSince, result.cause = l.seen.freeAt(l.identity, l.minDuration)
@@ -154,7 +154,7 @@ func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Leas
 	}
 	l.expectVersion(stored.ResourceVersion)
 	l.holding = true
-	l.checkHolder()
+	l.checkHolderLocked()
 	result.held = l.holding
 	return result
 }
@@ -185,13 +185,12 @@ func (l *leaseClient) observeEvent(lease *coordinationv1.Lease) {
 		return
 	}
 	l.seen = l.seen.withEvent(lease, l.clock.Now())
-	l.checkHolder()
+	l.checkHolderLocked()
 }
 
-// checkHolder reports a loss if the newest record names another holder or none. A deleted Lease is no
-// loss: the deletion names no successor, and the next renewal creates the Lease again. checkHolder
-// requires the lock.
-func (l *leaseClient) checkHolder() {
+// checkHolderLocked reports a loss if the newest record names another holder or none. A deleted Lease is no
+// loss: the deletion names no successor, and the next renewal creates the Lease again.
+func (l *leaseClient) checkHolderLocked() {
 	if holder := l.seen.record.HolderIdentity; l.holding && holder != l.identity {
 		l.holding = false
 		l.lost(fmt.Sprintf("the holder of the lease is %q", holder))

@@ -48,7 +48,7 @@ type apiHealth struct {
 func (a *apiHealth) begin(now time.Time) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	a.endOutage(now)
+	a.endOutageLocked(now)
 	a.leading, a.lastTick, a.lastSuccess = true, now, now
 }
 
@@ -62,8 +62,7 @@ func (a *apiHealth) end() {
 // quietPeriod is the longest normal time without a Lease event.
 func (a *apiHealth) quietPeriod() time.Duration { return a.cfg.MonitorGracePeriod / 2 }
 
-// endOutage ends an outage. The lock is held.
-func (a *apiHealth) endOutage(now time.Time) {
+func (a *apiHealth) endOutageLocked(now time.Time) {
 	if a.unreachable || !a.leading && now.Sub(a.lastLeaseEvent) > a.quietPeriod() {
 		a.unreachable = false
 		a.restartGracePeriods(a.lastLeaseEvent, now)
@@ -82,7 +81,7 @@ func (a *apiHealth) observeLease(lease *coordinationv1.Lease) {
 	}
 	now := a.clock.Now()
 	a.lock.Lock()
-	a.endOutage(now)
+	a.endOutageLocked(now)
 	a.lastLeaseEvent, a.lastSuccess = now, now
 	a.lock.Unlock()
 	a.health.recordLease(lease.Name, renewTimeOf(lease), now)
@@ -98,7 +97,7 @@ func (a *apiHealth) observeRequest(err error) {
 		a.lastSuccess = time.Time{}
 	case err == nil:
 		a.lastSuccess = now
-		a.endOutage(now)
+		a.endOutageLocked(now)
 	}
 }
 
@@ -107,10 +106,10 @@ func (a *apiHealth) observeRequest(err error) {
 func (a *apiHealth) isSuspended(extraSpent bool, now time.Time) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	return a.isStalled(now) || a.unreachable && !extraSpent
+	return a.isStalledLocked(now) || a.unreachable && !extraSpent
 }
 
-func (a *apiHealth) isStalled(now time.Time) bool {
+func (a *apiHealth) isStalledLocked(now time.Time) bool {
 	return a.leading && now.Sub(a.lastTick) > tickPeriod+stallAfter
 }
 
@@ -144,7 +143,7 @@ func (a *apiHealth) run(ctx context.Context, freeze func(frozen bool, now time.T
 func (a *apiHealth) tick(now time.Time) (wantsProbe, unreachable bool) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if a.isStalled(now) && !a.unreachable { // the end of an outage restarts the grace periods
+	if a.isStalledLocked(now) && !a.unreachable { // the end of an outage restarts the grace periods
 		a.restartGracePeriods(a.lastTick, now)
 	}
 	a.lastTick = now

@@ -57,7 +57,7 @@ func (z *zones) begin(nodes []*corev1.Node, now time.Time) {
 	for _, node := range nodes {
 		z.nodes[node.Name] = place{zoneOf(node), memberOf(node)}
 	}
-	z.update(now)
+	z.updateLocked(now)
 }
 
 // setNode records the zone and the state of a node.
@@ -69,10 +69,10 @@ func (z *zones) setNode(name, key string, m member, now time.Time) {
 		return
 	}
 	if known && old.zone != key {
-		z.leaveLine(z.zones[old.zone], name, now)
+		z.leaveLineLocked(z.zones[old.zone], name, now)
 	}
 	z.nodes[name] = place{key, m}
-	z.update(now)
+	z.updateLocked(now)
 }
 
 // removeNode removes a node.
@@ -80,9 +80,9 @@ func (z *zones) removeNode(name string, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	if old, ok := z.nodes[name]; ok {
-		z.leaveLine(z.zones[old.zone], name, now)
+		z.leaveLineLocked(z.zones[old.zone], name, now)
 		delete(z.nodes, name)
-		z.update(now)
+		z.updateLocked(now)
 	}
 }
 
@@ -94,14 +94,14 @@ func (z *zones) freeze(frozen bool, now time.Time) {
 		return
 	}
 	z.frozen = frozen
-	z.update(now)
+	z.updateLocked(now)
 	for _, in := range z.zones {
-		z.enqueueFirst(in, now)
+		z.enqueueFirstLocked(in, now)
 	}
 }
 
-// update counts the nodes of all zones and, unless frozen, sets the states and rates. The lock is held.
-func (z *zones) update(now time.Time) {
+// updateLocked counts the nodes of all zones and, unless frozen, sets the states and rates.
+func (z *zones) updateLocked(now time.Time) {
 	for _, in := range z.zones {
 		in.nodes, in.tally = 0, tally{}
 	}
@@ -111,7 +111,7 @@ func (z *zones) update(now time.Time) {
 			in = &zone{key: p.zone, state: zoneNormal, limiter: limiter{rate: z.cfg.EvictionRate, next: now}}
 			z.zones[p.zone] = in
 			z.metrics.evictions.WithLabelValues(p.zone)
-			z.setLine(in, nil)
+			z.setLineLocked(in, nil)
 		}
 		in.nodes++
 		switch {
@@ -151,7 +151,7 @@ func (z *zones) update(now time.Time) {
 		}
 		if in.limiter.rate != r {
 			in.limiter.setRate(r, now)
-			z.enqueueFirst(in, now)
+			z.enqueueFirstLocked(in, now)
 		}
 	}
 	if z.stopped != was {
@@ -176,7 +176,7 @@ func (z *zones) acquire(name string, extraSpent bool, now time.Time) (granted bo
 	turn := slices.Index(in.waiting, name)
 	if turn < 0 {
 		turn = len(in.waiting)
-		z.setLine(in, append(in.waiting, name))
+		z.setLineLocked(in, append(in.waiting, name))
 	}
 	if z.frozen && !extraSpent || in.limiter.rate == 0 {
 		return false, 0
@@ -185,7 +185,7 @@ func (z *zones) acquire(name string, extraSpent bool, now time.Time) (granted bo
 		return false, slot.Sub(now)
 	}
 	in.limiter.take(now)
-	z.leaveLine(in, name, now)
+	z.leaveLineLocked(in, name, now)
 	return true, 0
 }
 
@@ -193,28 +193,28 @@ func (z *zones) acquire(name string, extraSpent bool, now time.Time) (granted bo
 func (z *zones) withdraw(name string, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
-	z.leaveLine(z.zones[z.nodes[name].zone], name, now)
+	z.leaveLineLocked(z.zones[z.nodes[name].zone], name, now)
 }
 
-// leaveLine removes a node from the line and queues the next node if the first leaves. The lock is held.
-func (z *zones) leaveLine(in *zone, name string, now time.Time) {
+// leaveLineLocked removes a node from the line and queues the next node if the first leaves.
+func (z *zones) leaveLineLocked(in *zone, name string, now time.Time) {
 	i := slices.Index(in.waiting, name)
 	if i < 0 {
 		return
 	}
-	z.setLine(in, slices.Delete(in.waiting, i, i+1))
+	z.setLineLocked(in, slices.Delete(in.waiting, i, i+1))
 	if i == 0 {
-		z.enqueueFirst(in, now)
+		z.enqueueFirstLocked(in, now)
 	}
 }
 
-func (z *zones) setLine(in *zone, waiting []string) {
+func (z *zones) setLineLocked(in *zone, waiting []string) {
 	in.waiting = waiting
 	z.metrics.pending.WithLabelValues(in.key).Set(float64(len(waiting)))
 }
 
-// enqueueFirst queues the first waiting node for its turn. Waiting nodes have no other event.
-func (z *zones) enqueueFirst(in *zone, now time.Time) {
+// enqueueFirstLocked queues the first waiting node for its turn. Waiting nodes have no other event.
+func (z *zones) enqueueFirstLocked(in *zone, now time.Time) {
 	if len(in.waiting) > 0 && in.limiter.rate > 0 && !z.frozen {
 		z.enqueue(in.waiting[0], in.limiter.slot(0).Sub(now))
 	}
