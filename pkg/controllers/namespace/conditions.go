@@ -10,11 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditionTexts holds the reason and text of a condition without a problem, and returns those of a problem.
+// conditionTexts holds the reason and text of a condition without a problem, and returns those of a problem. The text
+// is empty if there is no problem.
 type conditionTexts struct {
 	condition        corev1.NamespaceConditionType
 	okReason, okText string
-	problem          func(report) (reason, textOrEmpty string)
+	problem          func(report) (reason, text string)
 }
 
 // deletionBlocked is a condition in addition to upstream's five, which show types, counts and finalizers.
@@ -60,7 +61,7 @@ func withConditions(old []corev1.NamespaceCondition, r report, now metav1.Time) 
 	return conditions, changed
 }
 
-func discoveryProblem(r report) (reason, textOrEmpty string) {
+func discoveryProblem(r report) (reason, text string) {
 	const failed = "DiscoveryFailed"
 	if n := len(r.content.Failing); n > 0 {
 		return failed, fmt.Sprintf("Discovery failed for some groups, %d failing: %s", n, conditionText(r.content.Err))
@@ -68,11 +69,11 @@ func discoveryProblem(r report) (reason, textOrEmpty string) {
 	return failed, conditionText(r.content.Err)
 }
 
-func parsingProblem(r report) (reason, textOrEmpty string) {
+func parsingProblem(r report) (reason, text string) {
 	return "GroupVersionParsingFailed", conditionText(r.content.ParseErr)
 }
 
-func failureProblem(r report) (reason, textOrEmpty string) {
+func failureProblem(r report) (reason, text string) {
 	var texts []string
 	for _, err := range r.errs() {
 		texts = append(texts, conditionText(err))
@@ -80,7 +81,7 @@ func failureProblem(r report) (reason, textOrEmpty string) {
 	return "ContentDeletionFailed", joinParts(fmt.Sprintf("Failed to delete all resource types, %d remaining: ", len(texts)), texts)
 }
 
-func remainingProblem(r report) (reason, textOrEmpty string) {
+func remainingProblem(r report) (reason, text string) {
 	var parts []string
 	for _, o := range r.results {
 		if o.remaining > 0 {
@@ -91,7 +92,7 @@ func remainingProblem(r report) (reason, textOrEmpty string) {
 	return "SomeResourcesRemain", joinParts("Some resources are remaining: ", parts)
 }
 
-func finalizersProblem(r report) (reason, textOrEmpty string) {
+func finalizersProblem(r report) (reason, text string) {
 	sums := map[string]int{}
 	for _, o := range r.results {
 		for f, n := range o.finalizers {
@@ -124,7 +125,7 @@ var remedies = []struct{ cause, reason, advice string }{
 }
 
 // blockedProblem returns the blocker with its remedies.
-func blockedProblem(r report) (reason, textOrEmpty string) {
+func blockedProblem(r report) (reason, text string) {
 	b := blockerOf(r)
 	var advice []string
 	unnamed := r.content.Err != nil && len(r.content.Failing) == 0 // no APIService is known to fail

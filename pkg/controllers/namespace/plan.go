@@ -17,10 +17,10 @@ const minGrace = 100 * time.Millisecond
 
 // discoveryNotBefore returns the earliest time at which a sufficient discovery may be sent in a sync that began
 // at now.
-func discoveryNotBefore(seen, gate, hiddenAt, now time.Time) time.Time {
+func discoveryNotBefore(seen, graceEnd, hiddenAt, now time.Time) time.Time {
 	notBefore := seen
-	if !now.Before(gate) {
-		notBefore = gate
+	if !now.Before(graceEnd) {
+		notBefore = graceEnd
 	}
 	return timing.Later(notBefore, hiddenAt)
 }

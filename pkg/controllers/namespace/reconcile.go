@@ -53,19 +53,19 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	}
 	now := c.Clock.Now() // before the first list
 	seen := c.firstSeen(ns.UID, now)
-	gate := seen.Add(max(c.cfg.Grace, minGrace))
+	graceEnd := seen.Add(max(c.cfg.Grace, minGrace))
 
 	// 2. Delete the pods. Pods do not wait for the grace period.
 	p := &purger{Controller: c, namespace: ns, seen: seen, timeouts: s.timeouts}
 	pods := p.purge(ctx, discovery.Pods)
 	s.recordTimeouts(pods)
-	if pods.err == nil && pods.remaining == 0 && now.Before(gate) {
+	if pods.err == nil && pods.remaining == 0 && now.Before(graceEnd) {
 		c.metrics.showCauses(name, causeGrace)
-		return controller.Result{RequeueAfter: max(gate.Sub(c.Clock.Now()), controller.Immediately)}, nil
+		return controller.Result{RequeueAfter: max(graceEnd.Sub(c.Clock.Now()), controller.Immediately)}, nil
 	}
 
 	// 3. Discover the types, after the grace period if that is over.
-	known, err := c.catalogue.Read(ctx, discoveryNotBefore(seen, gate, s.hiddenAt, now))
+	known, err := c.catalogue.Read(ctx, discoveryNotBefore(seen, graceEnd, s.hiddenAt, now))
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("discover: %w", err)
 	}
@@ -90,7 +90,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	}
 	ns = live // another client may have changed the namespace since step 1
 	p.known = known
-	whole := s.empty == nil
+	listsAllTypes := s.empty == nil
 	r.results = append(r.results, p.purgeAll(ctx, s.typesOfPass(known))...)
 	s.record(r.results[1:], c.Clock.Now())
 
@@ -99,7 +99,7 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 		return c.hold(ctx, ns, r, now.Sub(seen))
 	}
 	s.empty = nil // also after a failed finalization: a partial pass would end its back-off
-	if !whole {
+	if !listsAllTypes {
 		return controller.Result{RequeueAfter: controller.Immediately}, nil
 	}
 	return c.finish(ctx, ns, r)
