@@ -365,7 +365,7 @@ func TestRejectedStatusKeepsTheTimers(t *testing.T) {
 	d := newDeployment(4, within(1, 1), deadline(600))
 	old := owned(d, "v0", newOld("old", 2, 1, unseen, sizedFor(4, 5), revision("1")))
 	b := newBench(t, d, owned(d, "v1", newNext("new", 2, sizedFor(4, 5), revision("2"))), old)
-	b.expectations.resizedAt[old.UID] = now
+	b.memory.resizedAt[old.UID] = now
 	b.On("update deployments/status", fakeapi.Fails(apierrors.NewForbidden(setResource, "web", errors.New("webhook"))))
 	if result, err := b.run(t.Context()); err == nil || result.RequeueAfter == 0 || result.RequeueAfter > maxStatusInterval {
 		t.Errorf("result %+v, error %v; want an error, and After at most %v", result, err, maxStatusInterval)
@@ -426,7 +426,7 @@ func TestStatusesOfCountsArePaced(t *testing.T) {
 				Conditions: progressing("NewReplicaSetCreated")}
 			tt.was(&d.Status)
 			b := newBench(t, d)
-			b.backoffs.statusAt = now.Add(-40 * time.Millisecond)
+			b.memory.statusAt = now.Add(-40 * time.Millisecond)
 			status := *d.Status.DeepCopy()
 			tt.now(&status)
 			fakeapi.Want(t, "written after", fakeapi.Must(b.writeStatus(t.Context(), b.syncState, status, tt.revision)), tt.want)
@@ -486,13 +486,13 @@ func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
 	shown.Status.ObservedGeneration = 3
 	for _, tt := range []struct {
 		when  string
-		known *expectations
+		known *memory
 		rs    *appsv1.ReplicaSet
 		want  bool
 	}{
-		{"raised", b.expectations, raised, true}, {"the status shows that", b.expectations, shown, false}, {"once it did", b.expectations, raised, false},
-		{"at the beginning of a term", new(newExpectations()), raised, true}, {"shown", new(newExpectations()), shown, false},
-		{"never reduced", new(newExpectations()), newReplicaSet(d, nil, 3), false},
+		{"raised", b.memory, raised, true}, {"the status shows that", b.memory, shown, false}, {"once it did", b.memory, raised, false},
+		{"at the beginning of a term", new(newMemory()), raised, true}, {"shown", new(newMemory()), shown, false},
+		{"never reduced", new(newMemory()), newReplicaSet(d, nil, 3), false},
 	} {
 		tt.known.recordStatus(tt.rs)
 		fakeapi.Want(t, tt.when+": unreliable", tt.known.statusUnreliable(tt.rs), tt.want)
@@ -546,13 +546,13 @@ func TestRejectedChangeHasItsOwnBackoff(t *testing.T) {
 	}
 	changed := b.sets[0].DeepCopy()
 	changed.Generation++
-	if wait := b.backoffs.rejectedChange(b.d, changed).remaining(b.syncState.now); wait != 0 || b.backoffs.rejectedChange(b.d, b.sets[0]).remaining(b.syncState.now) == 0 {
+	if wait := b.memory.rejectedChange(b.d, changed).remaining(b.syncState.now); wait != 0 || b.memory.rejectedChange(b.d, b.sets[0]).remaining(b.syncState.now) == 0 {
 		t.Errorf("a changed ReplicaSet waits for %v", wait)
 	}
 	clear(failures)
 	b.clock.SetTime(now.Add(time.Minute))
 	b.syncState.now = b.clock.Now()
-	if a := b.applyPlan(t.Context(), b.syncState, p); a.err != nil || len(b.backoffs.rejectedChanges) > 0 {
-		t.Errorf("accepted: %v, back-offs %v", a.err, b.backoffs.rejectedChanges)
+	if a := b.applyPlan(t.Context(), b.syncState, p); a.err != nil || len(b.memory.rejectedChanges) > 0 {
+		t.Errorf("accepted: %v, back-offs %v", a.err, b.memory.rejectedChanges)
 	}
 }

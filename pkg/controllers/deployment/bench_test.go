@@ -47,7 +47,7 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 	st := c.states.For(cache.MetaObjectToName(d), d.UID)
 	work := syncState{
 		key: cache.MetaObjectToName(d), d: d, selector: fakeapi.Must(selectors.ParseSelector(d.Spec.Selector)), now: now, sets: sets,
-		expectations: &st.expectations, backoffs: &st.backoffs,
+		expectations: &st.expectations, memory: &st.memory,
 	}
 	c.loader.Cached = func(t syncState) syncState { return t }
 	return &bench{c, work, script, clk}

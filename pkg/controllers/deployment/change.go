@@ -100,13 +100,13 @@ func (c *Controller) sendChange(ctx context.Context, ch change) patchResult {
 // recordChange records the result of a change and sends an event.
 func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r patchResult) error {
 	if ch.isRaise() && !statusCaughtUp(ch.rs) {
-		delete(t.expectations.reliableStatus, ch.rs.UID) // for any result: the raise may have been carried out
+		delete(t.memory.reliableStatus, ch.rs.UID) // for any result: the raise may have been carried out
 	}
 	switch r.outcome {
 	case outcome.Done:
-		delete(t.backoffs.rejectedChanges, ch.rs.UID)
+		delete(t.memory.rejectedChanges, ch.rs.UID)
 		if ch.from != ch.to {
-			t.expectations.resizedAt[ch.rs.UID] = c.Clock.Now()
+			t.memory.resizedAt[ch.rs.UID] = c.Clock.Now()
 		}
 		t.expectations.barrier.WroteAt(c.replicaSets, r.set.ResourceVersion, t.now)
 		c.reportScaled(ctx, t, ch)
@@ -119,7 +119,7 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 	case outcome.Unknown:
 		t.expectations.unknownChanges[ch.rs.UID] = unknownChange{change: ch, generation: t.d.Generation, until: c.Clock.Now().Add(outcome.MaxCompletionDelay)}
 	case outcome.Rejected:
-		t.backoffs.changeRejected(t.d, ch.rs, c.Clock.Now())
+		t.memory.changeRejected(t.d, ch.rs, c.Clock.Now())
 	}
 	if isCanceled(r.err) {
 		return r.err

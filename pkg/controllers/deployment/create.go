@@ -50,7 +50,7 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 		return c.findByName(ctx, t, want, unknownCreate{}, outcome.Exists, nil)
 	}
 	// A ReplicaSet gets no pods before admission has left it unmodified once. The next sync raises it.
-	if t.backoffs.modifiedBackoff(want.Name).tries > 0 {
+	if t.memory.modifiedBackoff(want.Name).tries > 0 {
 		want = want.DeepCopy()
 		want.Spec.Replicas = ptr.To[int32](0)
 	}
@@ -83,13 +83,13 @@ func (c *Controller) handleCreated(ctx context.Context, t syncState, want, got *
 	if size > 0 {
 		c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
 	}
-	t.backoffs.collisions, t.backoffs.modified = backoff{}, backoff{}
+	t.memory.collisions, t.memory.modified = backoff{}, backoff{}
 	return createResult{outcome: createDone, set: got}
 }
 
 func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1.ReplicaSet) createResult {
 	now := c.Clock.Now()
-	t.backoffs.modifiedName, t.backoffs.modified = rs.Name, t.backoffs.modifiedBackoff(rs.Name).next(minModified, maxModified, now)
+	t.memory.modifiedName, t.memory.modified = rs.Name, t.memory.modifiedBackoff(rs.Name).next(minModified, maxModified, now)
 	message := fmt.Sprintf("Deleting new replica set %q: its template, labels or owner were modified during admission", rs.Name)
 	c.recorder.Event(t.d, corev1.EventTypeWarning, "ReplicaSetChanged", message)
 	err := c.Client.AppsV1().ReplicaSets(rs.Namespace).Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &rs.UID}})
@@ -99,7 +99,7 @@ func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1
 	default:
 		err = fmt.Errorf("delete ReplicaSet %s, modified during admission: %w", rs.Name, err)
 	}
-	return createResult{deferred: deferCreateBackoff, message: message, err: err, requeueAfter: t.backoffs.modified.remaining(now)}
+	return createResult{deferred: deferCreateBackoff, message: message, err: err, requeueAfter: t.memory.modified.remaining(now)}
 }
 
 // findByName finds out to whom a taken name belongs.
@@ -123,10 +123,10 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 	}
 	delete(t.expectations.creates, want.Name)
 	now := c.Clock.Now()
-	if wait := t.backoffs.collisions.remaining(now); wait > 0 {
+	if wait := t.memory.collisions.remaining(now); wait > 0 {
 		return createResult{deferred: deferCreateBackoff, requeueAfter: wait}
 	}
-	t.backoffs.collisions = t.backoffs.collisions.next(minCollision, maxCollision, now)
+	t.memory.collisions = t.memory.collisions.next(minCollision, maxCollision, now)
 	klog.FromContext(ctx).V(2).Info("Name of the new ReplicaSet is taken, counting a collision", "replicaSet", klog.KObj(found), "owner", metav1.GetControllerOf(found))
 	return createResult{outcome: createNameTaken}
 }

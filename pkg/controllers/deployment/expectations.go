@@ -4,7 +4,6 @@ import (
 	"maps"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"minikcm/pkg/controller"
@@ -17,10 +16,6 @@ type expectations struct {
 
 	creates        map[string]unknownCreate // by name
 	unknownChanges map[types.UID]unknownChange
-	reliableStatus map[types.UID]bool
-	resizedAt      map[types.UID]time.Time // last successful resizes
-
-	templates templateMemo
 }
 
 // unknownCreate is a create with an unknown outcome.
@@ -37,22 +32,7 @@ type unknownChange struct {
 }
 
 func newExpectations() expectations {
-	return expectations{creates: map[string]unknownCreate{}, unknownChanges: map[types.UID]unknownChange{}, reliableStatus: map[types.UID]bool{}, resizedAt: map[types.UID]time.Time{}}
-}
-
-// statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted. That is so
-// after a raise that was sent before the status showed the last reduction, and at the start of a term.
-func (e *expectations) statusUnreliable(rs *appsv1.ReplicaSet) bool {
-	return !e.reliableStatus[rs.UID]
-}
-
-// recordStatus records that the status of a ReplicaSet is reliable once it shows the present size: the ReplicaSet
-// controller acts on another size only after its cache shows the deletes for the last one.
-func (e *expectations) recordStatus(rs *appsv1.ReplicaSet) {
-	_, unknown := e.unknownChanges[rs.UID]
-	if shown := rs.Status.ObservedGeneration >= rs.Generation || rs.Generation <= 1; shown && !unknown {
-		e.reliableStatus[rs.UID] = true
-	}
+	return expectations{creates: map[string]unknownCreate{}, unknownChanges: map[types.UID]unknownChange{}}
 }
 
 // startCreate records that a create may have been sent until now, and returns the record of earlier attempts.
@@ -73,14 +53,6 @@ func (e *expectations) endCreate(name string, earlier unknownCreate) {
 // the start of the sync whose live read returned the names. It is zero for cached names: a cache may lack a ReplicaSet.
 func (e *expectations) resolveCreates(exists func(name string) bool, readAt time.Time) {
 	maps.DeleteFunc(e.creates, func(name string, c unknownCreate) bool { return exists(name) || !readAt.Before(c.until) })
-}
-
-func (e *expectations) dropDeleted(isDeleted func(types.UID) bool, now time.Time) {
-	maps.DeleteFunc(e.reliableStatus, func(uid types.UID, _ bool) bool { return isDeleted(uid) })
-	maps.DeleteFunc(e.resizedAt, func(uid types.UID, at time.Time) bool {
-		return isDeleted(uid) || !now.Before(at.Add(maxStatusInterval))
-	})
-	maps.DeleteFunc(e.templates.compared, func(uid types.UID, _ comparison) bool { return isDeleted(uid) })
 }
 
 // pendingPods returns the pods of creates with an unknown outcome: for the ReplicaSet with a name, and for others.

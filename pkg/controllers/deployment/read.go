@@ -24,7 +24,7 @@ func (c *Controller) readCached(t syncState) syncState {
 		return exists
 	}, time.Time{})
 	sets := c.replicaSets.Claimable(t.d.Namespace, t.d.UID)
-	t.dropDeleted(sets)
+	t.memory.dropDeleted(sets, t.now)
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
 		return t.expectations.barrier.DeletedBeforeList(rs) && t.selects(rs)
 	})
@@ -49,7 +49,7 @@ func (c *Controller) readLive(ctx context.Context, t syncState, _ string) (syncS
 	t.expectations.resolveCreates(func(name string) bool {
 		return slices.ContainsFunc(t.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
 	}, t.now)
-	t.dropDeleted(t.sets)
+	t.memory.dropDeleted(t.sets, t.now)
 	return t, nil
 }
 
@@ -66,12 +66,12 @@ func (c *Controller) readReplicaSet(ctx context.Context, namespace, name string)
 func (c *Controller) observe(t syncState, owned []*appsv1.ReplicaSet) []replicaSet {
 	sets := make([]replicaSet, len(owned))
 	for i, rs := range owned {
-		current := t.expectations.templates.isCurrent(t.d, rs)
-		t.expectations.recordStatus(rs)
-		rejected := t.backoffs.rejectedChange(t.d, rs)
+		current := t.memory.templates.isCurrent(t.d, rs)
+		t.memory.recordStatus(rs)
+		rejected := t.memory.rejectedChange(t.d, rs)
 		sets[i] = replicaSet{
-			rs: rs, current: current, resizedAt: t.expectations.resizedAt[rs.UID], backoff: rejected.remaining(t.now), rejections: rejected.tries,
-			statusUnreliable: t.expectations.statusUnreliable(rs), pods: countPods(c.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
+			rs: rs, current: current, resizedAt: t.memory.resizedAt[rs.UID], backoff: rejected.remaining(t.now), rejections: rejected.tries,
+			statusUnreliable: t.memory.statusUnreliable(rs), pods: countPods(c.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}
 	return sets

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
@@ -31,7 +30,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	st := c.states.For(key, d.UID)
-	t := syncState{key: key, now: c.Clock.Now(), versions: at, d: d, expectations: &st.expectations, backoffs: &st.backoffs}
+	t := syncState{key: key, now: c.Clock.Now(), versions: at, d: d, expectations: &st.expectations, memory: &st.memory}
 	var err error
 	if t.selector, err = selectors.ParseSelector(d.Spec.Selector); err != nil {
 		return c.reportInvalidSelector(ctx, t, err)
@@ -80,7 +79,7 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 
 	// 8. Requeue, also after a failure.
 	requeueAfter := controller.MinPositive(p.requeueAfter, a.requeueAfter, statusAgain, p.input.untilTimeout(status, a.result),
-		t.backoffs.ownership.Remaining(t.now), t.expectations.nextDeadline(t.now))
+		t.memory.ownership.Remaining(t.now), t.expectations.nextDeadline(t.now))
 	if t.expectations.barrier.Pending() {
 		// The caches may have missed events.
 		requeueAfter = controller.MinPositive(requeueAfter, controller.ConsistencyTimeout)
@@ -109,8 +108,8 @@ func (c *Controller) facts(t syncState, found bool) facts {
 	case found:
 	case c.namespaces.Terminating(t.d.Namespace):
 		f.createDeferred = deferTerminating // a new namespace of that name is an event
-	case t.backoffs.modified.remaining(t.now) > 0:
-		if f.untilCreate = t.backoffs.modifiedBackoff(nextName(t.d)).remaining(t.now); f.untilCreate > 0 {
+	case t.memory.modified.remaining(t.now) > 0:
+		if f.untilCreate = t.memory.modifiedBackoff(nextName(t.d)).remaining(t.now); f.untilCreate > 0 {
 			f.createDeferred = deferCreateBackoff
 		}
 	}
@@ -172,18 +171,7 @@ type syncState struct {
 	selector     labels.Selector
 	sets         []*appsv1.ReplicaSet // owned ReplicaSets and orphans
 	expectations *expectations
-	backoffs     *backoffs
-}
-
-// dropDeleted forgets ReplicaSets that are not among sets.
-func (t syncState) dropDeleted(sets []*appsv1.ReplicaSet) {
-	uids := make(map[types.UID]bool, len(sets))
-	for _, rs := range sets {
-		uids[rs.UID] = true
-	}
-	isDeleted := func(uid types.UID) bool { return !uids[uid] }
-	t.expectations.dropDeleted(isDeleted, t.now)
-	t.backoffs.dropDeleted(isDeleted)
+	memory       *memory
 }
 
 func (t syncState) selects(rs *appsv1.ReplicaSet) bool {

@@ -18,7 +18,7 @@ type replicaSet struct {
 	resizedAt        time.Time          // last resize by this process; zero if it is long ago or unknown
 	backoff          time.Duration      // until a rejected change is sent again
 	rejections       int                // of changes, in a row
-	statusUnreliable bool               // see expectations.statusUnreliable
+	statusUnreliable bool               // see memory.statusUnreliable
 	pods             podCounts
 }
 

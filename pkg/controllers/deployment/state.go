@@ -17,7 +17,7 @@ type states = controller.KeyStates[cache.ObjectName, state]
 // state is the state of one Deployment during a term.
 type state struct {
 	expectations expectations
-	backoffs     backoffs
+	memory       memory
 
 	// Updated with KeyStates.Update. progressedAt is zero between rollouts.
 	progressedAt time.Time
@@ -25,7 +25,7 @@ type state struct {
 }
 
 func newState() *state {
-	return &state{expectations: newExpectations(), backoffs: backoffs{rejectedChanges: map[types.UID]rejectedChange{}}}
+	return &state{expectations: newExpectations(), memory: newMemory()}
 }
 
 // record stores the progress of a rollout.
@@ -50,20 +50,53 @@ func longestStalled(all *states, now time.Time) (stalled time.Duration) {
 	return stalled
 }
 
-// backoffs holds the retry state of one Deployment. It may be lost without wrong writes.
-type backoffs struct {
+// memory holds results of earlier syncs of one Deployment. It may be lost without wrong writes.
+type memory struct {
 	collisions   backoff // of the collisionCount
 	modified     backoff // of creates of modifiedName, a ReplicaSet modified during admission
 	modifiedName string
 
 	ownership       ownership.State
 	rejectedChanges map[types.UID]rejectedChange // by ReplicaSet
+	templates       templateMemo
+	reliableStatus  map[types.UID]bool
+	resizedAt       map[types.UID]time.Time // last successful resizes
 
 	statusAt time.Time // of the last status write
 }
 
-func (b *backoffs) dropDeleted(isDeleted func(types.UID) bool) {
-	maps.DeleteFunc(b.rejectedChanges, func(uid types.UID, _ rejectedChange) bool { return isDeleted(uid) })
+func newMemory() memory {
+	return memory{rejectedChanges: map[types.UID]rejectedChange{}, reliableStatus: map[types.UID]bool{}, resizedAt: map[types.UID]time.Time{}}
+}
+
+// dropDeleted forgets ReplicaSets that are not among sets, and old resizes.
+func (m *memory) dropDeleted(sets []*appsv1.ReplicaSet, now time.Time) {
+	uids := make(map[types.UID]bool, len(sets))
+	for _, rs := range sets {
+		uids[rs.UID] = true
+	}
+	isDeleted := func(uid types.UID) bool { return !uids[uid] }
+	maps.DeleteFunc(m.rejectedChanges, func(uid types.UID, _ rejectedChange) bool { return isDeleted(uid) })
+	maps.DeleteFunc(m.reliableStatus, func(uid types.UID, _ bool) bool { return isDeleted(uid) })
+	maps.DeleteFunc(m.resizedAt, func(uid types.UID, at time.Time) bool {
+		return isDeleted(uid) || !now.Before(at.Add(maxStatusInterval))
+	})
+	maps.DeleteFunc(m.templates.compared, func(uid types.UID, _ comparison) bool { return isDeleted(uid) })
+}
+
+// statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted. That is so
+// after a raise that was sent before the status showed the last reduction, and at the start of a term.
+func (m *memory) statusUnreliable(rs *appsv1.ReplicaSet) bool {
+	return !m.reliableStatus[rs.UID]
+}
+
+// recordStatus records that the status of a ReplicaSet is reliable once it shows the present size: the ReplicaSet
+// controller acts on another size only after its cache shows the deletes for the last one. settleChanges has resolved
+// all changes with an unknown outcome.
+func (m *memory) recordStatus(rs *appsv1.ReplicaSet) {
+	if rs.Status.ObservedGeneration >= rs.Generation || rs.Generation <= 1 {
+		m.reliableStatus[rs.UID] = true
+	}
 }
 
 const (
@@ -91,22 +124,22 @@ type rejectedChange struct {
 	deployment, replicaSet int64 // generations
 }
 
-func (b *backoffs) rejectedChange(d *appsv1.Deployment, rs *appsv1.ReplicaSet) rejectedChange {
-	r := b.rejectedChanges[rs.UID]
+func (m *memory) rejectedChange(d *appsv1.Deployment, rs *appsv1.ReplicaSet) rejectedChange {
+	r := m.rejectedChanges[rs.UID]
 	if r.deployment != d.Generation || r.replicaSet != rs.Generation {
 		return rejectedChange{}
 	}
 	return r
 }
 
-func (b *backoffs) changeRejected(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
-	b.rejectedChanges[rs.UID] = rejectedChange{b.rejectedChange(d, rs).next(minRejected, maxRejected, now), d.Generation, rs.Generation}
+func (m *memory) changeRejected(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
+	m.rejectedChanges[rs.UID] = rejectedChange{m.rejectedChange(d, rs).next(minRejected, maxRejected, now), d.Generation, rs.Generation}
 }
 
 // modifiedBackoff returns the back-off of creates of a name. Another template has another name.
-func (b *backoffs) modifiedBackoff(name string) backoff {
-	if b.modifiedName != name {
+func (m *memory) modifiedBackoff(name string) backoff {
+	if m.modifiedName != name {
 		return backoff{}
 	}
-	return b.modified
+	return m.modified
 }

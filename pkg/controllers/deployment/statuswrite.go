@@ -38,7 +38,7 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1
 	if !c.statusDiffers(t, status, revision) {
 		return 0, nil
 	}
-	if wait := t.backoffs.statusAt.Add(statusInterval(t.d)).Sub(c.Clock.Now()); wait > 0 && !isUrgent(t.d, status, revision) {
+	if wait := t.memory.statusAt.Add(statusInterval(t.d)).Sub(c.Clock.Now()); wait > 0 && !isUrgent(t.d, status, revision) {
 		return wait, nil
 	}
 	if newest, ok := c.deployments.Get(t.key); ok && newest.UID == t.d.UID && newest.Generation > t.d.Generation {
@@ -63,7 +63,7 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1
 	case err != nil:
 		return 0, fmt.Errorf("write status: %w", err)
 	}
-	t.backoffs.statusAt = c.Clock.Now()
+	t.memory.statusAt = c.Clock.Now()
 	t.expectations.barrier.WroteAt(c.deployments, written.ResourceVersion, t.now)
 	return 0, nil
 }

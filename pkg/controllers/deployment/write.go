@@ -54,7 +54,7 @@ func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }
 // applyChanges sends changes in parallel, apart from those that back off.
 func (c *Controller) applyChanges(ctx context.Context, t syncState, a *applyResult, changes []change) {
 	changes = slices.DeleteFunc(slices.Clone(changes), func(ch change) bool {
-		wait := t.backoffs.rejectedChange(t.d, ch.rs).remaining(t.now)
+		wait := t.memory.rejectedChange(t.d, ch.rs).remaining(t.now)
 		if wait > 0 && !slices.Contains(a.deferred, deferResizeBackoff) {
 			a.deferred = append(a.deferred, deferResizeBackoff)
 		}
