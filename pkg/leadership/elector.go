@@ -64,15 +64,15 @@ type Elector struct {
 	lease *leaseClient  // nil without election
 	wake  chan struct{} // of size one: the lease or a field below has changed, for waitForLease and runPhases
 
-	lock              sync.Mutex
-	term              Term
-	leading           bool          // during a term, and until the controllers have returned
-	renewedAt         time.Time     // when the last successful renewal was sent
-	confirmedDuration time.Duration // of the lease from renewedAt, for the deadlines of writes
-	lostReason        string        // of the running term or of the current attempt; empty while the lease is held
-	loggedHolder      string
-	standDown         standDown
-	aloneUntil        time.Time // StepDown is ignored before; see StepDown
+	lock                 sync.Mutex
+	term                 Term
+	leading              bool          // during a term, and until the controllers have returned
+	renewedAt            time.Time     // when the last successful renewal was sent
+	confirmedDuration    time.Duration // of the lease from renewedAt, for the deadlines of writes
+	lostReason           string        // of the running term or of the current attempt; empty while the lease is held
+	loggedHolder         string
+	standDown            standDown
+	stepDownIgnoredUntil time.Time // see StepDown
 }
 
 // New returns an elector. Run starts it. The error joins all problems of cfg.
@@ -93,7 +93,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 			client:    deps.Leases.Leases(cfg.Namespace),
 			namespace: cfg.Namespace, name: cfg.Name, identity: cfg.Identity,
 			minDuration: e.cfg.LeaseDuration, maxDuration: e.cfg.extendedLease(),
-			clock: e.clock, expectVersion: deps.Expect, lost: e.loseLease, durations: e.leaseDurations,
+			clock: e.clock, expectVersion: deps.Expect, reportLoss: e.loseLease, durations: e.leaseDurations,
 		}
 	}
 	deps.Metrics.registerElector(e)
@@ -232,7 +232,7 @@ func (e *Elector) recordHolder(ctx context.Context) {
 	changed, other := holder != e.loggedHolder, holder != "" && holder != e.cfg.Identity
 	e.loggedHolder = holder
 	if other {
-		e.aloneUntil = time.Time{}
+		e.stepDownIgnoredUntil = time.Time{}
 	}
 	e.lock.Unlock()
 	if changed && other {
@@ -311,8 +311,8 @@ func (e *Elector) loseLease(reason string) {
 	signal(e.wake)
 }
 
-// whyLost returns an empty string while the lease is held.
-func (e *Elector) whyLost() string {
+// currentLostReason returns an empty string while the lease is held.
+func (e *Elector) currentLostReason() string {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	return e.lostReason

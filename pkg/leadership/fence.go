@@ -215,19 +215,19 @@ func (f *Fence) startRequest(req *http.Request) (*http.Request, *flight, error) 
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	now := f.clock.Now()
-	a := f.term.decideRequest(termOf(req.Context()), isMutating(req.Method), now)
-	if a.rejected != "" {
+	decision := f.term.decideRequest(termOf(req.Context()), isMutating(req.Method), now)
+	if decision.rejected != "" {
 		f.metrics.refusals.WithLabelValues(req.Method).Inc()
-		return nil, nil, &FencedError{Method: req.Method, Path: req.URL.Path, Reason: a.rejected}
+		return nil, nil, &FencedError{Method: req.Method, Path: req.URL.Path, Reason: decision.rejected}
 	}
-	if a.term == 0 {
+	if decision.term == 0 {
 		return req, nil, nil
 	}
 	fl := &flight{fence: f, method: req.Method, path: req.URL.Path, ending: f.term.ending, sentAt: now}
-	if a.left > 0 {
+	if decision.left > 0 {
 		fl.limits = f.term.limits
 	}
-	req = fl.prepareRequest(req, a.left)
+	req = fl.prepareRequest(req, decision.left)
 	f.flights[fl] = struct{}{}
 	return req, fl, nil
 }

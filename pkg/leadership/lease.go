@@ -31,7 +31,7 @@ type leaseClient struct {
 	maxDuration               time.Duration // see observation.withoutLease
 	clock                     clock.Clock
 	expectVersion             func(string)
-	lost                      func(reason string) // called with the lock: no other term can begin meanwhile
+	reportLoss                func(reason string) // called with the lock: no other term can begin meanwhile
 	// durations returns the duration of a renewal, and the part of the duration that deadlines of writes may use.
 	durations func(context.Context) (renewal, confirmed time.Duration)
 
@@ -193,7 +193,7 @@ func (l *leaseClient) observeEvent(lease *coordinationv1.Lease) {
 func (l *leaseClient) checkHolderLocked() {
 	if holder := l.seen.record.HolderIdentity; l.holding && holder != l.identity {
 		l.holding = false
-		l.lost(fmt.Sprintf("the holder of the lease is %q", holder))
+		l.reportLoss(fmt.Sprintf("the holder of the lease is %q", holder))
 	}
 }
 

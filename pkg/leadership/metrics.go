@@ -71,7 +71,7 @@ func (m *Metrics) registerElector(e *Elector) {
 		Name: "leadership_sole_candidate",
 		Help: "1 for 20 lease durations after a step-down in which no other replica took the lease: further step-downs are ignored.",
 	}, func() float64 {
-		if e.noOtherCandidate() {
+		if e.ignoresStepDown() {
 			return 1
 		}
 		return 0

@@ -7,9 +7,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// aloneCoolDowns is the number of cool-downs during which a process ignores calls of StepDown after a
+// ignoredCoolDowns is the number of cool-downs during which a process ignores calls of StepDown after a
 // stand-down in which no other process took the lease.
-const aloneCoolDowns = 10
+const ignoredCoolDowns = 10
 
 // standDown is a period in which this process does not compete for the lease. The zero value is none.
 type standDown struct {
@@ -29,7 +29,7 @@ func (e *Elector) StepDown(reason string, caughtUp func() bool) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	now := e.clock.Now()
-	if e.lease != nil && !e.standDown.active() && !now.Before(e.aloneUntil) {
+	if e.lease != nil && !e.standDown.active() && !now.Before(e.stepDownIgnoredUntil) {
 		e.standDown = standDown{reason: reason, until: now.Add(e.cfg.coolDown()), caughtUp: caughtUp}
 		signal(e.wake)
 	}
@@ -41,10 +41,10 @@ func (e *Elector) currentStandDown() standDown {
 	return e.standDown
 }
 
-func (e *Elector) noOtherCandidate() bool {
+func (e *Elector) ignoresStepDown() bool {
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	return e.clock.Now().Before(e.aloneUntil)
+	return e.clock.Now().Before(e.stepDownIgnoredUntil)
 }
 
 // standDownPause returns how long a standby waits before it checks its stand-down again. It returns 0
@@ -59,13 +59,14 @@ func (e *Elector) standDownPause(ctx context.Context) time.Duration {
 		return min(left, e.cfg.RetryPeriod)
 	}
 	holder := e.lease.latestObservation().record.HolderIdentity
-	alone := !caughtUp && (holder == "" || holder == e.cfg.Identity)
+	noOtherCandidate := !caughtUp && (holder == "" || holder == e.cfg.Identity)
 	e.lock.Lock()
 	e.standDown = standDown{}
-	if alone {
-		e.aloneUntil = now.Add(aloneCoolDowns * e.cfg.coolDown())
+	if noOtherCandidate {
+		e.stepDownIgnoredUntil = now.Add(ignoredCoolDowns * e.cfg.coolDown())
 	}
 	e.lock.Unlock()
-	klog.FromContext(ctx).Info("Competing for the lease again", "caughtUp", caughtUp, "noOtherCandidate", alone, "steppedDown", s.reason)
+	klog.FromContext(ctx).Info("Competing for the lease again", "caughtUp", caughtUp,
+		"noOtherCandidate", noOtherCandidate, "steppedDown", s.reason)
 	return 0
 }

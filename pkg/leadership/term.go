@@ -87,10 +87,10 @@ func (e *Elector) renewOrTimeOut(ctx context.Context) bool {
 	e.lock.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, min(left, e.cfg.RenewDeadline))
 	defer cancel()
-	for ctx.Err() == nil && e.whyLost() == "" {
+	for ctx.Err() == nil && e.currentLostReason() == "" {
 		next := e.clock.Now().Add(e.cfg.RetryPeriod)
 		result := e.attemptLease(ctx, true)
-		if result.read && e.whyLost() == "" {
+		if result.read && e.currentLostReason() == "" {
 			e.deps.Metrics.slowpath.WithLabelValues(e.cfg.Name).Inc()
 		}
 		if result.held {
@@ -178,7 +178,7 @@ func (t *termRunner) runPhases(ctx context.Context) {
 			stop = nil
 			t.handle(ctx, stopped, "shutdown")
 		case <-t.e.wake:
-			if reason := t.e.whyLost(); reason != "" {
+			if reason := t.e.currentLostReason(); reason != "" {
 				t.handle(ctx, lost, reason)
 			}
 			if down := t.e.currentStandDown(); down.active() {
