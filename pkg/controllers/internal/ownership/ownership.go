@@ -122,7 +122,7 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 	now := c.Clock.Now()
 	var failures []error
 	var changes []change[T]
-	for i, object := range append(adopt[:len(adopt):len(adopt)], release...) {
+	for i, object := range slices.Concat(adopt, release) {
 		if !s.rejected[versionOf(object)].After(now) {
 			changes = append(changes, change[T]{object: object, adopt: i < len(adopt)})
 		}
@@ -138,19 +138,13 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 		if ch.err == nil {
 			b.WroteAt(c.Objects, ch.patched.GetResourceVersion(), now)
 		}
-		if ch.err == nil && ch.adopt {
-			s.Disowned = !IsController(owner, c.Kind.Kind, ch.patched)
-		}
 		switch {
-		case ch.err == nil && ch.adopt && s.Disowned:
-			ch.object = ch.patched
-			c.recordRejection(owner, s, ch, errors.New("a webhook removed or replaced the new owner"))
-		case ch.err == nil:
-			klog.FromContext(ctx).V(2).Info("Changed owner", "object", klog.KObj(ch.object), "adopted", ch.adopt)
-			if ch.adopt {
-				c.Recorder.Eventf(owner, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted %s: %v", c.Noun, ch.object.GetName())
+		case ch.err == nil && ch.adopt:
+			if c.recordAdoption(ctx, owner, s, ch) {
 				adopted = append(adopted, ch.patched)
 			}
+		case ch.err == nil:
+			klog.FromContext(ctx).V(2).Info("Released object", "object", klog.KObj(ch.object))
 		case outcome.IsNotFound(ch.err, ch.object.GetName()), !ch.adopt && apierrors.IsInvalid(ch.err): // gone
 		case outcome.FromError(ch.err) == outcome.Rejected && isOfObject(ch.err):
 			c.recordRejection(owner, s, ch, ch.err)
@@ -160,6 +154,19 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 	}
 	// More errors would make the log line of the sync too long.
 	return adopted, cmp.Or(errors.Join(failures[:min(len(failures), 10)]...), cut)
+}
+
+// recordAdoption records an adoption that the API server accepted, and reports whether the object has its new owner.
+func (c *Changer[O, T]) recordAdoption(ctx context.Context, owner O, s *State, ch change[T]) bool {
+	s.Disowned = !IsController(owner, c.Kind.Kind, ch.patched)
+	if s.Disowned {
+		ch.object = ch.patched
+		c.recordRejection(owner, s, ch, errors.New("a webhook removed or replaced the new owner"))
+		return false
+	}
+	klog.FromContext(ctx).V(2).Info("Adopted object", "object", klog.KObj(ch.object))
+	c.Recorder.Eventf(owner, corev1.EventTypeNormal, "SuccessfulAdopt", "Adopted %s: %v", c.Noun, ch.object.GetName())
+	return true
 }
 
 // isOfObject reports whether a rejection concerns one object. A webhook that names no code rejects with a 400. A 400
