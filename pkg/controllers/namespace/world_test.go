@@ -282,6 +282,7 @@ func TestSyncWithoutASlotEnds(t *testing.T) {
 		if _, err := b.sync(t.Context(), "test"); !errors.Is(err, errNoSlot) || time.Since(begin) > 30*time.Second {
 			t.Errorf("%v after %v, want no slot after 25 s", err, time.Since(begin))
 		}
+		fakeapi.Want(t, "conditions are written", b.blocker() != "", true)
 		_, paused := b.unresponsive.pauses[api]
 		fakeapi.Want(t, "paused after a sync without a request", paused, true)
 	})
