@@ -284,16 +284,16 @@ var (
 var problems = []struct {
 	matches      func(error) bool
 	text, advice string
-	lasting      bool
+	temporary    bool
 }{
-	{matches: isType[x509.UnknownAuthorityError], advice: "check the certificate authority in CREDENTIALS, the server's certificate is signed by another", lasting: true},
-	{matches: isType[x509.HostnameError], advice: "check ADDRESS, the server's certificate is for other names", lasting: true},
-	{matches: isType[x509.CertificateInvalidError], advice: "the server's certificate is not valid now, check it and the clock of this machine", lasting: true},
-	{matches: isPlainHTTP, advice: "the address speaks no TLS, check ADDRESS", lasting: true},
-	{matches: isRejectedHandshake, advice: "the server rejected the TLS handshake, check the client certificate in CREDENTIALS", lasting: true},
-	{matches: apierrors.IsUnauthorized, text: " does not accept our credentials", advice: "check the user in CREDENTIALS, or the token of the service account", lasting: true},
-	{matches: apierrors.IsForbidden, text: " forbids access reviews", advice: "bind our user to a role, see deploy/", lasting: true},
-	{matches: isUnexpectedStatus, text: " does not respond like a Kubernetes API server", advice: "if this lasts, check ADDRESS"},
+	{matches: isType[x509.UnknownAuthorityError], advice: "check the certificate authority in CREDENTIALS, the server's certificate is signed by another"},
+	{matches: isType[x509.HostnameError], advice: "check ADDRESS, the server's certificate is for other names"},
+	{matches: isType[x509.CertificateInvalidError], advice: "the server's certificate is not valid now, check it and the clock of this machine"},
+	{matches: isPlainHTTP, advice: "the address speaks no TLS, check ADDRESS"},
+	{matches: isRejectedHandshake, advice: "the server rejected the TLS handshake, check the client certificate in CREDENTIALS"},
+	{matches: apierrors.IsUnauthorized, text: " does not accept our credentials", advice: "check the user in CREDENTIALS, or the token of the service account"},
+	{matches: apierrors.IsForbidden, text: " forbids access reviews", advice: "bind our user to a role, see deploy/"},
+	{matches: isUnexpectedStatus, text: " does not respond like a Kubernetes API server", advice: "if this lasts, check ADDRESS", temporary: true},
 }
 
 // classifyProblem returns an error of one line with advice about the error of a first request, and whether the
@@ -304,7 +304,7 @@ func classifyProblem(err error, server string, advice *strings.Replacer) (reason
 	}
 	for _, p := range problems {
 		if p.matches(err) {
-			return fmt.Errorf("API server %s%s: %w; %s", server, p.text, flagcheck.OneLine(err), advice.Replace(p.advice)), p.lasting
+			return fmt.Errorf("API server %s%s: %w; %s", server, p.text, flagcheck.OneLine(err), advice.Replace(p.advice)), !p.temporary
 		}
 	}
 	return fmt.Errorf("API server %s: %w", server, flagcheck.OneLine(err)), false
