@@ -129,17 +129,17 @@ type classification struct {
 }
 
 // classifyOwner returns the state of an owner. A watch that shows the owner is enough to keep a dependent. Absence
-// takes one of these proofs:
+// takes one of these proofs. The numbers are those of the cases in the function:
 //
-//	case                           proof                                                      source
-//	name with / or %, . or ..      a local type has no such names                             catalogue.resolve
-//	group without the kind         deletion event, then a discovery of the whole group        feed.removeDeleted
-//	404 that names the owner       deletion event,                                            feed.removeDeleted
-//	                               or a watch that lacks the owner for confirmAfter,          knownTypes.setPhase
-//	                               or an earlier such 404, confirmAfter before                liveRead.next
-//	another object of the name     its UID: a UID is never assigned twice                     ownerReader.readOwner
-//	  of a type without watch      its UID, and a deletion event, or confirmAfter between
-//	                               the reference and the read                                 ownerReader.readOwner
+//	case                              proof                                                   source
+//	2. name with / or %, . or ..      a local type has no such names                          catalogue.resolve
+//	2. group without the kind         deletion event, then a discovery of the whole group     feed.removeDeleted
+//	4. 404 that names the owner       deletion event,                                         feed.removeDeleted
+//	                                  or a watch that lacks the owner for confirmAfter,       knownTypes.setPhase
+//	                                  or an earlier such 404, confirmAfter before             liveRead.next
+//	5. another object of the name     its UID: a UID is never assigned twice                  ownerReader.readOwner
+//	     of a type without watch      its UID, and a deletion event, or confirmAfter between
+//	                                  the reference and the read                              ownerReader.readOwner
 //
 // The writer of a reference had observed the owner. So a read counts if it was sent after the reference was first seen,
 // and if it is not older than readValidFor or than the sync: hundreds of reads may take longer. A watch counts from the
@@ -161,15 +161,18 @@ func classifyOwner(e evidence, now time.Time) classification {
 		return classification{read: true}
 	}
 	switch {
+	// 1. The graph shows the owner, or the reference has no UID.
 	case e.status == refValid:
 		return classification{state: solid}
 	case e.uid == "": // accepted by other servers; every object would differ
 		return classification{cause: string(unparsable)}
+	// 2. The owner cannot be read.
 	case e.problem == impossible,
 		e.problem == unserved && !e.deletedAt.IsZero() && e.discovered.After(e.deletedAt):
 		return classification{state: absent}
 	case e.problem != fine:
 		return classification{cause: string(e.problem)} // discovery requeues the dependent
+	// 3. A read is necessary, has to wait, or is still valid.
 	case e.status == refVirtual && e.deletedAt.IsZero() && e.syncing > 0 && e.syncing < ownerListTimeout:
 		return classification{after: ownerListTimeout - e.syncing, cause: "syncing"}
 	case e.live.failures > 0 && age < backoff:
@@ -180,6 +183,7 @@ func classifyOwner(e evidence, now time.Time) classification {
 		return classification{state: solid, after: pollInterval - age}
 	case age > readValidFor && e.live.sent.Before(e.syncBegun):
 		return classification{read: true}
+	// 4. The read has returned a 404 that names the owner.
 	case e.live.result == missing && (!e.deletedAt.IsZero() || unseen >= confirmAfter || missingTwice):
 		return classification{state: absent}
 	case e.live.result == missing: // a second fact is needed
@@ -188,10 +192,12 @@ func classifyOwner(e evidence, now time.Time) classification {
 			first = e.live.sent
 		}
 		return confirm(min(confirmAfter-unseen, first.Add(confirmAfter).Sub(now)))
+	// 5. The read has found another object of the name.
 	case e.live.uid != e.uid && e.watched == 0 && e.deletedAt.IsZero() && e.live.sent.Sub(e.refSeen) < confirmAfter:
 		return confirm(e.refSeen.Add(confirmAfter).Sub(now))
 	case e.live.uid != e.uid:
 		return classification{state: absent}
+	// 6. The read has found the owner.
 	case (e.live.waiting || e.status == refWaiting || !e.anyDeletedAt.IsZero()) && e.live.sent.Before(e.syncBegun):
 		// The user may turn a foreground deletion into orphaning, so each sync reads a waiting owner. An owner
 		// that was found may have gone since if a watch has reported its deletion.
