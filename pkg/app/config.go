@@ -124,15 +124,14 @@ func configzDocument(cfg Config) any {
 		"ControllerStartInterval": cfg.StartInterval.String(),
 		"Controllers":             controllerNames(cfg.Controllers),
 		"LeaderElection": map[string]any{
-			"leaderElect": e.Enabled, "leaseDuration": e.LeaseDuration.String(), "renewDeadline": e.RenewDeadline.String(), "retryPeriod": e.RetryPeriod.String(),
+			"leaderElect": e.Enabled, "leaseDuration": e.LeaseDuration.String(), "renewDeadline": e.RenewDeadline.String(),
+			"retryPeriod":  e.RetryPeriod.String(),
 			"resourceLock": leadership.ResourceLock, "resourceName": e.Name, "resourceNamespace": e.Namespace,
 		},
-		"ClientConnection": map[string]any{
-			"kubeconfig": "", "acceptContentTypes": rc.AcceptContentTypes, "contentType": rc.ContentType, "qps": rc.QPS, "burst": rc.Burst,
-		},
-		"Debugging": map[string]any{
-			"enableProfiling": cfg.Serving.Profiling, "enableContentionProfiling": cfg.Serving.Profiling && cfg.Serving.ContentionProfiling,
-		},
+		"ClientConnection": map[string]any{"kubeconfig": "", "acceptContentTypes": rc.AcceptContentTypes,
+			"contentType": rc.ContentType, "qps": rc.QPS, "burst": rc.Burst},
+		"Debugging": map[string]any{"enableProfiling": cfg.Serving.Profiling,
+			"enableContentionProfiling": cfg.Serving.Profiling && cfg.Serving.ContentionProfiling},
 	}
 	page := map[string]any{"kind": "KubeControllerManagerConfiguration", "apiVersion": configzName + "/v1alpha1", "Generic": generic}
 	for _, c := range cfg.Known {

@@ -70,7 +70,8 @@ func newEvents(cfg *rest.Config, metrics prometheus.Registerer) (*events, error)
 	}
 	dropped := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "controller_events_dropped_total",
-		Help: "Events that were not sent, by reason: more about one object than 25 and one in five minutes, or more warnings than 100 and ten a second (limit), or more than the API server accepts in time (queue).",
+		Help: "Events that were not sent, by reason: more about one object than 25 and one in five minutes, " +
+			"or more warnings than 100 and ten a second (limit), or more than the API server accepts in time (queue).",
 	}, []string{"controller", "reason"})
 	metrics.MustRegister(dropped)
 	return &events{client: client.Events(corev1.NamespaceAll), dropped: dropped}, nil
@@ -79,10 +80,8 @@ func newEvents(cfg *rest.Config, metrics prometheus.Registerer) (*events, error)
 // newRecorder returns a recorder whose events name component as their source. It must be called before
 // startSending.
 func (e *events) newRecorder(component string) record.EventRecorder {
-	q := &eventQueue{
-		component: component,
-		warnings:  rate.NewLimiter(warningsPerSecond, warningsBurst), dropped: e.dropped.MustCurryWith(prometheus.Labels{"controller": component}),
-	}
+	q := &eventQueue{component: component, warnings: rate.NewLimiter(warningsPerSecond, warningsBurst),
+		dropped: e.dropped.MustCurryWith(prometheus.Labels{"controller": component})}
 	// These are the limits of client-go's correlator, which drops an event only after it was correlated and
 	// its patch was made.
 	q.limit = record.NewEventSourceObjectSpamFilter(4096, 25, 1./300, clock.RealClock{}, func(e *corev1.Event) string {

@@ -107,7 +107,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	logsapi.AddFlags(o.Logs, fss.FlagSet("logs"))
 	misc := fss.FlagSet("misc")
 	misc.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
-		"Kubeconfig with the address of the API server and the credentials of this process. Without --kubeconfig and --master the service account of the pod is used.")
+		"Kubeconfig with the address of the API server and the credentials of this process. "+
+			"Without --kubeconfig and --master the service account of the pod is used.")
 	misc.StringVar(&o.Master, "master", o.Master, "Address of the API server. Overrides the address in --kubeconfig.")
 	addUnusedFlags(misc, &o.unused)
 	global := fss.FlagSet("global")
@@ -127,7 +128,8 @@ func (o *Options) addGenericFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.StartInterval, "controller-start-interval", o.StartInterval,
 		"Each controller waits a random time between this and twice this when leading starts. 0 starts all at once.")
 	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
-		"Content type of requests to the API server: application/vnd.kubernetes.protobuf, application/json or application/yaml, parameters allowed. Empty: JSON.")
+		"Content type of requests to the API server: application/vnd.kubernetes.protobuf, "+
+			"application/json or application/yaml, parameters allowed. Empty: JSON.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
 		"Requests per second that each client may send on average. Negative: no client-side limit; the number of workers "+
 			"and the API server's priority and fairness bound the load. 0: client-go's default of 5.")

@@ -80,10 +80,8 @@ func requiredPermissions(cfg Config) []need {
 		account := ""
 		if cfg.ServiceAccounts { // the permission to create a missing account is not checked
 			account = c.Agent
-			add("", controller.Access{
-				Resource: "serviceaccounts/token", Namespace: metav1.NamespaceSystem, Name: account, Verbs: []string{"create"},
-				Impact: c.Name + " can do nothing",
-			})
+			add("", controller.Access{Resource: "serviceaccounts/token", Namespace: metav1.NamespaceSystem,
+				Name: account, Verbs: []string{"create"}, Impact: c.Name + " can do nothing"})
 		}
 		for _, a := range c.Permissions {
 			a.Impact = c.Name + " " + a.Impact

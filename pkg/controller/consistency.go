@@ -90,7 +90,8 @@ func (b *Baseline) Read(ctx context.Context, reads ...caches.VersionRead) {
 		for _, read := range reads {
 			resource, version, err := read(ctx)
 			if err != nil {
-				klog.FromContext(ctx).V(2).Info("Deciding first writes on live reads, the versions at the start of the term are unknown", "err", err)
+				klog.FromContext(ctx).V(2).Info("Deciding first writes on live reads, the versions at the start of the term are unknown",
+					"err", err)
 				return false, nil
 			}
 			versions[resource] = version
@@ -181,7 +182,8 @@ func (b *ConsistencyBarrier) Pending() bool { return len(b.required) > 0 }
 
 // RecordLiveRead records a live read of an owner and a consistent list of its objects. The caches have to
 // reach both, within another ConsistencyTimeout.
-func RecordLiveRead[T metav1.Object](b *ConsistencyBarrier, owners Cache, owner metav1.Object, objects Cache, list []T, listVersion string, now time.Time) {
+func RecordLiveRead[T metav1.Object](b *ConsistencyBarrier, owners Cache, owner metav1.Object,
+	objects Cache, list []T, listVersion string, now time.Time) {
 	b.verified, b.since, b.waiting = true, now, time.Time{}
 	b.WroteAt(owners, owner.GetResourceVersion(), now)
 	b.listResource, b.listVersion, b.listed = objects.Resource(), listVersion, make(map[types.UID]struct{}, len(list))

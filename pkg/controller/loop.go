@@ -83,7 +83,9 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 	}
 	return &Loop[K]{
 		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, scheduler: newScheduler[K](cfg.Workers, cfg.SlowAfter),
-		seconds: m.HistogramVec("controller_sync_duration_seconds", "Duration of one sync of one key, by result: done; requeue (the sync requested another sync after a delay); error (the key is retried; conflicts and panics included); canceled (a request of the sync was cancelled, for example at the end of the term).",
+		seconds: m.HistogramVec("controller_sync_duration_seconds", "Duration of one sync of one key, by result: done; "+
+			"requeue (the sync requested another sync after a delay); error (the key is retried; conflicts and panics included); "+
+			"canceled (a request of the sync was cancelled, for example at the end of the term).",
 			[]float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5, 30, 120}, Label{"result", "done", "requeue", "error", "canceled"}),
 		panics: m.CounterVec("controller_sync_panics_total", "Syncs that panicked; their keys were retried.").WithLabelValues(),
 	}

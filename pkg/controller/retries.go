@@ -93,7 +93,8 @@ func (q *termQueue[K]) admitsKey(key K) bool {
 }
 
 // admitWaiting returns keys to the queue, at the rate of the bucket or one per signal, until the term ends.
-func (q *termQueue[K]) admitWaiting(term context.Context, clk clock.Clock, waiting workqueue.TypedInterface[K], bucket *rate.Limiter, signal <-chan struct{}) {
+func (q *termQueue[K]) admitWaiting(term context.Context, clk clock.Clock,
+	waiting workqueue.TypedInterface[K], bucket *rate.Limiter, signal <-chan struct{}) {
 	for key, shutdown := waiting.Get(); !shutdown; key, shutdown = waiting.Get() {
 		waiting.Done(key)
 		requests, _ := q.requests.LoadAndDelete(key)

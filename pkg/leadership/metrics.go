@@ -38,7 +38,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Duration of the last renewal of the lease; 0 while not leading. Longer than configured while writes are slow."}),
 		takeovers: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "leadership_takeover_duration_seconds",
-			Help: "Time from the moment the lease became free, as observed by this process, to the start of the term, by cause: initial, released, expired, reacquired.",
+			Help: "Time from the moment the lease became free, as observed by this process, " +
+				"to the start of the term, by cause: initial, released, expired, reacquired.",
 			// A hand-over takes milliseconds, a retry period a few seconds, an expiry 15 s or more.
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 15, 60},
 		}, []string{"cause"}),

@@ -27,10 +27,8 @@ const deletionBlocked corev1.NamespaceConditionType = "NamespaceDeletionBlocked"
 var conditionTable = []conditionTexts{
 	{corev1.NamespaceDeletionDiscoveryFailure, "ResourcesDiscovered", "All resources successfully discovered", discoveryProblem},
 	{corev1.NamespaceDeletionGVParsingFailure, "ParsedGroupVersions", "All legacy kube types successfully parsed", parsingProblem},
-	{
-		corev1.NamespaceDeletionContentFailure, "ContentDeleted", "All content successfully deleted, may be waiting on finalization",
-		failureProblem,
-	},
+	{corev1.NamespaceDeletionContentFailure, "ContentDeleted",
+		"All content successfully deleted, may be waiting on finalization", failureProblem},
 	{corev1.NamespaceContentRemaining, "ContentRemoved", "All content successfully removed", remainingProblem},
 	{corev1.NamespaceFinalizersRemaining, "ContentHasNoFinalizers", "All content-preserving finalizers finished", finalizersProblem},
 	{deletionBlocked, "NothingBlocks", "Nothing is known to hold up the deletion", blockedProblem},
@@ -41,9 +39,8 @@ var conditionTable = []conditionTexts{
 func withConditions(old []corev1.NamespaceCondition, r report, now metav1.Time) ([]corev1.NamespaceCondition, bool) {
 	conditions, changed := slices.Clone(old), false
 	for _, texts := range conditionTable {
-		want := corev1.NamespaceCondition{
-			Type: texts.condition, Status: corev1.ConditionFalse, Reason: texts.okReason, Message: texts.okText, LastTransitionTime: now,
-		}
+		want := corev1.NamespaceCondition{Type: texts.condition, Status: corev1.ConditionFalse, LastTransitionTime: now,
+			Reason: texts.okReason, Message: texts.okText}
 		if reason, text := texts.problem(r); text != "" {
 			want.Status, want.Reason, want.Message = corev1.ConditionTrue, reason, text
 		}

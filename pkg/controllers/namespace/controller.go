@@ -51,12 +51,10 @@ type Controller struct {
 
 // newController returns a controller. Both clients are fenced, and discovery is not cached.
 func newController(cfg Config, b controller.Base, metadata metadata.Interface, discovery discovery.Client) (*Controller, error) {
-	c := &Controller{
-		Base: b, cfg: cfg, metadata: metadata, discovery: discovery, metrics: newMetrics(b.Metrics), slots: semaphore.NewWeighted(requestsAtOnce),
-	}
-	c.loop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: "namespace", Workers: cfg.Workers, MinBackoff: minBackoff, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock,
-	}, b.Metrics, c.reconcile)
+	c := &Controller{Base: b, cfg: cfg, metadata: metadata, discovery: discovery,
+		metrics: newMetrics(b.Metrics), slots: semaphore.NewWeighted(requestsAtOnce)}
+	c.loop = controller.NewLoop(controller.LoopConfig{Controller: Name, Queue: "namespace", Workers: cfg.Workers,
+		MinBackoff: minBackoff, SlowAfter: slowAfter, Drain: b.Drain, Clock: b.Clock}, b.Metrics, c.reconcile)
 	if err := errors.Join(caches.Request(&c.namespaces, b.Caches.Namespaces), caches.Request(&c.pods, b.Caches.Pods)); err != nil {
 		return nil, err
 	}

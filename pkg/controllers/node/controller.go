@@ -62,20 +62,16 @@ type Controller struct {
 
 // newController returns a controller. The requests of reads and metadata must not wait for a rate limiter.
 func newController(cfg Config, b controller.Base, reads kubernetes.Interface, metadata metadata.Interface) (*Controller, error) {
-	c := &Controller{
-		Base: b, cfg: cfg, reads: reads, metadata: metadata, recorder: b.Recorder(agent), metrics: newMetrics(b.Metrics),
-		health: &healthMap{nodes: map[string]nodeHealth{}},
-	}
+	c := &Controller{Base: b, cfg: cfg, reads: reads, metadata: metadata, recorder: b.Recorder(agent),
+		metrics: newMetrics(b.Metrics), health: &healthMap{nodes: map[string]nodeHealth{}}}
 	c.api = &apiHealth{cfg: cfg, client: reads, clock: b.Clock, metrics: c.metrics, health: c.health, lastLeaseEvent: b.Clock.Now()}
-	c.nodeLoop = controller.NewLoop(controller.LoopConfig{
-		Controller: Name, Queue: nodeQueue, Workers: nodeWorkers, MaxBackoff: maxBackoff, Drain: b.Drain, Clock: b.Clock,
-	}, b.Metrics, c.reconcile)
+	c.nodeLoop = controller.NewLoop(controller.LoopConfig{Controller: Name, Queue: nodeQueue, Workers: nodeWorkers,
+		MaxBackoff: maxBackoff, Drain: b.Drain, Clock: b.Clock}, b.Metrics, c.reconcile)
 	c.podLoop = controller.NewLoop(controller.LoopConfig{
 		Controller: Name, Queue: podQueue, Workers: controller.PodWorkers, Drain: b.Drain, Clock: b.Clock,
 	}, b.Metrics, c.reconcilePod).GroupBy(func(key podKey) string { return key.Namespace })
-	if err := errors.Join(
-		caches.Request(&c.nodes, b.Caches.Nodes), caches.Request(&c.pods, b.Caches.Pods), caches.Request(&c.leases, b.Caches.Leases),
-	); err != nil {
+	if err := errors.Join(caches.Request(&c.nodes, b.Caches.Nodes), caches.Request(&c.pods, b.Caches.Pods),
+		caches.Request(&c.leases, b.Caches.Leases)); err != nil {
 		return nil, err
 	}
 	return c, c.addHandlers()

@@ -56,7 +56,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.Float32Var(&c.SecondaryEvictionRate, "secondary-node-eviction-rate", c.SecondaryEvictionRate,
 		"Nodes per second and zone that are tainted NoExecute in an unhealthy zone of more than --large-cluster-size-threshold nodes.")
 	fs.IntVar(&c.LargeClusterSizeThreshold, "large-cluster-size-threshold", c.LargeClusterSizeThreshold,
-		"Zones with more nodes than this use --secondary-node-eviction-rate while unhealthy; in smaller zones no further node is tainted NoExecute. Negative: no zone is small.")
+		"Zones with more nodes than this use --secondary-node-eviction-rate while unhealthy; "+
+			"in smaller zones no further node is tainted NoExecute. Negative: no zone is small.")
 	fs.Float32Var(&c.UnhealthyZoneThreshold, "unhealthy-zone-threshold", c.UnhealthyZoneThreshold,
 		"Share of nodes not Ready, at least three of them, from which a zone counts as unhealthy. 0 or less: three are enough. Above 1: no zone does.")
 }
