@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -24,14 +23,10 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		c.state.setObject(key, objectRecord{})
 		return controller.Result{}, nil
 	}
-	// The back-off of a rejected request saves the reads of owners while the object is unchanged. A rejected patch ends
-	// the sync only while the graph shows a solid owner: after the last has gone, the object is deleted instead.
-	record, now := c.state.object(key), c.Clock.Now()
-	if record.version == o.version && record.retryAt.After(now) && (record.rejectedAction == remove ||
-		slices.ContainsFunc(c.owners.view(o, now).owners, func(e ownerEvidence) bool { return e.status == refValid })) {
-		return controller.Result{RequeueAfter: record.retryAt.Sub(now)}, nil
+	record, t := c.state.object(key), c.types.state(o.resource)
+	if backoff := c.backoffOf(o, record); backoff > 0 {
+		return controller.Result{RequeueAfter: backoff}, nil
 	}
-	t := c.types.state(o.resource)
 	for range tries {
 		// 1. Find the states of the owners. Those of a terminating object decide nothing.
 		var v ownerView
@@ -52,13 +47,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		default:
 			record = objectRecord{invalidNamespaces: record.invalidNamespaces}
 		}
-		n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
-		if n >= 0 && !record.invalidNamespaces {
-			r := o.refs[n]
-			c.recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
-				r.apiVersion, r.kind, o.namespace, r.name, r.uid, o.namespace)
-		}
-		record.invalidNamespaces = n >= 0
+		record.invalidNamespaces = c.reportInvalidNamespace(o, v, record.invalidNamespaces)
 		c.state.setObject(key, record)
 		if d.action != remove && d.action != release || !t.isServed() {
 			return controller.Result{RequeueAfter: v.after}, nil
@@ -75,6 +64,18 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		o = *changed
 	}
 	return controller.Result{RequeueAfter: minBackoff}, nil // the object keeps changing
+}
+
+// backoffOf returns the rest of the back-off of a rejected request, or 0. It saves the reads of owners while the object
+// is unchanged. A rejected patch ends the sync only while the graph shows a solid owner: after the last has gone, the
+// object is deleted instead.
+func (c *Controller) backoffOf(o object, record objectRecord) time.Duration {
+	now := c.Clock.Now()
+	if record.version == o.version && record.retryAt.After(now) && (record.rejectedAction == remove ||
+		slices.ContainsFunc(c.owners.view(o, now).owners, func(e ownerEvidence) bool { return e.status == refValid })) {
+		return record.retryAt.Sub(now)
+	}
+	return 0
 }
 
 // act sends the request of a decision. If the decision no longer holds, it returns the current object.

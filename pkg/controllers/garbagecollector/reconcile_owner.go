@@ -77,34 +77,16 @@ func (c *Controller) reconcileOwner(ctx context.Context, key id) (controller.Res
 
 func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, record ownerRecord) (blockage, error) {
 	now := c.Clock.Now()
-	waited := now.Sub(record.since)
 
 	// 1. A foreground deletion waits for the blocking dependents in the graph.
 	if !record.orphaning && d.blocking > 0 {
 		return c.awaitDependents(ctx, key, d, record, now)
 	}
 
-	// 2. The types have to be known: for orphans, by a discovery that was sent after the deletion.
+	// 2. The types have to be known.
 	at := c.types.state(d.owner.resource)
-	var since time.Time
-	var unsynced []unlistedType
-	if record.orphaning {
-		since = record.since
-	} else {
-		for _, t := range c.types.allStates() {
-			if t.phase == listing && t.mayDependOn(at.apiType) && now.Sub(t.since) < dependentListTimeout {
-				unsynced = append(unsynced, unlistedType{t.GroupResource().String(), "the objects are being listed"})
-			}
-		}
-	}
-	switch {
-	case !c.types.discoveredSince(since):
-		discovery := []unlistedType{{"any type", "discovery is not complete"}}
-		return blockage{cause: causeUnlistedType, types: discovery, after: min(max(waited, firstRecheck), minBackoff)}, nil
-	case len(unsynced) > 0:
-		return blockage{cause: causeUnlistedType, types: unsynced, after: cycleDelay}, nil
-	case !at.isServed(): // every request would fail; rechecks detect the return of the type
-		return blockage{after: min(max(waited, minBackoff), minRecheck)}, nil
+	if b := c.awaitTypes(at, record, now); b.after > 0 {
+		return b, nil
 	}
 
 	// 3. The live owner has to be in the same kind of deletion.
@@ -130,6 +112,30 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 		return blockage{after: firstRecheck}, nil
 	}
 	return blockage{}, c.rewrite(ctx, *live, live.uid, requestFinalize, func(o object) []operation { return finalizerPatch(o, finalizer) })
+}
+
+// awaitTypes returns the blockage of an owner while types are unknown. Orphans need a discovery that was sent after the
+// deletion.
+func (c *Controller) awaitTypes(owner typeState, record ownerRecord, now time.Time) blockage {
+	waited, since := now.Sub(record.since), record.since
+	var unsynced []unlistedType
+	if !record.orphaning {
+		since = time.Time{}
+		for _, t := range c.types.allStates() {
+			if t.phase == listing && t.mayDependOn(owner.apiType) && now.Sub(t.since) < dependentListTimeout {
+				unsynced = append(unsynced, unlistedType{t.GroupResource().String(), "the objects are being listed"})
+			}
+		}
+	}
+	switch {
+	case !c.types.discoveredSince(since):
+		return blockage{cause: causeUnlistedType, types: []unlistedType{{"any type", "discovery is not complete"}}, after: min(max(waited, firstRecheck), minBackoff)}
+	case len(unsynced) > 0:
+		return blockage{cause: causeUnlistedType, types: unsynced, after: cycleDelay}
+	case !owner.isServed(): // every request would fail; rechecks detect the return of the type
+		return blockage{after: min(max(waited, minBackoff), minRecheck)}
+	}
+	return blockage{}
 }
 
 // awaitDependents returns the blockage of an owner with blocking dependents, and breaks a cycle of owners that wait for

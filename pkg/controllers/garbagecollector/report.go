@@ -69,6 +69,18 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, r
 	return controller.Result{RequeueAfter: b.after + spread}, err
 }
 
+// reportInvalidNamespace sends an event about the first owner in another namespace, unless reported is true. It reports
+// whether there is such an owner.
+func (c *Controller) reportInvalidNamespace(o object, v ownerView, reported bool) bool {
+	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
+	if n >= 0 && !reported {
+		r := o.refs[n]
+		c.recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+			r.apiVersion, r.kind, o.namespace, r.name, r.uid, o.namespace)
+	}
+	return n >= 0
+}
+
 // next returns the record after a sync with a blockage, and whether an event is due.
 func (r ownerRecord) next(b blockage, now time.Time) (_ ownerRecord, report bool) {
 	r.cause = b.cause
