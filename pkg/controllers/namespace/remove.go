@@ -87,8 +87,8 @@ func (p *purger) removeEach(ctx context.Context, r discovery.Type, items []metav
 // errTooLong wraps timeouts. A smaller page may succeed, and a deletecollection may have deleted a part of its page.
 var errTooLong = errors.New("no response in time")
 
-// errNoSlot ends a sync before the sync counts as stuck. It is a failure, unlike errBusy of the garbage collector: after
-// a context.Canceled the conditions would not show the results of the other types.
+// errNoSlot ends a sync before the sync counts as stuck. It is a failure, unlike errBusy of the garbage collector:
+// after a context.Canceled the conditions would not show the results of the other types.
 var errNoSlot = errors.New("too many requests of other namespaces are in flight")
 
 // send waits for a slot and sends a request.
