@@ -114,8 +114,8 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 	return blockage{}, c.rewrite(ctx, *live, live.uid, requestFinalize, func(o object) []operation { return finalizerPatch(o, finalizer) })
 }
 
-// awaitTypes returns the blockage of an owner while types are unknown. Orphans need a discovery that was sent after the
-// deletion.
+// awaitTypes returns the blockage of an owner while types are unknown, or the zero value. Orphans need a discovery that
+// was sent after the deletion.
 func (c *Controller) awaitTypes(owner typeState, record ownerRecord, now time.Time) blockage {
 	waited, since := now.Sub(record.since), record.since
 	var unsynced []unlistedType

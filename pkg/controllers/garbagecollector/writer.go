@@ -25,7 +25,7 @@ import (
 
 const (
 	// writesInFlight is the maximum over all objects; see package writelimit.
-	writesInFlight = 300
+	writesInFlight = 150
 	// writeTimeout is longer than the 34 s after which kube-apiserver v1.37 ends a write.
 	writeTimeout = 40 * time.Second
 )

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -207,6 +206,15 @@ func aPod(name, node string) *corev1.Pod {
 	}
 }
 
+func podReady(pod *corev1.Pod) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
 // taintsOf returns the taints of a node as key:effect, without the common prefix of the keys.
 func taintsOf(node *corev1.Node) (taints []string) {
 	for _, t := range node.Spec.Taints {
@@ -240,9 +248,7 @@ func (b *bench) wantReady(want corev1.ConditionStatus, names ...string) {
 func (b *bench) wantPods(want corev1.ConditionStatus, names ...string) {
 	b.T.Helper()
 	for _, name := range names {
-		conditions := b.Pod(name).Status.Conditions
-		ready := slices.IndexFunc(conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-		fakeapi.Want(b.T, fmt.Sprintf("Ready of pod %s after %v", name, time.Since(epoch)), conditions[ready].Status, want)
+		fakeapi.Want(b.T, fmt.Sprintf("Ready of pod %s after %v", name, time.Since(epoch)), podReady(b.Pod(name)), want)
 	}
 }
 

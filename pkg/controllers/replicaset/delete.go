@@ -82,8 +82,8 @@ type deleteResult struct {
 	err     error
 }
 
-// lingers reports whether a deleted pod still exists.
-func (r deleteResult) lingers(pod *caches.Pod) bool {
+// stillExists reports whether a deleted pod lingers.
+func (r deleteResult) stillExists(pod *caches.Pod) bool {
 	pod = cmp.Or(r.current, pod)
 	return pod.DeletionTimestamp != nil || r.outcome == outcome.Done && lingers(pod)
 }
@@ -146,7 +146,7 @@ func (c *Controller) recordDelete(t syncState, pod *caches.Pod, result deleteRes
 	switch result.outcome {
 	case outcome.Done, outcome.NotFound:
 		delete(t.expectations.unconfirmed, pod.UID)
-		t.expectations.deleted[pod.UID] = result.lingers(pod)
+		t.expectations.deleted[pod.UID] = result.stillExists(pod)
 		if result.outcome == outcome.Done {
 			c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 		}

@@ -18,7 +18,7 @@ import (
 var ErrCut = errors.New("the time of the sync is up")
 
 // Slots limits in-flight writes. It divides the slots between namespaces, and those of a namespace between its keys,
-// so that a new one always finds some. A namespace may hold as many slots as are free, a key as many as are
+// so that a new namespace finds some. A namespace may hold as many slots as are free, a key as many as are
 // free beyond the slots of its namespace. So one key gets a third, one namespace half, and each of n
 // namespaces one (n+1)th.
 type Slots struct {
@@ -73,7 +73,7 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 	w := &Write{key: key, assigned: make(chan struct{})}
 	s.lock.Lock()
 	s.waiting = append(s.waiting, w)
-	s.assignSlots()
+	s.assignSlotsLocked()
 	s.lock.Unlock()
 	select {
 	case <-w.assigned:
@@ -101,24 +101,24 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 func (s *Slots) Release(w *Write) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.add(w.key, -1)
-	s.assignSlots()
+	s.addLocked(w.key, -1)
+	s.assignSlotsLocked()
 }
 
-// assignSlots assigns free slots to waiting writes. The caller holds the lock.
-func (s *Slots) assignSlots() {
+// assignSlotsLocked assigns free slots to waiting writes.
+func (s *Slots) assignSlotsLocked() {
 	s.waiting = slices.DeleteFunc(s.waiting, func(w *Write) bool {
 		if s.byKey[w.key] >= s.free-s.byNamespace[w.key.Namespace] {
 			return false
 		}
-		s.add(w.key, 1)
+		s.addLocked(w.key, 1)
 		close(w.assigned)
 		return true
 	})
 }
 
-// add adds n to the slots that the key holds. The caller holds the lock.
-func (s *Slots) add(key cache.ObjectName, n int) {
+// addLocked adds n to the slots that the key holds.
+func (s *Slots) addLocked(key cache.ObjectName, n int) {
 	s.free -= n
 	if s.byNamespace[key.Namespace] += n; s.byNamespace[key.Namespace] == 0 {
 		delete(s.byNamespace, key.Namespace)

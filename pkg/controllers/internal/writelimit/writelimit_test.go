@@ -124,7 +124,7 @@ func TestEndedWaitGetsNoSlot(t *testing.T) {
 	})
 }
 
-// A panic of a call becomes a panic of Each after all calls have returned, and the slot is released.
+// A panic of a call becomes a panic of RunEach after all calls have returned, and the slot is released.
 func TestRunEachPanicsWithTheCall(t *testing.T) {
 	s := New(clock.RealClock{}, 10)
 	returned := 0
