@@ -57,44 +57,41 @@ func (c *Controller) allowedCreates(ctx context.Context, t syncState, missing in
 	return max(missing-held, 0), delay
 }
 
-// create creates n pods in batches that grow while they succeed.
+// create creates n pods in batches that double in size until one fails: creates that all fail for one reason cost few
+// requests.
 func (c *Controller) create(ctx context.Context, t syncState, n int) applyResult {
 	if len(t.rs.Spec.Template.Labels) == 0 {
-		return applyResult{creating: true, err: errNoLabels}
+		return applyResult{err: errNoLabels, reason: reasonFailedCreate}
 	}
 	klog.FromContext(ctx).V(2).Info("Too few replicas", "need", wantedReplicas(t.rs), "creating", n)
 	template := podFor(t.rs)
-	first := max(t.backoffs.batchSize, 1)
+	size := max(t.backoffs.batchSize, 1)
 	t.backoffs.batchSize = 0
-	var last batch
-	var made []*caches.Pod
-	err := slowStart(first, n, func(size int) error {
-		last = c.createBatch(ctx, t, template, size)
-		made, t.pods = append(made, last.created...), append(t.pods, last.created...)
-		return last.err
-	})
+	var made, created []*caches.Pod
+	var err error
+	for n > 0 && err == nil {
+		size = min(size, n)
+		created, err = c.createBatch(ctx, t, template, size)
+		made, t.pods = append(made, created...), append(t.pods, created...)
+		if err == nil {
+			n, size = n-size, 2*size
+		}
+	}
 	if len(made) > 0 {
 		t.backoffs.foreignAt = time.Time{} // each such sync makes progress, so the syncs end
 	}
 	switch {
 	case errors.Is(err, writelimit.ErrCut):
-		t.backoffs.batchSize = last.size
-		return applyResult{creating: true, created: made, deferred: len(made) == 0, requeueAfter: controller.Immediately}
+		t.backoffs.batchSize = size
+		return applyResult{created: made, deferred: len(made) == 0, requeueAfter: controller.Immediately}
 	case errors.Is(err, errTerminating):
 		return applyResult{deferred: true, created: made, requeueAfter: terminatingRecheck}
 	}
-	return applyResult{creating: true, created: made, err: err}
-}
-
-type batch struct {
-	size    int
-	created []*caches.Pod
-	err     error
+	return applyResult{created: made, err: err, reason: reasonFailedCreate}
 }
 
 // createBatch creates n pods in parallel. Creates whose names are taken are repeated with other names.
-func (c *Controller) createBatch(ctx context.Context, t syncState, template *corev1.Pod, n int) batch {
-	b := batch{size: n}
+func (c *Controller) createBatch(ctx context.Context, t syncState, template *corev1.Pod, n int) (created []*caches.Pod, err error) {
 	prefix := template.GenerateName[:min(len(template.GenerateName), maxNameBase)]
 	for range nameAttempts {
 		// 1. Choose names, first those of creates with unknown outcome.
@@ -118,24 +115,23 @@ func (c *Controller) createBatch(ctx context.Context, t syncState, template *cor
 		// 4. Record the results. Creates whose names were taken are repeated.
 		n = 0
 		for i, result := range results[:begun] {
-			switch err := c.recordCreate(ctx, t, attempts[i], result); {
+			switch failure := c.recordCreate(ctx, t, attempts[i], result); {
 			case result.outcome == outcome.Exists:
 				n++
-			case err == nil:
-				b.created = append(b.created, result.pod)
+			case failure == nil:
+				created = append(created, result.pod)
 			default:
-				b.err = mainError(b.err, err)
+				err = mainError(err, failure)
 			}
 		}
 		if cut != nil {
-			b.err = mainError(b.err, cut)
+			err = mainError(err, cut)
 		}
-		if n == 0 || b.err != nil {
-			return b
+		if n == 0 || err != nil {
+			return created, err
 		}
 	}
-	b.err = errTaken
-	return b
+	return created, errTaken
 }
 
 // createResult is the result of one pod creation.

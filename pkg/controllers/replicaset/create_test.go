@@ -27,7 +27,28 @@ import (
 
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/writelimit"
 )
+
+// TestSlowStart: batches double in size until a create fails. A cut batch is continued with its size.
+func TestSlowStart(t *testing.T) {
+	for _, tt := range []struct{ first, allowed, creates int }{{0, 0, 1}, {0, 5, 1 + 2 + 4}, {0, 300, 300}, {64, 70, 64 + 128}, {500, 0, 300}} {
+		b := newBench(t, newSet(300))
+		b.backoffs.batchSize = tt.first
+		b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
+			if call > tt.allowed {
+				return nil, apierrors.NewForbidden(podResource, "web", errors.New("quota"))
+			}
+			return a.(clienttesting.CreateAction).GetObject(), nil
+		})
+		_, _ = b.run(t.Context())
+		fakeapi.Want(t, fmt.Sprintf("%+v: creates", tt), b.Count("create pods"), tt.creates)
+	}
+	b := newBench(t, newSet(300))
+	b.backoffs.batchSize, b.slots, b.now = 64, writelimit.New(clock.RealClock{}, 0), time.Unix(0, 0)
+	b.mustRun(t)
+	fakeapi.Want(t, "size of a batch that was cut", b.backoffs.batchSize, 64)
+}
 
 func TestCreateUntilNameIsFree(t *testing.T) {
 	b := newBench(t, newSet(1))
@@ -84,6 +105,7 @@ func TestVaryingRejectionsWriteOneStatus(t *testing.T) {
 		}
 	}
 	b.Wants(t, "create pods", "update replicasets/status", "create pods", "create pods", "update replicasets/status")
+	fakeapi.Want(t, "reason of the condition", b.rs.Status.Conditions[0].Reason, "FailedCreate")
 }
 
 // The events of the retries are equal and are merged.

@@ -43,7 +43,7 @@ func (c *Controller) deletePods(ctx context.Context, t syncState, todo plan) app
 	if errors.Is(err, writelimit.ErrCut) {
 		a.requeueAfter, err = controller.Immediately, nil
 	}
-	a.err, a.deferred = err, begun == 0
+	a.err, a.reason, a.deferred = err, reasonFailedDelete, begun == 0
 	for i, result := range results[:begun] {
 		again, err := c.recordDelete(t, victims[i], result)
 		a.requeueAfter, a.err = controller.MinPositive(a.requeueAfter, again), mainError(a.err, err)

@@ -118,6 +118,7 @@ func TestRejectedDeletesFailEachSync(t *testing.T) {
 			t.Error("no error")
 		}
 		b.Wants(t, want...)
+		fakeapi.Want(t, "reason of the condition", b.rs.Status.Conditions[0].Reason, "FailedDelete")
 	}
 }
 

@@ -94,8 +94,6 @@ type plan struct {
 	missing     int           // wanted minus active pods; not limited by burst
 }
 
-func (p plan) writes() bool { return p.create > 0 || p.deletes() }
-
 func (p plan) deletes() bool { return p.repeat+p.surplus > 0 }
 
 // unconfirmedNeeded returns the number of needed pods whose delete has an unknown outcome.
@@ -121,17 +119,4 @@ func planReplicas(want int, active []*caches.Pod, unconfirmed map[types.UID]unco
 	p.repeat = min(deletes, len(p.unconfirmed))
 	p.surplus = deletes - p.repeat
 	return p
-}
-
-// slowStart calls batch with sizes that add up to n: first, then always twice as many. It stops at the
-// first error, so creates that all fail for one reason cost few requests.
-func slowStart(first, n int, batch func(size int) error) error {
-	for size := first; n > 0; size *= 2 {
-		size = min(size, n)
-		if err := batch(size); err != nil {
-			return err
-		}
-		n -= size
-	}
-	return nil
 }

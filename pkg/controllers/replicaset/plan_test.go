@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,41 +97,6 @@ func TestPlanProperties(t *testing.T) {
 	}
 }
 
-func TestSlowStart(t *testing.T) {
-	boom := errors.New("boom")
-	for _, tt := range []struct {
-		name    string
-		first   int
-		n       int
-		allowed int // calls that succeed
-		batches []int
-		err     error
-	}{
-		{"nothing to do", 1, 0, 10, nil, nil},
-		{"everything fails: one call", 1, 10, 0, []int{1}, boom},
-		{"everything succeeds", 1, 10, 10, []int{1, 2, 4, 3}, nil},
-		{"half succeeds: the batch is finished, the rest is not begun", 1, 10, 5, []int{1, 2, 4}, boom},
-		{"it goes on where it was cut", 64, 200, 200, []int{64, 128, 8}, nil},
-		{"and with what is left", 64, 10, 10, []int{10}, nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var batches []int
-			calls := 0
-			err := slowStart(tt.first, tt.n, func(size int) error {
-				batches = append(batches, size)
-				calls += size
-				if calls > tt.allowed {
-					return boom
-				}
-				return nil
-			})
-			if !errors.Is(err, tt.err) || !slices.Equal(batches, tt.batches) {
-				t.Errorf("batches %v with error %v, want %v with %v", batches, err, tt.batches, tt.err)
-			}
-		})
-	}
-}
-
 func TestLongestMismatch(t *testing.T) {
 	all := controller.NewKeyStates[cache.ObjectName](newState)
 	key := cache.NewObjectName("default", "web")
@@ -205,24 +169,19 @@ func TestCount(t *testing.T) {
 		name string
 		set  *appsv1.ReplicaSet
 		pods []*caches.Pod
-		want counts
+		want [4]int32 // replicas, fully labeled, ready, available
 	}{
-		{"one with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready)},
-			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
-		{"one with, one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", labelled(full), ready)},
-			counts{replicas: 2, fullyLabeled: 1, ready: 2, available: 2}},
-		{"more labels than the template has", newSet(1), []*caches.Pod{newPod("a", labelled(full))}, counts{replicas: 1, fullyLabeled: 1}},
-		{"not ready", newSet(1), []*caches.Pod{newPod("a", phase(corev1.PodPending))}, counts{replicas: 1, fullyLabeled: 1}},
-		{"ready, not yet available", newSet(1, anHour), []*caches.Pod{newPod("a", ready)}, counts{replicas: 1, fullyLabeled: 1, ready: 1}},
-		{"available from this moment", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour)))},
-			counts{replicas: 1, fullyLabeled: 1, ready: 1, available: 1}},
-		{"available in a nanosecond", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour-1)))},
-			counts{replicas: 1, fullyLabeled: 1, ready: 1}},
-		{"ready since an unknown time", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(metav1.Time{}))},
-			counts{replicas: 1, fullyLabeled: 1, ready: 1}},
+		{"one with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready)}, [4]int32{1, 1, 1, 1}},
+		{"one with, one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", labelled(full), ready)}, [4]int32{2, 1, 2, 2}},
+		{"more labels than the template has", newSet(1), []*caches.Pod{newPod("a", labelled(full))}, [4]int32{1, 1, 0, 0}},
+		{"not ready", newSet(1), []*caches.Pod{newPod("a", phase(corev1.PodPending))}, [4]int32{1, 1, 0, 0}},
+		{"ready, not yet available", newSet(1, anHour), []*caches.Pod{newPod("a", ready)}, [4]int32{1, 1, 1, 0}},
+		{"available from this moment", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour)))}, [4]int32{1, 1, 1, 1}},
+		{"available in a nanosecond", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour-1)))}, [4]int32{1, 1, 1, 0}},
+		{"ready since an unknown time", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, [4]int32{1, 1, 1, 0}},
 	} {
-		got := countPods(tt.set, tt.pods, now)
-		fakeapi.WantEqual(t, tt.name+": counts", got, tt.want, cmp.AllowUnexported(counts{}))
+		c := countPods(tt.set, tt.pods, now)
+		fakeapi.Want(t, tt.name, [4]int32{c.Replicas, c.FullyLabeledReplicas, c.ReadyReplicas, c.AvailableReplicas}, tt.want)
 	}
 }
 
@@ -241,16 +200,16 @@ func TestConditions(t *testing.T) {
 		want list
 	}{
 		{"none, nothing failed", nil, applyResult{}, nil},
-		{"creating failed", nil, applyResult{err: denied, creating: true}, list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
-		{"deleting failed", nil, applyResult{err: denied}, list{condition(corev1.ConditionTrue, "FailedDelete", "denied", ago(0))}},
+		{"creating failed", nil, applyResult{err: denied, reason: "FailedCreate"}, list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
+		{"deleting failed", nil, applyResult{err: denied, reason: "FailedDelete"}, list{condition(corev1.ConditionTrue, "FailedDelete", "denied", ago(0))}},
 		{"nothing failed any more", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{}, list{}},
 		{"nothing was tried", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}, applyResult{deferred: true},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
-		{"failed again for another reason", list{condition(corev1.ConditionTrue, "FailedDelete", "gone", earlier)}, applyResult{err: denied, creating: true},
+		{"failed again for another reason", list{condition(corev1.ConditionTrue, "FailedDelete", "gone", earlier)}, applyResult{err: denied, reason: "FailedCreate"},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier)}},
-		{"a false one turns true now", list{condition(corev1.ConditionFalse, "", "", earlier)}, applyResult{err: denied, creating: true},
+		{"a false one turns true now", list{condition(corev1.ConditionFalse, "", "", earlier)}, applyResult{err: denied, reason: "FailedCreate"},
 			list{condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
-		{"conditions of others stay when it is set", list{foreign}, applyResult{err: denied, creating: true},
+		{"conditions of others stay when it is set", list{foreign}, applyResult{err: denied, reason: "FailedCreate"},
 			list{foreign, condition(corev1.ConditionTrue, "FailedCreate", "denied", ago(0))}},
 		{"and when it is removed", list{condition(corev1.ConditionTrue, "FailedCreate", "denied", earlier), foreign}, applyResult{}, list{foreign}},
 		{"and otherwise", list{foreign}, applyResult{}, list{foreign}},

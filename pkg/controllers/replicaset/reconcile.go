@@ -108,7 +108,7 @@ func (c *Controller) patchPod(ctx context.Context, pod *caches.Pod, body []byte)
 
 // changesCluster reports whether the decision creates or deletes pods, or changes counts of the status.
 func (c *Controller) changesCluster(t syncState, d decision) bool {
-	return d.todo.writes() || c.changesCounts(t, d.claimed)
+	return d.todo.create > 0 || d.todo.deletes() || c.changesCounts(t, d.claimed)
 }
 
 // needsConfirmation returns a reason for a live read if a pod is needed again although its delete has an
@@ -148,19 +148,18 @@ func (c *Controller) apply(ctx context.Context, t syncState, d decision) applyRe
 
 // untilAvailable returns the time until the next ready pod becomes available, or 0 if there is no such pod.
 // Availability was computed at t.now, but the time is counted from now.
-func untilAvailable(t syncState, active []*caches.Pod, now time.Time) time.Duration {
+func untilAvailable(t syncState, active []*caches.Pod, now time.Time) (wait time.Duration) {
 	minReady := t.rs.Spec.MinReadySeconds
-	if minReady == 0 {
-		return 0
+	for _, pod := range active {
+		switch {
+		case !pod.IsReady() || pod.IsAvailable(minReady, t.now):
+		case pod.Ready.Since.IsZero(): // without a known time
+			wait = controller.MinPositive(wait, time.Duration(minReady)*time.Second)
+		default:
+			wait = controller.MinPositive(wait, max(pod.AvailableAt(minReady).Sub(now), controller.Immediately))
+		}
 	}
-	if c := countPods(t.rs, active, t.now); c.ready == c.available {
-		return 0
-	}
-	at := nextAvailable(active, minReady, t.now)
-	if at.IsZero() {
-		return time.Duration(minReady) * time.Second
-	}
-	return max(at.Sub(now), controller.Immediately)
+	return wait
 }
 
 // syncState is the input of one sync. It is a value: a live read returns another one. Lasting state is in

@@ -332,7 +332,7 @@ func TestStatusConflict(t *testing.T) {
 		}, false, []string{"update replicasets/status", "get replicasets", "update replicasets/status"}},
 		{"conflict twice, from a webhook", []error{conflicted, conflicted}, nil, true,
 			[]string{"update replicasets/status", "get replicasets", "update replicasets/status"}},
-		{"conflict with other numbers, which are newer", []error{conflicted}, func(rs *appsv1.ReplicaSet) {
+		{"conflict with other counts, which are newer", []error{conflicted}, func(rs *appsv1.ReplicaSet) {
 			rs.ResourceVersion, rs.Status.Replicas, rs.Status.ReadyReplicas = "11", 1, 1
 		}, false, []string{"update replicasets/status", "get replicasets"}},
 		{"conflict with another spec", []error{conflicted}, func(rs *appsv1.ReplicaSet) { rs.Generation++ }, false,
@@ -401,7 +401,7 @@ func TestServerWithoutTerminatingReplicas(t *testing.T) {
 		return stored, nil
 	})
 	b.mustRun(t)
-	*b.backoffs, *b.expectations = backoffs{}, newExpectations() // as the numbers of another ReplicaSet
+	*b.backoffs, *b.expectations = backoffs{}, newExpectations() // as the counts of another ReplicaSet
 	b.mustRun(t)
 	b.Wants(t, "update replicasets/status")
 	b.rs.Status.ReadyReplicas = 1
@@ -447,7 +447,7 @@ func TestAvailabilityRecheck(t *testing.T) {
 }
 
 // TestStatusesArePaced: two kinds of statuses wait since the last one. Fewer terminating pods, but not none, wait for a
-// second. More ready pods wait in proportion to the duration of the last write, if a controller adds the numbers up,
+// second. More ready pods wait in proportion to the duration of the last write, if a controller adds the counts up,
 // and if not all pods are ready.
 func TestStatusesArePaced(t *testing.T) {
 	type edit = func(*appsv1.ReplicaSet)
@@ -546,7 +546,7 @@ func noStatusForAnEarlierSize(t *testing.T) {
 	b.mustRun(t)
 	b.Wants(t)
 
-	// After a long sync the numbers are written beside the newer spec.
+	// After a long sync the counts are written beside the newer spec.
 	b.syncState.now = now.Add(-longSync)
 	b.On("update replicasets/status", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		sent := a.(clienttesting.UpdateAction).GetObject().(*appsv1.ReplicaSet)

@@ -20,66 +20,33 @@ const (
 	reasonFailedDelete = "FailedDelete"
 )
 
-// counts holds the numbers of pods in a status.
-type counts struct {
-	replicas, fullyLabeled, ready, available int32
-	terminating                              *int32 // nil: not reported
-}
-
-// countPods counts active pods.
-func countPods(rs *appsv1.ReplicaSet, active []*caches.Pod, now time.Time) counts {
-	c := counts{replicas: int32(len(active))}
+// countPods returns a status with the counts of active pods.
+func countPods(rs *appsv1.ReplicaSet, active []*caches.Pod, now time.Time) appsv1.ReplicaSetStatus {
+	counts := appsv1.ReplicaSetStatus{Replicas: int32(len(active))}
 	template := labels.SelectorFromValidatedSet(rs.Spec.Template.Labels)
 	for _, pod := range active {
 		if template.Matches(labels.Set(pod.Labels)) {
-			c.fullyLabeled++
+			counts.FullyLabeledReplicas++
 		}
 		if pod.IsReady() {
-			c.ready++
+			counts.ReadyReplicas++
 		}
 		if pod.IsAvailable(rs.Spec.MinReadySeconds, now) {
-			c.available++
+			counts.AvailableReplicas++
 		}
 	}
-	return c
-}
-
-// nextAvailable returns the first time at which another ready pod becomes available, or zero.
-func nextAvailable(active []*caches.Pod, minReadySeconds int32, now time.Time) time.Time {
-	var next time.Time
-	for _, pod := range active {
-		if !pod.IsReady() || pod.Ready.Since.IsZero() || pod.IsAvailable(minReadySeconds, now) {
-			continue
-		}
-		if at := pod.AvailableAt(minReadySeconds); next.IsZero() || at.Before(next) {
-			next = at
-		}
-	}
-	return next
+	return counts
 }
 
 // applyResult is the result of the creates and deletes of a sync.
 type applyResult struct {
 	deferred     bool // no request was sent: the condition does not change
-	creating     bool // creates, not deletes
 	err          error
+	reason       string        // of the condition ReplicaFailure if there is an error
 	requeueAfter time.Duration // 0 if no requeue is needed
 
 	// Pods whose creation and deletion are confirmed. They change the counts of the status.
 	created, deleted []*caches.Pod
-}
-
-// newStatus returns the next status. Conditions of other types stay.
-func newStatus(old appsv1.ReplicaSetStatus, generation int64, c counts, a applyResult, now time.Time) appsv1.ReplicaSetStatus {
-	return appsv1.ReplicaSetStatus{
-		Replicas:             c.replicas,
-		FullyLabeledReplicas: c.fullyLabeled,
-		ReadyReplicas:        c.ready,
-		AvailableReplicas:    c.available,
-		TerminatingReplicas:  c.terminating,
-		ObservedGeneration:   generation,
-		Conditions:           newConditions(old.Conditions, a, now),
-	}
 }
 
 // newConditions sets ReplicaFailure if the last attempt failed, and removes the condition if the attempt
@@ -93,11 +60,8 @@ func newConditions(old []appsv1.ReplicaSetCondition, a applyResult, now time.Tim
 		return slices.Delete(slices.Clone(old), at, at+1)
 	}
 	failure := appsv1.ReplicaSetCondition{
-		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: reasonFailedDelete,
+		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: a.reason,
 		Message: outcome.EventMessage(a.err), LastTransitionTime: metav1.NewTime(now),
-	}
-	if a.creating {
-		failure.Reason = reasonFailedCreate
 	}
 	if at < 0 {
 		return append(slices.Clone(old), failure)

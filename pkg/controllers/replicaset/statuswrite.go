@@ -27,8 +27,8 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claim
 	} else if brief {
 		return 0, nil // the event of the newer spec causes another sync
 	}
-	n := c.count(t, claimed)
-	again, err = c.putStatus(ctx, t, newest, n, a)
+	counts := c.count(t, claimed)
+	again, err = c.putStatus(ctx, t, newest, counts, a)
 	// Admission sees the template, which the cache drops for ReplicaSets with zero replicas.
 	incomplete := outcome.FromError(err) == outcome.Rejected && len(newest.Spec.Template.Spec.Containers) == 0
 	if !apierrors.IsConflict(err) && !incomplete {
@@ -46,24 +46,24 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claim
 		t.expectations.barrier.WroteAt(c.replicaSets, stored.ResourceVersion, t.now)
 		return controller.ConsistencyRecheck, nil
 	}
-	return c.putStatus(ctx, t, stored, n, a)
+	return c.putStatus(ctx, t, stored, counts, a)
 }
 
-func (c *Controller) count(t syncState, claimed claims) counts {
-	n := countPods(t.rs, claimed.owned, t.now)
+func (c *Controller) count(t syncState, claimed claims) appsv1.ReplicaSetStatus {
+	counts := countPods(t.rs, claimed.owned, t.now)
 	if c.cfg.TerminatingReplicas {
-		n.terminating = new(int32(claimed.terminating))
+		counts.TerminatingReplicas = new(int32(claimed.terminating))
 	}
-	return n
+	return counts
 }
 
 // changesCounts reports whether the next status has other counts than the current one.
 func (c *Controller) changesCounts(t syncState, claimed claims) bool {
-	status := newStatus(t.rs.Status, t.rs.Generation, c.count(t, claimed), applyResult{deferred: true}, t.now)
+	counts := c.count(t, claimed)
 	if t.rs.Status.TerminatingReplicas == nil {
-		status.TerminatingReplicas = nil // not reported yet
+		counts.TerminatingReplicas = nil // not reported yet
 	}
-	return !sameCounts(t.rs.Status, status)
+	return !sameCounts(t.rs.Status, counts)
 }
 
 // longSync is the duration of a sync from which the status is written although the spec has changed. The
@@ -111,10 +111,10 @@ func statusInterval(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time
 	return 0
 }
 
-// putStatus writes the status over rs, which must have the current version. It returns the requeue delay if the
-// write can wait.
-func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.ReplicaSet, n counts, a applyResult) (again time.Duration, err error) {
-	status := newStatus(rs.Status, t.rs.Generation, n, a, t.now)
+// putStatus writes the status with the counts over rs, which must have the current version. It returns the requeue
+// delay if the write can wait.
+func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.ReplicaSet, status appsv1.ReplicaSetStatus, a applyResult) (again time.Duration, err error) {
+	status.ObservedGeneration, status.Conditions = t.rs.Generation, newConditions(rs.Status.Conditions, a, t.now)
 	shown := status
 	if rs.Status.TerminatingReplicas == nil && c.dropsTerminating.Load() {
 		shown.TerminatingReplicas = nil
@@ -128,7 +128,8 @@ func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.Repl
 	update := rs.DeepCopy() // marshalling writes to its argument, and rs may be cached
 	update.Spec.Template.UID = ""
 	update.Status = status
-	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", n.replicas, "ready", n.ready, "available", n.available, "generation", rs.Generation)
+	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", status.Replicas, "ready", status.ReadyReplicas, "available", status.AvailableReplicas,
+		"generation", rs.Generation)
 	sent := c.Clock.Now()
 	written, err := c.Client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	if outcome.IsNotFound(err, rs.Name) {
