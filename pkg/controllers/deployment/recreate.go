@@ -1,5 +1,7 @@
 package deployment
 
+import "slices"
+
 // recreateTargets sizes the ReplicaSets for the strategy Recreate. Old ReplicaSets go to 0 first. The new one gets
 // its size when the statuses for that size and the pod cache show that all old pods have stopped. An active new
 // ReplicaSet that is only scaled does not wait for terminating old pods.
@@ -13,25 +15,16 @@ func (in rolloutInput) recreateTargets() sizing {
 	if in.found && in.next.size() > in.bounds.replicas {
 		s.targets = append(s.targets, target{replicaSet: in.next, to: in.bounds.replicas})
 	}
-	wanted := !in.found || in.next.size() < in.bounds.replicas
-	if len(s.targets) > 0 || !wanted {
-		return s
-	}
-	if in.facts.pendingOld > 0 { // an old ReplicaSet may still be created
-		s.deferred = append(s.deferred, deferOldPods)
-		return s
-	}
 	scaled := in.found && in.next.isActive() && in.sizedForOther(in.next)
-	for _, old := range in.old {
-		if !old.hasNoPods() && !(scaled && statusCaughtUp(old.rs)) {
-			s.deferred = append(s.deferred, deferOldPods)
-			return s
-		}
-	}
-	if !in.found {
+	hasPods := func(old replicaSet) bool { return !old.hasNoPods() && !(scaled && statusCaughtUp(old.rs)) }
+	switch {
+	case len(s.targets) > 0 || in.found && in.next.size() == in.bounds.replicas:
+	case in.facts.pendingOld > 0 || slices.ContainsFunc(in.old, hasPods): // pendingOld: an old ReplicaSet may still be created
+		s.deferred = []deferral{deferOldPods}
+	case !in.found:
 		s.create = newReplicaSet(in.d, in.old, in.bounds.replicas)
-		return s
+	default:
+		s.targets = []target{{replicaSet: in.next, to: in.bounds.replicas}}
 	}
-	s.targets = []target{{replicaSet: in.next, to: in.bounds.replicas}}
 	return s
 }
