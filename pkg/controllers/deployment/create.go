@@ -22,18 +22,10 @@ import (
 // earlier namespace of this name.
 const terminatingRecheck = time.Minute
 
-type createOutcome int
-
-const (
-	createFailed    createOutcome = iota // rejected, unknown, not sent, or modified during admission and deleted
-	createDone                           // created by this request
-	createExists                         // the ReplicaSet exists, or the name is free again: the next sync decides
-	createNameTaken                      // the name belongs to another ReplicaSet: collisionCount has to rise
-)
-
 type createResult struct {
-	outcome      createOutcome
-	set          *appsv1.ReplicaSet
+	set          *appsv1.ReplicaSet // created by this request; nil if there is none
+	changed      bool               // the ReplicaSet exists, or its name is free again: the next sync decides
+	collision    bool               // the name belongs to another ReplicaSet: collisionCount has to rise
 	deferred     deferral
 	message      string // for the condition Progressing
 	err          error
@@ -84,7 +76,7 @@ func (c *Controller) handleCreated(ctx context.Context, t syncState, want, got *
 		c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
 	}
 	t.memory.collisions, t.memory.modified = backoff{}, backoff{}
-	return createResult{outcome: createDone, set: got}
+	return createResult{set: got}
 }
 
 func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1.ReplicaSet) createResult {
@@ -110,7 +102,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 		return createResult{err: errors.Join(rejection, err)}
 	case found == nil && res == outcome.Exists:
 		t.expectations.endCreate(want.Name, earlier) // deleted since
-		return createResult{outcome: createExists}
+		return createResult{changed: true}
 	case found == nil:
 		return c.handleNotCreated(t, want, earlier, res, rejection) // the earlier attempt may still be carried out
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
@@ -119,7 +111,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 		if size := replicasOrOne(found.Spec.Replicas); earlier != (unknownCreate{}) && size > 0 {
 			c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}
-		return createResult{outcome: createExists}
+		return createResult{changed: true}
 	}
 	delete(t.expectations.creates, want.Name)
 	now := c.Clock.Now()
@@ -128,7 +120,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 	}
 	t.memory.collisions = t.memory.collisions.next(minCollision, maxCollision, now)
 	klog.FromContext(ctx).V(2).Info("Name of the new ReplicaSet is taken, counting a collision", "replicaSet", klog.KObj(found), "owner", metav1.GetControllerOf(found))
-	return createResult{outcome: createNameTaken}
+	return createResult{collision: true}
 }
 
 // handleNotCreated records a rejected create, or one with an unknown outcome.

@@ -34,9 +34,9 @@ func (c *Controller) applyPlan(ctx context.Context, t syncState, p plan) applyRe
 		if creation.deferred != "" {
 			a.deferred = append(a.deferred, creation.deferred)
 		}
-		if creation.outcome != createDone {
-			a.changed = creation.outcome == createExists
-			a.result = rolloutResult{collision: creation.outcome == createNameTaken, createFailure: creation.message}
+		if creation.set == nil {
+			a.changed = creation.changed
+			a.result = rolloutResult{collision: creation.collision, createFailure: creation.message}
 			return a
 		}
 		*p.create = *creation.set // the changes refer to it
