@@ -495,7 +495,7 @@ func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
 		{"never reduced", new(newMemory()), newReplicaSet(d, nil, 3), false},
 	} {
 		tt.known.recordStatus(tt.rs)
-		fakeapi.Want(t, tt.when+": unreliable", tt.known.statusUnreliable(tt.rs), tt.want)
+		fakeapi.Want(t, tt.when+": unreliable", !tt.known.reliableStatus[tt.rs.UID], tt.want)
 	}
 }
 

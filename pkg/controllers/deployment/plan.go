@@ -55,10 +55,6 @@ func (p plan) raisesAfter(done []change) (raises []change) {
 	return raises
 }
 
-func (p plan) writesAnything() bool {
-	return p.create != nil || len(p.changes) > 0 || len(p.delete) > 0
-}
-
 // change is one PATCH of one ReplicaSet.
 type change struct {
 	rs              *appsv1.ReplicaSet // as it was read, or plan.create

@@ -71,7 +71,7 @@ func (c *Controller) observe(t syncState, owned []*appsv1.ReplicaSet) []replicaS
 		rejected := t.memory.rejectedChange(t.d, rs)
 		sets[i] = replicaSet{
 			rs: rs, current: current, resizedAt: t.memory.resizedAt[rs.UID], backoff: rejected.remaining(t.now), rejections: rejected.tries,
-			statusUnreliable: t.memory.statusUnreliable(rs), pods: countPods(c.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
+			statusUnreliable: !t.memory.reliableStatus[rs.UID], pods: countPods(c.pods.ControlledBy(rs.UID), rs.Spec.MinReadySeconds, t.now),
 		}
 	}
 	return sets

@@ -118,7 +118,8 @@ func (c *Controller) facts(t syncState, found bool) facts {
 
 // changesCluster reports whether a plan writes anything, the status included.
 func (c *Controller) changesCluster(t syncState, p plan) bool {
-	return p.writesAnything() || c.statusDiffers(t, p.input.newStatus(p.result), p.input.newRevision(p.result))
+	return p.create != nil || len(p.changes) > 0 || len(p.delete) > 0 ||
+		c.statusDiffers(t, p.input.newStatus(p.result), p.input.newRevision(p.result))
 }
 
 // needsConfirmation returns a reason for a live read if that can show the outcome of an unknown create.

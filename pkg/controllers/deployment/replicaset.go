@@ -13,13 +13,16 @@ import (
 
 // replicaSet is a ReplicaSet of a Deployment with the input of a plan.
 type replicaSet struct {
-	rs               *appsv1.ReplicaSet // read only
-	current          bool               // has the template of the Deployment
-	resizedAt        time.Time          // last resize by this process; zero if it is long ago or unknown
-	backoff          time.Duration      // until a rejected change is sent again
-	rejections       int                // of changes, in a row
-	statusUnreliable bool               // see memory.statusUnreliable
-	pods             podCounts
+	rs         *appsv1.ReplicaSet // read only
+	current    bool               // has the template of the Deployment
+	resizedAt  time.Time          // last resize by this process; zero if it is long ago or unknown
+	backoff    time.Duration      // until a rejected change is sent again
+	rejections int                // of changes, in a row
+	pods       podCounts
+
+	// statusUnreliable is true if the status may count pods that are about to be deleted. That is so after a raise that
+	// was sent before the status showed the last reduction, and at the start of a term.
+	statusUnreliable bool
 }
 
 // podCounts counts the cached pods that have neither failed nor succeeded.

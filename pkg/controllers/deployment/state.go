@@ -59,7 +59,7 @@ type memory struct {
 	ownership       ownership.State
 	rejectedChanges map[types.UID]rejectedChange // by ReplicaSet
 	templates       templateMemo
-	reliableStatus  map[types.UID]bool
+	reliableStatus  map[types.UID]bool      // see recordStatus
 	resizedAt       map[types.UID]time.Time // last successful resizes
 
 	statusAt time.Time // of the last status write
@@ -82,12 +82,6 @@ func (m *memory) dropDeleted(sets []*appsv1.ReplicaSet, now time.Time) {
 		return isDeleted(uid) || !now.Before(at.Add(maxStatusInterval))
 	})
 	maps.DeleteFunc(m.templates.compared, func(uid types.UID, _ comparison) bool { return isDeleted(uid) })
-}
-
-// statusUnreliable reports whether the status of a ReplicaSet may count pods that are about to be deleted. That is so
-// after a raise that was sent before the status showed the last reduction, and at the start of a term.
-func (m *memory) statusUnreliable(rs *appsv1.ReplicaSet) bool {
-	return !m.reliableStatus[rs.UID]
 }
 
 // recordStatus records that the status of a ReplicaSet is reliable once it shows the present size: the ReplicaSet

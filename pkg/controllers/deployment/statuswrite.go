@@ -81,8 +81,7 @@ func isUrgent(d *appsv1.Deployment, status appsv1.DeploymentStatus, revision str
 		(int(was.UpdatedReplicas) == replicas) != (int(status.UpdatedReplicas) == replicas) ||
 		status.AvailableReplicas < was.AvailableReplicas && was.Replicas == was.UpdatedReplicas && status.Replicas == status.UpdatedReplicas ||
 		!slices.EqualFunc(was.Conditions, status.Conditions, func(a, b appsv1.DeploymentCondition) bool {
-			return a.Type == b.Type && a.Status == b.Status && (a.Reason == b.Reason || begun(a.Reason) && b.Reason == reasonProgressing)
+			firstProgress := (a.Reason == reasonCreated || a.Reason == reasonFound) && b.Reason == reasonProgressing
+			return a.Type == b.Type && a.Status == b.Status && (a.Reason == b.Reason || firstProgress)
 		})
 }
-
-func begun(reason string) bool { return reason == reasonCreated || reason == reasonFound }
