@@ -494,8 +494,8 @@ func TestStatusOfRaisedReplicaSetIsUnreliable(t *testing.T) {
 		{"at the beginning of a term", new(newMemory()), raised, true}, {"shown", new(newMemory()), shown, false},
 		{"never reduced", new(newMemory()), newReplicaSet(d, nil, 3), false},
 	} {
-		tt.known.recordStatus(tt.rs)
-		fakeapi.Want(t, tt.when+": unreliable", !tt.known.reliableStatus[tt.rs.UID], tt.want)
+		b.memory = tt.known
+		fakeapi.Want(t, tt.when+": unreliable", b.observe(b.syncState, []*appsv1.ReplicaSet{tt.rs})[0].statusUnreliable, tt.want)
 	}
 }
 

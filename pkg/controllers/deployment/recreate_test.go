@@ -20,7 +20,7 @@ func TestRecreate(t *testing.T) {
 		{"all old ones to nothing", facts{}, []replicaSet{newOld("old", 3, 1), newOld("older", 1, 2), newOld("oldest", 0, 3)}, []string{"older 1→0", "old 3→0"}, nil},
 		{"beside a new one that has pods", facts{}, []replicaSet{newNext("new", 1), newOld("old", 3, 1)}, []string{"old 3→0"}, nil},
 		{"the new one has too many", facts{}, []replicaSet{newNext("new", 5)}, []string{"new 5→3"}, nil},
-		{"complete", facts{}, []replicaSet{newNext("new", 3), newOld("old", 0, 1)}, nil, nil},
+		{"complete, while old pods stop", facts{}, []replicaSet{newNext("new", 3), newOld("old", 0, 1, terminating)}, nil, nil},
 		{"scaled up: pods of old ones that are still ending are not waited for", facts{}, []replicaSet{newNext("new", 2, sizedFor(2, 2)), newOld("old", 0, 1, terminating)}, []string{"new 2→3"}, nil},
 		{"scaled up: the pods of the new one are there, so those of the old one are not", facts{}, []replicaSet{newNext("new", 2), newOld("old", 0, 1)}, []string{"new 2→3"}, nil},
 
