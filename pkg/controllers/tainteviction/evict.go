@@ -34,31 +34,22 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 	now := c.Clock.Now()
 	d := c.decide(taints, pod, e, now)
 	if d.action == leave {
-		live, err := c.livePod(ctx, key)
+		found, err := live.Find(ctx, key.Name.Name, c.Client.CoreV1().Pods(key.Name.Namespace).Get)
 		if err != nil {
 			return controller.Result{}, err
 		}
-		if live == nil || live.DeletionTimestamp != nil {
+		if found == nil || found.UID != key.UID || found.DeletionTimestamp != nil {
 			c.endEviction(key)
 			return controller.Result{}, nil
 		}
-		pod, now = c.pods.Trim(live), c.Clock.Now()
+		pod, now = c.pods.Trim(found), c.Clock.Now()
 		if d = c.decide(taints, pod, e, now); d.action == leave {
 			c.ledger.setDecision(key.UID, d)
-			return controller.Result{}, c.markAndDelete(ctx, key, live, d.due)
+			return controller.Result{}, c.markAndDelete(ctx, key, found, d.due)
 		}
 	}
 	d.running = e.running // the cache may show soon that the countdowns continue
 	return controller.Result{RequeueAfter: controller.MinPositive(c.keep(key, d, now), liveRecheck)}, nil
-}
-
-// livePod reads a pod from the API server. It returns nil if no pod has this name and UID.
-func (c *Controller) livePod(ctx context.Context, key podkey.Key) (*corev1.Pod, error) {
-	pod, err := live.Find(ctx, key.Name.Name, c.Client.CoreV1().Pods(key.Name.Namespace).Get)
-	if pod != nil && pod.UID != key.UID {
-		return nil, nil
-	}
-	return pod, err
 }
 
 // markAndDelete marks and deletes a pod whose deadline was due.

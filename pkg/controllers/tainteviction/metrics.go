@@ -20,8 +20,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("taint_eviction_controller_", reg)}
 	return &metrics{
 		deletions: m.CounterVec("pod_deletions_total", "Pods deleted because of a NoExecute taint.").WithLabelValues(),
-		duration:  m.HistogramVec("pod_deletion_duration_seconds", "Time from a pod's deadline until the API server had accepted its deletion.", durationBuckets).WithLabelValues(),
-		lateness:  m.HistogramVec("eviction_lateness_seconds", "Time from a pod's deadline until its eviction was begun.", durationBuckets).WithLabelValues(),
-		pending:   m.GaugeVec("evictions_pending", "Pods with a deadline by which they must leave their node, past deadlines included.").WithLabelValues(),
+		duration: m.HistogramVec("pod_deletion_duration_seconds",
+			"Time from a pod's deadline until the API server had accepted its deletion.", durationBuckets).WithLabelValues(),
+		lateness: m.HistogramVec("eviction_lateness_seconds",
+			"Time from a pod's deadline until its eviction was begun.", durationBuckets).WithLabelValues(),
+		pending: m.GaugeVec("evictions_pending",
+			"Pods with a deadline by which they must leave their node, past deadlines included.").WithLabelValues(),
 	}
 }

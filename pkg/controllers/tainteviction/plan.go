@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
@@ -21,20 +22,16 @@ type taint struct {
 	keySeen time.Time // of the sighting
 }
 
-// evictingTaints returns the taints of a node that may evict pods. seen returns the observations of a taint.
-func evictingTaints(node *corev1.Node, seen func(corev1.Taint) sighting) []taint {
+// evictingTaints returns the taints of a node that may evict pods at now.
+func evictingTaints(node *corev1.Node, seen *firstSeen, now time.Time) []taint {
 	var evicting []taint
 	isReady := nodestatus.ReadyStatus(node) == corev1.ConditionTrue
 	for _, t := range noExecuteTaints(node.Spec.Taints) {
 		if isHealthTaint(t) && isReady {
 			continue // the node has recovered, and the node lifecycle controller will remove the taint
 		}
-		var added metav1.Time
-		if t.TimeAdded != nil {
-			added = *t.TimeAdded
-		}
-		first := seen(t)
-		evicting = append(evicting, taint{Taint: t, since: startTime(added, first.idSeen), keySeen: first.keySeen})
+		first := seen.find(node.Name, t, now)
+		evicting = append(evicting, taint{t, startTime(ptr.Deref(t.TimeAdded, metav1.Time{}), first.idSeen), first.keySeen})
 	}
 	return evicting
 }

@@ -76,11 +76,7 @@ func (c *Controller) cachedTaints(name string, now time.Time) []taint {
 	if !ok {
 		return nil
 	}
-	return c.taintsOf(node, now)
-}
-
-func (c *Controller) taintsOf(node *corev1.Node, now time.Time) []taint {
-	return evictingTaints(node, func(t corev1.Taint) sighting { return c.seen.find(node.Name, t, now) })
+	return evictingTaints(node, c.seen, now)
 }
 
 // readTaints reads the taints of a node from the API server.
@@ -89,5 +85,5 @@ func (c *Controller) readTaints(ctx context.Context, name string) ([]taint, erro
 	if node == nil {
 		return nil, err
 	}
-	return c.taintsOf(node, c.Clock.Now()), nil
+	return evictingTaints(node, c.seen, c.Clock.Now()), nil
 }
