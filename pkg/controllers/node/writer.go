@@ -39,10 +39,7 @@ func (c *Controller) updateStatus(ctx context.Context, live *corev1.Node) (*core
 // node, the patch carries the resource version.
 func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []corev1.Taint, labels map[string]string) error {
 	meta := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion, "labels": labels}
-	patch, err := json.Marshal(map[string]any{"metadata": meta, "spec": map[string]any{"taints": taints}})
-	if err != nil {
-		return fmt.Errorf("encode patch: %w", err)
-	}
+	patch, _ := json.Marshal(map[string]any{"metadata": meta, "spec": map[string]any{"taints": taints}})
 	patched, err := c.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("patch node: %w", err)

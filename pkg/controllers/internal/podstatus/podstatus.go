@@ -26,10 +26,7 @@ type Change struct {
 
 // Send sends the change as a patch of the status of a pod.
 func (c Change) Send(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
-	patch, err := c.patch()
-	if err == nil {
-		_, err = client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	}
+	_, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, c.patch(), metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("patch status of pod %s/%s: %w", namespace, name, err)
 	}
@@ -37,7 +34,7 @@ func (c Change) Send(ctx context.Context, client kubernetes.Interface, namespace
 }
 
 // patch returns the change as a strategic merge patch.
-func (c Change) patch() ([]byte, error) {
+func (c Change) patch() []byte {
 	type metadata struct {
 		UID             types.UID `json:"uid"`
 		ResourceVersion string    `json:"resourceVersion,omitempty"`
@@ -61,7 +58,8 @@ func (c Change) patch() ([]byte, error) {
 	if c.Condition != nil {
 		patch.Status.Conditions = []condition{{PodCondition: *c.Condition}}
 	}
-	return json.Marshal(patch)
+	body, _ := json.Marshal(patch)
+	return body
 }
 
 // FindCondition returns the condition of a type, or nil.

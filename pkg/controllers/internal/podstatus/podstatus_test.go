@@ -48,7 +48,7 @@ func TestPatch(t *testing.T) {
 			pod(func(p *corev1.Pod) { p.UID, p.ResourceVersion, p.Status.Phase = "other", "8", corev1.PodFailed })},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			old, patch := fakeapi.Must(json.Marshal(pod(func(*corev1.Pod) {}))), fakeapi.Must(tt.change.patch())
+			old, patch := fakeapi.Must(json.Marshal(pod(func(*corev1.Pod) {}))), tt.change.patch()
 			var got corev1.Pod
 			fakeapi.NoError(t, json.Unmarshal(fakeapi.Must(strategicpatch.StrategicMergePatch(old, patch, corev1.Pod{})), &got))
 			anyOrder := cmpopts.SortSlices(func(a, b corev1.PodCondition) bool { return a.Type < b.Type })
