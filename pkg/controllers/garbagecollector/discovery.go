@@ -2,6 +2,8 @@ package garbagecollector
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,8 +34,10 @@ type catalogue struct {
 func newCatalogue(sent time.Time, failing map[string]bool, all ...apiType) catalogue {
 	c := catalogue{sent: sent, kinds: map[schema.GroupKind][]apiType{}, failing: failing}
 	for _, t := range all {
-		kind := schema.GroupKind{Group: t.Group, Kind: t.kind}
-		c.kinds[kind] = append(c.kinds[kind], t)
+		for _, name := range slices.Compact([]string{t.kind, strings.ToLower(t.kind)}) { // as meta.RESTMapper
+			kind := schema.GroupKind{Group: t.Group, Kind: name}
+			c.kinds[kind] = append(c.kinds[kind], t)
+		}
 	}
 	return c
 }

@@ -126,7 +126,7 @@ func TestRefStatus(t *testing.T) {
 		{"with another UID", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(other))), refVirtual},
 		{"in another namespace", newThing("b", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refOtherNamespace},
 		{"in a namespace, of what is in none", newThing("b", "o", uid(owner)), newThing("", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refOtherNamespace},
-		{"in no namespace", newThing("", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},
+		{"in no namespace, and the kind in lower case", newThing("", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1", "replicaset", "o", uid(owner))), refValid},
 		{"a version that cannot be read", newThing("a", "o", uid(owner)), newThing("a", "c", uid(3)).owned(ref("apps/v1/x", "ReplicaSet", "o", uid(owner))), refMismatched},
 		{"a virtual owner", nil, newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refVirtual},
 		{"an owner that is being deleted in the background", newThing("a", "o", uid(owner)).finalizedBy("x/y").deleted(), newThing("a", "c", uid(3)).owned(ref("apps/v1", "ReplicaSet", "o", uid(owner))), refValid},

@@ -39,7 +39,7 @@ type objectType struct {
 // isKind reports whether the type has the kind of a reference. All versions of a group serve the same objects.
 func (t objectType) isKind(k writtenKind) bool {
 	gv, err := schema.ParseGroupVersion(k.apiVersion)
-	return err == nil && gv.Version != "" && gv.Group == t.Group && k.kind == t.kind
+	return err == nil && gv.Version != "" && gv.Group == t.Group && (k.kind == t.kind || k.kind == strings.ToLower(t.kind))
 }
 
 // object is the metadata of an object, from the graph or from a live read.

@@ -48,7 +48,7 @@ func TestResolve(t *testing.T) {
 	}{
 		{"an owner in the same namespace", "v1", "ConfigMap", "shop", schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "shop", fine},
 		{"an owner in no namespace", "v1", "Node", "shop", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", fine},
-		{"both in no namespace", "v1", "Node", "", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", fine},
+		{"both in no namespace, and the kind in lower case", "v1", "node", "", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", fine},
 		{"an owner that would be in some namespace", "v1", "ConfigMap", "", none, "", outOfReach},
 		{"a version of one storage that is no longer served", "example.com/v1alpha1", "Widget", "shop", schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, "shop", fine},
 		{"a version of another server", "far.example.com/v1beta1", "Thing", "shop", schema.GroupVersionResource{Group: "far.example.com", Version: "v1beta1", Resource: "things"}, "shop", fine},
