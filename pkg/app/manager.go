@@ -393,7 +393,7 @@ func (m *Manager) competeForLease(ctx context.Context, _ func()) error {
 }
 
 // runControllers runs every controller until the term ends or a controller fails.
-func (m *Manager) runControllers(ctx context.Context, term leadership.Term) error {
+func (m *Manager) runControllers(ctx context.Context, term uint64) error {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	var controllers sync.WaitGroup
@@ -408,7 +408,7 @@ func (m *Manager) runControllers(ctx context.Context, term leadership.Term) erro
 				running.ControllerStarted(c.name)
 				defer running.ControllerStopped(c.name)
 			}
-			klog.FromContext(ctx).V(2).Info("Controller started", "controller", c.name, "term", term.Number)
+			klog.FromContext(ctx).V(2).Info("Controller started", "controller", c.name, "term", term)
 			if err := c.Run(ctx); err != nil {
 				abort(fmt.Errorf("%s: %w", c.name, err))
 			}

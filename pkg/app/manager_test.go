@@ -21,7 +21,6 @@ import (
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/freshness"
-	"minikcm/pkg/leadership"
 )
 
 // client-go's informers sleep without looking at their context when a streaming list is rejected with 429,
@@ -68,7 +67,7 @@ func TestRunningControllersMetricNeedsOwnProcess(t *testing.T) {
 	for name, own := range map[string]bool{"of-its-own-process": true, "of-a-part": false} {
 		ctx, stop := context.WithCancel(t.Context())
 		m := &Manager{cfg: Config{OwnProcess: own}, clock: clock.RealClock{}, controllers: []namedController{{brief{end: stop}, name}}, markStarted: func() {}}
-		fakeapi.NoError(t, m.runControllers(ctx, leadership.Term{}))
+		fakeapi.NoError(t, m.runControllers(ctx, 1))
 		families := fakeapi.Must(legacyregistry.DefaultGatherer.Gather())
 		shown := slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
 			return f.GetName() == "running_managed_controllers" && strings.Contains(f.String(), name)
@@ -81,7 +80,7 @@ func TestRunningControllersMetricNeedsOwnProcess(t *testing.T) {
 func TestErrorOfAControllerEndsTheTerm(t *testing.T) {
 	broken := fmt.Errorf("broken: %w", context.Canceled)
 	m := &Manager{clock: clock.RealClock{}, controllers: []namedController{{brief{end: func() {}, err: broken}, "a"}}, markStarted: func() {}}
-	fakeapi.WantError(t, "result of the term", m.runControllers(t.Context(), leadership.Term{}), broken)
+	fakeapi.WantError(t, "result of the term", m.runControllers(t.Context(), 1), broken)
 }
 
 func TestStandbyWithEmptyCachesDoesNotCompete(t *testing.T) {

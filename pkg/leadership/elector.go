@@ -28,20 +28,14 @@ var ErrShutdownTimeout = errors.New("controllers did not stop within the shutdow
 // ErrLeadReturned is in the error of Run if Lead returned nil before the end of its term.
 var ErrLeadReturned = errors.New("controllers returned before the end of the term")
 
-// Term is one uninterrupted period of holding the lease.
-type Term struct {
-	Number uint64 // 1 for the first term of this process
-	Cause  Cause  // how the lease had become free
-}
-
-// Lead runs the controllers for one term. ctx ends when the term ends: Lead must then take no new
-// work, finish running syncs, join every goroutine and return. The fence cancels requests that must
-// not finish. The context of a client request should be derived from ctx (context.WithoutCancel
-// included), so that the request belongs to the term.
+// Lead runs the controllers for one term. The terms of a process are counted from 1. ctx ends when the
+// term ends: Lead must then take no new work, finish running syncs, join every goroutine and return. The
+// fence cancels requests that must not finish. The context of a client request should be derived from ctx
+// (context.WithoutCancel included), so that the request belongs to the term.
 //
 // An error, or a return before ctx ends, stops the process: Run releases the lease and returns the
 // error.
-type Lead func(ctx context.Context, term Term) error
+type Lead func(ctx context.Context, term uint64) error
 
 // Deps are the dependencies of an Elector.
 type Deps struct {
@@ -65,12 +59,11 @@ type Elector struct {
 	wake  chan struct{} // of size one: the lease or a field below has changed, for waitForLease and runPhases
 
 	lock                 sync.Mutex
-	term                 Term
+	term                 uint64        // of the current or last term; 0 before the first
 	leading              bool          // during a term, and until the controllers have returned
 	renewedAt            time.Time     // when the last successful renewal was sent
 	confirmedDuration    time.Duration // of the lease from renewedAt, for the deadlines of writes
 	lostReason           string        // of the running term or of the current attempt; empty while the lease is held
-	loggedHolder         string
 	standDown            standDown
 	stepDownIgnoredUntil time.Time // see StepDown
 }
@@ -145,10 +138,12 @@ const credentialsTimeout = 10 * time.Second
 func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 	klog.FromContext(ctx).Info("Waiting for the lease", "lease", e.lease, "identity", e.cfg.Identity)
 	var last lastAttempt
+	var seen observation
 	poll, unknownWrites, rejectedSince := time.Duration(0), 0, time.Time{}
 	for ctx.Err() == nil {
-		e.recordHolder(ctx)
-		seen := e.lease.latestObservation()
+		before := seen.record.HolderIdentity
+		seen = e.lease.latestObservation()
+		e.recordHolder(ctx, seen.record.HolderIdentity, before)
 		pause := e.standDownPause(ctx)
 		if pause == 0 {
 			next := nextAttempt(seen, e.cfg.Identity, e.lease.minDuration, last, poll)
@@ -163,7 +158,7 @@ func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 		}
 		_, unverified := errors.AsType[*tls.CertificateVerificationError](result.err)
 		switch now := e.clock.Now(); {
-		case e.term.Number == 0, !unverified && !apierrors.IsUnauthorized(result.err):
+		case e.term == 0, !unverified && !apierrors.IsUnauthorized(result.err):
 			rejectedSince = time.Time{}
 		case rejectedSince.IsZero():
 			rejectedSince = now
@@ -198,7 +193,7 @@ type lastAttempt struct {
 // latest poll after the last attempt, because the watch may be broken or late.
 func nextAttempt(o observation, identity string, minDuration time.Duration, last lastAttempt, poll time.Duration) time.Time {
 	retry := last.at.Add(last.pause)
-	if !o.known || last.at.IsZero() {
+	if o.since.IsZero() || last.at.IsZero() {
 		return retry
 	}
 	free, _ := o.freeAt(identity, minDuration)
@@ -225,17 +220,15 @@ func (e *Elector) waitForWake(ctx context.Context, d time.Duration) {
 	}
 }
 
-// recordHolder logs a change of the holder once. Another holder is another candidate.
-func (e *Elector) recordHolder(ctx context.Context) {
-	holder := e.lease.latestObservation().record.HolderIdentity
-	e.lock.Lock()
-	changed, other := holder != e.loggedHolder, holder != "" && holder != e.cfg.Identity
-	e.loggedHolder = holder
-	if other {
-		e.stepDownIgnoredUntil = time.Time{}
+// recordHolder logs a new holder. Another holder is another candidate.
+func (e *Elector) recordHolder(ctx context.Context, holder, before string) {
+	if holder == "" || holder == e.cfg.Identity {
+		return
 	}
+	e.lock.Lock()
+	e.stepDownIgnoredUntil = time.Time{}
 	e.lock.Unlock()
-	if changed && other {
+	if holder != before {
 		klog.FromContext(ctx).Info("Standing by for another holder", "lease", e.lease, "holder", holder)
 	}
 }

@@ -3,12 +3,15 @@ package leadership
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/clock"
 
@@ -25,20 +28,19 @@ func wantLeading(t *testing.T, p *process, want bool) {
 	wantWritable(t, p, want)
 }
 
-func lastCause(t *testing.T, p *process) Cause {
+// wantTakeover fails unless p has begun one term by this cause.
+func wantTakeover(t *testing.T, p *process, by Cause) {
 	t.Helper()
-	spans := p.spans()
-	if len(spans) == 0 {
-		t.Fatalf("%s never led", p.cfg.Identity)
-	}
-	return spans[len(spans)-1].term.Cause
+	var metric dto.Metric
+	fakeapi.NoError(t, p.deps.Metrics.takeovers.WithLabelValues(string(by)).(prometheus.Metric).Write(&metric))
+	fakeapi.Want(t, fmt.Sprintf("takeovers of %s, %s", p.cfg.Identity, by), metric.GetHistogram().GetSampleCount(), 1)
 }
 
 func TestFirstProcessLeadsAtOnce(t *testing.T) {
 	runWithLease(t, func(t *testing.T, s *leaseServer) {
 		a := start(t, s, "a")
 		wantLeading(t, a, true)
-		fakeapi.Want(t, "cause", lastCause(t, a), CauseInitial)
+		wantTakeover(t, a, CauseInitial)
 		b := start(t, s, "b")
 		sleep(time.Hour)
 		wantLeading(t, a, true)
@@ -80,7 +82,7 @@ func TestExpiredLeaseIsTakenAtThatInstant(t *testing.T) {
 			if took < 15*time.Second || !tt.frozen && took != 15*time.Second {
 				t.Errorf("took it %v after the last renewal, want 15s", took)
 			}
-			fakeapi.Want(t, "cause", lastCause(t, b), CauseExpired)
+			wantTakeover(t, b, CauseExpired)
 		})
 	}
 }

@@ -291,7 +291,6 @@ const (
 // observation is the knowledge of this process about the Lease, with times of the local clock. It is a
 // value: each event or response gives a new observation.
 type observation struct {
-	known  bool // false: no other field is meaningful
 	exists bool
 	// record is the last record of the Lease. It outlives the Lease: the deletion of a Lease does not
 	// stop its holder.
@@ -299,13 +298,13 @@ type observation struct {
 	renewedByHolder bool          // the renew time differs from that in the previous record of the same holder
 	lastDuration    time.Duration // in the last record with a holder; 0 for none
 	version         string        // newest resourceVersion
-	since           time.Time     // first observation of record, or of the missing Lease
+	since           time.Time     // first observation of record, or of the missing Lease; zero if there was none
 }
 
 // withEvent adds a watch event. An event older than the observation changes nothing: a delayed watch
 // must not undo a response.
 func (o observation) withEvent(lease *coordinationv1.Lease, now time.Time) observation {
-	if o.known && o.version != "" && rv.AtLeast(o.version, lease.ResourceVersion) {
+	if o.version != "" && rv.AtLeast(o.version, lease.ResourceVersion) {
 		return o
 	}
 	return o.withResponse(lease, now)
@@ -315,24 +314,24 @@ func (o observation) withEvent(lease *coordinationv1.Lease, now time.Time) obser
 // the version is lower than before: after a restore from a backup all versions are lower for a while.
 func (o observation) withResponse(lease *coordinationv1.Lease, now time.Time) observation {
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
-	if !o.known || !o.exists || !equality.Semantic.DeepEqual(o.record, *record) {
+	if !o.exists || !equality.Semantic.DeepEqual(o.record, *record) {
 		o.since = now
-		o.renewedByHolder = o.known && record.HolderIdentity == o.record.HolderIdentity && !sameTime(record.RenewTime, o.record.RenewTime)
+		o.renewedByHolder = record.HolderIdentity == o.record.HolderIdentity && !sameTime(record.RenewTime, o.record.RenewTime)
 	}
 	if record.HolderIdentity != "" {
 		o.lastDuration = time.Duration(record.LeaseDurationSeconds) * time.Second
 	}
-	o.known, o.exists, o.record, o.version = true, true, *record, lease.ResourceVersion
+	o.exists, o.record, o.version = true, *record, lease.ResourceVersion
 	return o
 }
 
 // withoutLease adds a deletion or a GET that found no Lease. A duration that the holder has not renewed may have been
 // written by hand. It counts for at most maxDuration: the deletion removes it.
 func (o observation) withoutLease(now time.Time, maxDuration time.Duration) observation {
-	if !o.known {
+	if o.since.IsZero() {
 		o.since = now
 	}
-	o.known, o.exists = true, false
+	o.exists = false
 	if !o.renewedByHolder {
 		o.record.LeaseDurationSeconds = min(o.record.LeaseDurationSeconds, int(maxDuration/time.Second))
 		o.lastDuration = min(o.lastDuration, maxDuration)
@@ -340,8 +339,7 @@ func (o observation) withoutLease(now time.Time, maxDuration time.Duration) obse
 	return o
 }
 
-// freeAt returns the moment from which identity may try to acquire the lease. It requires a known
-// observation.
+// freeAt returns the moment from which identity may try to acquire the lease, if o is not zero.
 //
 // A deleted Lease is not free before its last record expires: the holder still works, and creates the
 // Lease again at its next renewal. The same is true for a record whose holder another process has

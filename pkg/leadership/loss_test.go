@@ -32,7 +32,7 @@ func TestStolenLease(t *testing.T) {
 			fakeapi.Want(t, "holder", s.holder(), "thief")
 			sleep(20 * time.Second)
 			wantLeading(t, a, true)
-			fakeapi.Want(t, "cause of the second term", lastCause(t, a), CauseExpired)
+			wantTakeover(t, a, CauseExpired)
 			fakeapi.Want(t, "terms", len(a.spans()), 2)
 		})
 	}
@@ -54,7 +54,7 @@ func TestOutageEndsTheTermButNotTheProcess(t *testing.T) {
 		a.conn.set(func(c *conn) { c.err = nil })
 		sleep(2 * time.Second)
 		wantLeading(t, a, true)
-		fakeapi.Want(t, "cause", lastCause(t, a), CauseReacquired)
+		wantTakeover(t, a, CauseReacquired)
 	})
 }
 

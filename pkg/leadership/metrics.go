@@ -52,8 +52,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, cause := range []Cause{CauseInitial, CauseReleased, CauseExpired, CauseReacquired} {
 		m.takeovers.WithLabelValues(string(cause))
 	}
-	for _, end := range []endReason{endLost, endShutdown, endStepDown, endFailed} {
-		m.ended.WithLabelValues(string(end))
+	for _, end := range endReasons {
+		m.ended.WithLabelValues(end)
 	}
 	for _, verb := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		m.refusals.WithLabelValues(verb)

@@ -36,7 +36,6 @@ type process struct {
 
 // span is one call of Lead.
 type span struct {
-	term       Term
 	begun, end time.Time
 	stoppedAt  time.Time
 	writable   bool // at stoppedAt
@@ -93,18 +92,18 @@ func (p *process) watched(lease *coordinationv1.Lease) {
 	}
 }
 
-func (p *process) lead(ctx context.Context, term Term) error {
+func (p *process) lead(ctx context.Context, term uint64) error {
 	p.lock.Lock()
 	n := len(p.terms)
-	p.terms = append(p.terms, span{term: term, begun: time.Now()})
+	p.terms = append(p.terms, span{begun: time.Now()})
 	p.works = true
 	work := p.work
 	p.lock.Unlock()
 	if p.early != nil {
 		return p.early()
 	}
-	if got := termOf(ctx); got != term.Number {
-		return fmt.Errorf("the context of term %d belongs to term %d", term.Number, got)
+	if got := termOf(ctx); got != term {
+		return fmt.Errorf("the context of term %d belongs to term %d", term, got)
 	}
 	<-ctx.Done()
 	stopped, writable := time.Now(), p.writable()

@@ -33,7 +33,7 @@ func TestHandOverOnShutdown(t *testing.T) {
 		if took.Sub(left) > 10*time.Millisecond {
 			t.Errorf("b leads %v after a's last controller, want at once", took.Sub(left))
 		}
-		fakeapi.Want(t, "cause", lastCause(t, b), CauseReleased)
+		wantTakeover(t, b, CauseReleased)
 		for _, want := range []string{"Normal LeaderElection a became leader", "Normal LeaderElection a stopped leading"} {
 			fakeapi.Want(t, "event", <-a.events.Events, want)
 		}

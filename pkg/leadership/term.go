@@ -14,15 +14,8 @@ import (
 	"minikcm/internal/timing"
 )
 
-// endReason is the reason for the end of a term.
-type endReason string
-
-const (
-	endLost     endReason = "lost"      // not renewed in time, or held by another process
-	endShutdown endReason = "shutdown"  // of the process
-	endStepDown endReason = "step-down" // StepDown was called
-	endFailed   endReason = "failed"    // Lead returned
-)
+// endReasons maps each event that ends a term to a metric label.
+var endReasons = map[event]string{lost: "lost", stopped: "shutdown", steppedDown: "step-down", leadReturned: "failed"}
 
 // joinTimeout is the time for Lead to return after the cancellation of requests at shutdown, if the
 // shutdown timeout ends before.
@@ -104,7 +97,7 @@ func (e *Elector) renewOrTimeOut(ctx context.Context) bool {
 // termRunner runs one term.
 type termRunner struct {
 	e        *Elector
-	term     Term
+	term     uint64
 	cancel   context.CancelFunc
 	leadDone chan error
 
@@ -117,17 +110,17 @@ type termRunner struct {
 	phaseDeadline time.Time       // of draining and waitingForWrites; zero for none
 	endedAt       time.Time
 
-	end       endReason // "" before the end
-	stopping  bool      // the process is shutting down
-	leaseLost bool      // the lease was lost, maybe after the end
-	stuck     bool      // Lead did not return in time
+	end       string // one of endReasons; "" before the end
+	stopping  bool   // the process is shutting down
+	leaseLost bool   // the lease was lost, maybe after the end
+	stuck     bool   // Lead did not return in time
 	err       error
 }
 
 // runTerm opens the fence, calls lead and ends the term in order. If stop is true, Run must return err.
 func (e *Elector) runTerm(ctx context.Context, won attemptResult, lead Lead) (stop bool, err error) {
 	t := e.beginTerm(ctx, won)
-	termCtx, cancel := context.WithCancel(withTerm(context.WithoutCancel(ctx), t.term.Number))
+	termCtx, cancel := context.WithCancel(withTerm(context.WithoutCancel(ctx), t.term))
 	defer cancel()
 	t.cancel = cancel
 	go func() { t.leadDone <- lead(termCtx, t.term) }()
@@ -139,14 +132,14 @@ func (e *Elector) runTerm(ctx context.Context, won attemptResult, lead Lead) (st
 func (e *Elector) beginTerm(ctx context.Context, won attemptResult) *termRunner {
 	now := e.clock.Now()
 	e.lock.Lock()
-	e.term = Term{Number: e.term.Number + 1, Cause: won.cause}
+	e.term++
 	e.leading = true
 	term, limits := e.term, writeLimits{}
 	if e.lease != nil {
 		limits = e.cfg.limitsAfter(e.renewedAt, e.confirmedDuration)
 	}
-	e.fence.openTerm(term.Number, limits) // under the lock: a renewal must not shorten confirmedDuration in between
-	if e.lostReason != "" {               // before the fence was open
+	e.fence.openTerm(term, limits) // under the lock: a renewal must not shorten confirmedDuration in between
+	if e.lostReason != "" {        // before the fence was open
 		e.fence.abortTerm(e.lostReason)
 	}
 	e.lock.Unlock()
@@ -159,7 +152,7 @@ func (e *Elector) beginTerm(ctx context.Context, won attemptResult) *termRunner 
 	}
 	freeFor := now.Sub(won.freeSince)
 	e.deps.Metrics.takeovers.WithLabelValues(string(won.cause)).Observe(freeFor.Seconds())
-	klog.FromContext(ctx).Info("Term begins", "term", term.Number, "cause", won.cause, "leaseFreeFor", freeFor.Round(time.Millisecond))
+	klog.FromContext(ctx).Info("Term begins", "term", term, "cause", won.cause, "leaseFreeFor", freeFor.Round(time.Millisecond))
 	return t
 }
 
@@ -215,7 +208,7 @@ func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
 		// This process cannot use the lease any more.
 		t.stopRenewing()
 		cancelled = t.e.fence.abortTerm(reason)
-		klog.FromContext(ctx).V(2).Info("Cancelled the requests of the term", "term", t.term.Number, "reason", reason, "requests", cancelled)
+		klog.FromContext(ctx).V(2).Info("Cancelled the requests of the term", "term", t.term, "reason", reason, "requests", cancelled)
 	}
 	if before == leading {
 		t.stopControllers(ctx, ev, reason)
@@ -231,14 +224,14 @@ func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
 }
 
 func (t *termRunner) stopControllers(ctx context.Context, ev event, reason string) {
-	t.end = map[event]endReason{lost: endLost, stopped: endShutdown, steppedDown: endStepDown, leadReturned: endFailed}[ev]
+	t.end = endReasons[ev]
 	t.endedAt = t.e.clock.Now()
 	if t.e.cfg.ShutdownTimeout > 0 {
 		t.phaseDeadline = t.endedAt.Add(t.e.cfg.ShutdownTimeout)
 	}
 	t.e.fence.startDrain()
 	t.cancel() // before the log, which may block
-	klog.FromContext(ctx).Info("Term ends", "term", t.term.Number, "end", t.end, "reason", reason)
+	klog.FromContext(ctx).Info("Term ends", "term", t.term, "end", t.end, "reason", reason)
 }
 
 func (t *termRunner) startPhase() {
@@ -265,7 +258,7 @@ func (t *termRunner) checkWrites(ctx context.Context) {
 		t.handle(ctx, ev, "a write has an unknown outcome")
 		return
 	}
-	klog.FromContext(ctx).Info("Waiting for writes with unknown outcome", "term", t.term.Number, "duration", wait.Round(time.Millisecond))
+	klog.FromContext(ctx).Info("Waiting for writes with unknown outcome", "term", t.term, "duration", wait.Round(time.Millisecond))
 	t.timer = t.e.clock.NewTimer(wait)
 }
 
@@ -275,7 +268,7 @@ func (t *termRunner) onLeadReturned(ctx context.Context, err error) {
 	}
 	reason := ""
 	if err != nil {
-		t.err, reason = fmt.Errorf("term %d: %w", t.term.Number, err), err.Error()
+		t.err, reason = fmt.Errorf("term %d: %w", t.term, err), err.Error()
 	}
 	t.handle(ctx, leadReturned, reason)
 }
@@ -293,7 +286,7 @@ func (t *termRunner) finishTerm(ctx context.Context) {
 	e, ctx := t.e, context.WithoutCancel(ctx)
 	t.stopTimer()
 	e.fence.closeTerm()
-	klog.FromContext(ctx).Info("Controllers stopped", "term", t.term.Number, "duration", e.clock.Since(t.endedAt).Round(time.Millisecond),
+	klog.FromContext(ctx).Info("Controllers stopped", "term", t.term, "duration", e.clock.Since(t.endedAt).Round(time.Millisecond),
 		"drained", t.phase == drained, "stuck", t.stuck, "inFlight", e.fence.inFlight())
 	t.stopRenewing()
 	t.renewing.Wait()
@@ -321,7 +314,7 @@ func (t *termRunner) handOver(ctx context.Context) {
 
 func (t *termRunner) recordEnd() {
 	e := t.e
-	e.deps.Metrics.ended.WithLabelValues(string(t.end)).Inc()
+	e.deps.Metrics.ended.WithLabelValues(t.end).Inc()
 	e.deps.Metrics.lease.Set(0)
 	free := timing.Later(e.clock.Now(), e.fence.unknownUntil()) // other processes cannot take the lease before
 	e.lock.Lock()

@@ -44,7 +44,7 @@ func TestReleaseWaitsForUnknownOutcomes(t *testing.T) {
 			}
 			sleep(30 * time.Second)
 			wantLeading(t, b, true)
-			fakeapi.Want(t, "cause", lastCause(t, b), tt.cause)
+			wantTakeover(t, b, tt.cause)
 			led := b.spans()[0].begun
 			if len(server.landed) != 1 || !server.landed[0].Before(led) {
 				t.Errorf("the write was done at %v, another led at %v", server.landed, led)

@@ -135,7 +135,7 @@ func serve(ctx context.Context, elector *leadership.Elector, leases cache.Shared
 	case <-lock.asked: // the manager has started
 	case <-electing.Done():
 	}
-	err := elector.Run(electing, func(term context.Context, _ leadership.Term) error {
+	err := elector.Run(electing, func(term context.Context, _ uint64) error {
 		lock.win()
 		var end error
 		select {
