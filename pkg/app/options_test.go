@@ -108,7 +108,7 @@ func TestFlagsReachConfig(t *testing.T) {
 				Curves: []int32{23, 29}, HTTP2Streams: 47, DisableHTTP2: true,
 			},
 			Authentication: serving.AuthenticationConfig{
-				Kubeconfig: "/authn", SkipLookup: true, TolerateLookupFailure: true, TokenCacheTTL: time.Second, ClientCAFile: "/ca",
+				Kubeconfig: "/authn", SkipLookup: true, TokenCacheTTL: time.Second, ClientCAFile: "/ca",
 				RequestHeader: serving.RequestHeaderConfig{
 					ClientCAFile: "/rh", AllowedNames: []string{"a", "b"}, UsernameHeaders: []string{"u"}, UIDHeaders: []string{"i"},
 					GroupHeaders: []string{"g"}, ExtraHeaderPrefixes: []string{"e"},

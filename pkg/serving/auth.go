@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
@@ -186,7 +187,11 @@ func (a *auth) protect(next http.Handler) http.Handler {
 			writeStatus(w, apierrors.NewInternalError(errors.New("access cannot be reviewed")).Status())
 		case !allowed:
 			log.V(4).Info("Client not allowed", "user", client.User.GetName(), "verb", verb, "path", r.URL.Path, "reason", reason)
-			writeStatus(w, forbidden(client.User.GetName(), verb, r.URL.Path, reason))
+			message := fmt.Sprintf("User %q cannot %s path %q", client.User.GetName(), verb, r.URL.Path)
+			if reason != "" {
+				message += ": " + reason
+			}
+			writeStatus(w, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(message)).Status())
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -196,17 +201,6 @@ func (a *auth) protect(next http.Handler) http.Handler {
 func writeTooManyRequests(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
 	writeStatus(w, apierrors.NewTooManyRequests(errTooManyReviews.Error(), 1).Status())
-}
-
-func forbidden(name, verb, path, reason string) metav1.Status {
-	message := fmt.Sprintf("forbidden: User %q cannot %s path %q", name, verb, path)
-	if reason != "" {
-		message += ": " + reason
-	}
-	return metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
-		Message: message, Details: &metav1.StatusDetails{},
-	}
 }
 
 // writeStatus writes the response of an API server, which clients can show.

@@ -54,12 +54,11 @@ type TLSConfig struct {
 
 // AuthenticationConfig configures the authentication of clients.
 type AuthenticationConfig struct {
-	Kubeconfig            string // empty means the pod's service account, or no API server
-	SkipLookup            bool
-	TolerateLookupFailure bool // without effect
-	TokenCacheTTL         time.Duration
-	ClientCAFile          string // empty means the CA that the cluster publishes
-	RequestHeader         RequestHeaderConfig
+	Kubeconfig    string // empty means the pod's service account, or no API server
+	SkipLookup    bool
+	TokenCacheTTL time.Duration
+	ClientCAFile  string // empty means the CA that the cluster publishes
+	RequestHeader RequestHeaderConfig
 }
 
 // RequestHeaderConfig describes a front proxy that authenticates clients.
@@ -152,7 +151,7 @@ func (c *AuthenticationConfig) addFlags(fs *pflag.FlagSet) {
 			"service account; without a service account tokens are ignored.")
 	fs.BoolVar(&c.SkipLookup, "authentication-skip-lookup", c.SkipLookup,
 		"Do not read client CAs from ConfigMap kube-system/extension-apiserver-authentication.")
-	fs.BoolVar(&c.TolerateLookupFailure, "authentication-tolerate-lookup-failure", c.TolerateLookupFailure,
+	fs.Bool("authentication-tolerate-lookup-failure", false,
 		"Accepted for compatibility with existing manifests, without effect: this manager always tolerates an unreadable ConfigMap.")
 	fs.DurationVar(&c.TokenCacheTTL, "authentication-token-webhook-cache-ttl", c.TokenCacheTTL,
 		"Time that the result of a TokenReview is cached. 0 disables the cache.")
