@@ -59,7 +59,6 @@ const (
 // all methods may be called from any goroutine.
 type Caches struct {
 	cfg     Config
-	name    *cache.InformerName
 	factory informers.SharedInformerFactory
 
 	pods        *Pods
@@ -85,18 +84,11 @@ type watchedType struct {
 
 // New returns caches without types. The client should be neither rate limited nor fenced.
 func New(client kubernetes.Interface, cfg Config) *Caches {
-	options := []informers.SharedInformerOption{}
-	var name *cache.InformerName // nil: no metrics
-	if cfg.Name != "" {
-		if unique, err := cache.NewInformerName(cfg.Name); err == nil {
-			name, options = unique, append(options, informers.WithInformerName(unique))
-		}
-	}
+	name, _ := cache.NewInformerName(cfg.Name) // nil, without metrics, if the name is empty or taken
 	c := &Caches{
 		cfg:     cfg,
-		name:    name,
 		stores:  map[schema.GroupVersionResource]any{},
-		factory: informers.NewSharedInformerFactoryWithOptions(client, cfg.Resync, options...),
+		factory: informers.NewSharedInformerFactoryWithOptions(client, cfg.Resync, informers.WithInformerName(name)),
 	}
 	c.feeds = newFeeds(c)
 	return c
@@ -162,7 +154,6 @@ func (c *Caches) Start(ctx context.Context) {
 func (c *Caches) Shutdown() {
 	c.factory.Shutdown()
 	c.running.Wait()
-	c.name.Release()
 }
 
 // WaitForSync blocks until every cache and every handler has the first list, or ctx has ended.

@@ -147,7 +147,8 @@ func (c *Caches) Leases() (*Leases, error) {
 		if c.cfg.LeaseClient != nil {
 			client = c.cfg.LeaseClient
 		}
-		return coordinationinformers.NewLeaseInformerWithOptions(client, scope, internalinterfaces.InformerOptions{ResyncPeriod: resync, InformerName: c.name})
+		options := internalinterfaces.InformerOptions{ResyncPeriod: resync, InformerName: c.factory.InformerName()}
+		return coordinationinformers.NewLeaseInformerWithOptions(client, scope, options)
 	}
 	store, err := Watch[*coordinationv1.Lease](c, coordinationv1.SchemeGroupVersion.WithResource("leases"),
 		Options{Namespace: scope, Trim: Trim(trim), Informer: func() cache.SharedIndexInformer {

@@ -127,7 +127,7 @@ func informerFor[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o 
 	return c.factory.InformerFor(object, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return cache.NewSharedIndexInformerWithOptions(source, object, cache.SharedIndexInformerOptions{
 			ResyncPeriod: resync, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-			ObjectDescription: gvr.String(), Identifier: c.name.WithResource(gvr),
+			ObjectDescription: gvr.String(), Identifier: c.factory.InformerName().WithResource(gvr),
 		})
 	}), nil
 }
