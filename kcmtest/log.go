@@ -35,12 +35,6 @@ type endingSink struct {
 	*ending // shared by all derived sinks
 }
 
-func (s *endingSink) Enabled(level int) bool {
-	s.lock.RLock()
-	defer s.lock.RUnlock()
-	return !s.over && s.LogSink.Enabled(level)
-}
-
 func (s *endingSink) Info(level int, msg string, keysAndValues ...any) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()

@@ -14,19 +14,15 @@ func CertificateMetric(cfg rest.TLSClientConfig) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rest_client_certificate_expiration_timestamp_seconds",
 		Help: "Unix time at which the client certificate of the kubeconfig expires; 0 without a certificate, or if its file cannot be read.",
-	}, func() float64 { return certificateEnd(cfg) })
-}
-
-// certificateEnd returns a Unix time, or 0 without a certificate. It reads a file each time, because clients
-// reload a renewed file.
-func certificateEnd(cfg rest.TLSClientConfig) float64 {
-	text := cfg.CertData
-	if len(text) == 0 && cfg.CertFile != "" {
-		text, _ = os.ReadFile(cfg.CertFile) // clients log the error
-	}
-	chain, err := certutil.ParseCertsPEM(text)
-	if err != nil {
-		return 0
-	}
-	return float64(chain[0].NotAfter.Unix()) // the client certificate comes first
+	}, func() float64 {
+		text := cfg.CertData
+		if len(text) == 0 && cfg.CertFile != "" {
+			text, _ = os.ReadFile(cfg.CertFile) // clients reload a renewed file, and log an error
+		}
+		chain, err := certutil.ParseCertsPEM(text)
+		if err != nil {
+			return 0
+		}
+		return float64(chain[0].NotAfter.Unix()) // the client certificate comes first
+	})
 }
