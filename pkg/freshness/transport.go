@@ -114,7 +114,7 @@ type connectionPool struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p *connectionPool) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 	if req.Method != http.MethodGet {
 		return p.next.RoundTrip(req)
 	}
@@ -129,7 +129,6 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 	case r.Resource != "" && !r.watch: // Without a version the API server reads etcd, in pages.
 		req = withQuery(req, url.Values{"limit": {fmt.Sprint(pageSize)}, "resourceVersion": nil, "resourceVersionMatch": nil})
 	}
-	var err error
 	failingSince := p.clock.Now()
 	for pause := reconnectPause; ; pause = min(2*pause, maxErrorPause) {
 		if p.connecting.Acquire(req.Context(), 1) != nil {
@@ -138,7 +137,6 @@ func (p *connectionPool) RoundTrip(req *http.Request) (*http.Response, error) {
 		release := sync.OnceFunc(func() { p.connecting.Release(1) })
 		time.AfterFunc(connectTimeout, release)
 		sent := p.clock.Now()
-		var resp *http.Response
 		resp, err = p.sendOnce(req, r, release)
 		failed := resp != nil && resp.StatusCode >= http.StatusInternalServerError
 		if !failed {

@@ -228,7 +228,8 @@ func (t *typeMonitor) stillDiffers() bool {
 
 // reopenWatch restarts the watch, on a new connection if the client has received nothing since.
 func (t *typeMonitor) reopenWatch(ctx context.Context, since, now time.Time) {
-	klog.FromContext(ctx).V(2).Info("Reopening a watch that does not deliver", "watch", t.target().String(), "state", t.state, "version", t.Version(), "missing", cmp.Or(t.expectedGoal.version, t.listedGoal.version))
+	klog.FromContext(ctx).V(2).Info("Reopening a watch that does not deliver", "watch", t.target().String(),
+		"state", t.state, "version", t.Version(), "missing", cmp.Or(t.expectedGoal.version, t.listedGoal.version))
 	if t.deps.Transport.reopenWatch(t.target(), since) {
 		t.deps.Metrics.reopened.WithLabelValues(t.target().labels()...).Inc()
 	}
