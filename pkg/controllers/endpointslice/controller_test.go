@@ -3,13 +3,11 @@ package endpointslice
 import (
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,29 +16,6 @@ import (
 	"minikcm/internal/fakeapi"
 	"minikcm/pkg/caches"
 )
-
-func TestFlags(t *testing.T) {
-	for _, tt := range []struct{ args, want string }{
-		{"", ""},
-		{"--concurrent-service-endpoint-syncs=50 --max-endpoints-per-slice=1000 --endpointslice-updates-batch-period=1m", ""},
-		{"--concurrent-service-endpoint-syncs=0", "--concurrent-service-endpoint-syncs: 0 is not in the range 1 to 50"},
-		{"--concurrent-service-endpoint-syncs=51", "--concurrent-service-endpoint-syncs: 51 is not in the range 1 to 50"},
-		{"--max-endpoints-per-slice=0", "--max-endpoints-per-slice: 0 is not in the range 1 to 1000"},
-		{"--max-endpoints-per-slice=1001", "--max-endpoints-per-slice: 1001 is not in the range 1 to 1000"},
-		{"--endpointslice-updates-batch-period=-1s", "--endpointslice-updates-batch-period: -1s is not in the range 0s to 1m0s"},
-		{"--endpointslice-updates-batch-period=61s", "--endpointslice-updates-batch-period: 1m1s is not in the range 0s to 1m0s"},
-	} {
-		cfg := DefaultConfig()
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		cfg.AddFlags(flags)
-		fakeapi.NoError(t, flags.Parse(strings.Fields(tt.args)))
-		got := ""
-		for _, err := range cfg.Validate() {
-			got += err.Error()
-		}
-		fakeapi.Want(t, fmt.Sprintf("errors of %q", tt.args), got, tt.want)
-	}
-}
 
 // Pod events by the Services that the events sync.
 func TestPodEventsThatMatter(t *testing.T) {
