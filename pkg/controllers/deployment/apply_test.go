@@ -339,17 +339,6 @@ func TestRequestsOfOneSync(t *testing.T) {
 	}
 }
 
-// TestConflictOfAnAdoption: a webhook rejects adoptions with a conflict, which the Loop limits.
-func TestConflictOfAnAdoption(t *testing.T) {
-	orphan := owned(newDeployment(3), "v1", newNext("orphan", 3))
-	orphan.OwnerReferences = nil
-	b := newBench(t, newDeployment(3), orphan)
-	b.On("patch replicasets", fakeapi.Fails(apierrors.NewConflict(setResource, "orphan", errors.New("by a webhook"))))
-	if _, err := b.run(t.Context()); !apierrors.IsConflict(err) {
-		t.Errorf("error %v, want the conflict", err)
-	}
-}
-
 // TestFirstWriteOfATermFollowsALiveRead: the cache lacks a ReplicaSet that exists.
 func TestFirstWriteOfATermFollowsALiveRead(t *testing.T) {
 	d := newDeployment(3)

@@ -257,12 +257,11 @@ func TestOldestReplicaSetOfTheTemplateIsNew(t *testing.T) {
 	first.current = true
 	oldest := newOld("oldest", 1, 9)
 	for _, order := range [][]replicaSet{{young, twin, first, oldest}, {oldest, first, twin, young}, {twin, oldest, young, first}} {
-		p := newInput(newDeployment(1), order...)
-		next, found, old := p.next, p.found, p.old
-		if !found || next.rs.Name != "twin-a" {
-			t.Errorf("new is %q (%t), want twin-a", next.rs.Name, found)
+		in := newInput(newDeployment(1), order...)
+		if !in.found || in.next.rs.Name != "twin-a" {
+			t.Errorf("new is %q (%t), want twin-a", in.next.rs.Name, in.found)
 		}
-		if len(old) != 3 || old[0].rs.Name != "oldest" || old[1].rs.Name != "twin-b" || old[2].rs.Name != "young" {
+		if old := in.old; len(old) != 3 || old[0].rs.Name != "oldest" || old[1].rs.Name != "twin-b" || old[2].rs.Name != "young" {
 			t.Errorf("old are %v", old)
 		}
 	}

@@ -359,7 +359,7 @@ func (m *model) writes(s modelState, shown view, back held) {
 	}
 }
 
-// failures adds the states after passes with an unknown outcome of a create, or with rejected reductions.
+// failures adds the states after syncs with an unknown outcome of a create, or with rejected reductions.
 func (m *model) failures(s modelState) {
 	if s.losses == 0 && !m.fails {
 		return

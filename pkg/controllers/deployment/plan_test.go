@@ -183,9 +183,9 @@ func TestProportionalChange(t *testing.T) {
 	} {
 		s := newNext("new", 10)
 		s.rs.Annotations = map[string]string{maxReplicasAnnotation: tt.most}
-		p := newInput(newDeployment(tt.replicas, within(0, 1)), s)
-		p.d.Status.Replicas = 10
-		fakeapi.Want(t, fmt.Sprintf("change to %d replicas, annotation %q", tt.replicas, tt.most), p.proportionalChange(s), tt.want)
+		in := newInput(newDeployment(tt.replicas, within(0, 1)), s)
+		in.d.Status.Replicas = 10
+		fakeapi.Want(t, fmt.Sprintf("change to %d replicas, annotation %q", tt.replicas, tt.most), in.proportionalChange(s), tt.want)
 	}
 }
 
@@ -238,8 +238,8 @@ func stepwise(b bounds, sizes, available []int) []int {
 	}
 }
 
-// TestOnePassEndsWhereKubeControllerManagerEnds: upstream needs up to three passes.
-func TestOnePassEndsWhereKubeControllerManagerEnds(t *testing.T) {
+// TestOneSyncEndsWhereKubeControllerManagerEnds: upstream needs up to three syncs.
+func TestOneSyncEndsWhereKubeControllerManagerEnds(t *testing.T) {
 	states := 0
 	for replicas := 1; replicas <= 5; replicas++ {
 		for surge := range 4 {
@@ -259,9 +259,9 @@ func TestOnePassEndsWhereKubeControllerManagerEnds(t *testing.T) {
 							s.current = i == 2
 							given = append(given, s)
 						}
-						p := newInput(d, given...)
+						in := newInput(d, given...)
 						got := slices.Clone(sets)
-						changes, _ := p.changesFor(p.rollingTargets())
+						changes, _ := in.changesFor(in.rollingTargets())
 						for _, c := range changes {
 							got[int(c.rs.Name[0]-'0')] = c.to
 						}

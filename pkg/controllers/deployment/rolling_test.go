@@ -12,8 +12,8 @@ import (
 func TestDeadlineShortensTheWaitBetweenSteps(t *testing.T) {
 	justNow := func(s *replicaSet) { s.resizedAt = now }
 	for seconds, want := range map[int32]time.Duration{1: 50 * time.Millisecond, 10: 500 * time.Millisecond, 600: 2 * time.Second} {
-		p := newInput(newDeployment(4, within(1, 1), deadline(seconds)), newNext("new", 2), newOld("old", 2, 1, unseen, justNow))
-		if s := p.rollingTargets(); !slices.Contains(s.deferred, deferShrinking) || s.requeueAfter != want {
+		in := newInput(newDeployment(4, within(1, 1), deadline(seconds)), newNext("new", 2), newOld("old", 2, 1, unseen, justNow))
+		if s := in.rollingTargets(); !slices.Contains(s.deferred, deferShrinking) || s.requeueAfter != want {
 			t.Errorf("deadline of %d s: held %v, again after %v, want %v", seconds, s.deferred, s.requeueAfter, want)
 		}
 	}

@@ -26,29 +26,29 @@ func TestCounts(t *testing.T) {
 		return withStatus(func(s *appsv1.ReplicaSetStatus) { s.TerminatingReplicas = &n })
 	}
 	never := withStatus(func(s *appsv1.ReplicaSetStatus) { *s = appsv1.ReplicaSetStatus{} })
-	type numbers struct{ Replicas, Updated, Ready, Available, Unavailable, Terminating int32 }
+	type counts struct{ Replicas, Updated, Ready, Available, Unavailable, Terminating int32 }
 	for _, tt := range []struct {
-		name    string
-		facts   facts
-		sets    []replicaSet
-		outcome rolloutResult
-		want    numbers
+		name   string
+		facts  facts
+		sets   []replicaSet
+		result rolloutResult
+		want   counts
 	}{
-		{"no ReplicaSet", facts{terminatingReplicas: true}, nil, rolloutResult{}, numbers{}},
-		{"sums", facts{}, []replicaSet{newNext("new", 3, having(1)), newOld("old", 2, 1)}, rolloutResult{}, numbers{5, 3, 3, 3, 2, -1}},
-		{"terminating pods", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, terminating(2)), newOld("old", 2, 1, terminating(5))}, rolloutResult{}, numbers{3, 1, 3, 3, 0, 7}},
-		{"one does not tell them", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, terminating(2)), newOld("old", 2, 1)}, rolloutResult{}, numbers{3, 1, 3, 3, 0, -1}},
-		{"one has told nothing yet", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, never), newOld("old", 2, 1, terminating(5))}, rolloutResult{}, numbers{2, 0, 2, 2, 1, 5}},
-		{"more available than asked for", facts{}, []replicaSet{newNext("new", 1, having(4))}, rolloutResult{}, numbers{1, 1, 4, 4, 0, -1}},
-		{"sizes after the sync", facts{}, []replicaSet{newNext("new", 1)}, rolloutResult{changes: []change{{from: 1, to: 4}}}, numbers{1, 1, 1, 1, 3, -1}},
-		{"a ReplicaSet of this sync", facts{}, []replicaSet{newOld("old", 1, 1)}, rolloutResult{created: newOld("new", 2, 0).rs}, numbers{1, 0, 1, 1, 2, -1}},
+		{"no ReplicaSet", facts{terminatingReplicas: true}, nil, rolloutResult{}, counts{}},
+		{"sums", facts{}, []replicaSet{newNext("new", 3, having(1)), newOld("old", 2, 1)}, rolloutResult{}, counts{5, 3, 3, 3, 2, -1}},
+		{"terminating pods", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, terminating(2)), newOld("old", 2, 1, terminating(5))}, rolloutResult{}, counts{3, 1, 3, 3, 0, 7}},
+		{"one does not tell them", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, terminating(2)), newOld("old", 2, 1)}, rolloutResult{}, counts{3, 1, 3, 3, 0, -1}},
+		{"one has told nothing yet", facts{terminatingReplicas: true}, []replicaSet{newNext("new", 1, never), newOld("old", 2, 1, terminating(5))}, rolloutResult{}, counts{2, 0, 2, 2, 1, 5}},
+		{"more available than asked for", facts{}, []replicaSet{newNext("new", 1, having(4))}, rolloutResult{}, counts{1, 1, 4, 4, 0, -1}},
+		{"sizes after the sync", facts{}, []replicaSet{newNext("new", 1)}, rolloutResult{changes: []change{{from: 1, to: 4}}}, counts{1, 1, 1, 1, 3, -1}},
+		{"a ReplicaSet of this sync", facts{}, []replicaSet{newOld("old", 1, 1)}, rolloutResult{created: newOld("new", 2, 0).rs}, counts{1, 0, 1, 1, 2, -1}},
 		{"sums beyond int32", facts{}, []replicaSet{newNext("new", math.MaxInt32), newOld("old", math.MaxInt32, 1)}, rolloutResult{},
-			numbers{math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, 0, -1}},
+			counts{math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, 0, -1}},
 	} {
-		p := newInput(newDeployment(3), tt.sets...)
-		p.facts = tt.facts
-		s := p.statusCounts(tt.outcome)
-		got := numbers{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, ptr.Deref(s.TerminatingReplicas, -1)}
+		in := newInput(newDeployment(3), tt.sets...)
+		in.facts = tt.facts
+		s := in.statusCounts(tt.result)
+		got := counts{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, ptr.Deref(s.TerminatingReplicas, -1)}
 		fakeapi.WantEqual(t, tt.name+": counts", got, tt.want)
 	}
 }
@@ -74,12 +74,12 @@ func TestProgressing(t *testing.T) {
 	onlyOld := []replicaSet{newOld("old", 3, 1, having(2), revision("2"))}
 	progress := is(yes, "ReplicaSetUpdated", `ReplicaSet "new" is progressing.`, 0, time.Minute)
 	for _, tt := range []struct {
-		name string
-		edit func(*appsv1.Deployment)
-		was  []appsv1.DeploymentCondition
-		sets []replicaSet
-		o    rolloutResult
-		want []appsv1.DeploymentCondition
+		name   string
+		edit   func(*appsv1.Deployment)
+		was    []appsv1.DeploymentCondition
+		sets   []replicaSet
+		result rolloutResult
+		want   []appsv1.DeploymentCondition
 	}{
 		{"no deadline: no condition", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }, was(yes, "ReplicaSetUpdated"), more, counts, []appsv1.DeploymentCondition{}},
 		{"nothing happens", nil, was(yes, "ReplicaSetUpdated"), same, counts, was(yes, "ReplicaSetUpdated")},
@@ -139,11 +139,11 @@ func TestProgressing(t *testing.T) {
 			tt.edit(d)
 		}
 		d.Status = appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, Conditions: tt.was}
-		p := newInput(d, tt.sets...)
+		in := newInput(d, tt.sets...)
 		c := conditions{list: append([]appsv1.DeploymentCondition{}, tt.was...), now: now}
-		status := p.statusCounts(tt.o)
+		status := in.statusCounts(tt.result)
 		status.ObservedGeneration = 1
-		p.setProgressing(tt.o, status, &c)
+		in.setProgressing(tt.result, status, &c)
 		fakeapi.WantEqual(t, tt.name+": conditions", c.list, tt.want)
 	}
 }
