@@ -40,7 +40,8 @@ func (c change) patchBody() []byte {
 		operations = append(operations, operation{"add", "/spec/minReadySeconds", *c.minReadySeconds})
 	}
 	if c.addsFirstAnnotations() {
-		operations = append(operations, operation{"test", "/metadata/resourceVersion", c.rs.ResourceVersion}, operation{"add", "/metadata/annotations", c.annotations})
+		operations = append(operations, operation{"test", "/metadata/resourceVersion", c.rs.ResourceVersion},
+			operation{"add", "/metadata/annotations", c.annotations})
 	} else {
 		escape := strings.NewReplacer("~", "~0", "/", "~1")
 		for _, key := range slices.Sorted(maps.Keys(c.annotations)) {
@@ -117,14 +118,16 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 	case outcome.NotFound:
 		return controller.ErrOutdated
 	case outcome.Unknown:
-		t.expectations.unknownChanges[ch.rs.UID] = unknownChange{change: ch, generation: t.d.Generation, until: c.Clock.Now().Add(outcome.MaxCompletionDelay)}
+		until := c.Clock.Now().Add(outcome.MaxCompletionDelay)
+		t.expectations.unknownChanges[ch.rs.UID] = unknownChange{change: ch, generation: t.d.Generation, until: until}
 	case outcome.Rejected:
 		t.memory.changeRejected(t.d, ch.rs, c.Clock.Now())
 	}
 	if isCanceled(r.err) {
 		return r.err
 	}
-	c.recorder.Eventf(t.d, corev1.EventTypeWarning, "FailedScaleReplicaSet", "Failed to scale replica set %s from %d to %d: %v", ch.rs.Name, ch.from, ch.to, outcome.EventMessage(r.err))
+	c.recorder.Eventf(t.d, corev1.EventTypeWarning, "FailedScaleReplicaSet", "Failed to scale replica set %s from %d to %d: %v",
+		ch.rs.Name, ch.from, ch.to, outcome.EventMessage(r.err))
 	return fmt.Errorf("scale ReplicaSet %s from %d to %d: %w", ch.rs.Name, ch.from, ch.to, r.err)
 }
 

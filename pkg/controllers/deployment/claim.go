@@ -29,12 +29,13 @@ func (c *Controller) claim(ctx context.Context, t syncState) (mine []*appsv1.Rep
 			release = append(release, rs)
 		}
 	}
-	adopted, err := c.owners.AdoptAndRelease(ctx, t.d, adopt, release, &t.memory.ownership, &t.expectations.barrier, func(n int, do func(int)) (int, error) {
+	oneByOne := func(n int, do func(int)) (int, error) {
 		for i := range n {
 			do(i)
 		}
 		return n, nil
-	})
+	}
+	adopted, err := c.owners.AdoptAndRelease(ctx, t.d, adopt, release, &t.memory.ownership, &t.expectations.barrier, oneByOne)
 	return append(mine, adopted...), err
 }
 

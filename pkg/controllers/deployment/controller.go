@@ -85,7 +85,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer reading.Wait()
 	reading.Go(func() {
 		apps := c.Client.AppsV1()
-		c.baseline.Read(ctx, caches.LatestVersion(c.deployments, apps.Deployments("").List), caches.LatestVersion(c.replicaSets, apps.ReplicaSets("").List))
+		c.baseline.Read(ctx, caches.LatestVersion(c.deployments, apps.Deployments("").List),
+			caches.LatestVersion(c.replicaSets, apps.ReplicaSets("").List))
 	})
 	c.loop.Run(ctx, c.deployments.Names)
 	return nil

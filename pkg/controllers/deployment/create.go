@@ -95,7 +95,8 @@ func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1
 }
 
 // findByName finds out to whom a taken name belongs.
-func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.ReplicaSet, earlier unknownCreate, res outcome.Outcome, rejection error) createResult {
+func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.ReplicaSet, earlier unknownCreate,
+	res outcome.Outcome, rejection error) createResult {
 	found, err := c.readReplicaSet(ctx, want.Namespace, want.Name)
 	switch {
 	case err != nil:
@@ -119,7 +120,8 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 		return createResult{deferred: deferCreateBackoff, requeueAfter: wait}
 	}
 	t.memory.collisions = t.memory.collisions.next(minCollision, maxCollision, now)
-	klog.FromContext(ctx).V(2).Info("Name of the new ReplicaSet is taken, counting a collision", "replicaSet", klog.KObj(found), "owner", metav1.GetControllerOf(found))
+	klog.FromContext(ctx).V(2).Info("Name of the new ReplicaSet is taken, counting a collision",
+		"replicaSet", klog.KObj(found), "owner", metav1.GetControllerOf(found))
 	return createResult{collision: true}
 }
 

@@ -68,7 +68,8 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	// 6. Write the status.
 	status := p.input.newStatus(a.result)
 	statusAgain, statusErr := c.writeStatus(ctx, t, status, p.input.newRevision(a.result))
-	progress := a.result.created != nil || progressed(t.d.Status, status) || slices.ContainsFunc(a.result.changes, func(c change) bool { return c.from != c.to })
+	progress := a.result.created != nil || progressed(t.d.Status, status) ||
+		slices.ContainsFunc(a.result.changes, func(c change) bool { return c.from != c.to })
 	c.states.Update(t.key, func(s *state) { s.record(t, c.finished(t.d, status), progress) })
 
 	// 7. Delete old ReplicaSets.

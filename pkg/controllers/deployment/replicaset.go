@@ -106,9 +106,10 @@ func statusCaughtUp(rs *appsv1.ReplicaSet) bool {
 // ignored: upstream's controller keeps the first reason.
 func (s replicaSet) failsToDelete() bool {
 	status := s.rs.Status
-	return status.ObservedGeneration == s.rs.Generation && int(status.Replicas) > s.size() && slices.ContainsFunc(status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
-		return c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue
-	})
+	return status.ObservedGeneration == s.rs.Generation && int(status.Replicas) > s.size() &&
+		slices.ContainsFunc(status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
+			return c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue
+		})
 }
 
 // shrinkWait returns the time for which the ReplicaSet controller may still act on the last size, at most limit

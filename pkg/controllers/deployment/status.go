@@ -176,7 +176,8 @@ func (in rolloutInput) timedOut(progressing appsv1.DeploymentCondition) bool {
 func (in rolloutInput) untilTimeout(status appsv1.DeploymentStatus, r rolloutResult) time.Duration {
 	c := conditions{list: status.Conditions}
 	has, ok := c.get(appsv1.DeploymentProgressing)
-	if !ok || !r.canProgress || progressDeadline(in.d) == 0 || isComplete(in.d, status) || has.Reason == reasonComplete || has.Reason == reasonTimedOut {
+	if !ok || !r.canProgress || progressDeadline(in.d) == 0 || isComplete(in.d, status) ||
+		has.Reason == reasonComplete || has.Reason == reasonTimedOut {
 		return 0
 	}
 	return max(has.LastUpdateTime.Add(progressDeadline(in.d)).Sub(in.now)+1, 1)

@@ -81,7 +81,8 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 		Enqueue:  c.enqueue,
 		Several: func(pod *caches.Pod, sets []*appsv1.ReplicaSet) {
 			// Not utilruntime.HandleError, which may sleep: handlers must not delay the watch.
-			c.log.Load().Error(nil, "More than one ReplicaSet selects the pod", "controller", Name, "pod", klog.KObj(pod), "replicaSets", klog.KObjSlice(sets))
+			c.log.Load().Error(nil, "More than one ReplicaSet selects the pod",
+				"controller", Name, "pod", klog.KObj(pod), "replicaSets", klog.KObjSlice(sets))
 		},
 	}
 	c.metrics = newMetrics(b.Metrics, c.states, b.Clock)
@@ -118,7 +119,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	reading.Go(func() {
-		c.baseline.Read(ctx, caches.LatestVersion(c.pods, c.Client.CoreV1().Pods("").List), caches.LatestVersion(c.replicaSets, c.Client.AppsV1().ReplicaSets("").List))
+		c.baseline.Read(ctx, caches.LatestVersion(c.pods, c.Client.CoreV1().Pods("").List),
+			caches.LatestVersion(c.replicaSets, c.Client.AppsV1().ReplicaSets("").List))
 	})
 	c.loop.Run(ctx, c.replicaSets.Names)
 	return nil

@@ -30,7 +30,8 @@ func newMetrics(reg prometheus.Registerer, states *states, c clock.PassiveClock)
 			controller.Label{"group"}, controller.Label{"resource"}),
 		liveReads: m.CounterVec("live_reads_total", "Syncs decided on a consistent read of the API server instead of the caches.",
 			controller.Label{"reason", controller.ReadFirstWrite, controller.ReadOverdue, readUnconfirmed}),
-		unknownOutcomes: m.CounterVec("unknown_outcomes_total", "Creates and deletes with unknown outcome, for example because of a timeout. None is carried out twice.",
+		unknownOutcomes: m.CounterVec("unknown_outcomes_total",
+			"Creates and deletes with unknown outcome, for example because of a timeout. None is carried out twice.",
 			controller.Label{"verb", "create", "delete"}),
 	}
 	ms.staleSkips.WithLabelValues("", "pods")

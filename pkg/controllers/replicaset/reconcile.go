@@ -70,7 +70,8 @@ func (c *Controller) sync(ctx context.Context, t syncState) (controller.Result, 
 	statusAgain, err := c.writeStatus(ctx, t, claimed, a)
 
 	// 6. Requeue, also after a failure, in case no event comes.
-	requeueAfter := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusAgain, untilAvailable(t, claimed.owned, c.Clock.Now()))
+	requeueAfter := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusAgain,
+		untilAvailable(t, claimed.owned, c.Clock.Now()))
 	if t.expectations.barrier.Pending() {
 		requeueAfter = controller.MinPositive(requeueAfter, controller.ConsistencyTimeout)
 	}

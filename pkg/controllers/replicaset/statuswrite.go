@@ -113,7 +113,8 @@ func statusInterval(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time
 
 // putStatus writes the status with the counts over rs, which must have the current version. It returns the requeue
 // delay if the write can wait.
-func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.ReplicaSet, status appsv1.ReplicaSetStatus, a applyResult) (again time.Duration, err error) {
+func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.ReplicaSet, status appsv1.ReplicaSetStatus,
+	a applyResult) (again time.Duration, err error) {
 	status.ObservedGeneration, status.Conditions = t.rs.Generation, newConditions(rs.Status.Conditions, a, t.now)
 	shown := status
 	if rs.Status.TerminatingReplicas == nil && c.dropsTerminating.Load() {
@@ -128,8 +129,8 @@ func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.Repl
 	update := rs.DeepCopy() // marshalling writes to its argument, and rs may be cached
 	update.Spec.Template.UID = ""
 	update.Status = status
-	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", status.Replicas, "ready", status.ReadyReplicas, "available", status.AvailableReplicas,
-		"generation", rs.Generation)
+	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", status.Replicas, "ready", status.ReadyReplicas,
+		"available", status.AvailableReplicas, "generation", rs.Generation)
 	sent := c.Clock.Now()
 	written, err := c.Client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	if outcome.IsNotFound(err, rs.Name) {

@@ -118,7 +118,8 @@ type change[T metav1.Object] struct {
 // AdoptAndRelease adopts and releases objects, and returns the adopted ones. Rejections of single objects are
 // reported in events and are no errors. The live read of the owner comes after the objects were read: a
 // cached owner must not take back objects that were orphaned by its deletion.
-func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, release []T, s *State, b *controller.ConsistencyBarrier, each Each) (adopted []T, err error) {
+func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, release []T, s *State,
+	b *controller.ConsistencyBarrier, each Each) (adopted []T, err error) {
 	now := c.Clock.Now()
 	var failures []error
 	var changes []change[T]
