@@ -138,5 +138,5 @@ func (g *graph) groupOf(key id) string {
 	if namespace := n.namespace.Value(); namespace != "" {
 		return namespace
 	}
-	return "/" + n.feed.typ.GroupResource.String()
+	return "/" + n.store.typ.GroupResource.String()
 }

@@ -111,9 +111,9 @@ func (t *knownTypes) definitionChanged() {
 	t.event = t.Clock.Now()
 	t.updateDefined(t.event)
 	for r, k := range t.types {
-		if k.feed != nil && !k.local && t.isLocal(r) {
+		if k.store != nil && !k.local && t.isLocal(r) {
 			k.local = true
-			k.feed = t.graph.feed(k.objectType())
+			k.store = t.graph.storeFor(k.objectType())
 		}
 	}
 	t.lock.Unlock()

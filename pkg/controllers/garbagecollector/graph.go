@@ -15,7 +15,7 @@ import (
 	"minikcm/internal/timing"
 )
 
-// graph has a node for each object of each watched type, a virtual node for each owner that no feed shows, and an
+// graph has a node for each object of each watched type, a virtual node for each owner that no store has, and an
 // edge for each owner reference. Feeds store objects in the graph only, so the graph is the only copy. The lock is
 // held for microseconds, except during walks over all nodes, over the dependents of an owner, or over the references
 // of an object: 30 ms for 100,000.
@@ -24,17 +24,17 @@ import (
 type graph struct {
 	clock   clock.PassiveClock
 	began   time.Time
-	enqueue func(queueKeys) // called without the lock, by the goroutines of feeds
+	enqueue func(queueKeys) // called without the lock, by the goroutines of feeds and informers
 
 	lock       sync.Mutex
 	nodes      map[id]*node
-	feeds      map[schema.GroupResource]*feed
+	stores     map[schema.GroupResource]*typeStore
 	texts      map[id]types.UID        // UIDs that are no UUIDs
 	deletions  map[*node]deletionEvent // deletion events of referenced objects
 	notFoundAt map[*node]time.Time     // time of the live read that did not find an object of the graph
 }
 
-// deletionEvent is a deletion event from a feed.
+// deletionEvent is a deletion event of a feed or informer.
 type deletionEvent struct {
 	at  time.Time
 	typ objectType
@@ -46,7 +46,7 @@ type node struct {
 	version    uint64 // 0 if the version is not a number
 	name       string // of a virtual node: as in the first reference
 	namespace  unique.Handle[string]
-	feed       *feed // nil for virtual nodes
+	store      *typeStore // nil for virtual nodes
 	marks      marks
 	refs       *edge // first owner reference, in written order
 	dependents *edge // first dependent, in no order
@@ -77,7 +77,7 @@ type queueKeys struct {
 
 func newGraph(c clock.PassiveClock, enqueue func(queueKeys)) *graph {
 	return &graph{
-		clock: c, began: c.Now(), enqueue: enqueue, nodes: map[id]*node{}, feeds: map[schema.GroupResource]*feed{},
+		clock: c, began: c.Now(), enqueue: enqueue, nodes: map[id]*node{}, stores: map[schema.GroupResource]*typeStore{},
 		texts: map[id]types.UID{}, deletions: map[*node]deletionEvent{}, notFoundAt: map[*node]time.Time{},
 	}
 }
@@ -95,26 +95,26 @@ func (g *graph) changeAndEnqueue(do func(*queueKeys)) {
 
 // storeObject stores an object from an event or a list. Objects from live reads are not stored, because their order
 // with events is unknown. The lock is held, as in all functions below that do not take the lock.
-func (g *graph) storeObject(f *feed, m metav1.Object, keys *queueKeys) {
+func (g *graph) storeObject(s *typeStore, m metav1.Object, keys *queueKeys) {
 	if m.GetUID() == "" {
 		return // computed by an aggregated API server; no reference can name the object
 	}
 	n := g.nodeOf(m.GetUID(), m.GetName())
 	was := n.marks
-	added := n.feed != f
-	if added && n.feed != nil {
+	added := n.store != s
+	if added && n.store != nil {
 		// OpenShift serves each namespace as a project, too. The local type wins.
-		if n.feed.typ.local || !f.typ.local {
+		if n.store.typ.local || !s.typ.local {
 			return
 		}
-		n.feed.count--
+		n.store.count--
 	}
 	delete(g.notFoundAt, n)
 	if added {
-		n.feed, n.namespace = f, unique.Make(m.GetNamespace())
-		f.count++
-		if f.names != nil {
-			f.names[m.GetName()]++
+		n.store, n.namespace = s, unique.Make(m.GetNamespace())
+		s.count++
+		if s.names != nil {
+			s.names[m.GetName()]++
 		}
 		delete(g.deletions, n)
 	}
@@ -146,13 +146,13 @@ func (g *graph) removeObject(n *node, keys *queueKeys) {
 	g.enqueueOwners(n, keys)
 	g.enqueueDependents(n, keys)
 	g.replaceRefs(n, nil)
-	n.feed.count--
-	if names := n.feed.names; names != nil {
+	n.store.count--
+	if names := n.store.names; names != nil {
 		if names[n.name]--; names[n.name] == 0 {
 			delete(names, n.name)
 		}
 	}
-	n.feed, n.namespace, n.version, n.marks = nil, clusterScope, 0, 0
+	n.store, n.namespace, n.version, n.marks = nil, clusterScope, 0, 0
 	g.dropUnreferenced(n)
 }
 
@@ -161,7 +161,7 @@ func (g *graph) removeObject(n *node, keys *queueKeys) {
 func (g *graph) removeNotFound(key id) {
 	g.changeAndEnqueue(func(keys *queueKeys) {
 		n := g.observedNode(key)
-		if n == nil || !n.feed.typ.local { // an aggregated API server may read from a cache
+		if n == nil || !n.store.typ.local { // an aggregated API server may read from a cache
 			return
 		}
 		g.notFoundAt[n] = g.clock.Now()
@@ -185,7 +185,7 @@ func (g *graph) nodeOf(uid types.UID, name string) *node {
 
 // dropUnreferenced drops a virtual node without dependents.
 func (g *graph) dropUnreferenced(n *node) {
-	if n.feed != nil || n.dependents != nil {
+	if n.store != nil || n.dependents != nil {
 		return
 	}
 	delete(g.nodes, n.uid)
@@ -266,7 +266,7 @@ func (g *graph) uidOf(n *node) types.UID {
 
 func (g *graph) objectOfNode(n *node) object {
 	o := object{
-		resource: n.feed.typ.GroupResource, namespace: n.namespace.Value(), name: n.name, refs: g.refsOfNode(n),
+		resource: n.store.typ.GroupResource, namespace: n.namespace.Value(), name: n.name, refs: g.refsOfNode(n),
 		uid: g.uidOf(n), marks: n.marks, readAt: g.clock.Now(),
 	}
 	if n.version > 0 {
@@ -302,11 +302,11 @@ const (
 // statusOf returns the status of a reference from a namespace. The owner is nil if the graph has no node.
 func (g *graph) statusOf(owner *node, namespace string, kind writtenKind, name string) refStatus {
 	switch {
-	case owner == nil || owner.feed == nil:
+	case owner == nil || owner.store == nil:
 		return refVirtual
 	case owner.namespace != clusterScope && owner.namespace.Value() != namespace:
 		return refOtherNamespace
-	case name != owner.name || !owner.feed.typ.isKind(kind):
+	case name != owner.name || !owner.store.typ.isKind(kind):
 		return refMismatched
 	case owner.marks.waiting():
 		return refWaiting
@@ -323,7 +323,7 @@ func (g *graph) mayBeGarbage(key id) bool {
 }
 
 func (g *graph) isCandidate(n *node) bool {
-	if n.feed == nil || n.marks.has(terminating) {
+	if n.store == nil || n.marks.has(terminating) {
 		return false
 	}
 	for e := n.refs; e != nil; e = e.next {
@@ -337,8 +337,8 @@ func (g *graph) isCandidate(n *node) bool {
 // ownerObservation is the state of the owner of a reference in the graph.
 type ownerObservation struct {
 	status       refStatus
-	deletedAt    time.Time // deletion event from the feed of the owner's kind; zero without
-	anyDeletedAt time.Time // deletion event from any feed, which is no evidence; zero without
+	deletedAt    time.Time // deletion event of the store of the owner's kind; zero without
+	anyDeletedAt time.Time // deletion event of any store, which is no evidence; zero without
 	// refSeen is the last change of the dependent's references, or the read of the dependent. It is not before a 404
 	// that removed the owner from the graph.
 	refSeen time.Time
@@ -346,7 +346,7 @@ type ownerObservation struct {
 
 // observedNode returns the node of an object, or nil if there is none or the node is virtual.
 func (g *graph) observedNode(key id) *node {
-	if n := g.nodes[key]; n != nil && n.feed != nil {
+	if n := g.nodes[key]; n != nil && n.store != nil {
 		return n
 	}
 	return nil

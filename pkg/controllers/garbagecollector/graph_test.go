@@ -28,7 +28,7 @@ func uid(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-4000-800
 
 func keyOf(u types.UID) id { key, _ := idOf(u); return key }
 
-// thing builds an object of a feed.
+// thing builds an object of a store.
 type thing struct{ metav1.PartialObjectMetadata }
 
 func newThing(namespace, name string, u types.UID) *thing {
@@ -87,17 +87,17 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) add(typ objectType, o *thing) {
 	w.t.Helper()
-	fakeapi.NoError(w.t, w.feed(typ).Add(o))
+	fakeapi.NoError(w.t, w.storeFor(typ).Add(o))
 }
 
 func (w *world) delete(typ objectType, o *thing) {
 	w.t.Helper()
-	fakeapi.NoError(w.t, w.feed(typ).Delete(o))
+	fakeapi.NoError(w.t, w.storeFor(typ).Delete(o))
 }
 
 func (w *world) replace(typ objectType, all ...any) {
 	w.t.Helper()
-	fakeapi.NoError(w.t, w.feed(typ).Replace(all, "5"))
+	fakeapi.NoError(w.t, w.storeFor(typ).Replace(all, "5"))
 }
 
 // ownersOf returns the observations of the owners of an object.
@@ -172,8 +172,8 @@ func TestLocalTypeWinsOverAggregatedType(t *testing.T) {
 			fakeapi.Want(t, "status", w.status(uid(3)), refValid)
 			w.delete(projects, newThing("", "shop", uid(1)))
 			fakeapi.Want(t, "status without the project", w.status(uid(3)), refValid)
-			fakeapi.Want(t, "namespaces", w.feed(namespaces).objectCount(), 1)
-			fakeapi.Want(t, "projects", w.feed(projects).objectCount(), 0)
+			fakeapi.Want(t, "namespaces", w.storeFor(namespaces).objectCount(), 1)
+			fakeapi.Want(t, "projects", w.storeFor(projects).objectCount(), 0)
 		})
 	}
 }
@@ -218,7 +218,7 @@ func (g *graph) size() (objects, absent, refs int) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	for _, n := range g.nodes {
-		if n.feed != nil {
+		if n.store != nil {
 			objects++
 		} else {
 			absent++
@@ -328,7 +328,7 @@ func TestRemovedOwnersNeedLaterEvidence(t *testing.T) {
 func TestTransformerDropsUnusedMetadata(t *testing.T) {
 	o := newThing("a", "c", uid(1)).owned(ref("v1", "Node", "n", uid(2)))
 	o.Labels, o.Annotations, o.ManagedFields = map[string]string{"a": "b"}, map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{}}
-	got, err := newWorld(t).feed(configMaps).Transformer()(&o.PartialObjectMetadata)
+	got, err := newWorld(t).storeFor(configMaps).Transformer()(&o.PartialObjectMetadata)
 	kept, ok := got.(*metav1.PartialObjectMetadata)
 	if err != nil || !ok || kept.Labels != nil || kept.Annotations != nil || kept.ManagedFields != nil || kept.UID != uid(1) || len(kept.OwnerReferences) != 1 {
 		t.Errorf("kept is %+v (%v)", got, err)

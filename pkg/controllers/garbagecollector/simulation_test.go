@@ -141,10 +141,10 @@ func (c *collector) relist(typ objectType) {
 	for _, o := range c.ListObjects(versionFor(typ), typ.Resource) {
 		list = append(list, o)
 	}
-	of, feed := typ.GroupResource, c.graph.feed(typ)
+	of, store := typ.GroupResource, c.graph.storeFor(typ)
 	c.read[of] = len(c.Events(versionFor(typ), typ.Resource))
-	c.types.types[of] = &knownType{typeState: typeState{apiType: simulatedKind(typ), feedState: feedState{current, c.clock.Now()}, feed: feed}}
-	fakeapi.NoError(c.t, feed.Replace(list, "1"))
+	c.types.types[of] = &knownType{typeState: typeState{apiType: simulatedKind(typ), watchState: watchState{current, c.clock.Now()}, store: store}}
+	fakeapi.NoError(c.t, store.Replace(list, "1"))
 }
 
 // deliver delivers the next event of a type.
@@ -155,9 +155,9 @@ func (c *collector) deliver(typ objectType) bool {
 	}
 	event := events[c.read[of]]
 	c.read[of]++
-	do := c.graph.feed(typ).Update
+	do := c.graph.storeFor(typ).Update
 	if event.Type == "DELETED" {
-		do = c.graph.feed(typ).Delete
+		do = c.graph.storeFor(typ).Delete
 	}
 	fakeapi.NoError(c.t, do(event.Object.DeepCopy()))
 	return true

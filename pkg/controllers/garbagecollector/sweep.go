@@ -122,7 +122,7 @@ func (s *sweeper) list(ctx context.Context, t apiType, owner object, since time.
 		at.namespace = ""
 	}
 	state := s.types.state(t.GroupResource())
-	onePage := state.phase == current && state.feed.objectCount() <= pageSize
+	onePage := state.phase == current && state.store.objectCount() <= pageSize
 	if at.namespace != "" && onePage && s.allNamespaces.backoffOf(t.GroupVersionResource, 0) == 0 {
 		list, err := s.listAt(ctx, s.allNamespaces, listScope{at.GroupVersionResource, ""}, key, since)
 		if err == nil || s.allNamespaces.backoffOf(at.GroupVersionResource, 0) == 0 {

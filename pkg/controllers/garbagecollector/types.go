@@ -54,7 +54,7 @@ var defaultIgnored = map[schema.GroupResource]bool{{Resource: "events"}: true, {
 // often fail.
 var unstored = map[string]bool{"metrics.k8s.io": true, "custom.metrics.k8s.io": true, "external.metrics.k8s.io": true}
 
-// phase is the state of the feed of a type.
+// phase is the state of the watch of a type.
 type phase string
 
 const (
@@ -63,8 +63,8 @@ const (
 	away    phase = "away"    // the latest discovery lacks the type
 )
 
-// feedState is the phase of a feed, with its start.
-type feedState struct {
+// watchState is the phase of a watch, with its start.
+type watchState struct {
 	phase phase
 	since time.Time
 }
@@ -72,9 +72,9 @@ type feedState struct {
 // typeState is a snapshot of a type.
 type typeState struct {
 	apiType
-	feedState       // zero if the type is not watched
-	err       error // latest error of the feed since the latest list or accepted watch
-	feed      *feed // nil if the type is not watched
+	watchState            // zero if the type is not watched
+	err        error      // latest error of the watch since the latest list or accepted watch
+	store      *typeStore // nil if the type is not watched
 }
 
 // isServed reports whether the type is watched and not away.
@@ -88,7 +88,7 @@ func (s typeState) mayDependOn(owner apiType) bool { return s.namespaced || !own
 type knownType struct {
 	typeState
 	cached bool         // the objects come from an informer
-	source *caches.Feed // fills the feed; used by the discovery goroutine only
+	feed   *caches.Feed // fills the store; used by the discovery goroutine only
 	logged bool         // err has been logged
 }
 
@@ -269,7 +269,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 			k = &knownType{}
 			t.types[r] = k
 		}
-		moved := k.source != nil && k.Version != a.Version
+		moved := k.feed != nil && k.Version != a.Version
 		if moved && failing[a.Group] && k.phase != away {
 			continue // perhaps only the preferred version has failed
 		}
@@ -282,15 +282,15 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		k.GroupVersionResource = a.GroupVersionResource
 		k.watched = a.List && a.Watch && a.Delete && !t.ignored[r]
 		switch {
-		case !k.watched && k.feed != nil:
+		case !k.watched && k.store != nil:
 			drop = append(drop, k)
 			t.types[r] = &knownType{typeState: typeState{apiType: k.apiType}}
 		case k.watched:
-			k.feed = t.graph.feed(k.objectType())
-			if k.source == nil || moved || k.phase == away {
+			k.store = t.graph.storeFor(k.objectType())
+			if k.feed == nil || moved || k.phase == away {
 				start = append(start, k)
 				if k.phase != listing { // before buildCatalogue, which leaves out types that are away
-					k.feedState = feedState{listing, now}
+					k.watchState = watchState{listing, now}
 				}
 			}
 		}
@@ -305,7 +305,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		case !k.watched:
 			delete(t.types, r)
 		case k.phase != away:
-			k.feedState, k.err = feedState{away, now}, nil
+			k.watchState, k.err = watchState{away, now}, nil
 			settled = false
 		case now.Sub(k.since) < patience:
 			settled = false
@@ -319,7 +319,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 	t.lock.Unlock()
 	for _, k := range drop {
 		k.stopFeed()
-		t.graph.dropFeed(k.feed)
+		t.graph.dropStore(k.store)
 	}
 	for _, k := range start {
 		settled = t.startFeed(ctx, k) && settled
@@ -369,12 +369,12 @@ func (t *knownTypes) startFeed(ctx context.Context, k *knownType) bool {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	if k.phase != listing {
-		k.feedState = feedState{listing, t.Clock.Now()}
+		k.watchState = watchState{listing, t.Clock.Now()}
 	}
 	if r := k.GroupResource(); r == crds || r == apiServices {
-		k.feed.notify = t.definitionChanged
+		k.store.notify = t.definitionChanged
 	}
-	source, err := t.feeds.Start(ctx, k.GroupVersionResource, k.feed, caches.FeedEvents{
+	feed, err := t.feeds.Start(ctx, k.GroupVersionResource, k.store, caches.FeedEvents{
 		Listed:  func() { t.setPhase(ctx, k, current, nil) },
 		Watched: func(err error) { t.setPhase(ctx, k, current, err) },
 		Lost:    func(err error) { t.setPhase(ctx, k, listing, err) },
@@ -385,14 +385,14 @@ func (t *knownTypes) startFeed(ctx context.Context, k *knownType) bool {
 		klog.FromContext(ctx).V(2).Info("Cannot start feed", "controller", Name, "resource", k.GroupVersionResource, "reason", err)
 		return false
 	}
-	k.source = source
+	k.feed = feed
 	return true
 }
 
 func (k *knownType) stopFeed() {
-	if k.source != nil {
-		k.source.Stop()
-		k.source = nil
+	if k.feed != nil {
+		k.feed.Stop()
+		k.feed = nil
 	}
 }
 
@@ -403,7 +403,7 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 	was := k.phase
 	log := err != nil && !k.logged && was == listing && now.Sub(k.since) >= ownerListTimeout
 	if was != away && was != p {
-		k.feedState = feedState{p, now}
+		k.watchState = watchState{p, now}
 	}
 	if was != away && (p == current || err != nil) { // a watch that ends without an error repairs nothing
 		k.err = err
@@ -429,11 +429,11 @@ func (t *knownTypes) observeInformer(of caches.Cached) caches.Handler[metav1.Obj
 		return caches.Handler[metav1.Object]{}
 	}
 	k := &knownType{cached: true, typeState: typeState{
-		apiType:   apiType{GroupVersionResource: of.Resource, kind: of.Kind, watched: true, local: true},
-		feedState: feedState{listing, t.Clock.Now()},
+		apiType:    apiType{GroupVersionResource: of.Resource, kind: of.Kind, watched: true, local: true},
+		watchState: watchState{listing, t.Clock.Now()},
 	}}
-	f := t.graph.feed(k.objectType())
-	k.feed = f
+	s := t.graph.storeFor(k.objectType())
+	k.store = s
 	t.lock.Lock()
 	t.types[r] = k
 	t.informers = append(t.informers, of.Synced)
@@ -446,9 +446,9 @@ func (t *knownTypes) observeInformer(of caches.Cached) caches.Handler[metav1.Obj
 		}
 	})
 	return caches.Handler[metav1.Object]{
-		Add:    func(obj metav1.Object) { _ = f.Add(obj) },
-		Update: f.Changed,
-		Delete: func(obj metav1.Object) { _ = f.Delete(obj) },
-		Missed: func(obj metav1.Object) { _ = f.Delete(cache.DeletedFinalStateUnknown{Obj: obj}) },
+		Add:    func(obj metav1.Object) { _ = s.Add(obj) },
+		Update: s.Changed,
+		Delete: func(obj metav1.Object) { _ = s.Delete(obj) },
+		Missed: func(obj metav1.Object) { _ = s.Delete(cache.DeletedFinalStateUnknown{Obj: obj}) },
 	}
 }
