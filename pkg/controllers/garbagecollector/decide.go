@@ -132,7 +132,7 @@ type classification struct {
 // takes one of these proofs. The numbers are those of the cases in the function:
 //
 //	case                              proof                                                   source
-//	2. name with / or %, . or ..      a local type has no such names                          catalogue.resolve
+//	2. name with / or %, . or ..      a local type has no such names                          kindIndex.resolve
 //	2. group without the kind         deletion event, then a discovery of the whole group     typeStore.removeDeleted
 //	4. 404 that names the owner       deletion event,                                         typeStore.removeDeleted
 //	                                  or a watch that lacks the owner for confirmAfter,       knownTypes.setPhase

@@ -24,15 +24,15 @@ type apiType struct {
 
 func (t apiType) objectType() objectType { return objectType{t.GroupResource(), t.kind, t.local} }
 
-// catalogue is the result of a discovery.
-type catalogue struct {
+// kindIndex finds the discovered types of a kind.
+type kindIndex struct {
 	sent    time.Time // zero before the first discovery
 	kinds   map[schema.GroupKind][]apiType
 	failing map[string]bool // groups with versions that failed
 }
 
-func newCatalogue(sent time.Time, failing map[string]bool, all ...apiType) catalogue {
-	c := catalogue{sent: sent, kinds: map[schema.GroupKind][]apiType{}, failing: failing}
+func newKindIndex(sent time.Time, failing map[string]bool, all ...apiType) kindIndex {
+	c := kindIndex{sent: sent, kinds: map[schema.GroupKind][]apiType{}, failing: failing}
 	for _, t := range all {
 		for _, name := range slices.Compact([]string{t.kind, strings.ToLower(t.kind)}) { // as meta.RESTMapper
 			kind := schema.GroupKind{Group: t.Group, Kind: name}
@@ -109,9 +109,9 @@ func (t *knownTypes) dueAfter(sent time.Time, retries int) time.Time {
 func (t *knownTypes) definitionChanged() {
 	t.lock.Lock()
 	t.event = t.Clock.Now()
-	t.updateDefined(t.event)
+	t.updateDefinedLocked(t.event)
 	for r, k := range t.types {
-		if k.store != nil && !k.local && t.isLocal(r) {
+		if k.store != nil && !k.local && t.isLocalLocked(r) {
 			k.local = true
 			k.store = t.graph.storeFor(k.objectType())
 		}

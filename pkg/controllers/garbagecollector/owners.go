@@ -55,7 +55,7 @@ type ownerLocation struct {
 }
 
 // resolve returns the location of the owner of a reference. The namespace is that of the dependent.
-func (c catalogue) resolve(r reference, namespace string) (ownerLocation, problem) {
+func (c kindIndex) resolve(r reference, namespace string) (ownerLocation, problem) {
 	gv, err := schema.ParseGroupVersion(r.apiVersion)
 	if err != nil || gv.Version == "" {
 		return ownerLocation{}, unparsable
@@ -161,7 +161,7 @@ func (r *ownerReader) read(ctx context.Context, o object) (v ownerView, err erro
 // view classifies the owners of an object by the reads so far.
 func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
 	observed, owns := r.graph.observeOwners(o)
-	now, known, n := r.clock.Now(), r.types.catalogue(), len(o.refs)
+	now, known, n := r.clock.Now(), r.types.kindIndex(), len(o.refs)
 	v := ownerView{syncBegun: syncBegun, at: now, owns: owns, owners: make([]ownerEvidence, n), states: make([]ownerState, n)}
 	for n, ref := range o.refs {
 		e := &v.owners[n]

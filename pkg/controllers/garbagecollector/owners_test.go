@@ -13,8 +13,8 @@ import (
 var (
 	began = time.Unix(1e9, 0)
 
-	// discovered is the catalogue of these tests.
-	discovered = newCatalogue(began, map[string]bool{"down.example.com": true},
+	// discovered holds the types of these tests.
+	discovered = newKindIndex(began, map[string]bool{"down.example.com": true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, kind: "ConfigMap", namespaced: true, versions: []string{"v1"}, local: true, watched: true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, kind: "Node", versions: []string{"v1"}, local: true, watched: true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, kind: "Widget", namespaced: true, versions: []string{"v2", "v1"}, local: true, watched: true},
@@ -76,6 +76,6 @@ func TestResolve(t *testing.T) {
 			}
 		}
 	}
-	_, p := catalogue{}.resolve(reference{apiVersion: "v1", kind: "Node"}, "")
+	_, p := kindIndex{}.resolve(reference{apiVersion: "v1", kind: "Node"}, "")
 	fakeapi.Want(t, "problem before any discovery", p, undiscovered)
 }

@@ -112,14 +112,14 @@ func simulatedKind(typ objectType) apiType {
 	return apiType{GroupVersionResource: typ.WithVersion("v1"), kind: typ.kind, namespaced: typ != nodesType, versions: []string{"v1"}, local: true, watched: true}
 }
 
-var simulatedCatalogue = newCatalogue(began, nil, simulatedKind(configMaps), simulatedKind(replicaSets), simulatedKind(nodesType))
+var simulatedKinds = newKindIndex(began, nil, simulatedKind(configMaps), simulatedKind(replicaSets), simulatedKind(nodesType))
 
 // start replaces the process.
 func (c *collector) start() {
 	c.note("a new process")
 	c.read, c.objects, c.owners = map[schema.GroupResource]int{}, map[id]bool{}, map[id]bool{}
 	c.Controller, _ = newTestController(c.Types, fakeapi.BusyClient(c.t), c.clock, DefaultConfig(), &record.FakeRecorder{})
-	c.graph.enqueue, c.types.latest = c.queue, simulatedCatalogue
+	c.graph.enqueue, c.types.latest = c.queue, simulatedKinds
 	for _, typ := range simulated {
 		c.relist(typ)
 	}
@@ -252,7 +252,7 @@ func (c *collector) checkRemoval(kind string, o *thing) {
 		if owner != nil && !marksOf(owner).waiting() {
 			c.fail("%s is deleted, and its owner %s lives", o.Name, owner.Name)
 		}
-		if _, p := simulatedCatalogue.resolve(testReference(r), o.Namespace); p != fine {
+		if _, p := simulatedKinds.resolve(testReference(r), o.Namespace); p != fine {
 			c.fail("%s is deleted, and its owner %v cannot be known", o.Name, r)
 		}
 	}
@@ -455,7 +455,7 @@ func (c *collector) checkEnd() {
 		}
 		lives, cannotTell := 0, 0
 		for _, r := range o.OwnerReferences {
-			if _, p := simulatedCatalogue.resolve(testReference(r), o.Namespace); p != fine {
+			if _, p := simulatedKinds.resolve(testReference(r), o.Namespace); p != fine {
 				cannotTell++
 			} else if c.owner(o, r) != nil {
 				lives++
@@ -484,7 +484,7 @@ func (c *collector) blockedForever(owner types.UID, visited []types.UID) bool {
 			return true
 		}
 		if o.DeletionTimestamp == nil && slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
-			_, p := simulatedCatalogue.resolve(testReference(r), o.Namespace)
+			_, p := simulatedKinds.resolve(testReference(r), o.Namespace)
 			return p != fine
 		}) {
 			return true

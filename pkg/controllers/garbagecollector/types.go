@@ -111,7 +111,7 @@ type knownTypes struct {
 
 	lock    sync.Mutex
 	types   map[schema.GroupResource]*knownType
-	latest  catalogue
+	latest  kindIndex
 	defined map[string]time.Time // names of CustomResourceDefinitions, with the time of their first event
 	event   time.Time            // latest event of a CustomResourceDefinition or APIService
 	awaited time.Time            // a caller waits for a discovery that is sent later
@@ -194,8 +194,8 @@ func (t *knownTypes) allStates() []typeState {
 	return all
 }
 
-// catalogue returns the types of the latest discovery. The catalogue is never modified.
-func (t *knownTypes) catalogue() catalogue {
+// kindIndex returns the types of the latest discovery. The index is never modified.
+func (t *knownTypes) kindIndex() kindIndex {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	return t.latest
@@ -261,7 +261,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 	settled = true
 	var start, drop []*knownType
 	t.lock.Lock()
-	t.updateDefined(now)
+	t.updateDefinedLocked(now)
 	for _, a := range result.Types {
 		r := a.GroupResource()
 		k := t.types[r]
@@ -275,7 +275,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		}
 		k.kind, k.namespaced, k.versions = a.Kind, a.Namespaced, result.Versions(r)
 		// The definition may be deleted before the last deletion events of objects arrive.
-		k.local = k.local || t.isLocal(r)
+		k.local = k.local || t.isLocalLocked(r)
 		if k.cached {
 			continue
 		}
@@ -289,7 +289,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 			k.store = t.graph.storeFor(k.objectType())
 			if k.feed == nil || moved || k.phase == away {
 				start = append(start, k)
-				if k.phase != listing { // before buildCatalogue, which leaves out types that are away
+				if k.phase != listing { // before updateIndexLocked, which leaves out types that are away
 					k.watchState = watchState{listing, now}
 				}
 			}
@@ -315,7 +315,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		}
 	}
 	// An unchanged discovery after a deletion event proves that a kind is gone.
-	changed := t.buildCatalogue(result.Sent, failing) || now.Sub(t.event) < time.Minute || now.Sub(t.notified) >= discoveryInterval/2
+	changed := t.updateIndexLocked(result.Sent, failing) || now.Sub(t.event) < time.Minute || now.Sub(t.notified) >= discoveryInterval/2
 	t.lock.Unlock()
 	for _, k := range drop {
 		k.stopFeed()
@@ -331,8 +331,8 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 	return settled
 }
 
-// updateDefined records the CustomResourceDefinitions in the graph. The lock is held.
-func (t *knownTypes) updateDefined(now time.Time) {
+// updateDefinedLocked records the CustomResourceDefinitions in the graph.
+func (t *knownTypes) updateDefinedLocked(now time.Time) {
 	names := t.graph.definitions()
 	maps.DeleteFunc(t.defined, func(name string, _ time.Time) bool { return names[name] == 0 })
 	for name := range names {
@@ -342,14 +342,14 @@ func (t *knownTypes) updateDefined(now time.Time) {
 	}
 }
 
-// isLocal reports whether the API server itself serves a type, from one storage for all versions. The lock is held.
-func (t *knownTypes) isLocal(r schema.GroupResource) bool {
+// isLocalLocked reports whether the API server itself serves a type, from one storage for all versions.
+func (t *knownTypes) isLocalLocked(r schema.GroupResource) bool {
 	_, defined := t.defined[r.String()]
 	return defined || scheme.Scheme.IsGroupRegistered(r.Group) || r.Group == crds.Group || r.Group == apiServices.Group
 }
 
-// buildCatalogue builds the catalogue, and reports whether it has changed. The lock is held.
-func (t *knownTypes) buildCatalogue(sent time.Time, failing map[string]bool) (changed bool) {
+// updateIndexLocked builds the index again, and reports whether the index has changed.
+func (t *knownTypes) updateIndexLocked(sent time.Time, failing map[string]bool) (changed bool) {
 	var all []apiType
 	for _, k := range t.types {
 		if len(k.versions) > 0 && k.phase != away {
@@ -357,7 +357,7 @@ func (t *knownTypes) buildCatalogue(sent time.Time, failing map[string]bool) (ch
 		}
 	}
 	slices.SortFunc(all, func(a, b apiType) int { return strings.Compare(a.GroupResource().String(), b.GroupResource().String()) })
-	next := newCatalogue(sent, failing, all...)
+	next := newKindIndex(sent, failing, all...)
 	changed = t.latest.sent.IsZero() || !reflect.DeepEqual(next.kinds, t.latest.kinds) || !maps.Equal(next.failing, t.latest.failing)
 	t.latest = next
 	return changed

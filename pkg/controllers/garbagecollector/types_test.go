@@ -47,7 +47,7 @@ func (c *cluster) deletionSeen(owned types.UID) bool {
 
 func (c *cluster) resolves(apiVersion, kind string, want problem) {
 	c.t.Helper()
-	if at, got := c.types.catalogue().resolve(reference{apiVersion: apiVersion, kind: kind, name: "x"}, "a"); got != want {
+	if at, got := c.types.kindIndex().resolve(reference{apiVersion: apiVersion, kind: kind, name: "x"}, "a"); got != want {
 		c.t.Errorf("%s resolves to %v with problem %q, want %q", kind, at, got, want)
 	}
 }
@@ -299,7 +299,7 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 				t.Helper()
 				c.service("v1.example.com")
 				c.wait(time.Second, "discovered", func() bool {
-					_, p := c.types.catalogue().resolve(reference{apiVersion: "example.com/v1", kind: "Widget", name: "x"}, "a")
+					_, p := c.types.kindIndex().resolve(reference{apiVersion: "example.com/v1", kind: "Widget", name: "x"}, "a")
 					return p == kind
 				})
 			}
