@@ -16,13 +16,13 @@ type dependents struct {
 func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	n := g.observedNode(key)
+	n := g.observedNodeLocked(key)
 	if n == nil {
 		return dependents{}, false
 	}
-	d.owner = g.objectOfNode(n)
+	d.owner = g.objectOfNodeLocked(n)
 	for e := n.dependents; e != nil; e = e.after {
-		if !g.isBlocking(e) {
+		if !e.isBlocking() {
 			continue
 		}
 		d.blocking++
@@ -33,7 +33,7 @@ func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 			d.idle++
 		}
 		if len(d.some) < limit {
-			d.some = append(d.some, g.objectOfNode(e.dependent))
+			d.some = append(d.some, g.objectOfNodeLocked(e.dependent))
 		}
 	}
 	return d, true
@@ -41,8 +41,8 @@ func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 
 // isBlocking reports whether a reference blocks the deletion of its owner. A reference of an object to itself does
 // not, nor does a reference across namespaces.
-func (g *graph) isBlocking(e *edge) bool {
-	return e.blocking && e.owner != e.dependent && g.isReachable(e)
+func (e *edge) isBlocking() bool {
+	return e.blocking && e.owner != e.dependent && e.isReachable()
 }
 
 // cycleBlockers returns the blockers of an owner that are in a cycle with the owner. All direct and indirect blockers
@@ -57,7 +57,7 @@ func (g *graph) cycleBlockers(key id) (blockers []object) {
 	}
 	visitBlockers := func(n *node, visit func(*node)) {
 		for e := n.dependents; e != nil; e = e.after {
-			if g.isBlocking(e) {
+			if e.isBlocking() {
 				visit(e.dependent)
 			}
 		}
@@ -69,14 +69,14 @@ func (g *graph) cycleBlockers(key id) (blockers []object) {
 	}
 	waitForOwner := reachable(n, func(n *node, visit func(*node)) {
 		for e := n.refs; e != nil; e = e.next {
-			if g.isBlocking(e) {
+			if e.isBlocking() {
 				visit(e.owner)
 			}
 		}
 	})
 	visitBlockers(n, func(d *node) {
 		if waitForOwner[d] {
-			blockers = append(blockers, g.objectOfNode(d))
+			blockers = append(blockers, g.objectOfNodeLocked(d))
 		}
 	})
 	return blockers
@@ -102,14 +102,14 @@ func reachable(from *node, neighbours func(*node, func(*node))) map[*node]bool {
 func (g *graph) referring(key id) []object {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	n := g.observedNode(key)
+	n := g.observedNodeLocked(key)
 	if n == nil {
 		return nil
 	}
 	var all []object
 	for e := n.dependents; e != nil; e = e.after {
-		if g.isReachable(e) {
-			all = append(all, g.objectOfNode(e.dependent))
+		if e.isReachable() {
+			all = append(all, g.objectOfNodeLocked(e.dependent))
 		}
 	}
 	return all
@@ -121,7 +121,7 @@ func (g *graph) all() queueKeys {
 	defer g.lock.Unlock()
 	var keys queueKeys
 	for _, n := range g.nodes {
-		g.enqueueCandidate(n, &keys)
+		keys.addCandidate(n)
 	}
 	return keys
 }
@@ -131,7 +131,7 @@ func (g *graph) all() queueKeys {
 func (g *graph) groupOf(key id) string {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	n := g.observedNode(key)
+	n := g.observedNodeLocked(key)
 	if n == nil {
 		return ""
 	}

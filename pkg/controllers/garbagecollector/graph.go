@@ -20,7 +20,7 @@ import (
 // held for microseconds, except during walks over all nodes, over the dependents of an owner, or over the references
 // of an object: 30 ms for 100,000.
 //
-// The graph sends no requests and proves nothing. See decide.go for proof.
+// The lock also guards nodes and edges. The graph sends no requests and proves nothing. See decide.go for proof.
 type graph struct {
 	clock   clock.PassiveClock
 	began   time.Time
@@ -93,13 +93,13 @@ func (g *graph) changeAndEnqueue(do func(*queueKeys)) {
 	}
 }
 
-// storeObject stores an object from an event or a list. Objects from live reads are not stored, because their order
-// with events is unknown. The lock is held, as in all functions below that do not take the lock.
-func (g *graph) storeObject(s *typeStore, m metav1.Object, keys *queueKeys) {
+// storeObjectLocked stores an object from an event or a list. Objects from live reads are not stored, because their order
+// with events is unknown.
+func (g *graph) storeObjectLocked(s *typeStore, m metav1.Object, keys *queueKeys) {
 	if m.GetUID() == "" {
 		return // computed by an aggregated API server; no reference can name the object
 	}
-	n := g.nodeOf(m.GetUID(), m.GetName())
+	n := g.nodeOfLocked(m.GetUID(), m.GetName())
 	was := n.marks
 	added := n.store != s
 	if added && n.store != nil {
@@ -124,28 +124,28 @@ func (g *graph) storeObject(s *typeStore, m metav1.Object, keys *queueKeys) {
 	if was.finishing() && !n.marks.finishing() { // the reconcile of the owner forgets the state of the owner
 		keys.owners = append(keys.owners, n.uid)
 	}
-	changed := !slices.Equal(g.refsOfNode(n), refsOf(m))
+	changed := !slices.Equal(g.refsOfNodeLocked(n), refsOf(m))
 	if changed {
-		g.enqueueOwners(n, keys) // the earlier owners
-		g.replaceRefs(n, m.GetOwnerReferences())
+		keys.addOwners(n) // the earlier owners
+		g.replaceRefsLocked(n, m.GetOwnerReferences())
 	}
 	if added || changed || was != n.marks {
-		g.enqueueOwners(n, keys)
-		g.enqueueCandidate(n, keys)
+		keys.addOwners(n)
+		keys.addCandidate(n)
 	}
 	if added || n.marks.waiting() && !was.waiting() {
-		g.enqueueDependents(n, keys)
+		keys.addDependents(n)
 	}
 }
 
-// removeObject turns the node of an object into a virtual node, or removes the node.
-func (g *graph) removeObject(n *node, keys *queueKeys) {
+// removeObjectLocked turns the node of an object into a virtual node, or removes the node.
+func (g *graph) removeObjectLocked(n *node, keys *queueKeys) {
 	if n.marks.finishing() { // the reconcile of the owner forgets the state of the owner
 		keys.owners = append(keys.owners, n.uid)
 	}
-	g.enqueueOwners(n, keys)
-	g.enqueueDependents(n, keys)
-	g.replaceRefs(n, nil)
+	keys.addOwners(n)
+	keys.addDependents(n)
+	g.replaceRefsLocked(n, nil)
 	n.store.count--
 	if names := n.store.names; names != nil {
 		if names[n.name]--; names[n.name] == 0 {
@@ -153,24 +153,24 @@ func (g *graph) removeObject(n *node, keys *queueKeys) {
 		}
 	}
 	n.store, n.namespace, n.version, n.marks = nil, clusterScope, 0, 0
-	g.dropUnreferenced(n)
+	g.dropUnreferencedLocked(n)
 }
 
 // removeNotFound removes an object that a live read did not find. Dependents need evidence from after this moment,
 // so that the same response does not count twice.
 func (g *graph) removeNotFound(key id) {
 	g.changeAndEnqueue(func(keys *queueKeys) {
-		n := g.observedNode(key)
+		n := g.observedNodeLocked(key)
 		if n == nil || !n.store.typ.local { // an aggregated API server may read from a cache
 			return
 		}
 		g.notFoundAt[n] = g.clock.Now()
-		g.removeObject(n, keys)
+		g.removeObjectLocked(n, keys)
 	})
 }
 
-// nodeOf returns the node of a UID. It adds a virtual node if there is none.
-func (g *graph) nodeOf(uid types.UID, name string) *node {
+// nodeOfLocked returns the node of a UID. It adds a virtual node if there is none.
+func (g *graph) nodeOfLocked(uid types.UID, name string) *node {
 	key, exact := idOf(uid)
 	n := g.nodes[key]
 	if n == nil {
@@ -183,8 +183,8 @@ func (g *graph) nodeOf(uid types.UID, name string) *node {
 	return n
 }
 
-// dropUnreferenced drops a virtual node without dependents.
-func (g *graph) dropUnreferenced(n *node) {
+// dropUnreferencedLocked drops a virtual node without dependents.
+func (g *graph) dropUnreferencedLocked(n *node) {
 	if n.store != nil || n.dependents != nil {
 		return
 	}
@@ -194,18 +194,18 @@ func (g *graph) dropUnreferenced(n *node) {
 	delete(g.notFoundAt, n)
 }
 
-// enqueueCandidate adds an object to the keys if a request may be needed.
-func (g *graph) enqueueCandidate(n *node, keys *queueKeys) {
+// addCandidate adds an object if a request may be needed.
+func (keys *queueKeys) addCandidate(n *node) {
 	switch {
 	case n.marks.finishing():
 		keys.owners = append(keys.owners, n.uid)
-	case g.isCandidate(n):
+	case n.isCandidate():
 		keys.objects = append(keys.objects, n.uid)
 	}
 }
 
-// enqueueOwners adds the owners of an object that wait for dependents or leave orphans.
-func (g *graph) enqueueOwners(n *node, keys *queueKeys) {
+// addOwners adds the owners of an object that wait for dependents or leave orphans.
+func (keys *queueKeys) addOwners(n *node) {
 	for e := n.refs; e != nil; e = e.next {
 		if e.owner.marks.finishing() {
 			keys.owners = append(keys.owners, e.owner.uid)
@@ -213,18 +213,18 @@ func (g *graph) enqueueOwners(n *node, keys *queueKeys) {
 	}
 }
 
-func (g *graph) enqueueDependents(n *node, keys *queueKeys) {
+func (keys *queueKeys) addDependents(n *node) {
 	for e := n.dependents; e != nil; e = e.after {
 		keys.objects = append(keys.objects, e.dependent.uid)
 	}
 }
 
-func (g *graph) replaceRefs(n *node, refs []metav1.OwnerReference) {
+func (g *graph) replaceRefsLocked(n *node, refs []metav1.OwnerReference) {
 	old, now := n.refs, g.clock.Since(g.began)
 	n.refs = nil
 	next := &n.refs
 	for _, ref := range refs {
-		owner := g.nodeOf(ref.UID, ref.Name)
+		owner := g.nodeOfLocked(ref.UID, ref.Name)
 		e := &edge{
 			dependent: n, owner: owner, after: owner.dependents, since: now,
 			kind: unique.Make(writtenKind{ref.APIVersion, ref.Kind}), name: ref.Name, blocking: blocking(ref),
@@ -240,12 +240,12 @@ func (g *graph) replaceRefs(n *node, refs []metav1.OwnerReference) {
 		next = &e.next
 	}
 	for ; old != nil; old = old.next { // last, so that owners of both lists keep their nodes
-		g.unlinkRef(old)
+		g.unlinkRefLocked(old)
 	}
 }
 
-// unlinkRef removes a reference from the dependents of the owner.
-func (g *graph) unlinkRef(e *edge) {
+// unlinkRefLocked removes a reference from the dependents of the owner.
+func (g *graph) unlinkRefLocked(e *edge) {
 	if e.before != nil {
 		e.before.after = e.after
 	} else {
@@ -254,20 +254,20 @@ func (g *graph) unlinkRef(e *edge) {
 	if e.after != nil {
 		e.after.before = e.before
 	}
-	g.dropUnreferenced(e.owner)
+	g.dropUnreferencedLocked(e.owner)
 }
 
-func (g *graph) uidOf(n *node) types.UID {
+func (g *graph) uidOfLocked(n *node) types.UID {
 	if text, ok := g.texts[n.uid]; ok {
 		return text
 	}
 	return types.UID(n.uid.String())
 }
 
-func (g *graph) objectOfNode(n *node) object {
+func (g *graph) objectOfNodeLocked(n *node) object {
 	o := object{
-		resource: n.store.typ.GroupResource, namespace: n.namespace.Value(), name: n.name, refs: g.refsOfNode(n),
-		uid: g.uidOf(n), marks: n.marks, readAt: g.clock.Now(),
+		resource: n.store.typ.GroupResource, namespace: n.namespace.Value(), name: n.name, refs: g.refsOfNodeLocked(n),
+		uid: g.uidOfLocked(n), marks: n.marks, readAt: g.clock.Now(),
 	}
 	if n.version > 0 {
 		o.version = strconv.FormatUint(n.version, 10)
@@ -275,16 +275,16 @@ func (g *graph) objectOfNode(n *node) object {
 	return o
 }
 
-func (g *graph) refsOfNode(n *node) (all []reference) {
+func (g *graph) refsOfNodeLocked(n *node) (all []reference) {
 	for e := n.refs; e != nil; e = e.next {
 		kind := e.kind.Value()
-		all = append(all, reference{apiVersion: kind.apiVersion, kind: kind.kind, name: e.name, uid: g.uidOf(e.owner), blocking: e.blocking})
+		all = append(all, reference{apiVersion: kind.apiVersion, kind: kind.kind, name: e.name, uid: g.uidOfLocked(e.owner), blocking: e.blocking})
 	}
 	return all
 }
 
 // isReachable reports whether the namespace of the dependent allows the reference. The owner must not be virtual.
-func (g *graph) isReachable(e *edge) bool {
+func (e *edge) isReachable() bool {
 	return e.owner.namespace == clusterScope || e.owner.namespace == e.dependent.namespace
 }
 
@@ -300,7 +300,7 @@ const (
 )
 
 // statusOf returns the status of a reference from a namespace. The owner is nil if the graph has no node.
-func (g *graph) statusOf(owner *node, namespace string, kind writtenKind, name string) refStatus {
+func statusOf(owner *node, namespace string, kind writtenKind, name string) refStatus {
 	switch {
 	case owner == nil || owner.store == nil:
 		return refVirtual
@@ -319,15 +319,15 @@ func (g *graph) mayBeGarbage(key id) bool {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.nodes[key]
-	return n != nil && g.isCandidate(n)
+	return n != nil && n.isCandidate()
 }
 
-func (g *graph) isCandidate(n *node) bool {
+func (n *node) isCandidate() bool {
 	if n.store == nil || n.marks.has(terminating) {
 		return false
 	}
 	for e := n.refs; e != nil; e = e.next {
-		if g.statusOf(e.owner, n.namespace.Value(), e.kind.Value(), e.name) != refValid {
+		if statusOf(e.owner, n.namespace.Value(), e.kind.Value(), e.name) != refValid {
 			return true
 		}
 	}
@@ -344,8 +344,8 @@ type ownerObservation struct {
 	refSeen time.Time
 }
 
-// observedNode returns the node of an object, or nil if there is none or the node is virtual.
-func (g *graph) observedNode(key id) *node {
+// observedNodeLocked returns the node of an object, or nil if there is none or the node is virtual.
+func (g *graph) observedNodeLocked(key id) *node {
 	if n := g.nodes[key]; n != nil && n.store != nil {
 		return n
 	}
@@ -356,11 +356,11 @@ func (g *graph) observedNode(key id) *node {
 func (g *graph) observe(key id) (o object, ok bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
-	n := g.observedNode(key)
+	n := g.observedNodeLocked(key)
 	if n == nil {
 		return object{}, false
 	}
-	return g.objectOfNode(n), true
+	return g.objectOfNodeLocked(n), true
 }
 
 // observeOwners returns the observations of the owners of an object. The object is from the graph or from a live read.
@@ -370,17 +370,17 @@ func (g *graph) observeOwners(o object) (owners []ownerObservation, owns bool) {
 	defer g.lock.Unlock()
 	since := o.readAt
 	if n := g.nodes[o.key()]; n != nil {
-		if n.refs != nil && slices.Equal(g.refsOfNode(n), o.refs) {
+		if n.refs != nil && slices.Equal(g.refsOfNodeLocked(n), o.refs) {
 			since = timing.Earlier(since, g.began.Add(n.refs.since))
 		}
 		for e := n.dependents; e != nil && !owns; e = e.after {
-			owns = e.dependent != n && g.isReachable(e)
+			owns = e.dependent != n && e.isReachable()
 		}
 	}
 	for _, r := range o.refs {
 		key, _ := idOf(r.uid)
 		n, kind := g.nodes[key], writtenKind{r.apiVersion, r.kind}
-		owner := ownerObservation{status: g.statusOf(n, o.namespace, kind, r.name), refSeen: timing.Later(since, g.notFoundAt[n])}
+		owner := ownerObservation{status: statusOf(n, o.namespace, kind, r.name), refSeen: timing.Later(since, g.notFoundAt[n])}
 		if d, ok := g.deletions[n]; ok {
 			owner.anyDeletedAt = d.at
 			if d.typ.local && d.typ.isKind(kind) {

@@ -39,18 +39,18 @@ func (g *graph) storeFor(typ objectType) *typeStore {
 // dropStore drops a type with its objects. The feed must have stopped. A forgotten object may still exist.
 func (g *graph) dropStore(s *typeStore) {
 	g.changeAndEnqueue(func(keys *queueKeys) {
-		g.removeObjects(s, keys, func(*node) bool { return true })
+		g.removeObjectsLocked(s, keys, func(*node) bool { return true })
 		delete(g.stores, s.typ.GroupResource)
 	})
 }
 
-func (g *graph) removeObjects(s *typeStore, keys *queueKeys, selected func(*node) bool) {
+func (g *graph) removeObjectsLocked(s *typeStore, keys *queueKeys, selected func(*node) bool) {
 	if s.count == 0 {
 		return
 	}
 	for _, n := range g.nodes {
 		if n.store == s && selected(n) {
-			g.removeObject(n, keys)
+			g.removeObjectLocked(n, keys)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (s *typeStore) Add(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.graph.changeAndEnqueue(func(keys *queueKeys) { s.graph.storeObject(s, m, keys) })
+	s.graph.changeAndEnqueue(func(keys *queueKeys) { s.graph.storeObjectLocked(s, m, keys) })
 	s.notify()
 	return nil
 }
@@ -85,9 +85,9 @@ func (s *typeStore) Update(obj any) error { return s.Add(obj) }
 func (s *typeStore) Changed(old, new metav1.Object) {
 	s.graph.changeAndEnqueue(func(keys *queueKeys) {
 		if old.GetUID() != new.GetUID() {
-			s.removeDeleted(old, false, keys)
+			s.removeDeletedLocked(old, false, keys)
 		}
-		s.graph.storeObject(s, new, keys)
+		s.graph.storeObjectLocked(s, new, keys)
 	})
 }
 
@@ -102,12 +102,12 @@ func (s *typeStore) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.graph.changeAndEnqueue(func(keys *queueKeys) { s.removeDeleted(m, event, keys) })
+	s.graph.changeAndEnqueue(func(keys *queueKeys) { s.removeDeletedLocked(m, event, keys) })
 	s.notify()
 	return nil
 }
 
-func (s *typeStore) removeDeleted(m metav1.Object, event bool, keys *queueKeys) {
+func (s *typeStore) removeDeletedLocked(m metav1.Object, event bool, keys *queueKeys) {
 	g := s.graph
 	key, _ := idOf(m.GetUID())
 	n := g.nodes[key]
@@ -116,9 +116,9 @@ func (s *typeStore) removeDeleted(m metav1.Object, event bool, keys *queueKeys) 
 	}
 	switch {
 	case n.store != nil:
-		g.removeObject(n, keys)
+		g.removeObjectLocked(n, keys)
 	case event: // of an object that was created and deleted between two lists
-		g.enqueueDependents(n, keys)
+		keys.addDependents(n)
 	}
 	if event && n.dependents != nil && (s.typ.local || !g.deletions[n].typ.local) {
 		g.deletions[n] = deletionEvent{g.clock.Now(), s.typ}
@@ -136,7 +136,7 @@ func (s *typeStore) Replace(list []any, _ string) error {
 		}
 		key, _ := idOf(m.GetUID())
 		listed[key] = true
-		g.changeAndEnqueue(func(keys *queueKeys) { g.storeObject(s, m, keys) })
+		g.changeAndEnqueue(func(keys *queueKeys) { g.storeObjectLocked(s, m, keys) })
 	}
 	g.changeAndEnqueue(func(keys *queueKeys) {
 		for key := range listed {
@@ -145,7 +145,7 @@ func (s *typeStore) Replace(list []any, _ string) error {
 			}
 		}
 		if s.count > len(listed) { // the list lacks objects of the graph
-			g.removeObjects(s, keys, func(n *node) bool { return !listed[n.uid] })
+			g.removeObjectsLocked(s, keys, func(n *node) bool { return !listed[n.uid] })
 		}
 	})
 	s.notify()
