@@ -28,11 +28,6 @@ func (t Type) String() string { return t.GroupResource().String() }
 // Pods is the type of pods, for use before discovery.
 var Pods = Type{corev1.SchemeGroupVersion.WithResource("pods"), "Pod", true, true, true, true, true}
 
-// sameObjects maps types to the type under which their objects are stored.
-var sameObjects = map[schema.GroupResource]schema.GroupResource{
-	{Group: "events.k8s.io", Resource: "events"}: {Resource: "events"},
-}
-
 // Result is the result of one discovery.
 type Result struct {
 	Sent     time.Time // by our clock; zero without a request
@@ -58,8 +53,7 @@ func (res Result) Complete() bool { return !res.Sent.IsZero() && res.Err == nil 
 
 // Has reports whether the type was discovered in any version.
 func (res Result) Has(r schema.GroupResource) bool {
-	_, ok := slices.BinarySearchFunc(res.Types, r.String(), func(t Type, name string) int { return strings.Compare(t.String(), name) })
-	return ok
+	return len(res.versions[r]) > 0
 }
 
 // Versions returns the versions in which a type is wanted and served, the chosen version first.
@@ -73,10 +67,9 @@ func SelectTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err
 		failing, err = withoutCore(err, failing)
 	}
 	res := Result{Sent: sent, Err: err, Failing: failing, versions: map[schema.GroupResource][]string{}}
-	ranks := versionRanks(groups)
 	found := map[schema.GroupResource][]Type{}
 	var unparsable []error
-	for _, list := range lists {
+	for _, list := range sortByPreference(lists, groups) {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			unparsable = append(unparsable, fmt.Errorf("group version %q: %w", list.GroupVersion, err))
@@ -89,13 +82,10 @@ func SelectTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err
 			}
 		}
 	}
-	for twin, original := range sameObjects {
-		if _, ok := found[original]; ok {
-			delete(found, twin)
-		}
+	if _, ok := found[schema.GroupResource{Resource: "events"}]; ok { // stored once, and served by two groups
+		delete(found, schema.GroupResource{Group: "events.k8s.io", Resource: "events"})
 	}
 	for r, served := range found {
-		slices.SortStableFunc(served, func(a, b Type) int { return ranks.compareVersions(a.GroupVersion(), b.GroupVersion()) })
 		res.Types = append(res.Types, served[0])
 		for _, t := range served {
 			res.versions[r] = append(res.versions[r], t.Version)
@@ -138,30 +128,19 @@ func typeOf(gv schema.GroupVersion, api metav1.APIResource) Type {
 	}
 }
 
-// ranks orders the versions of a group. The preferred version has rank 0, and further versions keep the order
-// of the server.
-type ranks map[schema.GroupVersion]int
-
-func versionRanks(groups []*metav1.APIGroup) ranks {
-	r := ranks{}
+// sortByPreference returns the lists with the preferred version of each group first. Further versions keep the order of
+// the server. Versions that no group names come last.
+func sortByPreference(lists []*metav1.APIResourceList, groups []*metav1.APIGroup) []*metav1.APIResourceList {
+	ranks := map[string]int{} // negative
 	for _, g := range groups {
-		for i, v := range g.Versions {
-			r[schema.GroupVersion{Group: g.Name, Version: v.Version}] = i + 1
+		versions := append([]metav1.GroupVersionForDiscovery{g.PreferredVersion}, g.Versions...)
+		for i, v := range versions {
+			ranks[v.GroupVersion] = min(ranks[v.GroupVersion], i-len(versions))
 		}
-		r[schema.GroupVersion{Group: g.Name, Version: g.PreferredVersion.Version}] = 0
 	}
-	return r
-}
-
-func (r ranks) compareVersions(a, b schema.GroupVersion) int {
-	return cmp.Or(cmp.Compare(r.rankOf(a), r.rankOf(b)), strings.Compare(a.String(), b.String()))
-}
-
-func (r ranks) rankOf(gv schema.GroupVersion) int {
-	if rank, ok := r[gv]; ok {
-		return rank
-	}
-	return len(r) + 1
+	return slices.SortedFunc(slices.Values(lists), func(a, b *metav1.APIResourceList) int {
+		return cmp.Or(cmp.Compare(ranks[a.GroupVersion], ranks[b.GroupVersion]), strings.Compare(a.GroupVersion, b.GroupVersion))
+	})
 }
 
 func failingVersions(err error) []Failure {
