@@ -47,6 +47,13 @@ func (s *KeyStates[K, S]) Update(key K, update func(*S)) {
 	}
 }
 
+// Len returns the number of states.
+func (s *KeyStates[K, S]) Len() int {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return len(s.byKey)
+}
+
 // ForEach calls visit with every state, for metrics.
 func (s *KeyStates[K, S]) ForEach(visit func(*S)) {
 	s.lock.Lock()

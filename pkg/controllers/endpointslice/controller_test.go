@@ -239,10 +239,9 @@ func TestDeletedServiceIsForgotten(t *testing.T) {
 		w.Remove("pods", "default", "a-1")
 		w.Until(time.Minute)
 		fakeapi.Want(t, "writes, although the slices belong to the garbage collector", w.writes()-before, 0)
-		term, states := c.(*Controller).term.Load(), 0
-		term.states.ForEach(func(*state) { states++ })
+		term := c.(*Controller).term.Load()
 		for name, got := range map[string]int{
-			"states": states, "trigger times": len(term.triggers.ServiceStates), "slices in metrics": int(metric(t, "num_endpoint_slices")),
+			"states": term.states.Len(), "trigger times": len(term.triggers.ServiceStates), "slices in metrics": int(metric(t, "num_endpoint_slices")),
 		} {
 			fakeapi.Want(t, name+", of the other Service", got, 1)
 		}

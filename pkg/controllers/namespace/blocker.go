@@ -23,19 +23,13 @@ const (
 // maxReasons bounds the text of a blocker: a broken API server can affect thousands of types.
 const maxReasons = 20
 
-// blocker holds the causes that keep a namespace.
-type blocker struct {
-	causes []string
-	text   string
-}
-
-func blockerOf(r report) blocker {
-	var b blocker
+// blockersOf returns the causes that keep a namespace, and a text for users.
+func blockersOf(r report) (causes []string, text string) {
 	var texts, unlisted []string
 	add := func(cause, text string) {
 		texts = append(texts, text)
-		if !slices.Contains(b.causes, cause) {
-			b.causes = append(b.causes, cause)
+		if !slices.Contains(causes, cause) {
+			causes = append(causes, cause)
 		}
 	}
 	for _, result := range r.results {
@@ -78,8 +72,7 @@ func blockerOf(r report) blocker {
 	if len(unlisted) > 0 && len(texts) > 0 {
 		texts = append(texts, "types that cannot be listed were not looked at: "+strings.Join(unlisted, ", "))
 	}
-	b.text = strings.Join(texts, "; ")
-	return b
+	return causes, strings.Join(texts, "; ")
 }
 
 // exampleText returns the names of some of n objects.

@@ -121,13 +121,13 @@ var remedies = []struct{ cause, reason, advice string }{
 	{causeNamespace, "NamespaceFinalizersRemain", "the owner of the namespace's finalizer is to remove it"},
 }
 
-// blockedProblem returns the blocker with its remedies.
+// blockedProblem returns the text of the blockers with remedies.
 func blockedProblem(r report) (reason, text string) {
-	b := blockerOf(r)
+	causes, text := blockersOf(r)
 	var advice []string
 	unnamed := r.content.Err != nil && len(r.content.Failing) == 0 // no APIService is known to fail
 	for _, x := range remedies {
-		if !slices.Contains(b.causes, x.cause) {
+		if !slices.Contains(causes, x.cause) {
 			continue
 		}
 		reason = cmp.Or(reason, x.reason)
@@ -136,7 +136,7 @@ func blockedProblem(r report) (reason, text string) {
 		}
 	}
 	if len(advice) > 0 {
-		b.text += ". What to do: " + strings.Join(advice, "; ")
+		text += ". What to do: " + strings.Join(advice, "; ")
 	}
-	return reason, b.text
+	return reason, text
 }

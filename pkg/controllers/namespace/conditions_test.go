@@ -140,7 +140,8 @@ func TestProblemTexts(t *testing.T) {
 				}
 			}
 			expect(t, got, tt.want...)
-			expect(t, blockerOf(tt.r).causes, tt.causes...)
+			causes, _ := blockersOf(tt.r)
+			expect(t, causes, tt.causes...)
 		})
 	}
 }
@@ -152,8 +153,8 @@ func TestBlockerTextIsBounded(t *testing.T) {
 		o.err = errors.New("no")
 		r.results = append(r.results, o)
 	}
-	if b := blockerOf(r); len(b.text) > 1000 || !strings.HasSuffix(b.text, "; and 980 more") {
-		t.Errorf("%d bytes: %s", len(b.text), b.text)
+	if _, text := blockersOf(r); len(text) > 1000 || !strings.HasSuffix(text, "; and 980 more") {
+		t.Errorf("%d bytes: %s", len(text), text)
 	}
 }
 

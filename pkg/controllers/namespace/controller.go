@@ -58,11 +58,7 @@ func newController(cfg Config, b controller.Base, metadata metadata.Interface, d
 	if err := errors.Join(caches.Request(&c.namespaces, b.Caches.Namespaces), caches.Request(&c.pods, b.Caches.Pods)); err != nil {
 		return nil, err
 	}
-	return c, c.addHandlers()
-}
-
-func (c *Controller) addHandlers() error {
-	return errors.Join(
+	return c, errors.Join(
 		c.namespaces.Handle(caches.Handler[*corev1.Namespace]{
 			Add:    c.onAdd,
 			Update: c.onUpdate,

@@ -111,13 +111,12 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, r report, w
 		return controller.Result{}, err // the term is ending
 	}
 	_, err := c.writeConditions(ctx, ns, r)
-	b := blockerOf(r)
-	c.metrics.showCauses(ns.Name, b.causes...)
-	klog.FromContext(ctx).V(4).Info("Waiting for namespace content", "namespace", ns.Name, "reason", b.text)
+	causes, text := blockersOf(r)
+	c.metrics.showCauses(ns.Name, causes...)
+	klog.FromContext(ctx).V(4).Info("Waiting for namespace content", "namespace", ns.Name, "reason", text)
 	failures := slices.DeleteFunc(r.errs(), func(err error) bool { return errors.Is(err, errSkipped) })
-	unfinished := 0
-	c.states.ForEach(func(*state) { unfinished++ })
-	return controller.Result{RequeueAfter: controller.MinPositive(nextSync(waited, unfinished), c.cfg.SyncPeriod)}, errors.Join(append(failures, err)...)
+	next := controller.MinPositive(nextSync(waited, c.states.Len()), c.cfg.SyncPeriod)
+	return controller.Result{RequeueAfter: next}, errors.Join(append(failures, err)...)
 }
 
 // finish finalizes a namespace without content.
@@ -158,13 +157,9 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 
 // typesOfPass returns the types to list, without pods.
 func (s *state) typesOfPass(known discovery.Result) []discovery.Type {
-	var types []discovery.Type
-	for _, t := range known.Types {
-		if t.GroupResource() != discovery.Pods.GroupResource() && !s.empty.Has(t) {
-			types = append(types, t)
-		}
-	}
-	return types
+	return slices.DeleteFunc(slices.Clone(known.Types), func(t discovery.Type) bool {
+		return t.GroupResource() == discovery.Pods.GroupResource() || s.empty.Has(t)
+	})
 }
 
 func (s *state) record(results []typeResult, now time.Time) {

@@ -184,9 +184,7 @@ func TestReplacedNamespaceKeepsItsContent(t *testing.T) {
 			}
 			b.client.Wants(t, "get namespaces", "get namespaces")
 			expect(t, b.content(), "list pods")
-			states := 0
-			b.states.ForEach(func(*state) { states++ })
-			fakeapi.Want(t, "state kept", states == 1, failure != nil)
+			fakeapi.Want(t, "state kept", b.states.Len() == 1, failure != nil)
 		})
 	}
 }
