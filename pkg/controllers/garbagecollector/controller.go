@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"minikcm/pkg/controller"
+	"minikcm/pkg/controllers/internal/writelimit"
 )
 
 const (
@@ -28,7 +29,6 @@ const (
 // Controller is the garbage collector.
 type Controller struct {
 	controller.Base
-	metadata   metadata.Interface // fenced
 	recorder   record.EventRecorder
 	graph      *graph
 	types      *knownTypes
@@ -48,9 +48,9 @@ func newController(cfg Config, b controller.Base) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{Base: b, metadata: client, recorder: b.Recorder(Name), state: newTermState(), metrics: newMetrics(b.Metrics)}
+	c := &Controller{Base: b, recorder: b.Recorder(Name), state: newTermState(), metrics: newMetrics(b.Metrics)}
 	c.graph = newGraph(b.Clock, c.enqueue)
-	c.writer = newWriter(client, b.Clock, cfg.DryRun, c.metrics)
+	c.writer = &writer{client, b.Clock, writelimit.New(b.Clock, writesInFlight), cfg.DryRun, c.metrics}
 	if cfg.DryRun {
 		c.recorder = &record.FakeRecorder{} // discards events
 	}

@@ -124,10 +124,11 @@ func (g *graph) storeObjectLocked(s *typeStore, m metav1.Object, keys *queueKeys
 	if was.finishing() && !n.marks.finishing() { // the reconcile of the owner forgets the state of the owner
 		keys.owners = append(keys.owners, n.uid)
 	}
-	changed := !slices.Equal(g.refsOfNodeLocked(n), refsOf(m))
+	refs := refsOf(m)
+	changed := !slices.Equal(g.refsOfNodeLocked(n), refs)
 	if changed {
 		keys.addOwners(n) // the earlier owners
-		g.replaceRefsLocked(n, m.GetOwnerReferences())
+		g.replaceRefsLocked(n, refs)
 	}
 	if added || changed || was != n.marks {
 		keys.addOwners(n)
@@ -219,17 +220,17 @@ func (keys *queueKeys) addDependents(n *node) {
 	}
 }
 
-func (g *graph) replaceRefsLocked(n *node, refs []metav1.OwnerReference) {
+func (g *graph) replaceRefsLocked(n *node, refs []reference) {
 	old, now := n.refs, g.clock.Since(g.began)
 	n.refs = nil
 	next := &n.refs
 	for _, ref := range refs {
-		owner := g.nodeOfLocked(ref.UID, ref.Name)
+		owner := g.nodeOfLocked(ref.uid, ref.name)
 		e := &edge{
 			dependent: n, owner: owner, after: owner.dependents, since: now,
-			kind: unique.Make(writtenKind{ref.APIVersion, ref.Kind}), name: ref.Name, blocking: blocking(ref),
+			kind: unique.Make(writtenKind{ref.apiVersion, ref.kind}), name: ref.name, blocking: ref.blocking,
 		}
-		if owner.name == ref.Name {
+		if owner.name == ref.name {
 			e.name = owner.name // share the text
 		}
 		if owner.dependents != nil {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // id is a UID in 16 bytes: a UUID, or the hash of any other text. Logs show keys as UUIDs.
@@ -112,9 +113,7 @@ func refsOf(m metav1.Object) (all []reference) {
 	return all
 }
 
-func blocking(ref metav1.OwnerReference) bool {
-	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
-}
+func blocking(ref metav1.OwnerReference) bool { return ptr.Deref(ref.BlockOwnerDeletion, false) }
 
 // sameMetadata reports whether a decision about an object is valid for a later state of the object.
 func (o object) sameMetadata(other object) bool {

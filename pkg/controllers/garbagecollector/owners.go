@@ -107,7 +107,7 @@ type ownerReader struct {
 }
 
 func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes) *ownerReader {
-	r := &ownerReader{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil), reads: map[ownerLocation]liveRead{}}
+	r := &ownerReader{client: client, clock: clk, graph: g, types: known, limit: newReadLimiter(clk, 2*ownerReads, nil)}
 	r.reset()
 	return r
 }
@@ -116,8 +116,7 @@ func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known 
 func (r *ownerReader) reset() {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	clear(r.reads)
-	r.failed = rate.NewLimiter(failuresPerSecond, failuresBurst)
+	r.reads, r.failed = map[ownerLocation]liveRead{}, rate.NewLimiter(failuresPerSecond, failuresBurst)
 }
 
 // ownerView is the state of the owners of one object at one moment.
@@ -210,10 +209,8 @@ func (r *ownerReader) readOwner(ctx context.Context, at ownerLocation, previous 
 	// All syncs of a term end together, so a sync may wait for the read of another sync.
 	_, err, _ := r.shared.Do(fmt.Sprint(at.GroupVersionResource, "/", at.namespace, "/", at.name), func() (any, error) {
 		return nil, r.limit.do(ctx, at.GroupVersionResource, func(ctx context.Context) error {
-			limited, cancel := context.WithTimeout(ctx, readTimeout)
-			defer cancel()
 			sent := r.clock.Now()
-			owner, err := r.client.Resource(at.GroupVersionResource).Namespace(at.namespace).Get(limited, at.name, metav1.GetOptions{})
+			owner, err := r.get(ctx, at)
 			if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 				return cmp.Or(err, ctx.Err())
 			}
@@ -231,6 +228,12 @@ func (r *ownerReader) readOwner(ctx context.Context, at ownerLocation, previous 
 		return fmt.Errorf("get %v %q: %w", at.GroupResource(), at.name, err)
 	}
 	return nil
+}
+
+func (r *ownerReader) get(ctx context.Context, at ownerLocation) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return r.client.Resource(at.GroupVersionResource).Namespace(at.namespace).Get(ctx, at.name, metav1.GetOptions{})
 }
 
 func (r *ownerReader) prune() {

@@ -71,11 +71,14 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 // object is deleted instead.
 func (c *Controller) backoffOf(o object, record objectRecord) time.Duration {
 	now := c.Clock.Now()
-	if record.version == o.version && record.retryAt.After(now) && (record.rejectedAction == remove ||
-		slices.ContainsFunc(c.owners.view(o, now).owners, func(e ownerEvidence) bool { return e.status == refValid })) {
-		return record.retryAt.Sub(now)
+	if record.version != o.version || !record.retryAt.After(now) {
+		return 0
 	}
-	return 0
+	owners, _ := c.graph.observeOwners(o)
+	if record.rejectedAction != remove && !slices.ContainsFunc(owners, func(e ownerObservation) bool { return e.status == refValid }) {
+		return 0
+	}
+	return record.retryAt.Sub(now)
 }
 
 // act sends the request of a decision. If the decision no longer holds, it returns the current object.
@@ -133,9 +136,7 @@ func (c *Controller) readAgain(ctx context.Context, t apiType, was object) (*obj
 	err := errName
 	if len(content.IsPathSegmentName(was.name)) == 0 {
 		err = c.owners.limit.do(ctx, t.GroupVersionResource, func(ctx context.Context) (err error) {
-			ctx, cancel := context.WithTimeout(ctx, readTimeout)
-			defer cancel()
-			m, err = c.metadata.Resource(t.GroupVersionResource).Namespace(was.namespace).Get(ctx, was.name, metav1.GetOptions{})
+			m, err = c.owners.get(ctx, ownerLocation{t.GroupVersionResource, was.namespace, was.name})
 			return err
 		})
 	}

@@ -61,7 +61,8 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, r
 	}
 	var spread time.Duration
 	if b.after >= unlistedRecheck && (b.cause == causeUnlistedType || b.cause == causeRejected) {
-		spread = rand.N(min(time.Duration(c.state.ownersBlockedBy(b.cause))*recheckSpread, maxRecheck))
+		alike := c.state.ownersWhere(func(r ownerRecord) bool { return r.cause == b.cause })
+		spread = rand.N(min(time.Duration(len(alike))*recheckSpread, maxRecheck))
 	}
 	if waited < reportAfter {
 		b.after = min(b.after, reportAfter-waited)

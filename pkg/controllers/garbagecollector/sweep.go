@@ -69,11 +69,7 @@ type unlistedType struct{ resource, reason string }
 // typesToSweep returns the types that may have dependents of an owner, the dependents in the graph, and the types that
 // cannot be listed.
 func (s *sweeper) typesToSweep(key id, owner apiType) (types []apiType, dependents []object, unlisted []unlistedType) {
-	for _, d := range s.graph.referring(key) {
-		if s.types.state(d.resource).isServed() {
-			dependents = append(dependents, d)
-		}
-	}
+	dependents = slices.DeleteFunc(s.graph.referring(key), func(d object) bool { return !s.types.state(d.resource).isServed() })
 	for _, t := range s.types.allStates() {
 		switch {
 		case !t.watched || !t.mayDependOn(owner):

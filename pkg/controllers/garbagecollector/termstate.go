@@ -89,18 +89,6 @@ func (s *termState) setOwner(key id, record ownerRecord) {
 	s.owners[key] = record
 }
 
-// ownersBlockedBy returns the number of owners with a cause.
-func (s *termState) ownersBlockedBy(why cause) (n int) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	for _, record := range s.owners {
-		if record.cause == why {
-			n++
-		}
-	}
-	return n
-}
-
 // ownersWhere returns the owners with selected records, in random order.
 func (s *termState) ownersWhere(selected func(ownerRecord) bool) (keys []id) {
 	s.lock.Lock()

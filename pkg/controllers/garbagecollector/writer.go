@@ -55,10 +55,6 @@ type writer struct {
 	metrics *metrics
 }
 
-func newWriter(client metadata.Interface, clk clock.WithTicker, dryRun bool, m *metrics) *writer {
-	return &writer{client: client, clock: clk, slots: writelimit.New(clk, writesInFlight), dryRun: dryRun, metrics: m}
-}
-
 // delete deletes an object. The preconditions guarantee the UID, references and finalizers of the decision.
 func (w *writer) delete(ctx context.Context, t apiType, o object, policy metav1.DeletionPropagation, stillValid func() bool) (requestResult, error) {
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.uid}, PropagationPolicy: &policy}
