@@ -133,8 +133,8 @@ type classification struct {
 //
 //	case                              proof                                                   source
 //	2. name with / or %, . or ..      a local type has no such names                          kindIndex.resolve
-//	2. group without the kind         deletion event, then a discovery of the whole group     typeStore.removeDeletedLocked
-//	4. 404 that names the owner       deletion event,                                         typeStore.removeDeletedLocked
+//	2. group without the kind         deletion event, then a discovery of the whole group     typeStore.Delete
+//	4. 404 that names the owner       deletion event,                                         typeStore.Delete
 //	                                  or a watch that lacks the owner for confirmAfter,       knownTypes.setPhase
 //	                                  or an earlier such 404, confirmAfter before             liveRead.next
 //	5. another object of the name     its UID: a UID is never assigned twice                  ownerReader.readOwner

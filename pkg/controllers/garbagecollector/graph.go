@@ -93,8 +93,8 @@ func (g *graph) changeAndEnqueue(do func(*queueKeys)) {
 	}
 }
 
-// storeObjectLocked stores an object from an event or a list. Objects from live reads are not stored, because their order
-// with events is unknown.
+// storeObjectLocked stores an object from an event or a list. Objects from live reads are not stored, because their
+// order with events is unknown.
 func (g *graph) storeObjectLocked(s *typeStore, m metav1.Object, keys *queueKeys) {
 	if m.GetUID() == "" {
 		return // computed by an aggregated API server; no reference can name the object

@@ -48,32 +48,33 @@ const (
 	unusable     problem = "unusable_name"    // an aggregated API server may allow such a name
 )
 
-// ownerLocation is the type, namespace and name under which the owner of a reference is read.
-type ownerLocation struct {
+// location is the place of an object, or of a list if the name is empty. The namespace is empty for cluster-scoped
+// objects and for lists of all namespaces.
+type location struct {
 	schema.GroupVersionResource
 	namespace, name string
 }
 
 // resolve returns the location of the owner of a reference. The namespace is that of the dependent.
-func (c kindIndex) resolve(r reference, namespace string) (ownerLocation, problem) {
+func (c kindIndex) resolve(r reference, namespace string) (location, problem) {
 	gv, err := schema.ParseGroupVersion(r.apiVersion)
 	if err != nil || gv.Version == "" {
-		return ownerLocation{}, unparsable
+		return location{}, unparsable
 	}
 	found := c.kinds[gv.WithKind(r.kind).GroupKind()]
 	switch {
 	case c.sent.IsZero(), len(found) == 0 && c.failing[gv.Group]:
-		return ownerLocation{}, undiscovered
+		return location{}, undiscovered
 	case len(found) == 0:
-		return ownerLocation{}, unserved
+		return location{}, unserved
 	case len(found) > 1:
-		return ownerLocation{}, ambiguous
+		return location{}, ambiguous
 	}
 	t := found[0]
-	at := ownerLocation{GroupVersionResource: t.GroupVersionResource, name: r.name}
+	at := location{GroupVersionResource: t.GroupVersionResource, name: r.name}
 	if !t.local { // versions may have different objects
 		if !slices.Contains(t.versions, gv.Version) {
-			return ownerLocation{}, otherVersion
+			return location{}, otherVersion
 		}
 		at.Version = gv.Version
 	}
@@ -82,11 +83,11 @@ func (c kindIndex) resolve(r reference, namespace string) (ownerLocation, proble
 	}
 	switch named := len(content.IsPathSegmentName(r.name)) == 0; {
 	case t.namespaced && namespace == "":
-		return ownerLocation{}, outOfReach
+		return location{}, outOfReach
 	case !named && t.local:
-		return ownerLocation{}, impossible
+		return location{}, impossible
 	case !named:
-		return ownerLocation{}, unusable
+		return location{}, unusable
 	}
 	return at, fine
 }
@@ -103,7 +104,7 @@ type ownerReader struct {
 	shared singleflight.Group
 
 	lock  sync.Mutex
-	reads map[ownerLocation]liveRead
+	reads map[location]liveRead
 }
 
 func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes) *ownerReader {
@@ -116,7 +117,7 @@ func newOwnerReader(client metadata.Interface, clk clock.Clock, g *graph, known 
 func (r *ownerReader) reset() {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.reads, r.failed = map[ownerLocation]liveRead{}, rate.NewLimiter(failuresPerSecond, failuresBurst)
+	r.reads, r.failed = map[location]liveRead{}, rate.NewLimiter(failuresPerSecond, failuresBurst)
 }
 
 // ownerView is the state of the owners of one object at one moment.
@@ -134,7 +135,7 @@ type ownerView struct {
 type ownerEvidence struct {
 	evidence
 	classification
-	at ownerLocation
+	at location
 }
 
 // read reads owners until no further read can change the view. Its error is errBusy or the end of the term.
@@ -194,7 +195,7 @@ func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
 	return v
 }
 
-func (r *ownerReader) latest(at ownerLocation) liveRead {
+func (r *ownerReader) latest(at location) liveRead {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return r.reads[at]
@@ -202,7 +203,7 @@ func (r *ownerReader) latest(at ownerLocation) liveRead {
 
 // readOwner reads an owner, unless another sync has since the previous read. Failures are part of the record. The
 // error is errBusy or the end of the term.
-func (r *ownerReader) readOwner(ctx context.Context, at ownerLocation, previous liveRead) error {
+func (r *ownerReader) readOwner(ctx context.Context, at location, previous liveRead) error {
 	if r.latest(at).sent.After(previous.sent) {
 		return nil
 	}
@@ -230,7 +231,7 @@ func (r *ownerReader) readOwner(ctx context.Context, at ownerLocation, previous 
 	return nil
 }
 
-func (r *ownerReader) get(ctx context.Context, at ownerLocation) (*metav1.PartialObjectMetadata, error) {
+func (r *ownerReader) get(ctx context.Context, at location) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return r.client.Resource(at.GroupVersionResource).Namespace(at.namespace).Get(ctx, at.name, metav1.GetOptions{})

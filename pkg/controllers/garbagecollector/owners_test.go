@@ -28,7 +28,7 @@ var (
 // The back-off of a failed read may begin later.
 func TestReadsInBackOffAreKept(t *testing.T) {
 	r := newOwnerReader(nil, clocktesting.NewFakeClock(began.Add(keepReads+1)), nil, nil)
-	r.reads[ownerLocation{name: "a"}], r.reads[ownerLocation{name: "b"}] = liveRead{received: began}, liveRead{sent: began, received: began.Add(time.Minute)}
+	r.reads[location{name: "a"}], r.reads[location{name: "b"}] = liveRead{received: began}, liveRead{sent: began, received: began.Add(time.Minute)}
 	r.prune()
 	fakeapi.Want(t, "kept reads", len(r.reads), 1)
 	r.failed.ReserveN(began, failuresBurst)

@@ -33,8 +33,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		if !o.marks.has(terminating) {
 			var err error
 			if v, err = c.owners.read(ctx, o); err != nil {
-				c.recordFailure(key, err)
-				return controller.Result{}, err
+				return c.recordFailure(key, err)
 			}
 		}
 		// 2. Decide, and record why an object is kept without a solid owner.
@@ -55,8 +54,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		// 3. Act.
 		changed, after, err := c.act(ctx, t.apiType, o, v, d)
 		if err != nil {
-			c.recordFailure(key, err)
-			return controller.Result{}, err
+			return c.recordFailure(key, err)
 		}
 		if changed == nil {
 			return controller.Result{RequeueAfter: after}, nil
@@ -136,7 +134,7 @@ func (c *Controller) readAgain(ctx context.Context, t apiType, was object) (*obj
 	err := errName
 	if len(content.IsPathSegmentName(was.name)) == 0 {
 		err = c.owners.limit.do(ctx, t.GroupVersionResource, func(ctx context.Context) (err error) {
-			m, err = c.owners.get(ctx, ownerLocation{t.GroupVersionResource, was.namespace, was.name})
+			m, err = c.owners.get(ctx, location{t.GroupVersionResource, was.namespace, was.name})
 			return err
 		})
 	}
@@ -154,8 +152,9 @@ func (c *Controller) readAgain(ctx context.Context, t apiType, was object) (*obj
 	return nil, fmt.Errorf("get %v %q: %w", t.GroupResource(), was.qualifiedName(), err)
 }
 
-// recordFailure records why a sync of an object has failed. The loop paces the retries.
-func (c *Controller) recordFailure(key id, err error) {
+// recordFailure records why a sync of an object has failed, and returns the result of the sync. The loop paces the
+// retries.
+func (c *Controller) recordFailure(key id, err error) (controller.Result, error) {
 	record := c.state.object(key)
 	switch {
 	case errors.Is(err, errBusy):
@@ -165,6 +164,7 @@ func (c *Controller) recordFailure(key id, err error) {
 		record.failure, record.rejectedAction, record.rejections, record.retryAt = outcome.EventMessage(err), "", 0, time.Time{}
 	}
 	c.state.setObject(key, record)
+	return controller.Result{}, err
 }
 
 // recordRejection returns the back-off after a rejected request. The first rejection of each object is logged, at

@@ -143,7 +143,7 @@ func (c *collector) relist(typ objectType) {
 	}
 	of, store := typ.GroupResource, c.graph.storeFor(typ)
 	c.read[of] = len(c.Events(versionFor(typ), typ.Resource))
-	c.types.types[of] = &knownType{typeState: typeState{apiType: simulatedKind(typ), watchState: watchState{current, c.clock.Now()}, store: store}}
+	c.types.types[of] = &knownType{typeState: typeState{apiType: simulatedKind(typ), phase: current, since: c.clock.Now(), store: store}}
 	fakeapi.NoError(c.t, store.Replace(list, "1"))
 }
 

@@ -3,13 +3,12 @@ package garbagecollector
 import (
 	"maps"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
-// typeStore stores the objects of one type in the graph. It is the store of a feed or the handler of an informer, and is
-// called by one goroutine at a time.
+// typeStore stores the objects of one type in the graph. It is the store of a feed or the handler of an informer, and
+// is called by one goroutine at a time.
 type typeStore struct {
 	graph  *graph
 	typ    objectType
@@ -68,11 +67,7 @@ func (g *graph) definitions() map[string]int {
 
 // Add implements cache.ReflectorStore.
 func (s *typeStore) Add(obj any) error {
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return err
-	}
-	s.graph.changeAndEnqueue(func(keys *queueKeys) { s.graph.storeObjectLocked(s, m, keys) })
+	s.graph.changeAndEnqueue(func(keys *queueKeys) { s.graph.storeObjectLocked(s, obj.(metav1.Object), keys) })
 	s.notify()
 	return nil
 }
@@ -98,11 +93,7 @@ func (s *typeStore) Delete(obj any) error {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj, event = tombstone.Obj, false
 	}
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return err
-	}
-	s.graph.changeAndEnqueue(func(keys *queueKeys) { s.removeDeletedLocked(m, event, keys) })
+	s.graph.changeAndEnqueue(func(keys *queueKeys) { s.removeDeletedLocked(obj.(metav1.Object), event, keys) })
 	s.notify()
 	return nil
 }
@@ -130,10 +121,7 @@ func (s *typeStore) removeDeletedLocked(m metav1.Object, event bool, keys *queue
 func (s *typeStore) Replace(list []any, _ string) error {
 	g, listed := s.graph, make(map[id]bool, len(list))
 	for _, obj := range list {
-		m, err := meta.Accessor(obj)
-		if err != nil {
-			return err
-		}
+		m := obj.(metav1.Object)
 		key, _ := idOf(m.GetUID())
 		listed[key] = true
 		g.changeAndEnqueue(func(keys *queueKeys) { g.storeObjectLocked(s, m, keys) })

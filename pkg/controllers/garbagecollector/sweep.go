@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
@@ -40,13 +39,7 @@ type sweeper struct {
 	allNamespaces *readLimiter // of lists of all namespaces
 
 	lock  sync.Mutex
-	lists map[listScope]dependentList
-}
-
-// listScope is a type in a namespace, or in all namespaces if namespace is empty.
-type listScope struct {
-	schema.GroupVersionResource
-	namespace string
+	lists map[location]dependentList
 }
 
 type dependentList struct {
@@ -58,7 +51,7 @@ type dependentList struct {
 func newSweeper(client metadata.Interface, clk clock.Clock, g *graph, known *knownTypes, owners func() []id) *sweeper {
 	all := make(chan struct{}, listsInAll)
 	return &sweeper{
-		client: client, clock: clk, graph: g, types: known, owners: owners, lists: map[listScope]dependentList{},
+		client: client, clock: clk, graph: g, types: known, owners: owners, lists: map[location]dependentList{},
 		limit: newReadLimiter(clk, listsOfType, all), allNamespaces: newReadLimiter(clk, 1, all),
 	}
 }
@@ -113,14 +106,14 @@ func (s *sweeper) sweep(ctx context.Context, types []apiType, owner object, sinc
 // list returns the objects of a type that refer to an owner. All namespaces of a small type are listed at once, but not
 // while such lists hang.
 func (s *sweeper) list(ctx context.Context, t apiType, owner object, since time.Time) ([]object, error) {
-	key, at := owner.key(), listScope{t.GroupVersionResource, owner.namespace}
+	key, at := owner.key(), location{GroupVersionResource: t.GroupVersionResource, namespace: owner.namespace}
 	if !t.namespaced {
 		at.namespace = ""
 	}
 	state := s.types.state(t.GroupResource())
 	onePage := state.phase == current && state.store.objectCount() <= pageSize
 	if at.namespace != "" && onePage && s.allNamespaces.backoffOf(t.GroupVersionResource, 0) == 0 {
-		list, err := s.listAt(ctx, s.allNamespaces, listScope{at.GroupVersionResource, ""}, key, since)
+		list, err := s.listAt(ctx, s.allNamespaces, location{GroupVersionResource: t.GroupVersionResource}, key, since)
 		if err == nil || s.allNamespaces.backoffOf(at.GroupVersionResource, 0) == 0 {
 			elsewhere := func(o object) bool { return o.namespace != owner.namespace }
 			return slices.DeleteFunc(slices.Clone(list.dependents[key]), elsewhere), err
@@ -132,7 +125,7 @@ func (s *sweeper) list(ctx context.Context, t apiType, owner object, since time.
 
 // listAt returns a list that was sent since a moment and collected the dependents of an owner. Another owner may have
 // sent it.
-func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at listScope, owner id, since time.Time) (list dependentList, err error) {
+func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at location, owner id, since time.Time) (list dependentList, err error) {
 	shared := func() bool {
 		s.lock.Lock()
 		defer s.lock.Unlock()
@@ -160,7 +153,7 @@ func (s *sweeper) listAt(ctx context.Context, limit *readLimiter, at listScope, 
 }
 
 // read lists a place from storage, not from a watch cache, and keeps the dependents of all owners that leave orphans.
-func (s *sweeper) read(ctx context.Context, at listScope, owner id, timeout time.Duration) (dependentList, error) {
+func (s *sweeper) read(ctx context.Context, at location, owner id, timeout time.Duration) (dependentList, error) {
 	list := dependentList{sent: s.clock.Now(), owners: map[id]bool{owner: true}, dependents: map[id][]object{}}
 	for _, key := range s.owners() {
 		list.owners[key] = true
@@ -186,7 +179,7 @@ func (s *sweeper) read(ctx context.Context, at listScope, owner id, timeout time
 }
 
 // add appends an object to the dependents of each of its owners, once.
-func (l dependentList) add(at listScope, m *metav1.PartialObjectMetadata) {
+func (l dependentList) add(at location, m *metav1.PartialObjectMetadata) {
 	added := map[id]bool{}
 	for _, ref := range m.OwnerReferences {
 		if key, _ := idOf(ref.UID); l.owners[key] && !added[key] {
@@ -201,5 +194,5 @@ func (s *sweeper) prune() {
 	s.allNamespaces.backoff.GC()
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	maps.DeleteFunc(s.lists, func(_ listScope, list dependentList) bool { return s.clock.Since(list.received) >= listValidFor })
+	maps.DeleteFunc(s.lists, func(_ location, list dependentList) bool { return s.clock.Since(list.received) >= listValidFor })
 }

@@ -63,18 +63,13 @@ const (
 	away    phase = "away"    // the latest discovery lacks the type
 )
 
-// watchState is the phase of a watch, with its start.
-type watchState struct {
-	phase phase
-	since time.Time
-}
-
 // typeState is a snapshot of a type.
 type typeState struct {
 	apiType
-	watchState            // zero if the type is not watched
-	err        error      // latest error of the watch since the latest list or accepted watch
-	store      *typeStore // nil if the type is not watched
+	phase phase      // empty if the type is not watched
+	since time.Time  // of the phase
+	err   error      // latest error of the watch since the latest list or accepted watch
+	store *typeStore // nil if the type is not watched
 }
 
 // isServed reports whether the type is watched and not away.
@@ -290,7 +285,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 			if k.feed == nil || moved || k.phase == away {
 				start = append(start, k)
 				if k.phase != listing { // before updateIndexLocked, which leaves out types that are away
-					k.watchState = watchState{listing, now}
+					k.phase, k.since = listing, now
 				}
 			}
 		}
@@ -305,7 +300,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		case !k.watched:
 			delete(t.types, r)
 		case k.phase != away:
-			k.watchState, k.err = watchState{away, now}, nil
+			k.phase, k.since, k.err = away, now, nil
 			settled = false
 		case now.Sub(k.since) < patience:
 			settled = false
@@ -369,7 +364,7 @@ func (t *knownTypes) startFeed(ctx context.Context, k *knownType) bool {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	if k.phase != listing {
-		k.watchState = watchState{listing, t.Clock.Now()}
+		k.phase, k.since = listing, t.Clock.Now()
 	}
 	if r := k.GroupResource(); r == crds || r == apiServices {
 		k.store.notify = t.definitionChanged
@@ -403,7 +398,7 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 	was := k.phase
 	log := err != nil && !k.logged && was == listing && now.Sub(k.since) >= ownerListTimeout
 	if was != away && was != p {
-		k.watchState = watchState{p, now}
+		k.phase, k.since = p, now
 	}
 	if was != away && (p == current || err != nil) { // a watch that ends without an error repairs nothing
 		k.err = err
@@ -429,8 +424,9 @@ func (t *knownTypes) observeInformer(of caches.Cached) caches.Handler[metav1.Obj
 		return caches.Handler[metav1.Object]{}
 	}
 	k := &knownType{cached: true, typeState: typeState{
-		apiType:    apiType{GroupVersionResource: of.Resource, kind: of.Kind, watched: true, local: true},
-		watchState: watchState{listing, t.Clock.Now()},
+		apiType: apiType{GroupVersionResource: of.Resource, kind: of.Kind, watched: true, local: true},
+		phase:   listing,
+		since:   t.Clock.Now(),
 	}}
 	s := t.graph.storeFor(k.objectType())
 	k.store = s

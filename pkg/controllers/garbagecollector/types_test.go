@@ -204,7 +204,7 @@ func TestRejectedWatchesShowAsFailing(t *testing.T) {
 		failing := func() bool {
 			return testutil.CollectAndCount(gauges{c.Controller}, "garbagecollector_type_failing") == 1
 		}
-		before := c.types.state(widgetType.GroupResource).watchState
+		before := c.types.state(widgetType.GroupResource).since
 		c.BreakType("example.com/v1", "widgets", http.StatusTooManyRequests)
 		for range 10 {
 			time.Sleep(time.Minute)
@@ -213,7 +213,7 @@ func TestRejectedWatchesShowAsFailing(t *testing.T) {
 		c.BreakType("example.com/v1", "widgets", 0)
 		time.Sleep(time.Minute)
 		fakeapi.Want(t, "shown as failing after the repair", failing(), false)
-		fakeapi.Want(t, "state", c.types.state(widgetType.GroupResource).watchState, before)
+		fakeapi.Want(t, "start of the phase", c.types.state(widgetType.GroupResource).since, before)
 	})
 }
 

@@ -86,12 +86,8 @@ func hasOurFinalizer(ns *corev1.Namespace) bool {
 
 // otherFinalizers returns the spec.finalizers except ours, sorted and without duplicates.
 func otherFinalizers(ns *corev1.Namespace) []corev1.FinalizerName {
-	others := []corev1.FinalizerName{}
-	for _, f := range ns.Spec.Finalizers {
-		if f != corev1.FinalizerKubernetes {
-			others = append(others, f)
-		}
-	}
+	ours := func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes }
+	others := slices.DeleteFunc(slices.Clone(ns.Spec.Finalizers), ours)
 	slices.Sort(others)
 	return slices.Compact(others)
 }
