@@ -179,7 +179,8 @@ func classifyOwner(e evidence, now time.Time) classification {
 		return classification{after: backoff - age, cause: string(e.live.result)}
 	case e.live.result == unread, e.live.failures > 0, e.live.sent.Before(e.refSeen):
 		return classification{read: true}
-	case unwatched && e.live.result == found && e.live.uid == e.uid && !e.live.waiting && !e.live.sent.Before(e.anyDeletedAt) && age < pollInterval:
+	case unwatched && e.live.result == found && e.live.uid == e.uid && !e.live.waiting &&
+		!e.live.sent.Before(e.anyDeletedAt) && age < pollInterval:
 		return classification{state: solid, after: pollInterval - age}
 	case age > readValidFor && e.live.sent.Before(e.syncBegun):
 		return classification{read: true}

@@ -44,7 +44,8 @@ type readLimiter struct {
 }
 
 func newReadLimiter(clk clock.Clock, perType int, all chan struct{}) *readLimiter {
-	l := &readLimiter{clock: clk, perType: perType, all: all, backoff: flowcontrol.NewBackOff(minBackoff, maxBackoff), slots: map[schema.GroupVersionResource]chan struct{}{}}
+	l := &readLimiter{clock: clk, perType: perType, all: all, slots: map[schema.GroupVersionResource]chan struct{}{}}
+	l.backoff = flowcontrol.NewBackOff(minBackoff, maxBackoff)
 	l.backoff.Clock = clk
 	return l
 }

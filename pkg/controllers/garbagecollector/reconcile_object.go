@@ -180,6 +180,7 @@ func (c *Controller) recordRejection(ctx context.Context, o object, d decision, 
 	if record.rejections > 1 || !errors.Is(err, errDryRun) && !c.objectLoop.AdmitsLine(logger, err) {
 		logger = logger.V(2)
 	}
-	logger.Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "reason", err, "times", record.rejections)
+	logger.Info("Request was rejected", "resource", o.resource, "object", klog.KRef(o.namespace, o.name), "uid", o.uid,
+		"reason", err, "times", record.rejections)
 	return record.retryAt.Sub(now)
 }

@@ -129,7 +129,8 @@ func (c *Controller) awaitTypes(owner typeState, record ownerRecord, now time.Ti
 	}
 	switch {
 	case !c.types.discoveredSince(since):
-		return blockage{cause: causeUnlistedType, types: []unlistedType{{"any type", "discovery is not complete"}}, after: min(max(waited, firstRecheck), minBackoff)}
+		unknown := []unlistedType{{"any type", "discovery is not complete"}}
+		return blockage{cause: causeUnlistedType, types: unknown, after: min(max(waited, firstRecheck), minBackoff)}
 	case len(unsynced) > 0:
 		return blockage{cause: causeUnlistedType, types: unsynced, after: cycleDelay}
 	case !owner.isServed(): // every request would fail; rechecks detect the return of the type
@@ -216,7 +217,8 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 
 // sweepTypes sweeps all types that may have dependents of an owner. While a type is unlisted, only the types are swept
 // that were unlisted at the last sync.
-func (c *Controller) sweepTypes(ctx context.Context, all []apiType, unserved, last []unlistedType, owner object, since time.Time) ([]object, []unlistedType, error) {
+func (c *Controller) sweepTypes(ctx context.Context, all []apiType, unserved, last []unlistedType,
+	owner object, since time.Time) ([]object, []unlistedType, error) {
 	if len(last) > 0 {
 		failed := slices.DeleteFunc(slices.Clone(all), func(t apiType) bool {
 			return !slices.ContainsFunc(last, func(u unlistedType) bool { return u.resource == t.GroupResource().String() })

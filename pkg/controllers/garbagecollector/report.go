@@ -76,7 +76,8 @@ func (c *Controller) reportInvalidNamespace(o object, v ownerView, reported bool
 	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
 	if n >= 0 && !reported {
 		r := o.refs[n]
-		c.recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace, "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+		c.recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace,
+			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 			r.apiVersion, r.kind, o.namespace, r.name, r.uid, o.namespace)
 	}
 	return n >= 0
@@ -157,7 +158,8 @@ func (c *Controller) describeBlocker(ctx context.Context, o object) string {
 	v := c.owners.view(o, time.Time{}) // a read of an earlier sync is good enough for an event
 	for n, e := range v.owners {
 		if r := o.refs[n]; e.state == unknown && cmp.Or(e.cause, string(e.live.result)) != "" {
-			return fmt.Sprintf("%s is kept, because the state of its owner %s %s %q is unknown (%s)", name, r.apiVersion, r.kind, r.name, cmp.Or(e.cause, string(e.live.result)))
+			return fmt.Sprintf("%s is kept, because the state of its owner %s %s %q is unknown (%s)",
+				name, r.apiVersion, r.kind, r.name, cmp.Or(e.cause, string(e.live.result)))
 		}
 	}
 	if failure := c.state.object(key).failure; failure != "" {

@@ -67,7 +67,8 @@ func (w *writer) delete(ctx context.Context, t apiType, o object, policy metav1.
 }
 
 // patch sends a JSON patch. Writes with the same account share slots: the UID of an owner or of the object itself.
-func (w *writer) patch(ctx context.Context, t apiType, o object, account types.UID, ops []operation, purpose string, stillValid func() bool) (requestResult, error) {
+func (w *writer) patch(ctx context.Context, t apiType, o object, account types.UID, ops []operation,
+	purpose string, stillValid func() bool) (requestResult, error) {
 	body, err := json.Marshal(ops)
 	if err != nil {
 		return failed, err
@@ -80,7 +81,8 @@ func (w *writer) patch(ctx context.Context, t apiType, o object, account types.U
 
 // send is the only function that sends writes. A request that is not stillValid when it can be sent is outdated.
 // After conflict and invalid, the caller finds out whether the object has changed or the request was rejected.
-func (w *writer) send(ctx context.Context, t apiType, o object, account types.UID, purpose string, stillValid func() bool, write func(context.Context) error) (requestResult, error) {
+func (w *writer) send(ctx context.Context, t apiType, o object, account types.UID, purpose string,
+	stillValid func() bool, write func(context.Context) error) (requestResult, error) {
 	named := func(err error) error {
 		return fmt.Errorf("%s %v %q: %w", purpose, t.GroupResource(), o.qualifiedName(), err)
 	}
@@ -113,7 +115,8 @@ func (w *writer) send(ctx context.Context, t apiType, o object, account types.UI
 	case rejected, conflict, invalid:
 		return result, named(fmt.Errorf("%w: %w", errRejected, err))
 	}
-	klog.FromContext(ctx).V(2).Info("Sent request", "request", purpose, "resource", t.GroupResource(), "object", klog.KRef(o.namespace, o.name), "uid", o.uid, "result", result)
+	klog.FromContext(ctx).V(2).Info("Sent request", "request", purpose, "resource", t.GroupResource(),
+		"object", klog.KRef(o.namespace, o.name), "uid", o.uid, "result", result)
 	return result, nil
 }
 
@@ -138,7 +141,8 @@ func refPatch(o object, refs []int, change func(path string) operation) []operat
 	ops := []operation{test("/metadata/uid", o.uid)}
 	for _, n := range slices.Backward(refs[:min(len(refs), refsAtOnce)]) {
 		r, path := o.refs[n], fmt.Sprintf("/metadata/ownerReferences/%d", n)
-		ops = append(ops, test(path+"/uid", r.uid), test(path+"/name", r.name), test(path+"/kind", r.kind), test(path+"/apiVersion", r.apiVersion), change(path))
+		ops = append(ops, test(path+"/uid", r.uid), test(path+"/name", r.name),
+			test(path+"/kind", r.kind), test(path+"/apiVersion", r.apiVersion), change(path))
 	}
 	return ops
 }
@@ -185,7 +189,8 @@ func classifyWrite(err error, name string) requestResult {
 		return conflict
 	case s.Code == http.StatusUnprocessableEntity:
 		return invalid
-	case s.Code == http.StatusBadRequest, s.Code == http.StatusForbidden, s.Code == http.StatusMethodNotAllowed, s.Code == http.StatusUnsupportedMediaType:
+	case s.Code == http.StatusBadRequest, s.Code == http.StatusForbidden,
+		s.Code == http.StatusMethodNotAllowed, s.Code == http.StatusUnsupportedMediaType:
 		return rejected
 	}
 	return failed

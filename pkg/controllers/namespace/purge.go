@@ -277,7 +277,8 @@ func isNotDeleted(o metav1.PartialObjectMetadata) bool { return o.DeletionTimest
 // isRemovable reports whether a DELETE has an effect. For an object with finalizers of the garbage collector, a
 // second DELETE with background propagation removes these finalizers.
 func isRemovable(o metav1.PartialObjectMetadata) bool {
-	return isNotDeleted(o) || slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents) || slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents)
+	return isNotDeleted(o) || slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents) ||
+		slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
 // add counts the objects of a page.
