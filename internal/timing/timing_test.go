@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-
-	"minikcm/internal/fakeapi"
 )
 
 func TestSleep(t *testing.T) {
@@ -30,13 +28,5 @@ func TestSleep(t *testing.T) {
 				t.Errorf("%s: %v after %v, want %v after %v", tt.name, got, time.Since(begun), tt.want, tt.wantFor)
 			}
 		})
-	}
-}
-
-func TestOrder(t *testing.T) {
-	a, b := time.Unix(1, 0), time.Unix(2, 0)
-	for _, pair := range [][2]time.Time{{a, b}, {b, a}} {
-		fakeapi.Want(t, "earlier time", Earlier(pair[0], pair[1]), a)
-		fakeapi.Want(t, "later time", Later(pair[0], pair[1]), b)
 	}
 }

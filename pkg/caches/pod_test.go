@@ -103,31 +103,6 @@ func TestSharedValuesAreEqual(t *testing.T) {
 	}
 }
 
-func TestPodStates(t *testing.T) {
-	now := metav1.Now()
-	for _, tt := range []struct {
-		name             string
-		phase            corev1.PodPhase
-		deleted          bool
-		active, finished bool
-	}{
-		{"no phase yet", "", false, true, false},
-		{"running", "Running", false, true, false},
-		{"succeeded", "Succeeded", false, false, true},
-		{"failed", "Failed", false, false, true},
-		{"running, being deleted", "Running", true, false, false},
-		{"failed, being deleted", "Failed", true, false, true},
-	} {
-		p := &Pod{Phase: tt.phase}
-		if tt.deleted {
-			p.DeletionTimestamp = &now
-		}
-		if p.IsActive() != tt.active || p.IsFinished() != tt.finished {
-			t.Errorf("%s: active %v finished %v", tt.name, p.IsActive(), p.IsFinished())
-		}
-	}
-}
-
 // Fields of endpoints are cached only on request.
 func TestTrimPodKeepsEndpointOnRequest(t *testing.T) {
 	in := fullPod()

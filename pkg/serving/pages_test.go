@@ -67,12 +67,9 @@ func TestServingNothing(t *testing.T) {
 	cfg.TLS.CertFile = "/missing.crt" // not read
 	s := fakeapi.Must(New(cfg, Deps{}))
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
 	cancel()
-	if err := <-done; err != nil || s.Address() != "" {
-		t.Errorf("run = %v, address %q, want nil and none", err, s.Address())
-	}
+	fakeapi.NoError(t, s.Run(ctx))
+	fakeapi.Want(t, "address", s.Address(), "")
 }
 
 func TestServingReportsBreakdown(t *testing.T) {

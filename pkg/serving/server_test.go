@@ -245,7 +245,8 @@ func TestServingLogsToTheLoggerOfRun(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(5)))
 	s := newServer(t, testServing(t, nil), Deps{Ready: []Check{{"caches", func() error { return errors.New("not synced") }}}})
 	run(klog.NewContext(context.Background(), logger), t, s)
-	request(t, s, "GET", "/readyz", "", nil)
+	got, _ := request(t, s, "GET", "/readyz", "", nil)
+	fakeapi.Want(t, "status of /readyz with a failing check", got, 500)
 	if resp, err := http.Get("http://" + s.Address()); err == nil { // no TLS handshake
 		_ = resp.Body.Close()
 	}
