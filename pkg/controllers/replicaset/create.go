@@ -139,7 +139,7 @@ type createResult struct {
 	outcome outcome.Outcome
 	pod     *caches.Pod // if the outcome is Done
 	err     error
-	foreign *deleteResult // result of deleting a new pod that a webhook changed
+	foreign error // a webhook changed the new pod, so that it does not belong to the ReplicaSet
 }
 
 // createPod creates one pod. A rejected create whose earlier attempt has an unknown outcome is checked with
@@ -176,25 +176,17 @@ func belongsTo(t syncState, pod *caches.Pod) bool {
 }
 
 // deleteForeign deletes a new pod that a webhook changed so that it no longer belongs to the ReplicaSet. A
-// pod with another controller is left to that controller.
-func (c *Controller) deleteForeign(ctx context.Context, t syncState, pod *caches.Pod) *deleteResult {
+// pod with another controller is left to that controller. The errors lack the name of the pod, so equal errors are
+// counted together.
+func (c *Controller) deleteForeign(ctx context.Context, t syncState, pod *caches.Pod) error {
 	if metav1.GetControllerOfNoCopy(pod) != nil && !controls(t.rs, pod) {
-		return &deleteResult{outcome: outcome.NotSent}
-	}
-	r := c.sendDelete(ctx, pod, "") // without a version: a scheduler may change the pod at any time
-	return &r
-}
-
-// foreignPodError returns the error of a new pod that a webhook changed. Without the name of the pod, equal
-// errors are counted together.
-func foreignPodError(pod deleteResult) error {
-	switch {
-	case pod.outcome == outcome.Done:
-		return errors.New("the new pod was changed on its way and does not belong to the ReplicaSet, so it was deleted")
-	case pod.err == nil:
 		return errors.New("the new pod was changed on its way and belongs to another controller")
 	}
-	return fmt.Errorf("the new pod was changed on its way, does not belong to the ReplicaSet and could not be deleted: %w", pod.err)
+	r := c.sendDelete(ctx, pod, "") // without a version: a scheduler may change the pod at any time
+	if r.outcome == outcome.Done {
+		return errors.New("the new pod was changed on its way and does not belong to the ReplicaSet, so it was deleted")
+	}
+	return fmt.Errorf("the new pod was changed on its way, does not belong to the ReplicaSet and could not be deleted: %w", r.err)
 }
 
 // findEarlierCreate looks for the pod of a rejected create. A pod that is owned and not known yet was made
@@ -223,9 +215,8 @@ func (c *Controller) recordCreate(ctx context.Context, t syncState, a attempt, r
 		t.expectations.barrier.WroteAt(c.pods, r.pod.ResourceVersion, t.now)
 		if r.foreign != nil {
 			t.backoffs.foreignAt = t.now
-			err := foreignPodError(*r.foreign)
-			c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", err)
-			return err
+			c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", r.foreign)
+			return r.foreign
 		}
 		klog.FromContext(ctx).V(4).Info("Created pod", "pod", klog.KObj(r.pod))
 		c.recorder.Eventf(t.rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", r.pod.Name)
