@@ -95,10 +95,12 @@ func (c *Config) validateConfig() error {
 		errs = append(errs, errors.New("rest.Config.Dial would not be used: the manager dials connections that the manager can close"))
 	}
 	if c.REST.Transport != nil && (c.Election.Enabled || c.CheckFreshness) {
-		errs = append(errs, errors.New("rest.Config.Transport has connections that the manager cannot close: Election and CheckFreshness need them closed"))
+		errs = append(errs, errors.New("rest.Config.Transport has connections that the manager cannot close: "+
+			"Election and CheckFreshness need them closed"))
 	}
 	if !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) {
-		errs = append(errs, errors.New("client-go's feature gate AtomicFIFO is off: without the gate a cache cannot return the version that it has reached"))
+		errs = append(errs, errors.New("client-go's feature gate AtomicFIFO is off: "+
+			"without the gate a cache cannot return the version that it has reached"))
 	}
 	for i, r := range c.Controllers {
 		if slices.Contains(controllerNames(c.Controllers[:i]), r.Name) {

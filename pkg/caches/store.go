@@ -190,7 +190,8 @@ type VersionRead func(context.Context) (schema.GroupResource, string, error)
 
 // LatestVersion returns a VersionRead that sends a limit=1 list. A cache with at least that [Store.Version] shows
 // everything written before the read.
-func LatestVersion[L metav1.ListInterface](of interface{ Resource() schema.GroupResource }, list func(context.Context, metav1.ListOptions) (L, error)) VersionRead {
+func LatestVersion[L metav1.ListInterface](of interface{ Resource() schema.GroupResource },
+	list func(context.Context, metav1.ListOptions) (L, error)) VersionRead {
 	return func(ctx context.Context) (schema.GroupResource, string, error) {
 		first, err := list(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
@@ -214,7 +215,8 @@ func (s Store[T]) objectVersions() freshness.ObjectVersions {
 	versions := make(freshness.ObjectVersions, len(objects))
 	for _, obj := range objects {
 		o := obj.(T)
-		versions[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] = freshness.ObjectVersion{UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
+		name := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+		versions[name] = freshness.ObjectVersion{UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 	}
 	return versions
 }

@@ -32,7 +32,8 @@ func AsServiceAccount(base *rest.Config, name string, guard func(*rest.Config)) 
 	if err != nil {
 		return nil, fmt.Errorf("build the client of service accounts: %w", err)
 	}
-	tokens := transport.NewCachedTokenSource(&serviceAccount{client: client.ServiceAccounts(metav1.NamespaceSystem), name: name, clock: clock.RealClock{}})
+	account := &serviceAccount{client: client.ServiceAccounts(metav1.NamespaceSystem), name: name, clock: clock.RealClock{}}
+	tokens := transport.NewCachedTokenSource(account)
 	flight := new(singleflight.Group)
 	cfg := rest.AnonymousClientConfig(base)
 	cfg.UserAgent = WithAgent(base, name).UserAgent

@@ -75,7 +75,8 @@ func (c Config) Validate() []error {
 	case given <= c.RenewDeadline:
 		p.Addf("leader-elect-lease-duration", "must be greater than the renew deadline of %v", c.RenewDeadline)
 	case c.LeaseDuration-c.RenewDeadline <= c.margin(c.LeaseDuration):
-		p.Addf("leader-elect-lease-duration", "must exceed the renew deadline of %v by more than the safety margin of %v", c.RenewDeadline, c.margin(c.LeaseDuration))
+		p.Addf("leader-elect-lease-duration", "must exceed the renew deadline of %v by more than the safety margin of %v",
+			c.RenewDeadline, c.margin(c.LeaseDuration))
 	}
 	switch slowest := time.Duration(renewJitter * float64(c.RetryPeriod)); {
 	case c.RenewDeadline <= 0:

@@ -289,7 +289,8 @@ func (e *Elector) releaseLease(ctx context.Context, expires time.Time) {
 	case err != nil:
 		logger.Error(err, "Failed to release the lease", "lease", e.lease)
 	case !expires.IsZero():
-		logger.Info("Not releasing the lease, writes have unknown outcomes", "lease", e.lease, "expiresIn", expires.Sub(begun).Round(time.Millisecond))
+		logger.Info("Not releasing the lease, writes have unknown outcomes",
+			"lease", e.lease, "expiresIn", expires.Sub(begun).Round(time.Millisecond))
 	default:
 		logger.Info("Released the lease", "lease", e.lease, "duration", e.clock.Since(begun).Round(time.Millisecond))
 	}

@@ -66,6 +66,7 @@ func (e *Elector) standDownPause(ctx context.Context) time.Duration {
 		e.stepDownIgnoredUntil = now.Add(ignoredCoolDowns * e.cfg.coolDown())
 	}
 	e.lock.Unlock()
-	klog.FromContext(ctx).Info("Competing for the lease again", "caughtUp", caughtUp, "noOtherCandidate", noOtherCandidate, "steppedDown", s.reason)
+	klog.FromContext(ctx).Info("Competing for the lease again",
+		"caughtUp", caughtUp, "noOtherCandidate", noOtherCandidate, "steppedDown", s.reason)
 	return 0
 }
