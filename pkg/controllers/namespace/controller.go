@@ -60,7 +60,7 @@ func newController(cfg Config, b controller.Base, metadata metadata.Interface, d
 	}
 	return c, errors.Join(
 		c.namespaces.Handle(caches.Handler[*corev1.Namespace]{
-			Add:    c.onAdd,
+			Add:    func(ns *corev1.Namespace) { c.onUpdate(&corev1.Namespace{}, ns) },
 			Update: c.onUpdate,
 			Delete: func(gone *corev1.Namespace) { c.deletions.Delete(gone.UID) },
 		}),
@@ -68,14 +68,7 @@ func newController(cfg Config, b controller.Base, metadata metadata.Interface, d
 	)
 }
 
-func (c *Controller) onAdd(ns *corev1.Namespace) {
-	if ns.DeletionTimestamp != nil {
-		c.firstSeen(ns.UID, c.Clock.Now())
-		c.loop.Add(ns.Name)
-	}
-}
-
-// onUpdate ignores irrelevant changes such as those of our own conditions.
+// onUpdate ignores irrelevant changes such as those of our own conditions. before is empty for a new namespace.
 func (c *Controller) onUpdate(before, ns *corev1.Namespace) {
 	if before.UID != ns.UID {
 		c.deletions.Delete(before.UID)
