@@ -198,19 +198,15 @@ type termKey struct{}
 // ErrDraining is the error of a sync that stopped because of [Draining]. It is a context.Canceled.
 var ErrDraining = fmt.Errorf("the term has ended: %w", context.Canceled)
 
-// termOf returns the context of the term of a sync, or Background for any other context.
-func termOf(ctx context.Context) context.Context {
+// Term returns the context of the term of a sync, or Background for any other context.
+func Term(ctx context.Context) context.Context {
 	term, _ := ctx.Value(termKey{}).(context.Context)
 	return cmp.Or(term, context.Background())
 }
 
-// TermDone returns a channel that is closed at the end of the term of a sync. It is nil for any other
-// context.
-func TermDone(ctx context.Context) <-chan struct{} { return termOf(ctx).Done() }
-
 // Draining reports whether the term of a sync has ended. A sync that has many requests left checks it
 // before each request, and leaves the rest to the next leader. It returns false for the context of no sync.
-func Draining(ctx context.Context) bool { return termOf(ctx).Err() != nil }
+func Draining(ctx context.Context) bool { return Term(ctx).Err() != nil }
 
 func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) {
 	defer q.Done(key)

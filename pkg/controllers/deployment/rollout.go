@@ -101,7 +101,7 @@ func (in rolloutInput) makePlan() plan {
 	return out
 }
 
-// manyRejections in a row, over about three seconds, show a lasting policy.
+// manyRejections in a row, over about 1.6 seconds, show a lasting policy.
 const manyRejections = 6
 
 // scalingEvent reports whether the Deployment was scaled after an active ReplicaSet got its size. A ReplicaSet
@@ -155,7 +155,7 @@ func (in rolloutInput) raiseTooEarly(t target, targets []target) bool {
 		return false
 	}
 	return slices.ContainsFunc(in.all, func(other replicaSet) bool {
-		emptied := slices.ContainsFunc(targets, func(t target) bool { return t.replicaSet.rs == other.rs && t.to == 0 })
+		emptied := slices.ContainsFunc(targets, func(planned target) bool { return planned.replicaSet.rs == other.rs && planned.to == 0 })
 		return other.rs != t.replicaSet.rs && other.isActive() && !emptied
 	})
 }

@@ -98,7 +98,7 @@ func marksOf(m metav1.Object) marks {
 	return of
 }
 
-// objectOf returns the object of a live read.
+// objectOf returns the object of a live read or list.
 func objectOf(resource schema.GroupResource, m metav1.Object) object {
 	return object{
 		resource: resource, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUID(), version: m.GetResourceVersion(),

@@ -33,7 +33,8 @@ const (
 )
 
 // problem is the reason for which the owner of a reference cannot be read. Such an owner is unknown, so that its
-// dependents stay. An impossible name is the exception: there is no such owner.
+// dependents stay. The exceptions are an impossible name, and an unserved kind after a deletion event: there is no such
+// owner.
 type problem string
 
 const (

@@ -55,13 +55,7 @@ func newReadLimiter(clk clock.Clock, perType int, all chan struct{}) *readLimite
 func (l *readLimiter) do(ctx context.Context, t schema.GroupVersionResource, read func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(context.Canceled)
-	go func() {
-		select {
-		case <-controller.TermDone(ctx):
-			cancel(controller.ErrDraining)
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(controller.Term(ctx), func() { cancel(controller.ErrDraining) })()
 	slotWait, stop := context.WithTimeoutCause(ctx, slotTimeout, errBusy)
 	defer stop()
 	for _, slots := range []chan struct{}{l.slotsOf(t), l.all} {

@@ -85,7 +85,7 @@ func (s *Slots) Acquire(ctx context.Context, key cache.ObjectName, until time.Ti
 	select {
 	case <-w.assigned:
 	case <-timer.C():
-	case <-controller.TermDone(ctx):
+	case <-controller.Term(ctx).Done():
 	case <-ctx.Done():
 	}
 	s.lock.Lock()
