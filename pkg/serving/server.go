@@ -75,6 +75,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		HTTP2:             http2Config(cfg.TLS),
+		Protocols:         protocols(cfg.TLS),
 	}
 	return s, nil
 }

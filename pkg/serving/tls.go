@@ -188,6 +188,14 @@ func writeMissing(certFile, keyFile string, by owner) error {
 	return keyutil.WriteKey(keyFile, key)
 }
 
+// protocols disables HTTP/2 in net/http too, or the server would reject cipher suites that HTTP/2 cannot use.
+func protocols(cfg TLSConfig) *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(!cfg.DisableHTTP2)
+	return p
+}
+
 func http2Config(cfg TLSConfig) *http.HTTP2Config {
 	streams := cfg.HTTP2Streams
 	if streams == 0 {

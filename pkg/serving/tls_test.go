@@ -4,9 +4,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -131,9 +133,15 @@ func TestServingProtocols(t *testing.T) {
 	if _, err := tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {
 		t.Error("TLS 1.2 accepted though the minimum is 1.3")
 	}
+	cfg.TLS.MinVersion = "VersionTLS12"
 	for _, disabled := range []bool{true, false} {
-		cfg.TLS.DisableHTTP2 = disabled
-		conn := fakeapi.Must(tls.Dial("tcp", serve(t, cfg, Deps{}).Address(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}))
+		cfg.TLS.DisableHTTP2, cfg.TLS.CipherSuites = disabled, nil
+		if disabled {
+			// HTTP/2 requires another cipher suite.
+			cfg.TLS.CipherSuites = []string{"TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}
+		}
+		dialer, client := &net.Dialer{Timeout: 10 * time.Second}, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}
+		conn := fakeapi.Must(tls.DialWithDialer(dialer, "tcp", serve(t, cfg, Deps{}).Address(), client))
 		if got := conn.ConnectionState().NegotiatedProtocol; (got == "h2") == disabled {
 			t.Errorf("with DisableHTTP2=%v the protocol is %q", disabled, got)
 		}

@@ -2,7 +2,7 @@ package garbagecollector
 
 import (
 	"context"
-	"slices"
+	"maps"
 	"strings"
 	"time"
 
@@ -34,8 +34,13 @@ type kindIndex struct {
 func newKindIndex(sent time.Time, failing map[string]bool, all ...apiType) kindIndex {
 	c := kindIndex{sent: sent, kinds: map[schema.GroupKind][]apiType{}, failing: failing}
 	for _, t := range all {
-		for _, name := range slices.Compact([]string{t.kind, strings.ToLower(t.kind)}) { // as meta.RESTMapper
-			kind := schema.GroupKind{Group: t.Group, Kind: name}
+		kind := schema.GroupKind{Group: t.Group, Kind: t.kind}
+		c.kinds[kind] = append(c.kinds[kind], t)
+	}
+	exact := maps.Clone(c.kinds)
+	for _, t := range all { // a kind in lower case stands for any kind, as for meta.RESTMapper
+		kind := schema.GroupKind{Group: t.Group, Kind: strings.ToLower(t.kind)}
+		if exact[kind] == nil {
 			c.kinds[kind] = append(c.kinds[kind], t)
 		}
 	}

@@ -22,6 +22,8 @@ var (
 		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "knowns"}, kind: "Known", namespaced: true, versions: []string{"v1"}, local: true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "two.example.com", Version: "v1", Resource: "as"}, kind: "Same", versions: []string{"v1"}, local: true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "two.example.com", Version: "v1", Resource: "bs"}, kind: "Same", versions: []string{"v1"}, local: true},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "two.example.com", Version: "v1", Resource: "upper"}, kind: "Case", versions: []string{"v1"}, local: true},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "two.example.com", Version: "v1", Resource: "lower"}, kind: "case", versions: []string{"v1"}, local: true},
 	)
 )
 
@@ -58,6 +60,8 @@ func TestResolve(t *testing.T) {
 		{"a group that cannot be discovered", "down.example.com/v1", "Unknown", "shop", none, "", undiscovered},
 		{"what is known of it all the same", "down.example.com/v1", "Known", "shop", schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "knowns"}, "shop", fine},
 		{"a kind of two types", "two.example.com/v1", "Same", "shop", none, "", ambiguous},
+		{"the same in lower case", "two.example.com/v1", "same", "shop", none, "", ambiguous},
+		{"two kinds that differ by case", "two.example.com/v1", "case", "shop", schema.GroupVersionResource{Group: "two.example.com", Version: "v1", Resource: "lower"}, "", fine},
 		{"two slashes", "example.com/v1/x", "Widget", "shop", none, "", unparsable},
 		{"no version", "example.com/", "Widget", "shop", none, "", unparsable},
 	} {

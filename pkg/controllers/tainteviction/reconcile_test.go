@@ -239,3 +239,36 @@ func TestRejectionsOfAllKinds(t *testing.T) {
 		}
 	}
 }
+
+func TestPodOnNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stray := aPod("stray")
+		stray.Spec.NodeName = "never-was"
+		w := newWorld(t, aNode("t1"))
+		defer w.manager(0)()
+		w.Put(stray)
+		w.Until(time.Hour)
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{})
+		fakeapi.Want(t, "reads for a pod of a missing node", w.Count("get pods")+w.Count("get nodes"), 0)
+	})
+}
+
+// The leader dies amid evictions: some pods are marked and not deleted. The standby restarts no deadline.
+func TestStandbyContinuesEvictions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		taint := nowTaint("t1")
+		w := newWorld(t, node1(corev1.ConditionTrue), aPod("now"), aPod("soon", tolerates("t1", 30)), aPod("later", tolerates("t1", 100)))
+		c, stopStandby := w.standby(0)
+		defer stopStandby()
+		stopLeader := w.manager(0)
+		w.Break(errors.New("the leader died here"), "delete pods")
+		w.taint(taint)
+		w.Until(40 * time.Second)
+		stopLeader()
+		w.Break(nil, "delete pods", "get nodes")
+		w.Until(50 * time.Second)
+		defer w.run(c)()
+		w.Until(200 * time.Second)
+		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{"now": 50 * time.Second, "soon": 50 * time.Second, "later": 100 * time.Second})
+	})
+}
