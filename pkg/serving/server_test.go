@@ -176,7 +176,7 @@ func TestServingLimitsReviews(t *testing.T) {
 			api, clk := fakeapi.New(t), clocktesting.NewFakePassiveClock(time.Now())
 			s := newServer(t, testServing(t, api), Deps{Clock: clk})
 			rejected, limited, sent := atomic.Int64{}, atomic.Int64{}, 0
-			for _, part := range []struct{ requests, reviews int }{{2000, 400}, {1000, 600}} { // reviews since the beginning
+			for _, part := range []struct{ requests, reviews int }{{2000, 400}, {1000, 600}} { // reviews in all
 				var wg sync.WaitGroup
 				for stranger := range strangers {
 					wg.Go(func() {
