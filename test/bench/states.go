@@ -53,6 +53,7 @@ type state struct {
 	setup       step
 	early       bool // the failure begins before the manager starts
 	takeOver    bool
+	alone       bool // without leader election: a former leader ends after 10 s of rejected credentials
 	begin       step
 	lead        time.Duration // from begin to the effect
 }
@@ -71,7 +72,7 @@ var states = []state{
 	{name: "black-hole", about: "API server accepts connections and reads nothing", setup: withTypes, begin: beginOutage(faults.BlackHole)},
 	{name: "hanging", about: "API server accepts pings and no request", setup: withTypes, begin: hangRequests},
 	{name: "503", about: "API server returns 503 to every request", setup: withTypes, begin: refuseAll(503)},
-	{name: "401", about: "API server returns 401 to every request", setup: withTypes, begin: refuseAll(401)},
+	{name: "401", about: "API server returns 401 to every request", setup: withTypes, begin: refuseAll(401), alone: true},
 	{name: "403", about: "API server returns 403 to every request", setup: withTypes, begin: refuseAll(403)},
 	{name: "cut-lists", about: "Proxy ends streaming lists before they are complete", setup: withTypes, early: true, begin: cutLists},
 	{
@@ -154,7 +155,7 @@ func (s state) measure(ctx context.Context, r *rig, c contestant) []reading {
 	if s.early {
 		s.begin(ctx, st)
 	}
-	m := r.launch(c, managerUser, "--leader-elect=true", nodeGrace)
+	m := r.launch(c, managerUser, fmt.Sprint("--leader-elect=", !s.alone), nodeGrace)
 	if !s.early {
 		if !s.takeOver {
 			r.awaitWork(ctx)
