@@ -80,9 +80,9 @@ type liveRead struct {
 	waiting        bool      // the object that was found waits for its dependents
 	sent, received time.Time
 	failures       int // consecutive reads without proof
-	// earlier and later are the times of two missing results, at least confirmAfter apart, without a found result
-	// between them or since. A zero time means no such result.
-	earlier, later time.Time
+	// previousMissing and latestMissing are the times of two missing results, at least confirmAfter apart, without a
+	// found result between them or since. A zero time means no such result.
+	previousMissing, latestMissing time.Time
 }
 
 // next returns the record after a further read. A read that was sent before the latest one changes nothing.
@@ -95,12 +95,12 @@ func (l liveRead) next(result readResult, m metav1.Object, sent, received time.T
 	case found:
 		next.uid, next.waiting = m.GetUID(), marksOf(m).waiting()
 	case missing:
-		next.earlier, next.later = l.earlier, l.later
-		if l.later.IsZero() || sent.Sub(l.later) >= confirmAfter {
-			next.earlier, next.later = l.later, sent
+		next.previousMissing, next.latestMissing = l.previousMissing, l.latestMissing
+		if l.latestMissing.IsZero() || sent.Sub(l.latestMissing) >= confirmAfter {
+			next.previousMissing, next.latestMissing = l.latestMissing, sent
 		}
 	default:
-		next.earlier, next.later, next.failures = l.earlier, l.later, l.failures+1
+		next.previousMissing, next.latestMissing, next.failures = l.previousMissing, l.latestMissing, l.failures+1
 	}
 	return next
 }
@@ -149,7 +149,7 @@ func classifyOwner(e evidence, now time.Time) classification {
 	age, backoff := now.Sub(e.live.received), min(minBackoff<<min(max(e.live.failures-1, 0), 10), maxBackoff)
 	// unwatched: no watch would report the deletion of the owner. Late deletion of its dependents is then acceptable.
 	unwatched := e.status == refVirtual && e.deletedAt.IsZero() && e.watched == 0
-	missingTwice := !e.live.earlier.IsZero() && !e.live.earlier.Before(e.refSeen)
+	missingTwice := !e.live.previousMissing.IsZero() && !e.live.previousMissing.Before(e.refSeen)
 	unseen := min(e.watched, now.Sub(e.refSeen)) // time for which the watch would have shown the owner
 	if e.status == refWaiting {                  // the watch does show the owner
 		unseen = 0
@@ -165,10 +165,10 @@ func classifyOwner(e evidence, now time.Time) classification {
 	case e.status == refValid:
 		return classification{state: solid}
 	case e.uid == "": // accepted by other servers; every object would differ
-		return classification{cause: string(unparsable)}
+		return classification{cause: string(unparsableVersion)}
 	// 2. The owner cannot be read.
-	case e.problem == impossible,
-		e.problem == unserved && !e.deletedAt.IsZero() && e.discovered.After(e.deletedAt):
+	case e.problem == impossibleName,
+		e.problem == unknownKind && !e.deletedAt.IsZero() && e.discovered.After(e.deletedAt):
 		return classification{state: absent}
 	case e.problem != fine:
 		return classification{cause: string(e.problem)} // discovery requeues the dependent
@@ -188,7 +188,7 @@ func classifyOwner(e evidence, now time.Time) classification {
 	case e.live.result == missing && (!e.deletedAt.IsZero() || unseen >= confirmAfter || missingTwice):
 		return classification{state: absent}
 	case e.live.result == missing: // a second fact is needed
-		first := e.live.later
+		first := e.live.latestMissing
 		if first.Before(e.refSeen) {
 			first = e.live.sent
 		}

@@ -153,10 +153,10 @@ func TestClassifyOwner(t *testing.T) {
 		{"and takes too long", evidence{ownerObservation: virtual, syncing: 10 * s}, classification{read: true}},
 		{"but it was seen before", evidence{ownerObservation: deleted, syncing: s}, classification{read: true}},
 
-		{"an unknown kind", evidence{ownerObservation: virtual, problem: unserved, live: reads(missing, 0, time.Hour, 0)}, classification{cause: "unknown_kind"}},
-		{"an unknown kind whose removal discovery shows, of an owner that was never seen", evidence{ownerObservation: virtual, problem: unserved, discovered: now}, classification{cause: "unknown_kind"}},
-		{"an owner deleted before its kind", evidence{ownerObservation: deleted, problem: unserved, discovered: now}, classification{state: absent}},
-		{"an owner deleted, and discovery is older", evidence{ownerObservation: deleted, problem: unserved}, classification{cause: "unknown_kind"}},
+		{"an unknown kind", evidence{ownerObservation: virtual, problem: unknownKind, live: reads(missing, 0, time.Hour, 0)}, classification{cause: "unknown_kind"}},
+		{"an unknown kind whose removal discovery shows, of an owner that was never seen", evidence{ownerObservation: virtual, problem: unknownKind, discovered: now}, classification{cause: "unknown_kind"}},
+		{"an owner deleted before its kind", evidence{ownerObservation: deleted, problem: unknownKind, discovered: now}, classification{state: absent}},
+		{"an owner deleted, and discovery is older", evidence{ownerObservation: deleted, problem: unknownKind}, classification{cause: "unknown_kind"}},
 		{"an owner deleted, and its group cannot be discovered", evidence{ownerObservation: deleted, problem: undiscovered, discovered: now}, classification{cause: "undiscovered"}},
 		{"the reference has no UID", evidence{ownerObservation: virtual, live: reads(found, 1, 0)}, classification{cause: "unparsable_version"}},
 
@@ -211,16 +211,16 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 		case found:
 			live.uid, live.waiting = uid(r.IntN(2)), r.IntN(2) == 0
 		case missing:
-			live.later = live.sent.Add(-span() / 3)
+			live.latestMissing = live.sent.Add(-span() / 3)
 			if r.IntN(2) == 0 {
-				live.earlier = live.later.Add(-2*time.Second - span()/3)
+				live.previousMissing = live.latestMissing.Add(-2*time.Second - span()/3)
 			}
 		case unnamed404, refused, unavailable:
 			live.failures = 1 + r.IntN(3)
 		}
 		tm := evidence{
 			ownerObservation: ownerObservation{status: refStatus(r.IntN(5)), refSeen: now.Add(-3 * span())}, uid: uid(1), syncBegun: now.Add(-span()), live: live, discovered: now.Add(-span()),
-			problem: []problem{fine, fine, fine, unparsable, outOfReach, undiscovered, unserved, otherVersion, ambiguous}[r.IntN(9)],
+			problem: []problem{fine, fine, fine, unparsableVersion, outOfScope, undiscovered, unknownKind, unservedVersion, ambiguousKind}[r.IntN(9)],
 		}
 		if r.IntN(2) == 0 {
 			tm.deletedAt = now.Add(-span())
@@ -233,10 +233,10 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 		got := classifyOwner(tm, now)
 		recent := (now.Sub(live.received) <= readValidFor || !live.sent.Before(tm.syncBegun)) && !live.sent.Before(tm.refSeen)
 		lacking := tm.status != refWaiting && tm.watched >= 2*time.Second && now.Sub(tm.refSeen) >= 2*time.Second
-		twice := !live.earlier.Before(tm.refSeen) && live.sent.Sub(live.earlier) >= 2*time.Second && !live.earlier.IsZero()
+		twice := !live.previousMissing.Before(tm.refSeen) && live.sent.Sub(live.previousMissing) >= 2*time.Second && !live.previousMissing.IsZero()
 		other := live.uid != uid(1) && (tm.watched > 0 || !tm.deletedAt.IsZero() || live.sent.Sub(tm.refSeen) >= 2*time.Second)
 		proof := says == found && recent && other || says == missing && recent && (!tm.deletedAt.IsZero() || lacking || twice)
-		removed := tm.problem == unserved && !tm.deletedAt.IsZero() && tm.discovered.After(tm.deletedAt)
+		removed := tm.problem == unknownKind && !tm.deletedAt.IsZero() && tm.discovered.After(tm.deletedAt)
 		switch {
 		case got.state == absent && (tm.status == refValid || !removed && (tm.problem != fine || !proof)):
 			t.Fatalf("%+v is absent: %+v", tm, got)

@@ -70,8 +70,8 @@ func nextDiscovery(sent time.Time, retries int, event time.Time, awaited bool) t
 		next = sent.Add(min(time.Second<<min(retries-1, 10), maxRetryInterval))
 	}
 	for _, delay := range eventDelays {
-		if at := event.Add(delay); at.After(sent) {
-			next = timing.Earlier(next, at)
+		if due := event.Add(delay); due.After(sent) {
+			next = timing.Earlier(next, due)
 			break
 		}
 	}

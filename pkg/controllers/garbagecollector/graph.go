@@ -36,8 +36,8 @@ type graph struct {
 
 // deletionEvent is a deletion event of a feed or informer.
 type deletionEvent struct {
-	at  time.Time
-	typ objectType
+	seenAt time.Time
+	typ    objectType
 }
 
 // node is an object. Large clusters have hundreds of thousands, so a test checks the size.
@@ -383,9 +383,9 @@ func (g *graph) observeOwners(o object) (owners []ownerObservation, owns bool) {
 		n, kind := g.nodes[key], writtenKind{r.apiVersion, r.kind}
 		owner := ownerObservation{status: statusOf(n, o.namespace, kind, r.name), refSeen: timing.Later(since, g.notFoundAt[n])}
 		if d, ok := g.deletions[n]; ok {
-			owner.anyDeletedAt = d.at
+			owner.anyDeletedAt = d.seenAt
 			if d.typ.local && d.typ.isKind(kind) {
-				owner.deletedAt = d.at
+				owner.deletedAt = d.seenAt
 			}
 		}
 		owners = append(owners, owner)

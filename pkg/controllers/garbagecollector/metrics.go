@@ -30,7 +30,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 var causes = [...]string{
 	string(causeFinalizers), string(causeDependents), string(causeNotRemoved), string(causeUnlistedType), string(causeReferences),
 	string(causeRejected), string(causeFailed), string(causeBusy),
-	string(unparsable), string(outOfReach), string(undiscovered), string(unserved), string(otherVersion), string(ambiguous), string(unusable),
+	string(unparsableVersion), string(outOfScope), string(undiscovered), string(unknownKind), string(unservedVersion), string(ambiguousKind), string(unusableName),
 	"syncing", string(refused), string(unnamed404), string(unavailable), "unconfirmed",
 }
 

@@ -38,15 +38,15 @@ const (
 type problem string
 
 const (
-	fine         problem = ""
-	unparsable   problem = "unparsable_version"
-	outOfReach   problem = "scope"            // namespaced owner of a cluster-scoped dependent
-	undiscovered problem = "undiscovered"     // discovery of the group has failed
-	unserved     problem = "unknown_kind"     // the group lacks the kind
-	otherVersion problem = "unserved_version" // the version may have other objects, because the type is not local
-	ambiguous    problem = "ambiguous_kind"   // several types have the kind
-	impossible   problem = "impossible_name"  // a local type cannot have a name with a slash
-	unusable     problem = "unusable_name"    // an aggregated API server may allow such a name
+	fine              problem = ""
+	unparsableVersion problem = "unparsable_version"
+	outOfScope        problem = "scope"            // namespaced owner of a cluster-scoped dependent
+	undiscovered      problem = "undiscovered"     // discovery of the group has failed
+	unknownKind       problem = "unknown_kind"     // the group lacks the kind
+	unservedVersion   problem = "unserved_version" // the version may have other objects, because the type is not local
+	ambiguousKind     problem = "ambiguous_kind"   // several types have the kind
+	impossibleName    problem = "impossible_name"  // a local type cannot have a name with a slash
+	unusableName      problem = "unusable_name"    // an aggregated API server may allow such a name
 )
 
 // location is the place of an object, or of a list if the name is empty. The namespace is empty for cluster-scoped
@@ -60,22 +60,22 @@ type location struct {
 func (c kindIndex) resolve(r reference, namespace string) (location, problem) {
 	gv, err := schema.ParseGroupVersion(r.apiVersion)
 	if err != nil || gv.Version == "" {
-		return location{}, unparsable
+		return location{}, unparsableVersion
 	}
 	found := c.kinds[gv.WithKind(r.kind).GroupKind()]
 	switch {
 	case c.sent.IsZero(), len(found) == 0 && c.failing[gv.Group]:
 		return location{}, undiscovered
 	case len(found) == 0:
-		return location{}, unserved
+		return location{}, unknownKind
 	case len(found) > 1:
-		return location{}, ambiguous
+		return location{}, ambiguousKind
 	}
 	t := found[0]
 	at := location{GroupVersionResource: t.GroupVersionResource, name: r.name}
 	if !t.local { // versions may have different objects
 		if !slices.Contains(t.versions, gv.Version) {
-			return location{}, otherVersion
+			return location{}, unservedVersion
 		}
 		at.Version = gv.Version
 	}
@@ -84,11 +84,11 @@ func (c kindIndex) resolve(r reference, namespace string) (location, problem) {
 	}
 	switch named := len(content.IsPathSegmentName(r.name)) == 0; {
 	case t.namespaced && namespace == "":
-		return location{}, outOfReach
+		return location{}, outOfScope
 	case !named && t.local:
-		return location{}, impossible
+		return location{}, impossibleName
 	case !named:
-		return location{}, unusable
+		return location{}, unusableName
 	}
 	return at, fine
 }
@@ -124,7 +124,7 @@ func (r *ownerReader) reset() {
 // ownerView is the state of the owners of one object at one moment.
 type ownerView struct {
 	syncBegun time.Time
-	at        time.Time
+	viewedAt  time.Time
 	owns      bool // other objects refer to the object
 	owners    []ownerEvidence
 	states    []ownerState
@@ -163,7 +163,7 @@ func (r *ownerReader) read(ctx context.Context, o object) (v ownerView, err erro
 func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
 	observed, owns := r.graph.observeOwners(o)
 	now, known, n := r.clock.Now(), r.types.kindIndex(), len(o.refs)
-	v := ownerView{syncBegun: syncBegun, at: now, owns: owns, owners: make([]ownerEvidence, n), states: make([]ownerState, n)}
+	v := ownerView{syncBegun: syncBegun, viewedAt: now, owns: owns, owners: make([]ownerEvidence, n), states: make([]ownerState, n)}
 	for n, ref := range o.refs {
 		e := &v.owners[n]
 		e.evidence = evidence{ownerObservation: observed[n], uid: ref.uid, syncBegun: syncBegun, discovered: known.sent}

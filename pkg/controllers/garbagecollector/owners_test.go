@@ -51,19 +51,19 @@ func TestResolve(t *testing.T) {
 		{"an owner in the same namespace", "v1", "ConfigMap", "shop", schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "shop", fine},
 		{"an owner in no namespace", "v1", "Node", "shop", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", fine},
 		{"both in no namespace, and the kind in lower case", "v1", "node", "", schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", fine},
-		{"an owner that would be in some namespace", "v1", "ConfigMap", "", none, "", outOfReach},
+		{"an owner that would be in some namespace", "v1", "ConfigMap", "", none, "", outOfScope},
 		{"a version of one storage that is no longer served", "example.com/v1alpha1", "Widget", "shop", schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, "shop", fine},
 		{"a version of another server", "far.example.com/v1beta1", "Thing", "shop", schema.GroupVersionResource{Group: "far.example.com", Version: "v1beta1", Resource: "things"}, "shop", fine},
-		{"one that it does not serve", "far.example.com/v1alpha1", "Thing", "shop", none, "", otherVersion},
-		{"a kind in another group", "extensions/v1beta1", "ConfigMap", "shop", none, "", unserved},
-		{"a kind that is not served", "v1", "Nothing", "shop", none, "", unserved},
+		{"one that it does not serve", "far.example.com/v1alpha1", "Thing", "shop", none, "", unservedVersion},
+		{"a kind in another group", "extensions/v1beta1", "ConfigMap", "shop", none, "", unknownKind},
+		{"a kind that is not served", "v1", "Nothing", "shop", none, "", unknownKind},
 		{"a group that cannot be discovered", "down.example.com/v1", "Unknown", "shop", none, "", undiscovered},
 		{"what is known of it all the same", "down.example.com/v1", "Known", "shop", schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "knowns"}, "shop", fine},
-		{"a kind of two types", "two.example.com/v1", "Same", "shop", none, "", ambiguous},
-		{"the same in lower case", "two.example.com/v1", "same", "shop", none, "", ambiguous},
+		{"a kind of two types", "two.example.com/v1", "Same", "shop", none, "", ambiguousKind},
+		{"the same in lower case", "two.example.com/v1", "same", "shop", none, "", ambiguousKind},
 		{"two kinds that differ by case", "two.example.com/v1", "case", "shop", schema.GroupVersionResource{Group: "two.example.com", Version: "v1", Resource: "lower"}, "", fine},
-		{"two slashes", "example.com/v1/x", "Widget", "shop", none, "", unparsable},
-		{"no version", "example.com/", "Widget", "shop", none, "", unparsable},
+		{"two slashes", "example.com/v1/x", "Widget", "shop", none, "", unparsableVersion},
+		{"no version", "example.com/", "Widget", "shop", none, "", unparsableVersion},
 	} {
 		got, p := discovered.resolve(reference{apiVersion: tt.apiVersion, kind: tt.kind, name: "o"}, tt.namespace)
 		if p != tt.problem || got.GroupVersionResource != tt.want || got.namespace != tt.in || p == fine && got.name != "o" {
@@ -74,7 +74,7 @@ func TestResolve(t *testing.T) {
 		for _, tt := range []struct {
 			apiVersion, kind, namespace string
 			want                        problem
-		}{{"v1", "ConfigMap", "shop", impossible}, {"v1", "Node", "", impossible}, {"v1", "ConfigMap", "", outOfReach}, {"far.example.com/v1", "Thing", "shop", unusable}} {
+		}{{"v1", "ConfigMap", "shop", impossibleName}, {"v1", "Node", "", impossibleName}, {"v1", "ConfigMap", "", outOfScope}, {"far.example.com/v1", "Thing", "shop", unusableName}} {
 			if at, p := discovered.resolve(reference{apiVersion: tt.apiVersion, kind: tt.kind, name: name}, tt.namespace); p != tt.want {
 				t.Errorf("a %s that is called %q is looked for at %v, problem %q, want %q", tt.kind, name, at, p, tt.want)
 			}

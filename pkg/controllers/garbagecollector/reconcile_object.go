@@ -95,7 +95,7 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 	// A patch tests the object itself.
 	stillValid := func() bool {
 		if !t.local && d.action == remove && c.Clock.Since(o.readAt) > time.Second ||
-			slices.Contains(v.states, waitingForDependents) && c.Clock.Since(v.at) > readValidFor {
+			slices.Contains(v.states, waitingForDependents) && c.Clock.Since(v.viewedAt) > readValidFor {
 			return false
 		}
 		now := c.owners.view(o, v.syncBegun)

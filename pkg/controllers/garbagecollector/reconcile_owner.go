@@ -84,13 +84,13 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 	}
 
 	// 2. The types have to be known.
-	at := c.types.state(d.owner.resource)
-	if b := c.awaitTypes(at, record, now); b.after > 0 {
+	state := c.types.state(d.owner.resource)
+	if b := c.awaitTypes(state, record, now); b.after > 0 {
 		return b, nil
 	}
 
 	// 3. The live owner has to be in the same kind of deletion.
-	live, err := c.readAgain(ctx, at.apiType, d.owner)
+	live, err := c.readAgain(ctx, state.apiType, d.owner)
 	switch {
 	case err != nil || live == nil || !live.marks.finishing():
 		return blockage{}, err
@@ -102,7 +102,7 @@ func (c *Controller) finishOwner(ctx context.Context, key id, d dependents, reco
 	finalizer := metav1.FinalizerDeleteDependents
 	if record.orphaning {
 		finalizer = metav1.FinalizerOrphanDependents
-		if b, err := c.orphanDependents(ctx, key, at.apiType, *live, record); err != nil || b.cause != "" {
+		if b, err := c.orphanDependents(ctx, key, state.apiType, *live, record); err != nil || b.cause != "" {
 			return b, err
 		}
 	}
@@ -167,7 +167,7 @@ func (c *Controller) awaitDependents(ctx context.Context, key id, d dependents, 
 
 // orphanDependents removes the references to an owner from all dependents. A zero blockage means that a sweep of all
 // types since the deletion and since the last patch has found no dependent.
-func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, owner object, record ownerRecord) (blockage, error) {
+func (c *Controller) orphanDependents(ctx context.Context, key id, ownerType apiType, owner object, record ownerRecord) (blockage, error) {
 	waited := c.Clock.Since(record.since)
 	b := blockage{after: min(max(waited/8, cycleDelay), minRecheck)}
 	since, orphaned := record.since, map[types.UID]bool{}
@@ -190,7 +190,7 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, at apiType, o
 	}
 	for range 2 {
 		// The dependents in the graph come first: while their patches are rejected, no type is listed.
-		all, shown, unserved := c.sweeper.typesToSweep(key, at)
+		all, shown, unserved := c.sweeper.typesToSweep(key, ownerType)
 		shown = slices.DeleteFunc(shown, func(o object) bool { return orphaned[o.uid] }) // events may be late
 		if err := patch(shown); err != nil {
 			return b, err
@@ -233,29 +233,29 @@ func (c *Controller) sweepTypes(ctx context.Context, all []apiType, unserved, la
 }
 
 // refsTo returns the positions of the references to an owner, or of those with blockOwnerDeletion.
-func refsTo(o object, owner types.UID, blocking bool) (at []int) {
+func refsTo(o object, owner types.UID, blocking bool) (positions []int) {
 	for n, r := range o.refs {
 		if r.uid == owner && (r.blocking || !blocking) {
-			at = append(at, n)
+			positions = append(positions, n)
 		}
 	}
-	return at
+	return positions
 }
 
 // rewrite sends the patch that build returns, and builds the patch again from a live read if the object has changed.
 // An empty patch ends the loop.
 func (c *Controller) rewrite(ctx context.Context, o object, account types.UID, purpose string, build func(object) []operation) error {
-	at := c.types.state(o.resource).apiType
+	t := c.types.state(o.resource).apiType
 	for range tries {
 		ops := build(o)
 		if len(ops) == 0 {
 			return nil
 		}
-		result, err := c.writer.patch(ctx, at, o, account, ops, purpose, nil)
+		result, err := c.writer.patch(ctx, t, o, account, ops, purpose, nil)
 		if result != conflict && result != invalid {
 			return err
 		}
-		now, readErr := c.readAgain(ctx, at, o)
+		now, readErr := c.readAgain(ctx, t, o)
 		switch {
 		case now == nil:
 			return readErr

@@ -73,7 +73,7 @@ func (c *Controller) recordBlockage(ctx context.Context, key id, owner object, r
 // reportInvalidNamespace sends an event about the first owner in another namespace, unless reported is true. It reports
 // whether there is such an owner.
 func (c *Controller) reportInvalidNamespace(o object, v ownerView, reported bool) bool {
-	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfReach })
+	n := slices.IndexFunc(v.owners, func(e ownerEvidence) bool { return e.status == refOtherNamespace || e.problem == outOfScope })
 	if n >= 0 && !reported {
 		r := o.refs[n]
 		c.recorder.Eventf(c.referenceTo(o), corev1.EventTypeWarning, eventInvalidNamespace,

@@ -75,8 +75,8 @@ func TestTypesFollowDiscovery(t *testing.T) {
 		c.resolves("v1", "ConfigMap", fine)
 		c.resolves("v1", "ComponentStatus", fine)
 		c.resolves("example.com/v1", "Widget", fine)
-		c.resolves("v1", "Binding", unserved)
-		c.resolves("example.com/v1", "Gadget", unserved)
+		c.resolves("v1", "Binding", unknownKind)
+		c.resolves("example.com/v1", "Gadget", unknownKind)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestDefinedTypesComeAndGo(t *testing.T) {
 				c.shows(w, false)
 				fakeapi.Want(t, "the graph has a deletion event of the owner", c.deletionSeen(owned), tt.seen)
 				c.is(widgetType.GroupResource, "")
-				c.resolves("example.com/v1", "Widget", unserved)
+				c.resolves("example.com/v1", "Widget", unknownKind)
 				c.remove(replicaSets, "w", metav1.DeletePropagationBackground)
 			}
 		})
@@ -304,7 +304,7 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 				})
 			}
 			c.RemoveType("example.com/v1", "widgets")
-			served(unserved)
+			served(unknownKind)
 			if s := c.types.state(widgetType.GroupResource); s.phase != away || s.isServed() {
 				t.Errorf("widgets are %+v", s)
 			}
@@ -312,7 +312,7 @@ func TestTypesAreDroppedAfterTwoDiscoveries(t *testing.T) {
 			served(fine)
 			c.is(widgetType.GroupResource, current)
 			c.RemoveType("example.com/v1", "widgets")
-			served(unserved)
+			served(unknownKind)
 			time.Sleep(tt.kept - 100*time.Millisecond)
 			fakeapi.Want(t, "phase of widgets", c.types.state(widgetType.GroupResource).phase, away)
 			c.is(widgetType.GroupResource, "")
