@@ -24,8 +24,8 @@ func (c *conditions) get(conditionType appsv1.DeploymentConditionType) (appsv1.D
 
 // set sets a condition. Equal status and reason keep the times.
 func (c *conditions) set(conditionType appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) {
-	at := c.seconds()
-	c.put(appsv1.DeploymentCondition{Type: conditionType, Status: status, Reason: reason, Message: message, LastUpdateTime: at, LastTransitionTime: at})
+	now := c.seconds()
+	c.put(appsv1.DeploymentCondition{Type: conditionType, Status: status, Reason: reason, Message: message, LastUpdateTime: now, LastTransitionTime: now})
 }
 
 // renewProgressing sets Progressing to True, and the update time of the condition to now.

@@ -24,7 +24,7 @@ const terminatingRecheck = time.Minute
 
 type createResult struct {
 	set          *appsv1.ReplicaSet // created by this request; nil if there is none
-	changed      bool               // the ReplicaSet exists, or its name is free again: the next sync decides
+	outdated     bool               // the ReplicaSet exists, or its name is free again: the next sync decides
 	collision    bool               // the name belongs to another ReplicaSet: collisionCount has to rise
 	deferred     deferral
 	message      string // for the condition Progressing
@@ -103,7 +103,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 		return createResult{err: errors.Join(rejection, err)}
 	case found == nil && res == outcome.Exists:
 		t.expectations.endCreate(want.Name, earlier) // deleted since
-		return createResult{changed: true}
+		return createResult{outdated: true}
 	case found == nil:
 		return c.handleNotCreated(t, want, earlier, res, rejection) // the earlier attempt may still be carried out
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
@@ -112,7 +112,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 		if size := replicasOrOne(found.Spec.Replicas); earlier != (unknownCreate{}) && size > 0 {
 			c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}
-		return createResult{changed: true}
+		return createResult{outdated: true}
 	}
 	delete(t.expectations.creates, want.Name)
 	now := c.Clock.Now()

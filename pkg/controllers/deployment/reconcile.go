@@ -21,7 +21,7 @@ import (
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
 	// 1. Read the versions of the caches before the objects: a later read could return versions newer than
 	//    the objects.
-	at := controller.VersionsOf(c.deployments, c.replicaSets)
+	versions := controller.VersionsOf(c.deployments, c.replicaSets)
 
 	// 2. Read the Deployment.
 	d, ok := c.deployments.Get(key)
@@ -30,7 +30,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	st := c.states.For(key, d.UID)
-	t := syncState{key: key, now: c.Clock.Now(), versions: at, d: d, expectations: &st.expectations, memory: &st.memory}
+	t := syncState{key: key, now: c.Clock.Now(), versions: versions, d: d, expectations: &st.expectations, memory: &st.memory}
 	var err error
 	if t.selector, err = selectors.ParseSelector(d.Spec.Selector); err != nil {
 		return c.reportInvalidSelector(ctx, t, err)
@@ -61,7 +61,7 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	switch {
 	case isCanceled(a.err):
 		return controller.Result{}, a.err
-	case a.changed && a.err == nil:
+	case a.outdated && a.err == nil:
 		return controller.Result{}, controller.ErrOutdated
 	}
 

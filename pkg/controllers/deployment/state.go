@@ -78,8 +78,8 @@ func (m *memory) dropDeleted(sets []*appsv1.ReplicaSet, now time.Time) {
 	isDeleted := func(uid types.UID) bool { return !uids[uid] }
 	maps.DeleteFunc(m.rejectedChanges, func(uid types.UID, _ rejectedChange) bool { return isDeleted(uid) })
 	maps.DeleteFunc(m.reliableStatus, func(uid types.UID, _ bool) bool { return isDeleted(uid) })
-	maps.DeleteFunc(m.resizedAt, func(uid types.UID, at time.Time) bool {
-		return isDeleted(uid) || !now.Before(at.Add(maxStatusInterval))
+	maps.DeleteFunc(m.resizedAt, func(uid types.UID, resized time.Time) bool {
+		return isDeleted(uid) || !now.Before(resized.Add(maxStatusInterval))
 	})
 	maps.DeleteFunc(m.templates.compared, func(uid types.UID, _ comparison) bool { return isDeleted(uid) })
 }

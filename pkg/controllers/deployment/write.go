@@ -19,7 +19,7 @@ import (
 type applyResult struct {
 	result       rolloutResult
 	deferred     []deferral
-	changed      bool // an object has changed since it was read: the rest of the plan waits for the caches
+	outdated     bool // an object has changed since it was read: the rest of the plan waits for the caches
 	err          error
 	requeueAfter time.Duration
 }
@@ -35,14 +35,14 @@ func (c *Controller) applyPlan(ctx context.Context, t syncState, p plan) applyRe
 			a.deferred = append(a.deferred, creation.deferred)
 		}
 		if creation.set == nil {
-			a.changed = creation.changed
+			a.outdated = creation.outdated
 			a.result = rolloutResult{collision: creation.collision, createFailure: creation.message}
 			return a
 		}
 		*p.create = *creation.set // the changes refer to it
 	}
 	c.applyChanges(ctx, t, &a, slices.DeleteFunc(slices.Clone(p.changes), change.isRaise))
-	if !isCanceled(a.err) && !a.changed {
+	if !isCanceled(a.err) && !a.outdated {
 		c.applyChanges(ctx, t, &a, p.raisesAfter(a.result.changes))
 	}
 	a.result.observed = a.result.observed && len(a.result.changes) == len(p.changes)
@@ -76,7 +76,7 @@ func (c *Controller) applyChanges(ctx context.Context, t syncState, a *applyResu
 		case err == nil:
 			a.result.changes = append(a.result.changes, ch)
 		case errors.Is(err, controller.ErrOutdated):
-			a.changed = true
+			a.outdated = true
 		default:
 			a.err = errors.Join(a.err, err)
 		}

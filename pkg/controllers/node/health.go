@@ -72,20 +72,20 @@ func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.No
 	if ready != nil && ready.Status == corev1.ConditionUnknown {
 		return node.Status.Conditions, false
 	}
-	at := metav1.NewTime(now).Rfc3339Copy() // the API keeps whole seconds
+	changedAt := metav1.NewTime(now).Rfc3339Copy() // the API keeps whole seconds
 	conditions = append(conditions, node.Status.Conditions...)
 	for _, kind := range kubeletConditions {
 		c := nodestatus.FindCondition(conditions, kind)
 		if c == nil {
 			conditions = append(conditions, corev1.NodeCondition{
 				Type: kind, Status: corev1.ConditionUnknown, Reason: reasonNeverUpdated, Message: messageNeverUpdated,
-				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: at,
+				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: changedAt,
 			})
 			continue
 		}
 		if c.Status != corev1.ConditionUnknown {
 			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, reasonUnknown, messageUnknown
-			c.LastTransitionTime = at
+			c.LastTransitionTime = changedAt
 		}
 	}
 	return conditions, true

@@ -23,7 +23,7 @@ import (
 // reconcile changes the cluster towards the spec of one ReplicaSet.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (controller.Result, error) {
 	// 1. Read the versions before the objects: a later read could return versions newer than the objects.
-	at := controller.VersionsOf(c.pods, c.replicaSets)
+	versions := controller.VersionsOf(c.pods, c.replicaSets)
 
 	// 2. Read the ReplicaSet.
 	rs, ok := c.replicaSets.Get(key)
@@ -38,7 +38,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return controller.Result{}, nil
 	}
 	st := c.states.For(key, rs.UID)
-	t := syncState{key: key, now: c.Clock.Now(), versions: at, rs: rs, selector: selector, expectations: &st.expectations, backoffs: &st.backoffs}
+	t := syncState{key: key, now: c.Clock.Now(), versions: versions, rs: rs, selector: selector, expectations: &st.expectations, backoffs: &st.backoffs}
 	return c.sync(ctx, t)
 }
 
@@ -126,9 +126,9 @@ func (c *Controller) apply(ctx context.Context, t syncState, d decision) applyRe
 	if t.rs.DeletionTimestamp != nil {
 		return applyResult{deferred: true}
 	}
-	var later time.Duration
+	var wait time.Duration
 	if d.todo.unconfirmedNeeded() > 0 {
-		later = t.expectations.confirmableAt().Sub(t.now)
+		wait = t.expectations.confirmableAt().Sub(t.now)
 	}
 	var a applyResult
 	switch {
@@ -136,14 +136,14 @@ func (c *Controller) apply(ctx context.Context, t syncState, d decision) applyRe
 		a = c.deletePods(ctx, t, d.todo)
 	case d.todo.create > 0:
 		allowed, delay := c.allowedCreates(ctx, t, d.todo.missing, d.claimed.failed)
-		later = controller.MinPositive(later, delay)
+		wait = controller.MinPositive(wait, delay)
 		if n := min(d.todo.create, allowed); n > 0 {
 			a = c.create(ctx, t, n)
 		} else {
 			a.deferred = true
 		}
 	}
-	a.requeueAfter = controller.MinPositive(a.requeueAfter, later)
+	a.requeueAfter = controller.MinPositive(a.requeueAfter, wait)
 	return a
 }
 

@@ -73,8 +73,8 @@ const (
 func (b *backoffs) failedBackoff(failed []*caches.Pod, want int, now time.Time) (pods int, delay time.Duration) {
 	var created []time.Time
 	for _, pod := range failed {
-		if at := pod.CreationTimestamp.Time; at.After(now.Add(-failedWindow)) && pod.Disruption.Status != corev1.ConditionTrue {
-			created = append(created, at)
+		if creation := pod.CreationTimestamp.Time; creation.After(now.Add(-failedWindow)) && pod.Disruption.Status != corev1.ConditionTrue {
+			created = append(created, creation)
 		}
 	}
 	tolerated := max(failedTolerated, want/failedShare)

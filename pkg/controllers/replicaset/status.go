@@ -52,25 +52,25 @@ type applyResult struct {
 // newConditions sets ReplicaFailure if the last attempt failed, and removes the condition if the attempt
 // succeeded. Without an attempt the condition stays.
 func newConditions(old []appsv1.ReplicaSetCondition, a applyResult, now time.Time) []appsv1.ReplicaSetCondition {
-	at := slices.IndexFunc(old, func(c appsv1.ReplicaSetCondition) bool { return c.Type == appsv1.ReplicaSetReplicaFailure })
+	i := slices.IndexFunc(old, func(c appsv1.ReplicaSetCondition) bool { return c.Type == appsv1.ReplicaSetReplicaFailure })
 	switch {
-	case a.err == nil && (a.deferred || at < 0):
+	case a.err == nil && (a.deferred || i < 0):
 		return old
 	case a.err == nil:
-		return slices.Delete(slices.Clone(old), at, at+1)
+		return slices.Delete(slices.Clone(old), i, i+1)
 	}
 	failure := appsv1.ReplicaSetCondition{
 		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: a.reason,
 		Message: outcome.EventMessage(a.err), LastTransitionTime: metav1.NewTime(now),
 	}
-	if at < 0 {
+	if i < 0 {
 		return append(slices.Clone(old), failure)
 	}
-	if old[at].Status == corev1.ConditionTrue {
-		failure.LastTransitionTime = old[at].LastTransitionTime
+	if old[i].Status == corev1.ConditionTrue {
+		failure.LastTransitionTime = old[i].LastTransitionTime
 	}
 	conditions := slices.Clone(old)
-	conditions[at] = failure
+	conditions[i] = failure
 	return conditions
 }
 

@@ -130,12 +130,12 @@ func decide(taints []taint, tolerations []corev1.Toleration, running []countdown
 			}
 		}
 		d.running = append(d.running, next)
-		at := next.start.Add(toleration)
-		d.due = earlierOf(d.due, at)
+		end := next.start.Add(toleration)
+		d.due = earlierOf(d.due, end)
 		if isHealthTaint(t.Taint) {
-			at = timing.Later(at, trusted)
+			end = timing.Later(end, trusted)
 		}
-		d.recheckAt = earlierOf(d.recheckAt, at)
+		d.recheckAt = earlierOf(d.recheckAt, end)
 	}
 	switch {
 	case d.recheckAt.After(now):
