@@ -2,8 +2,8 @@ package kubelet
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,11 +16,10 @@ import (
 // Register creates a node, posts the status and creates the Lease. grace is the duration of the Lease, in whole
 // seconds. Register removes the taint that the API server puts on a new node.
 func Register(ctx context.Context, client kubernetes.Interface, node *corev1.Node, grace time.Duration) error {
-	node, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create node: %w", err)
 	}
-	if err := PostReady(ctx, client, node); err != nil {
+	if err := PostReady(ctx, client, node.Name); err != nil {
 		return err
 	}
 	untaint := []byte(`{"spec":{"taints":null}}`)
@@ -31,23 +30,23 @@ func Register(ctx context.Context, client kubernetes.Interface, node *corev1.Nod
 }
 
 // PostReady posts the status of a ready node. Conditions of other writers stay.
-func PostReady(ctx context.Context, client kubernetes.Interface, node *corev1.Node) error {
-	node = node.DeepCopy()
+func PostReady(ctx context.Context, client kubernetes.Interface, node string) error {
 	now := metav1.Now()
-	for _, c := range []struct {
-		kind   corev1.NodeConditionType
-		status corev1.ConditionStatus
-		reason string
-	}{
-		{corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"}, {corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"},
-		{corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure"}, {corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID"},
-	} {
-		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(old corev1.NodeCondition) bool { return old.Type == c.kind })
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: c.kind, Status: c.status, LastHeartbeatTime: now, LastTransitionTime: now, Reason: c.reason, Message: "kubelet posts its status",
-		})
+	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
+		return corev1.NodeCondition{
+			Type: kind, Status: status, LastHeartbeatTime: now, LastTransitionTime: now, Reason: reason, Message: "kubelet posts its status",
+		}
 	}
-	if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{
+		condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),
+		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"),
+		condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure"),
+		condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID"),
+	}}})
+	if err != nil {
+		return err
+	}
+	if _, err := client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("post node status: %w", err)
 	}
 	return nil

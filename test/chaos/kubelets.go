@@ -96,7 +96,7 @@ func (k *nodeKubelet) sendHeartbeat(ctx context.Context) {
 		k.lock.Unlock()
 	}
 	if controlplane.NodeReady(node) != corev1.ConditionTrue {
-		_ = kubelet.PostReady(ctx, k.client, node)
+		_ = kubelet.PostReady(ctx, k.client, k.name)
 	}
 }
 

@@ -103,7 +103,7 @@ func podSpec() corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}}
 }
 
-// Node returns a node. The edits are applied in order. A create does not store a node's status: see [MarkNodeReady].
+// Node returns a node. The edits are applied in order. A create does not store a node's status: see kubelet.PostReady.
 // The API server's admission taints a new node node.kubernetes.io/not-ready:NoSchedule.
 func Node(name string, edits ...func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
@@ -111,31 +111,6 @@ func Node(name string, edits ...func(*corev1.Node)) *corev1.Node {
 		edit(node)
 	}
 	return node
-}
-
-// MarkPodReady plays the kubelet of a pod that has started: phase Running, condition Ready since now.
-func MarkPodReady(t testing.TB, client kubernetes.Interface, namespace, name string) {
-	t.Helper()
-	SetPodStatus(t, client, namespace, name, func(s *corev1.PodStatus) {
-		s.Phase = corev1.PodRunning
-		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-	})
-}
-
-// SetPodStatus edits the status of a pod and retries after conflicts.
-func SetPodStatus(t testing.TB, client kubernetes.Interface, namespace, name string, edit func(*corev1.PodStatus)) {
-	t.Helper()
-	Eventually(t, statusTimeout, func(ctx context.Context) error {
-		pod, err := client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("get pod %s: %w", name, err)
-		}
-		edit(&pod.Status)
-		if _, err := client.CoreV1().Pods(namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("set status of pod %s: %w", name, err)
-		}
-		return nil
-	})
 }
 
 // Editable is the part of a typed client that [Edit] needs.
@@ -159,25 +134,6 @@ func Edit[T any](t testing.TB, client Editable[T], name string, changes ...func(
 		return err
 	})
 	return edited
-}
-
-func MarkNodeReady(t testing.TB, client kubernetes.Interface, name string) {
-	t.Helper()
-	Eventually(t, statusTimeout, func(ctx context.Context) error {
-		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("get node %s: %w", name, err)
-		}
-		now := metav1.Now()
-		node.Status.Conditions = []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-			LastHeartbeatTime: now, LastTransitionTime: now,
-		}}
-		if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("set status of node %s: %w", name, err)
-		}
-		return nil
-	})
 }
 
 func NodeReady(node *corev1.Node) corev1.ConditionStatus {

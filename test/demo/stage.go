@@ -198,7 +198,7 @@ func (s *stage) sendHeartbeat(ctx context.Context, name string) {
 	must.Succeed(kubelet.Renew(ctx, s.kube, lease))
 	node := must.Get(s.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}))
 	if controlplane.NodeReady(node) != corev1.ConditionTrue {
-		must.Succeed(kubelet.PostReady(ctx, s.kube, node))
+		must.Succeed(kubelet.PostReady(ctx, s.kube, name))
 	}
 }
 

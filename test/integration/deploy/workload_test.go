@@ -84,7 +84,7 @@ func (w *workload) addNodes(t *testing.T) {
 	kube, silent := cluster.Client(t), controlplane.Node(w.name+"-silent")
 	for _, node := range []*corev1.Node{controlplane.Node(w.name + "-alive"), silent} {
 		cluster.Create(t, node)
-		controlplane.MarkNodeReady(t, kube, node.Name)
+		controlplane.Must(t, kubelet.PostReady(t.Context(), kube, node.Name))
 		controlplane.Must(t, kubelet.CreateLease(t.Context(), kube, node.Name, 40*time.Second))
 		t.Cleanup(func() { _ = admin.Delete(context.Background(), node) })
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
+	"minikcm/internal/kubelet"
 	"minikcm/pkg/controllers/endpointslice"
 	"minikcm/test/controlplane"
 )
@@ -72,17 +73,12 @@ func (w *world) service(name string) *corev1.Service {
 func (w *world) pods(app string, from, to int) {
 	w.t.Helper()
 	for i := from; i <= to; i++ {
-		name := fmt.Sprintf("%s-%d", app, i)
-		pod := controlplane.Pod(w.ns, name, map[string]string{"app": app}, func(p *corev1.Pod) {
+		pod := controlplane.Pod(w.ns, fmt.Sprintf("%s-%d", app, i), map[string]string{"app": app}, func(p *corev1.Pod) {
 			p.Spec.NodeName = w.ns
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
 		})
 		cluster.Create(w.t, pod)
-		ip := fmt.Sprintf("10.0.0.%d", i)
-		controlplane.SetPodStatus(w.t, w.client, w.ns, name, func(s *corev1.PodStatus) {
-			s.Phase, s.PodIP, s.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
-			s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-		})
+		controlplane.Must(w.t, kubelet.Post(w.t.Context(), w.client, pod, kubelet.Ready, "", ""))
 	}
 }
 

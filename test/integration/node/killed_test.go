@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"minikcm/internal/kubelet"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controllers/node"
 	"minikcm/pkg/controllers/podgc"
@@ -81,8 +82,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 				} else {
 					v.node = w.node(fmt.Sprint("node-", n))
 				}
-				w.pod(w.ns, v.pod, v.node)
-				controlplane.MarkPodReady(t, w.client, w.ns, v.pod)
+				controlplane.Must(t, kubelet.Post(t.Context(), w.client, w.pod(w.ns, v.pod, v.node), kubelet.Ready, "", ""))
 				victims = append(victims, v)
 			}
 			first, proxy := w.process("first", tt.controller)

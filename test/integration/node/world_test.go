@@ -62,7 +62,7 @@ func (w *world) node(name string) string {
 	return name
 }
 
-func (w *world) pod(namespace, name, node string) {
+func (w *world) pod(namespace, name, node string) *corev1.Pod {
 	w.t.Helper()
 	pod := controlplane.Pod(namespace, name, nil, func(p *corev1.Pod) {
 		p.Spec.NodeName, p.Spec.SchedulerName = node, "none"
@@ -73,6 +73,7 @@ func (w *world) pod(namespace, name, node string) {
 	})
 	w.label(pod)
 	cluster.Create(w.t, pod)
+	return pod
 }
 
 // setTaints replaces the taints of a node.
