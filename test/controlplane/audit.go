@@ -30,9 +30,7 @@ func (c *Cluster) AuditLog(t testing.TB, matches ...AuditMatch) AuditEvents {
 func (c *Cluster) AuditLogSince(t testing.TB, since time.Time, matches ...AuditMatch) AuditEvents {
 	t.Helper()
 	events, err := c.readAuditLog(since, matches...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return events
 }
 

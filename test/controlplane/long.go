@@ -9,7 +9,7 @@ import (
 // `make test-long`.
 func SkipUnlessLong(t testing.TB) {
 	t.Helper()
-	if os.Getenv("LONG") == "" {
+	if !Long() {
 		t.Skip("runs with make test-long")
 	}
 }

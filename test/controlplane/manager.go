@@ -17,9 +17,7 @@ var managerBinary = sync.OnceValues(BuildManager)
 func ManagerBinary(t testing.TB) string {
 	t.Helper()
 	path, err := managerBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return path
 }
 
@@ -66,9 +64,7 @@ func StartProcess(t testing.TB, args ...string) *Process {
 func StartProgram(t testing.TB, program string, args ...string) *Process {
 	t.Helper()
 	p, err := Launch(program, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() {
 		if err := p.Kill(); err != nil {
 			t.Error(err)

@@ -122,9 +122,7 @@ func (p *Process) WaitForLog(t testing.TB, substring string) {
 		}
 		return fmt.Errorf("process %d has not printed %q", p.Pid(), substring)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	if !strings.Contains(p.Output(), substring) {
 		t.Fatalf("process %d ended with exit code %d without printing %q", p.Pid(), p.ExitCode(), substring)
 	}

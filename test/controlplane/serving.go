@@ -17,9 +17,7 @@ import (
 func FreePort(t testing.TB) int {
 	t.Helper()
 	port, err := FindPort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return port
 }
 

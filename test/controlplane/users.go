@@ -67,9 +67,7 @@ func ClientFor(t testing.TB, cfg *rest.Config) kubernetes.Interface {
 	cfg = rest.CopyConfig(cfg)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatalf("make client: %v", err)
-	}
+	Must(t, err)
 	return client
 }
 
@@ -83,9 +81,7 @@ func (c *Cluster) Token(t testing.TB, namespace, name string, audiences ...strin
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
 	issued, err := accounts.CreateToken(t.Context(), name, request, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return issued.Status.Token
 }
 
@@ -98,9 +94,7 @@ func (c *Cluster) Kubeconfig(t testing.TB, user string, groups ...string) string
 func (c *Cluster) KubeconfigFor(t testing.TB, cfg *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := WriteKubeconfig(path, cfg); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, WriteKubeconfig(path, cfg))
 	return path
 }
 

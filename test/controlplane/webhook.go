@@ -66,9 +66,7 @@ func (c *Cluster) Webhook(t testing.TB, hook Webhook) *Admission {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	a, err := c.StartWebhook(ctx, hook)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() {
 		if err := a.Stop(); err != nil {
 			t.Error(err)
