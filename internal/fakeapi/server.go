@@ -18,8 +18,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -160,11 +162,7 @@ func (f *Server) serveConfigMaps(w http.ResponseWriter, r *http.Request) {
 }
 
 func writeFailure(w http.ResponseWriter, code int) {
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Code: int32(code), Message: "as the test wishes", Reason: reasonOf(code),
-	})
+	writeError(w, apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "as the test wishes", 0, true))
 }
 
 func describeAccess(a *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) string {
@@ -178,16 +176,4 @@ func describeAccess(a *authorizationv1.ResourceAttributes, path *authorizationv1
 		}
 	}
 	return what
-}
-
-func reasonOf(code int) metav1.StatusReason {
-	switch code {
-	case http.StatusUnauthorized:
-		return metav1.StatusReasonUnauthorized
-	case http.StatusForbidden:
-		return metav1.StatusReasonForbidden
-	case http.StatusServiceUnavailable:
-		return metav1.StatusReasonServiceUnavailable
-	}
-	return metav1.StatusReasonInternalError
 }
