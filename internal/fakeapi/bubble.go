@@ -106,12 +106,12 @@ func Syncs(t testing.TB, registry prometheus.Gatherer, queue string) (n uint64) 
 	return n
 }
 
-// HistogramSum returns the sum of the values that a histogram has observed.
-func HistogramSum(t testing.TB, h prometheus.Observer) float64 {
+// Histogram returns what a histogram has observed.
+func Histogram(t testing.TB, h prometheus.Observer) *dto.Histogram {
 	t.Helper()
 	var m dto.Metric
 	NoError(t, h.(prometheus.Metric).Write(&m))
-	return m.GetHistogram().GetSampleSum()
+	return m.GetHistogram()
 }
 
 // Until waits, in a bubble of fake time, until d after the creation of the clientset and until all goroutines are idle.

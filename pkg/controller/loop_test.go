@@ -118,7 +118,8 @@ func TestResultsDecideWhenAKeyReturns(t *testing.T) {
 			end()
 			fakeapi.WantEqual(t, "syncs", seen.sorted(), tt.want)
 			for i, label := range []string{"done", "requeue", "error", "canceled"} {
-				fakeapi.Want(t, "controller_sync_duration_seconds of "+label, count(t, l.seconds.WithLabelValues(label)), tt.metrics[i])
+				seconds := fakeapi.Histogram(t, l.seconds.WithLabelValues(label))
+				fakeapi.Want(t, "controller_sync_duration_seconds of "+label, seconds.GetSampleCount(), tt.metrics[i])
 			}
 			fakeapi.Want(t, "panic is counted", testutil.ToFloat64(l.panics) == 1, tt.name == "panic")
 		})
@@ -210,7 +211,7 @@ func TestALongSyncIsToldThatTheTermHasEnded(t *testing.T) {
 		time.Sleep(2500 * time.Millisecond)
 		end()
 		fakeapi.Want(t, "requests", requests, 3) // the one in flight is finished and no other begun
-		fakeapi.Want(t, "syncs that were cut short", count(t, l.seconds.WithLabelValues("canceled")), 1)
+		fakeapi.Want(t, "syncs that were cut short", fakeapi.Histogram(t, l.seconds.WithLabelValues("canceled")).GetSampleCount(), 1)
 		fakeapi.Want(t, "draining context of no sync", Draining(t.Context()), false)
 	})
 }

@@ -4,18 +4,9 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"minikcm/internal/fakeapi"
 )
-
-// count returns how often a histogram was observed.
-func count(t *testing.T, o prometheus.Observer) uint64 {
-	t.Helper()
-	var m dto.Metric
-	fakeapi.NoError(t, o.(prometheus.Metric).Write(&m))
-	return m.GetHistogram().GetSampleCount()
-}
 
 func TestLabelValuesExistFromTheStart(t *testing.T) {
 	reg := prometheus.NewRegistry()

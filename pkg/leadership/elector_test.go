@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/clock"
 
@@ -31,9 +29,8 @@ func wantLeading(t *testing.T, p *process, want bool) {
 // wantTakeover fails unless p has begun one term by this cause.
 func wantTakeover(t *testing.T, p *process, by Cause) {
 	t.Helper()
-	var metric dto.Metric
-	fakeapi.NoError(t, p.deps.Metrics.takeovers.WithLabelValues(string(by)).(prometheus.Metric).Write(&metric))
-	fakeapi.Want(t, fmt.Sprintf("takeovers of %s, %s", p.cfg.Identity, by), metric.GetHistogram().GetSampleCount(), 1)
+	seconds := fakeapi.Histogram(t, p.deps.Metrics.takeovers.WithLabelValues(string(by)))
+	fakeapi.Want(t, fmt.Sprintf("takeovers of %s, %s", p.cfg.Identity, by), seconds.GetSampleCount(), 1)
 }
 
 func TestFirstProcessLeadsAtOnce(t *testing.T) {

@@ -286,5 +286,5 @@ func TestFirstSightOfADeletion(t *testing.T) {
 		t.Errorf("kept %v at %v", uid, seen)
 		return true
 	})
-	fakeapi.Want(t, "duration of the deletion in the metric", fakeapi.HistogramSum(t, b.metrics.duration), 1.1)
+	fakeapi.Want(t, "duration of the deletion in the metric", fakeapi.Histogram(t, b.metrics.duration).GetSampleSum(), 1.1)
 }

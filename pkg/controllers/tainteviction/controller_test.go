@@ -228,8 +228,8 @@ func TestMetrics(t *testing.T) {
 		w.Until(60 * time.Second) // the taint is taken for 20 s old, the window is 50 s
 		fakeapi.Want(t, "pending evictions", testutil.ToFloat64(c.metrics.pending), 1)
 		fakeapi.Want(t, "deletions", testutil.ToFloat64(c.metrics.deletions), 1)
-		fakeapi.Want(t, "seconds from the deadline to the deletion", fakeapi.HistogramSum(t, c.metrics.duration), 70)
-		fakeapi.Want(t, "seconds from the deadline to the begin of the eviction", fakeapi.HistogramSum(t, c.metrics.lateness), 70)
+		fakeapi.Want(t, "seconds from the deadline to the deletion", fakeapi.Histogram(t, c.metrics.duration).GetSampleSum(), 70)
+		fakeapi.Want(t, "seconds from the deadline to the begin of the eviction", fakeapi.Histogram(t, c.metrics.lateness).GetSampleSum(), 70)
 	})
 }
 
