@@ -150,6 +150,56 @@ func TestOrphansOfDefinedTypeAwaitDiscovery(t *testing.T) {
 	})
 }
 
+// The objects of a type may outlast an APIService, or a definition that serves no version, but no definition.
+func TestOrphansOfUnservedTypes(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		typ           objectType
+		before, after time.Duration // without the type, before and after the deletion of the owner
+		unseen        bool          // the dependent is created just before the type goes
+		undefine      bool          // delete the definition in the end
+	}{
+		{"aggregated", things, definitionLag, discoveryInterval, false, false},
+		{"aggregated, during the deletion", things, 0, discoveryInterval, false, false},
+		{"defined", widgetType, 2 * definitionLag, discoveryInterval, false, false},
+		{"defined, during the deletion", widgetType, 0, discoveryInterval, false, false},
+		{"one API server does not know the definition yet", widgetType, time.Second, definitionLag / 2, true, false},
+		{"no longer defined", widgetType, 2 * definitionLag, discoveryInterval, false, true},
+	} {
+		inClusterNamed(t, tt.name, func(t *testing.T, c *cluster) {
+			c.define()
+			c.owner()
+			c.put(configMaps, newThing("a", "other", uid(2)))
+			d := newThing("a", "d", uid(3)).owned(ref("v1", "ConfigMap", "o", uid(1)))
+			if !tt.unseen {
+				c.put(tt.typ, d)
+			}
+			c.start()
+			c.RemoveType(versionFor(tt.typ), tt.typ.Resource)
+			c.service("v1." + tt.typ.Group)
+			time.Sleep(tt.before)
+			c.remove(configMaps, "o", orphans)
+			c.remove(configMaps, "other", orphans)
+			time.Sleep(tt.after)
+			fakeapi.Want(t, "owner exists", c.object(configMaps, "o") != nil, true)
+			fakeapi.Want(t, "another owner exists", c.object(configMaps, "other") != nil, tt.unseen)
+			if tt.undefine {
+				c.undefine()
+				c.gone(configMaps, "o", time.Minute)
+				return
+			}
+			c.AddType(versionFor(tt.typ), metav1.APIResource{Name: tt.typ.Resource, Kind: tt.typ.kind, Namespaced: true})
+			c.put(tt.typ, d)
+			c.service("v1." + tt.typ.Group)
+			c.gone(configMaps, "o", time.Minute)
+			time.Sleep(discoveryInterval)
+			if o := c.object(tt.typ, "d"); o == nil || len(o.OwnerReferences) > 0 {
+				t.Errorf("the orphan is %+v", o)
+			}
+		})
+	}
+}
+
 // While a type cannot be listed, only this type is listed again. A sweep of all types takes hundreds of requests in a
 // large cluster.
 func TestOnlyUnlistedTypesAreListedAgain(t *testing.T) {

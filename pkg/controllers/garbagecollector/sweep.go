@@ -62,19 +62,20 @@ type unlistedType struct{ resource, reason string }
 // typesToSweep returns the types that may have dependents of an owner, the dependents in the graph, and the types that
 // cannot be listed.
 func (s *sweeper) typesToSweep(key id, owner apiType) (types []apiType, dependents []object, unlisted []unlistedType) {
-	dependents = slices.DeleteFunc(s.graph.referring(key), func(d object) bool { return !s.types.state(d.resource).isServed() })
+	dependents = s.graph.referring(key)
 	for _, t := range s.types.allStates() {
 		switch {
 		case !t.watched || !t.mayDependOn(owner):
 		case t.isServed():
 			types = append(types, t.apiType)
-		default:
+		case t.phase == away || slices.ContainsFunc(dependents, func(d object) bool { return d.resource == t.GroupResource() }):
 			unlisted = append(unlisted, unlistedType{t.GroupResource().String(), "the API server does not serve the type"})
 		}
 	}
 	for _, group := range s.types.unknownGroups() {
 		unlisted = append(unlisted, unlistedType{"*." + group, "not all types of the group are discovered"})
 	}
+	dependents = slices.DeleteFunc(dependents, func(d object) bool { return !s.types.state(d.resource).isServed() })
 	return types, dependents, unlisted
 }
 

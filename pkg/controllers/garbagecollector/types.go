@@ -27,8 +27,8 @@ import (
 const Name = "garbage-collector-controller"
 
 const (
-	// removalDelay is the shortest time between two discoveries without a type after which the type is dropped. Until
-	// then its feed delivers the last deletion events.
+	// removalDelay is the shortest time between two discoveries without a type after which the feed of the type stops.
+	// Until then the feed delivers the last deletion events.
 	removalDelay = 2 * time.Second
 	// definitionLag is the longest lag of discovery behind a CustomResourceDefinition. A definition without
 	// accepted names, or without served versions, is never discovered.
@@ -61,6 +61,7 @@ const (
 	listing phase = "listing" // first list, or list after a lost watch
 	current phase = "current" // listed and watched
 	away    phase = "away"    // the latest discovery lacks the type
+	retired phase = "retired" // no longer served or watched, but the objects may exist
 )
 
 // typeState is a snapshot of a type.
@@ -72,8 +73,8 @@ type typeState struct {
 	store *typeStore // nil if the type is not watched
 }
 
-// isServed reports whether the type is watched and not away.
-func (s typeState) isServed() bool { return s.phase != "" && s.phase != away }
+// isServed reports whether the type is watched and discovered.
+func (s typeState) isServed() bool { return s.phase == listing || s.phase == current }
 
 // mayDependOn reports whether objects of the type can have owners of another type: a cluster-scoped object has no
 // namespaced owners.
@@ -254,7 +255,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		failing[f.Group] = true
 	}
 	settled = true
-	var start, drop []*knownType
+	var start, keep, drop []*knownType
 	t.lock.Lock()
 	t.updateDefinedLocked(now)
 	for _, a := range result.Types {
@@ -265,7 +266,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 			t.types[r] = k
 		}
 		moved := k.feed != nil && k.Version != a.Version
-		if moved && failing[a.Group] && k.phase != away {
+		if moved && failing[a.Group] && k.isServed() {
 			continue // perhaps only the preferred version has failed
 		}
 		k.kind, k.namespaced, k.versions = a.Kind, a.Namespaced, result.Versions(r)
@@ -282,9 +283,9 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 			t.types[r] = &knownType{typeState: typeState{apiType: k.apiType}}
 		case k.watched:
 			k.store = t.graph.storeFor(k.objectType())
-			if k.feed == nil || moved || k.phase == away {
+			if k.feed == nil || moved || !k.isServed() {
 				start = append(start, k)
-				if k.phase != listing { // before updateIndexLocked, which leaves out types that are away
+				if k.phase != listing { // before updateIndexLocked, which leaves out types that are not served
 					k.phase, k.since = listing, now
 				}
 			}
@@ -299,11 +300,14 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		case failing[r.Group] || result.Has(r) || k.cached:
 		case !k.watched:
 			delete(t.types, r)
-		case k.phase != away:
+		case k.isServed():
 			k.phase, k.since, k.err = away, now, nil
 			settled = false
-		case now.Sub(k.since) < patience:
+		case k.phase == away && now.Sub(k.since) < patience:
 			settled = false
+		case k.store.objectCount() > 0 && k.local == t.isLocalLocked(r): // no definition has been deleted
+			keep = append(keep, k)
+			k.phase = retired
 		default:
 			drop = append(drop, k)
 			delete(t.types, r)
@@ -312,6 +316,9 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 	// An unchanged discovery after a deletion event proves that a kind is gone.
 	changed := t.updateIndexLocked(result.Sent, failing) || now.Sub(t.event) < time.Minute || now.Sub(t.notified) >= discoveryInterval/2
 	t.lock.Unlock()
+	for _, k := range keep {
+		k.stopFeed()
+	}
 	for _, k := range drop {
 		k.stopFeed()
 		t.graph.dropStore(k.store)
@@ -347,7 +354,7 @@ func (t *knownTypes) isLocalLocked(r schema.GroupResource) bool {
 func (t *knownTypes) updateIndexLocked(sent time.Time, failing map[string]bool) (changed bool) {
 	var all []apiType
 	for _, k := range t.types {
-		if len(k.versions) > 0 && k.phase != away {
+		if len(k.versions) > 0 && (!k.watched || k.isServed()) {
 			all = append(all, k.apiType)
 		}
 	}
@@ -391,16 +398,16 @@ func (k *knownType) stopFeed() {
 	}
 }
 
-// setPhase records a list, a request for a watch, or the loss of a watch. A type that is away stays away.
+// setPhase records a list, a request for a watch, or the loss of a watch. A type that is not served stays so.
 func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err error) {
 	now := t.Clock.Now()
 	t.lock.Lock()
-	was := k.phase
+	was, served := k.phase, k.isServed()
 	log := err != nil && !k.logged && was == listing && now.Sub(k.since) >= ownerListTimeout
-	if was != away && was != p {
+	if served && was != p {
 		k.phase, k.since = p, now
 	}
-	if was != away && (p == current || err != nil) { // a watch that ends without an error repairs nothing
+	if served && (p == current || err != nil) { // a watch that ends without an error repairs nothing
 		k.err = err
 	}
 	k.logged = log || k.logged && p == listing
