@@ -13,7 +13,7 @@ import (
 )
 
 // NotSent is the outcome of a write that never left this process. Only [Do] returns it.
-const NotSent Outcome = "unsent"
+const NotSent Outcome = "not_sent"
 
 // MaxCompletionDelay is the time after which the API server does not execute an abandoned write any more.
 // kube-apiserver v1.37 ends every write after 34 s (requestTimeoutUpperBound), and etcd v3.7 ends a

@@ -23,10 +23,10 @@ type Outcome string
 const (
 	Done        Outcome = "done"        // executed
 	Exists      Outcome = "exists"      // not executed: the name is taken
-	NotFound    Outcome = "missing"     // not executed: there is no such object
+	NotFound    Outcome = "not_found"   // not executed: there is no such object
 	Conflict    Outcome = "conflict"    // not executed: the object has another version or UID
 	Terminating Outcome = "terminating" // not executed: the namespace is terminating
-	Rejected    Outcome = "refused"     // not executed for another reason
+	Rejected    Outcome = "rejected"    // not executed for another reason
 	Unknown     Outcome = "unknown"     // executed, not executed, or executed later
 )
 
