@@ -166,7 +166,7 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 		defer time.AfterFunc(l.cfg.Drain, cancel).Stop()
 	}
 	syncs.Wait()
-	l.endPeriod()
+	l.failureLog.endPeriod()
 }
 
 // work syncs keys until another worker runs in its place or the term ends. Then it empties the queue, because remaining

@@ -160,7 +160,7 @@ func TestAKeyNeverRunsTwiceAtOnce(t *testing.T) {
 	})
 }
 
-func TestEndOfTermLetsRunningSyncsFinishWithinTheDrainTime(t *testing.T) {
+func TestRunningSyncsFinishWithinTheDrainTime(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		sync, drain time.Duration
@@ -194,7 +194,7 @@ func TestEndOfTermLetsRunningSyncsFinishWithinTheDrainTime(t *testing.T) {
 	}
 }
 
-func TestALongSyncIsToldThatTheTermHasEnded(t *testing.T) {
+func TestDrainingEndsALongSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requests := 0
 		l := newLoop(t, 1, time.Minute, func(ctx context.Context, _ string) (Result, error) {
