@@ -45,8 +45,8 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(name, help string, value float64, labels prometheus.Labels) {
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("garbagecollector_"+name, help, nil, labels), prometheus.GaugeValue, value)
 	}
-	count, standstill := g.state.counts(g.Clock.Now())
-	gauge("longest_blocked_owner_seconds", "Longest time for which the number of dependents that block an owner has not changed; 0 if no owner is blocked.", standstill.Seconds(), nil)
+	count, longest := g.state.counts(g.Clock.Now())
+	gauge("longest_blocked_owner_seconds", "Longest time for which the number of dependents that block an owner has not changed; 0 if no owner is blocked.", longest.Seconds(), nil)
 	for _, cause := range causes {
 		gauge("blocked_objects", "Owners whose deletion is blocked, and objects that are kept because the state of an owner is unknown or a request was rejected or has failed, by cause.",
 			float64(count[cause]), prometheus.Labels{"cause": cause})

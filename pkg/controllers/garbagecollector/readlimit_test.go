@@ -250,13 +250,13 @@ func TestSpreadOfRechecksIsBounded(t *testing.T) {
 	}
 }
 
-func TestStandstillIsThatOfTheSlowestOwner(t *testing.T) {
+func TestCountsOfOwners(t *testing.T) {
 	state := newTermState()
 	for n, changed := range []time.Time{began, began.Add(time.Minute), {}} {
 		state.setOwner(keyOf(uid(n+1)), ownerRecord{cause: causeFinalizers, blockersChanged: changed})
 	}
-	_, standstill := state.counts(began.Add(time.Hour))
-	fakeapi.Want(t, "standstill", standstill, time.Hour)
+	_, longest := state.counts(began.Add(time.Hour))
+	fakeapi.Want(t, "longest time without a change", longest, time.Hour)
 	state.rejections.ReserveN(began, failuresBurst)
 	state.reset()
 	fakeapi.Want(t, "rejections of an earlier term", int(failuresBurst-state.rejections.TokensAt(began)), 0)

@@ -426,10 +426,10 @@ func TestOwnerWithoutFinalizerIsNotCounted(t *testing.T) {
 // change of the blockers.
 func TestBlockersAreReadForTheEvent(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		wantStandstill := func(want time.Duration) {
+		wantLongest := func(want time.Duration) {
 			t.Helper()
-			_, standstill := c.state.counts(time.Now())
-			fakeapi.Want(t, "standstill", standstill.Round(time.Second), want)
+			_, longest := c.state.counts(time.Now())
+			fakeapi.Want(t, "longest time without a change", longest.Round(time.Second), want)
 		}
 		c.owner()
 		c.put(configMaps, newThing("a", "d", uid(2)).finalizedBy("x/y").owned(blockingRef("v1", "ConfigMap", "o", uid(1))))
@@ -439,16 +439,16 @@ func TestBlockersAreReadForTheEvent(t *testing.T) {
 		if got := fakeapi.NewEvents(c.events); c.Count("get configmaps d") != 1 || len(got) != 1 || !strings.Contains(got[0], "finalizers x/y") {
 			t.Errorf("%d reads of the blocker in ten minutes, events %q", c.Count("get configmaps d"), got)
 		}
-		wantStandstill(reportAgain)
+		wantLongest(reportAgain)
 		c.put(configMaps, newThing("a", "e", uid(3)).finalizedBy("x/y").owned(blockingRef("v1", "ConfigMap", "o", uid(1))))
 		time.Sleep(time.Minute)
-		wantStandstill(time.Minute)
+		wantLongest(time.Minute)
 		for _, name := range []string{"d", "e"} {
 			c.ChangeObject("v1", "configmaps", "a", name, func(o *metav1.PartialObjectMetadata) { o.Finalizers = nil })
 		}
 		c.gone(configMaps, "o", time.Second)
 		time.Sleep(time.Second)
-		wantStandstill(0)
+		wantLongest(0)
 	})
 }
 

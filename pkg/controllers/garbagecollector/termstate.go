@@ -136,7 +136,7 @@ func (s *termState) prune(mayBeGarbage func(id) bool, now time.Time) {
 
 // counts returns the number of blocked owners and objects by cause, and the longest time for which the blockers of an
 // owner have not changed.
-func (s *termState) counts(now time.Time) (causes map[string]int, standstill time.Duration) {
+func (s *termState) counts(now time.Time) (causes map[string]int, longest time.Duration) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	causes = map[string]int{}
@@ -146,7 +146,7 @@ func (s *termState) counts(now time.Time) (causes map[string]int, standstill tim
 		}
 		causes[string(o.cause)]++
 		if !o.blockersChanged.IsZero() {
-			standstill = max(standstill, now.Sub(o.blockersChanged))
+			longest = max(longest, now.Sub(o.blockersChanged))
 		}
 	}
 	for _, o := range s.objects {
@@ -159,5 +159,5 @@ func (s *termState) counts(now time.Time) (causes map[string]int, standstill tim
 			causes[string(causeFailed)]++
 		}
 	}
-	return causes, standstill
+	return causes, longest
 }
