@@ -49,7 +49,7 @@ type Config struct {
 	// are filled. Errors advise about flags of the command. Only package command sets OwnProcess.
 	OwnProcess bool
 
-	// ServiceAccounts lets each controller work as the service account of its name in kube-system.
+	// ServiceAccounts lets each controller work as the service account of its Agent in kube-system.
 	ServiceAccounts bool
 
 	// MinResync is the lower bound of the informers' resync period, which is a random time in [MinResync, 2

@@ -75,9 +75,8 @@ func Run(ctx context.Context, cfg Config) error {
 
 // New builds every part and starts none. It binds the serving port and sends no request. The error names the
 // problems of cfg. Several managers may run in one process. Informers, feeds, the elector and each
-// controller have separate connections to the API server. Events, preflight, the freshness monitor and service
-// account tokens share connections. Connections of informers are checked for silence, connections of
-// controllers pass the fence, and no other request delays the elector.
+// controller have separate connections to the API server. Connections of informers are checked for silence,
+// connections of controllers pass the fence, and no other request delays the elector.
 func New(cfg Config) (*Manager, error) {
 	// 1. Check the configuration.
 	err := cfg.validateConfig()
@@ -310,7 +309,8 @@ func (m *Manager) Unsynced() []string { return m.caches.Unsynced() }
 func (m *Manager) Started() <-chan struct{} { return m.started }
 
 // Run serves, fills caches, competes for the lease and runs the controllers while holding the lease. It blocks
-// until ctx ends, and returns nil if every part was stopped in order. A second call returns an error. Every
+// until ctx ends, and returns nil if every part was stopped in order. Its error may wrap
+// [leadership.ErrShutdownTimeout] or [freshness.ErrSetBack]. A second call returns an error. Every
 // goroutine has ended when Run returns, with these exceptions: informers that client-go lets sleep after the API server
 // rejected their lists end within a minute and send no request, and with Config.ServiceAccounts the request
 // for a token may take half a minute. Informers of the cluster's authorities, idle connections and client-go's

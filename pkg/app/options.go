@@ -67,7 +67,7 @@ func NewOptions(controllers []controller.Registration) *Options {
 				RenewDeadline: 10 * time.Second,
 				RetryPeriod:   2 * time.Second,
 				Namespace:     "kube-system",
-				// Ours: a separate name, so that a kube-controller-manager with the other loops can lead at
+				// Ours: a separate name, so that a kube-controller-manager with the other controllers can lead at
 				// the same time.
 				Name:            Name,
 				ResourceLock:    leadership.ResourceLock,

@@ -112,7 +112,7 @@ func setUpProcess(o *app.Options) (err error) {
 			err = fmt.Errorf("logging flags: %w", err)
 			return
 		}
-		// Users of this program cannot act on warnings about deprecated APIs. The loops use the current version
+		// Users of this program cannot act on warnings about deprecated APIs. The controllers use the current version
 		// of each API.
 		rest.SetDefaultWarningHandler(rest.NoWarnings{})
 		o.UseGatesForLibraries()
