@@ -134,6 +134,7 @@ func (l *Loop[K]) startQueue(all func() []K) *termQueue[K] {
 		// An outage of many keys does not delay a key that fails once.
 		first:      workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &newestFirst[K]{}}),
 		later:      workqueue.NewTyped[K](),
+		failing:    workqueue.NewTyped[K](),
 		recoveries: make(chan struct{}, l.cfg.Workers), successes: make(chan struct{}, l.cfg.Workers),
 	}
 	l.queue.Store(q)

@@ -28,6 +28,8 @@ type termQueue[K comparable] struct {
 	workqueue.TypedRateLimitingInterface[K]
 	conflictBackoff    workqueue.TypedRateLimiter[K] // back-off after conflicts and cancelled requests
 	first, later       workqueue.TypedInterface[K]   // keys that wait for a token
+	failing            workqueue.TypedInterface[K]   // keys that failed since their last wake-up, oldest failure first
+	wakeUp             sync.Mutex                    // held by the only reader of failing
 	admitted           sync.Map                      // keys that have a token
 	requests           sync.Map                      // tokens that a key takes, by key
 	recoveries         chan struct{}                 // receives when a failing key succeeds
@@ -45,6 +47,7 @@ func (q *termQueue[K]) recordFailure(key K, requests int32) {
 		}
 	}
 	q.requests.Store(key, requests)
+	q.failing.Add(key)
 	q.AddRateLimited(key)
 }
 
@@ -58,11 +61,28 @@ func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 		q.failedRequests.Store(0)
 	}
 	sendSignal(q.successes)
-	if q.NumRequeues(key) > 0 {
-		sendSignal(q.recoveries)
-	}
+	recovered := q.NumRequeues(key) > 0
 	q.Forget(key)
 	q.conflictBackoff.Forget(key)
+	if recovered {
+		sendSignal(q.recoveries)
+		q.wakeFailing()
+	}
+}
+
+// wakeFailing ends the delay of two failing keys: each recovery wakes two keys, so all keys of one cause recover in
+// seconds. A key that fails again keeps its count of failures.
+func (q *termQueue[K]) wakeFailing() {
+	q.wakeUp.Lock()
+	defer q.wakeUp.Unlock()
+	for woken := 0; woken < 2 && q.failing.Len() > 0; {
+		key, _ := q.failing.Get()
+		q.failing.Done(key)
+		if q.NumRequeues(key) > 0 {
+			q.Add(key)
+			woken++
+		}
+	}
 }
 
 // sendSignal sends unless the buffer is full.
