@@ -24,32 +24,32 @@ func TestNoConnectionIsMadeAfterTheEnd(t *testing.T) {
 		return conn, err
 	}
 	c := fakeapi.Must(newConnections(&rest.Config{Host: server.URL, Dial: dial}))
-	answered := make(chan error, 1)
-	ask := func() {
+	results := make(chan error, 1)
+	get := func() {
 		resp, err := (&http.Client{Transport: c.config.Transport}).Get(server.URL)
 		if err == nil {
 			err = resp.Body.Close()
 		}
-		answered <- err
+		results <- err
 	}
 
-	go ask()
+	go get()
 	conn := <-made
 	c.close()
 	close(goOn)
-	if err := <-answered; !errors.Is(err, net.ErrClosed) {
+	if err := <-results; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a request whose connection was made while all were closed: %v, want %v", err, net.ErrClosed)
 	}
 	if _, err := conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the connection is still open: %v", err)
 	}
 
-	go ask()
+	go get()
 	select {
 	case conn := <-made:
 		t.Errorf("a connection was made to %v after the end", conn.RemoteAddr())
-		<-answered
-	case err := <-answered:
+		<-results
+	case err := <-results:
 		if !errors.Is(err, net.ErrClosed) {
 			t.Errorf("a request after the end: %v, want %v", err, net.ErrClosed)
 		}

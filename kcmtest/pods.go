@@ -22,7 +22,7 @@ import (
 // value is a comma-separated list of steps. A step is a state with an optional delay after the step before:
 //
 //	ready                      runs and is ready
-//	running                    runs and does not get ready
+//	running                    runs and does not become ready
 //	pending                    is not started
 //	failed                     has ended in phase Failed
 //	succeeded                  has ended in phase Succeeded
@@ -30,7 +30,7 @@ import (
 //	never gone                 does not end after the deletion
 //
 // For example "ready after 500ms, failed after 2s". A template can carry the annotation. A pod whose annotation changes
-// starts again. An unreadable annotation is reported in the status of the pod, which stays pending.
+// starts again. An invalid annotation is reported in the status of the pod, which stays pending.
 //
 // Only a pod on a node takes time to end: the API server removes other pods at once.
 const PodAnnotation = "kcmtest/pod"
@@ -94,7 +94,7 @@ func parseCourse(text string) (kubelet.Course, error) {
 
 // kubeletPermissions are the permissions that kubelets need.
 func kubeletPermissions() []controller.Access {
-	const without = "pods do not get ready"
+	const without = "pods do not become ready"
 	return []controller.Access{
 		{Resource: "pods", Verbs: []string{"list", "watch", "delete"}, Impact: without},
 		{Resource: "pods/status", Verbs: []string{"patch"}, Impact: without},

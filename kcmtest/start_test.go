@@ -35,7 +35,7 @@ func TestStartSucceedsIfControllersStopLater(t *testing.T) {
 	for range 20 {
 		m := &Manager{done: closed, err: errors.New("broken")}
 		if !m.waitUntilStarted(closed, nil) {
-			t.Fatal("Start tells why they stopped, want it to be told by Stop")
+			t.Fatal("Start reports why the controllers stopped, want Stop to report that")
 		}
 	}
 }
@@ -49,7 +49,7 @@ func TestStartNamesMissingPermissions(t *testing.T) {
 	}{
 		{"rights", nil, []Option{Controllers("replicaset", "namespace")}, "kcmtest: user manager is not allowed to: "},
 		{"rights of the kubelets", []string{"create events", "patch events", "list pods", "watch pods", "delete pods"}, []Option{Controllers(), PodsReady()},
-			"kcmtest: user manager is not allowed to: patch pods/status (pods do not get ready)"},
+			"kcmtest: user manager is not allowed to: patch pods/status (pods do not become ready)"},
 		{"controllers", nil, []Option{Controllers("-namespace"), PodsReady()}, "kcmtest: Controllers: name at least one, there is nothing to run"},
 		{"lists", []string{"* *.*"}, []Option{Controllers("namespace")}, "kcmtest: the controllers do not work after 30s: no list of namespaces, pods has come"},
 	} {
@@ -64,7 +64,7 @@ func TestStartNamesMissingPermissions(t *testing.T) {
 				f := &faket.T{}
 				f.Run(func() { Start(f, &rest.Config{Host: "http://api", Transport: transport}, tt.options...) })
 				if !strings.HasPrefix(f.Fatal, tt.want) || strings.Contains(f.Fatal, " --") || len(f.Errors) > 0 {
-					t.Errorf("told %q and %q, want it to begin with %q and to name no flag", f.Fatal, f.Errors, tt.want)
+					t.Errorf("reported %q and %q, want a text that begins with %q and names no flag", f.Fatal, f.Errors, tt.want)
 				}
 			})
 		})

@@ -17,7 +17,7 @@ func watchGroup(group int) (release func(), err error) {
 		return nil, err
 	}
 	if err := shell.Start(); err != nil {
-		return nil, fmt.Errorf("start what watches over the program: %w", err)
+		return nil, fmt.Errorf("start the watcher of the program: %w", err)
 	}
 	return func() {
 		_ = shell.Process.Kill() // before the input ends
