@@ -48,7 +48,7 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 	if known, ok := c.stores[gvr]; ok {
 		store, ok := known.(Store[T])
 		if !ok {
-			return Store[T]{}, fmt.Errorf("watch %s: it is in a %T already", gvr.Resource, known)
+			return Store[T]{}, fmt.Errorf("watch %s: the store is a %T", gvr.Resource, known)
 		}
 		return store, store.addOptions(o)
 	}
@@ -74,7 +74,7 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 func (s Store[T]) addOptions(o Options) error {
 	t := &s.caches.types[s.typ]
 	if t.Namespace != metav1.NamespaceAll && t.Namespace != o.Namespace {
-		return fmt.Errorf("watch %s: only those of namespace %s are watched", t.Resource.Resource, t.Namespace)
+		return fmt.Errorf("watch %s: only namespace %s is watched", t.Resource.Resource, t.Namespace)
 	}
 	if o.Trim != nil && !t.trimmed {
 		if err := s.informer.SetTransform(o.Trim); err != nil {
@@ -100,7 +100,7 @@ func informerFor[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o 
 	}
 	object, ok := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
 	if !ok {
-		return nil, fmt.Errorf("%v is not what the API server has", reflect.TypeFor[T]())
+		return nil, fmt.Errorf("%v is no API type", reflect.TypeFor[T]())
 	}
 	content, known := runtime.ContentTypeJSON, o.Scheme
 	if known == nil {
@@ -114,7 +114,7 @@ func informerFor[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o 
 		return nil, fmt.Errorf("%v is not of %v", reflect.TypeFor[T](), gvr.GroupVersion())
 	}
 	if c.cfg.REST == nil {
-		return nil, errors.New("its informer cannot be made without a client")
+		return nil, errors.New("Config.REST is missing")
 	}
 	client, err := c.cfg.REST(&rest.ContentConfig{
 		GroupVersion: new(gvr.GroupVersion()), ContentType: content,

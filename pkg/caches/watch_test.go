@@ -33,15 +33,15 @@ func TestWatchOfAnyType(t *testing.T) {
 		fakeapi.WantPart(t, "error of "+name, fmt.Sprint(err), want)
 	}
 	_, err := Watch[*corev1.Pod](c, services, Options{})
-	rejects("a type that is watched as another", "watch services: it is in a caches.Store[*k8s.io/api/core/v1.Service] already", err)
+	rejects("a type that is watched as another", "watch services: the store is a caches.Store[*k8s.io/api/core/v1.Service]", err)
 	_, err = Watch[*corev1.Service](c, own, Options{})
 	rejects("a type of another group", "watch foos: *v1.Service is not of example.com/v1", err)
 	_, err = Watch[*corev1.Service](c, own, Options{Scheme: runtime.NewScheme()})
 	rejects("a type its scheme does not know", "watch foos: no kind is registered for the type v1.Service", err)
 	_, err = Watch[*corev1.Service](New(fake.NewClientset(), Config{Name: "clientless"}), services, Options{})
-	rejects("without a client", "cannot be made without a client", err)
+	rejects("without a client", "Config.REST is missing", err)
 	_, err = Watch[*metav1.ObjectMeta](c, own, Options{Scheme: runtime.NewScheme()})
-	rejects("no object", "*v1.ObjectMeta is not what the API server has", err)
+	rejects("no object", "*v1.ObjectMeta is no API type", err)
 	c.started = true
 	_, err = Watch[*corev1.Secret](c, corev1.SchemeGroupVersion.WithResource("secrets"), Options{})
 	rejects("after the start", "watch secrets: the informers have been started", err)
@@ -78,7 +78,7 @@ func TestTypeOfOneNamespace(t *testing.T) {
 		watched, error string
 	}{
 		{[]string{"kube-system", "kube-node-lease"}, "", "<nil>"},
-		{[]string{"kube-system"}, "kube-system", "watch leases: only those of namespace kube-system are watched"},
+		{[]string{"kube-system"}, "kube-system", "watch leases: only namespace kube-system is watched"},
 	} {
 		c := New(fake.NewClientset(), Config{LeaseNamespaces: tt.namespaces})
 		fakeapi.Must(c.Leases())
