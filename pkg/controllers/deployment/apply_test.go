@@ -55,9 +55,9 @@ func TestNewDeploymentTakesTwoWrites(t *testing.T) {
 	fakeapi.Want(t, "the caches have to show the writes", b.expectations.barrier.Pending(), true)
 }
 
-// TestRefusedCreateFailsEachSync: the condition has the reason, no pods are given up, and each sync returns an
+// TestRejectedCreateFailsEachSync: the condition has the reason, no pods are given up, and each sync returns an
 // error. Quota admission returns conflicts while parallel requests change the quota.
-func TestRefusedCreateFailsEachSync(t *testing.T) {
+func TestRejectedCreateFailsEachSync(t *testing.T) {
 	for _, refused := range []error{apierrors.NewForbidden(setResource, "x", errors.New("exceeded quota")), apierrors.NewConflict(setResource, "x", errors.New("quota"))} {
 		d := newDeployment(3, within(1, 1), deadline(600))
 		d.Generation = 2

@@ -67,7 +67,7 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 
 	// 6. Write the status.
 	status := p.input.newStatus(a.result)
-	statusAgain, statusErr := c.writeStatus(ctx, t, status, p.input.newRevision(a.result))
+	statusDelay, statusErr := c.writeStatus(ctx, t, status, p.input.newRevision(a.result))
 	progress := a.result.created != nil || progressed(t.d.Status, status) ||
 		slices.ContainsFunc(a.result.changes, func(c change) bool { return c.from != c.to })
 	c.states.Update(t.key, func(s *state) { s.record(t, c.finished(t.d, status), progress) })
@@ -79,7 +79,7 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	}
 
 	// 8. Requeue, also after a failure.
-	requeueAfter := controller.MinPositive(p.requeueAfter, a.requeueAfter, statusAgain, p.input.untilTimeout(status, a.result),
+	requeueAfter := controller.MinPositive(p.requeueAfter, a.requeueAfter, statusDelay, p.input.untilTimeout(status, a.result),
 		t.memory.ownership.Remaining(t.now), t.expectations.nextDeadline(t.now))
 	if t.expectations.barrier.Pending() {
 		// The caches may have missed events.

@@ -34,7 +34,7 @@ func (c *Controller) statusDiffers(t syncState, status appsv1.DeploymentStatus, 
 
 // writeStatus writes the status and the revision if they have changed, and returns a requeue delay if the
 // write can wait. The status endpoint accepts annotations and does not raise the generation.
-func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1.DeploymentStatus, revision string) (again time.Duration, err error) {
+func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1.DeploymentStatus, revision string) (requeueAfter time.Duration, err error) {
 	if !c.statusDiffers(t, status, revision) {
 		return 0, nil
 	}

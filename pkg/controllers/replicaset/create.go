@@ -36,7 +36,7 @@ const (
 )
 
 // allowedCreates returns the number of missing pods to create now, and the delay of the others or 0.
-func (c *Controller) allowedCreates(ctx context.Context, t syncState, missing int, failed []*caches.Pod) (n int, again time.Duration) {
+func (c *Controller) allowedCreates(ctx context.Context, t syncState, missing int, failed []*caches.Pod) (n int, delay time.Duration) {
 	logger := klog.FromContext(ctx)
 	if c.namespaces.Terminating(t.rs.Namespace) {
 		logger.V(4).Info("Namespace is terminating, creating no pods") // the event of a new namespace requeues the key

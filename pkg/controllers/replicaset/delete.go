@@ -45,8 +45,8 @@ func (c *Controller) deletePods(ctx context.Context, t syncState, todo plan) app
 	}
 	a.err, a.reason, a.deferred = err, reasonFailedDelete, begun == 0
 	for i, result := range results[:begun] {
-		again, err := c.recordDelete(t, victims[i], result)
-		a.requeueAfter, a.err = controller.MinPositive(a.requeueAfter, again), mainError(a.err, err)
+		requeueAfter, err := c.recordDelete(t, victims[i], result)
+		a.requeueAfter, a.err = controller.MinPositive(a.requeueAfter, requeueAfter), mainError(a.err, err)
 		if result.outcome == outcome.Done || result.outcome == outcome.NotFound {
 			a.deleted = append(a.deleted, victims[i])
 		}
@@ -142,7 +142,7 @@ func sameRank(before, now *caches.Pod) bool {
 }
 
 // recordDelete records one result and its event. It returns the requeue delay, or the error of the sync.
-func (c *Controller) recordDelete(t syncState, pod *caches.Pod, result deleteResult) (again time.Duration, err error) {
+func (c *Controller) recordDelete(t syncState, pod *caches.Pod, result deleteResult) (requeueAfter time.Duration, err error) {
 	switch result.outcome {
 	case outcome.Done, outcome.NotFound:
 		delete(t.expectations.unconfirmed, pod.UID)

@@ -67,10 +67,10 @@ func (c *Controller) sync(ctx context.Context, t syncState) (controller.Result, 
 
 	// 5. Write the status.
 	claimed := d.claimed.withResults(t, a.created, a.deleted)
-	statusAgain, err := c.writeStatus(ctx, t, claimed, a)
+	statusDelay, err := c.writeStatus(ctx, t, claimed, a)
 
 	// 6. Requeue, also after a failure, in case no event comes.
-	requeueAfter := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusAgain,
+	requeueAfter := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusDelay,
 		untilAvailable(t, claimed.owned, c.Clock.Now()))
 	if t.expectations.barrier.Pending() {
 		requeueAfter = controller.MinPositive(requeueAfter, controller.ConsistencyTimeout)

@@ -19,7 +19,7 @@ import (
 // writeStatus writes the status if it changed, and returns the requeue delay or 0. The counts include
 // confirmed creates and deletes of this sync. Events of creates and deletes with unknown outcome cause
 // another sync.
-func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claims, a applyResult) (again time.Duration, err error) {
+func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claims, a applyResult) (requeueAfter time.Duration, err error) {
 	brief := c.Clock.Since(t.now) < longSync
 	newest, ok := c.replicaSets.Get(t.key)
 	if !ok || newest.UID != t.rs.UID || newest.Generation <= t.rs.Generation || !sameCounts(newest.Status, t.rs.Status) {
@@ -28,11 +28,11 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claim
 		return 0, nil // the event of the newer spec causes another sync
 	}
 	counts := c.count(t, claimed)
-	again, err = c.putStatus(ctx, t, newest, counts, a)
+	requeueAfter, err = c.putStatus(ctx, t, newest, counts, a)
 	// Admission sees the template, which the cache drops for ReplicaSets with zero replicas.
 	incomplete := outcome.FromError(err) == outcome.Rejected && len(newest.Spec.Template.Spec.Containers) == 0
 	if !apierrors.IsConflict(err) && !incomplete {
-		return again, err
+		return requeueAfter, err
 	}
 	stored, err := c.liveReplicaSet(ctx, t.rs)
 	switch {
@@ -114,7 +114,7 @@ func statusInterval(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time
 // putStatus writes the status with the counts over rs, which must have the current version. It returns the requeue
 // delay if the write can wait.
 func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.ReplicaSet, status appsv1.ReplicaSetStatus,
-	a applyResult) (again time.Duration, err error) {
+	a applyResult) (requeueAfter time.Duration, err error) {
 	status.ObservedGeneration, status.Conditions = t.rs.Generation, newConditions(rs.Status.Conditions, a, t.now)
 	shown := status
 	if rs.Status.TerminatingReplicas == nil && c.dropsTerminating.Load() {
