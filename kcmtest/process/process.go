@@ -5,9 +5,9 @@
 //
 //	process.Start(t, env.KubeConfig, process.Binary("/usr/local/bin/controller-manager"))
 //
-// The program ends with the test, and with the process of the test if a time limit or a signal ends the process before its
-// cleanups, except on Windows. A program in a container has to end on SIGTERM: a SIGKILL reaches only the
-// client of the container.
+// The program ends with the test, and with the process of the test if a time limit or a signal ends the process before
+// its cleanups, except on Windows. A program in a container has to end on SIGTERM: a SIGKILL reaches only the client of
+// the container.
 package process
 
 import (
