@@ -92,21 +92,21 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 }
 
 // GroupBy makes the keys of a group share the slow syncs, as a rule the keys of a namespace: slow syncs of
-// one group do not delay other groups. Keys with an empty group share with no other key. Call it before the
+// one group do not delay other groups. Keys with an empty group share with no other key. Call GroupBy before the
 // first term.
 func (l *Loop[K]) GroupBy(group func(K) string) *Loop[K] {
 	l.group = group
 	return l
 }
 
-// Add queues a key. Outside of a term it drops the key.
+// Add queues a key. Outside of a term Add drops the key.
 func (l *Loop[K]) Add(key K) {
 	if q := l.queue.Load(); q != nil {
 		q.Add(key)
 	}
 }
 
-// AddAfter queues a key after d at the latest. Outside of a term it drops the key.
+// AddAfter queues a key after d at the latest. Outside of a term AddAfter drops the key.
 func (l *Loop[K]) AddAfter(key K, d time.Duration) {
 	if q := l.queue.Load(); q != nil {
 		q.AddAfter(key, d)

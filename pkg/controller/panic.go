@@ -15,7 +15,7 @@ type PanicError string
 func (e PanicError) Error() string { return string(e) }
 
 // Contain calls do and returns its error, or a [PanicError] if do panics. A panic that was contained
-// before is returned as it is.
+// before is returned unchanged.
 func Contain(do func() error) (err error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -37,7 +37,7 @@ type Group struct {
 	panicked atomic.Pointer[PanicError] // first panic
 }
 
-// SetLimit limits the running goroutines to n. Call it before Go.
+// SetLimit limits the running goroutines to n. Call SetLimit before Go.
 func (g *Group) SetLimit(n int) { g.calls.SetLimit(n) }
 
 // Go calls do in a goroutine, once there are fewer than the limit.

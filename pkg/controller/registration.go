@@ -76,7 +76,7 @@ type Controller interface {
 
 // Base holds the dependencies passed to every controller.
 type Base struct {
-	Client kubernetes.Interface // fenced: it rejects writes without the lease
+	Client kubernetes.Interface // fenced: rejects writes without the lease
 	REST   *rest.Config         // configuration of Client; copy it before a change
 	Caches *caches.Caches
 	// Recorder returns an event recorder with the given source.
