@@ -110,7 +110,7 @@ type NotReadyError struct {
 	Missing []schema.GroupResource // types whose caches lack writes of this process
 }
 
-// Unwrap implements errors.Is.
+// Unwrap serves errors.Is.
 func (e *NotReadyError) Unwrap() error { return ErrOutdated }
 
 func (e *NotReadyError) Error() string {

@@ -106,7 +106,7 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 
 // Run competes for the lease and calls lead once per term until ctx ends. It returns nil after a clean
 // shutdown, an error with ErrShutdownTimeout if the drain took too long, the error of lead, or, of a
-// former leader, that certificates or credentials are rejected for credentialsTimeout. It is called once.
+// former leader, that certificates or credentials are rejected for 10 s. It is called once.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	if e.lease == nil {
 		_, err := e.runTerm(ctx, attemptResult{cause: CauseInitial, freeSince: e.clock.Now()}, lead)

@@ -40,7 +40,7 @@ func (e *FencedError) Error() string {
 	return fmt.Sprintf("%v: %s %s was %s: %s", ErrFenced, e.Method, e.Path, done, e.Reason)
 }
 
-// Unwrap implements errors.Is.
+// Unwrap serves errors.Is.
 func (e *FencedError) Unwrap() []error { return []error{ErrFenced, context.Canceled} }
 
 // TimeoutError is the error of a write without a response within Most. The outcome of the write is
@@ -56,7 +56,7 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("%s %s: no response within the write timeout of %v", e.Method, e.Path, e.Most)
 }
 
-// Unwrap implements errors.Is.
+// Unwrap serves errors.Is.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 // WriteTimeout returns Most, for packages that do not import this package.

@@ -21,8 +21,8 @@ type standDown struct {
 func (s standDown) active() bool { return !s.until.IsZero() }
 
 // StepDown makes a leader end its term and release the lease. The process, leader or standby, then
-// does not compete for the lease until caughtUp returns true or the cool-down has passed since other
-// processes could take the lease. StepDown returns at once. If no other process takes the lease within
+// does not compete for the lease until caughtUp returns true or other processes could take the lease
+// for two lease durations, the cool-down. StepDown returns at once. If no other process takes the lease within
 // the cool-down, further calls are ignored for ten cool-downs, or until another holder is seen. Calls
 // during a stand-down and without election have no effect.
 func (e *Elector) StepDown(reason string, caughtUp func() bool) {
