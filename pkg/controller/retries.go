@@ -143,18 +143,37 @@ func (q *termQueue[K]) admitWaiting(term context.Context, clk clock.Clock,
 	}
 }
 
-// newestFirst is the storage of a workqueue that returns the key that was added last.
-type newestFirst[K comparable] struct{ keys []K }
+// groupQueue is the storage of a workqueue. Groups take turns, so many keys of one group do not delay other groups.
+// Of one group, the key that was added last is returned first.
+type groupQueue[K comparable] struct {
+	group func(K) string
+	keys  map[string][]K
+	turns []string // groups with keys
+	count int
+}
 
-func (q *newestFirst[K]) Touch(K)    {}
-func (q *newestFirst[K]) Push(key K) { q.keys = append(q.keys, key) }
-func (q *newestFirst[K]) Len() int   { return len(q.keys) }
+func (q *groupQueue[K]) Touch(K)  {}
+func (q *groupQueue[K]) Len() int { return q.count }
 
-func (q *newestFirst[K]) Pop() K {
-	last := len(q.keys) - 1
-	key := q.keys[last]
-	if q.keys = q.keys[:last]; last == 0 {
-		q.keys = nil // release the memory of many keys
+func (q *groupQueue[K]) Push(key K) {
+	name := q.group(key)
+	if len(q.keys[name]) == 0 {
+		q.turns = append(q.turns, name)
 	}
+	q.keys[name] = append(q.keys[name], key)
+	q.count++
+}
+
+func (q *groupQueue[K]) Pop() K {
+	name := q.turns[0]
+	q.turns = q.turns[1:]
+	last := len(q.keys[name]) - 1
+	key := q.keys[name][last]
+	if q.keys[name] = q.keys[name][:last]; last > 0 {
+		q.turns = append(q.turns, name)
+	} else {
+		delete(q.keys, name)
+	}
+	q.count--
 	return key
 }

@@ -125,6 +125,35 @@ func TestLongSyncsDelayFirstRetriesBriefly(t *testing.T) {
 	})
 }
 
+// Keys of a group that fail in large numbers do not delay the first syncs of another group.
+func TestGroupsShareFirstTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var good []time.Time
+		l := newLoop(t, 5, 0, func(_ context.Context, key string) (Result, error) {
+			if strings.HasPrefix(key, "good") {
+				good = append(good, time.Now())
+				return Result{}, nil
+			}
+			return Result{}, errors.New("no")
+		}).GroupBy(func(key string) string { return strings.TrimRight(key, "0123456789") })
+		defer term(l)()
+		synctest.Wait()
+		for i := range 10 {
+			added := time.Now()
+			l.Add(fmt.Sprint("good", i))
+			for bad := range 200 {
+				l.Add(fmt.Sprint("bad", 200*i+bad))
+			}
+			time.Sleep(time.Second)
+			if synctest.Wait(); len(good) <= i {
+				t.Fatalf("key %d was not synced within one second", i)
+			} else if waited := good[i].Sub(added); waited > 200*time.Millisecond {
+				t.Errorf("key %d was synced after %v, want 200ms at most", i, waited)
+			}
+		}
+	})
+}
+
 // logged runs a loop of n keys for d and returns its error lines.
 func logged(t *testing.T, n int, d time.Duration, r Reconcile[string]) (lines []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
