@@ -15,7 +15,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -32,7 +31,7 @@ func AsServiceAccount(base *rest.Config, name string, guard func(*rest.Config)) 
 	if err != nil {
 		return nil, fmt.Errorf("build the client of service accounts: %w", err)
 	}
-	account := &serviceAccount{client: client.ServiceAccounts(metav1.NamespaceSystem), name: name, clock: clock.RealClock{}}
+	account := &serviceAccount{client: client.ServiceAccounts(metav1.NamespaceSystem), name: name}
 	tokens := transport.NewCachedTokenSource(account)
 	flight := new(singleflight.Group)
 	cfg := rest.AnonymousClientConfig(base)
@@ -46,7 +45,6 @@ func AsServiceAccount(base *rest.Config, name string, guard func(*rest.Config)) 
 type serviceAccount struct {
 	client corev1client.ServiceAccountInterface
 	name   string
-	clock  clock.PassiveClock
 }
 
 // Token implements oauth2.TokenSource.
@@ -67,7 +65,7 @@ func (s *serviceAccount) Token() (*oauth2.Token, error) {
 
 func (s *serviceAccount) requestToken(ctx context.Context) (*oauth2.Token, error) {
 	seconds := int64(tokenLifetime.Seconds())
-	sent := s.clock.Now()
+	sent := time.Now()
 	response, err := s.client.CreateToken(ctx, s.name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
 	}, metav1.CreateOptions{})

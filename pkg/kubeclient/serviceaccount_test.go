@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"minikcm/internal/fakeapi"
 )
@@ -37,19 +36,21 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 		{"account is missing", []error{missing, nil}, time.Hour, []string{"create serviceaccounts/token", "create serviceaccounts", "create serviceaccounts/token"}, 48 * time.Minute},
 		{"rejected", []error{errors.New("no")}, time.Hour, []string{"create serviceaccounts/token"}, 0},
 	} {
-		now := time.Unix(1e9, 0)
-		client := fakeapi.NewScript[*corev1.ServiceAccount](t)
-		client.On("create serviceaccounts/token", func(call int, _ clienttesting.Action) (runtime.Object, error) {
-			status := authenticationv1.TokenRequestStatus{Token: "secret", ExpirationTimestamp: metav1.NewTime(now.Add(tt.life))}
-			return &authenticationv1.TokenRequest{Status: status}, tt.results[call-1]
+		fakeapi.Bubble(t, tt.name, func(t *testing.T) {
+			now := time.Now()
+			client := fakeapi.NewScript[*corev1.ServiceAccount](t)
+			client.On("create serviceaccounts/token", func(call int, _ clienttesting.Action) (runtime.Object, error) {
+				status := authenticationv1.TokenRequestStatus{Token: "secret", ExpirationTimestamp: metav1.NewTime(now.Add(tt.life))}
+				return &authenticationv1.TokenRequest{Status: status}, tt.results[call-1]
+			})
+			s := &serviceAccount{client: client.CoreV1().ServiceAccounts("kube-system"), name: "replicaset-controller"}
+			token, err := s.Token()
+			fakeapi.WantEqual(t, "requests", client.Sent(), tt.calls)
+			fakeapi.Want(t, "any error", err != nil, tt.use == 0)
+			if err == nil && (token.AccessToken != "secret" || token.Expiry.Sub(now) != tt.use) {
+				t.Errorf("token %q is used for %v, want %v", token.AccessToken, token.Expiry.Sub(now), tt.use)
+			}
 		})
-		s := &serviceAccount{client: client.CoreV1().ServiceAccounts("kube-system"), name: "replicaset-controller", clock: testingclock.NewFakePassiveClock(now)}
-		token, err := s.Token()
-		fakeapi.WantEqual(t, tt.name+": requests", client.Sent(), tt.calls)
-		fakeapi.Want(t, tt.name+": any error", err != nil, tt.use == 0)
-		if err == nil && (token.AccessToken != "secret" || token.Expiry.Sub(now) != tt.use) {
-			t.Errorf("%s: token %q is used for %v, want %v", tt.name, token.AccessToken, token.Expiry.Sub(now), tt.use)
-		}
 	}
 }
 
