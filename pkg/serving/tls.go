@@ -135,9 +135,7 @@ func (c *certificates) follow(source dynamiccertificates.Notifier) {
 func (c *certificates) start(ctx context.Context, wg *sync.WaitGroup) {
 	for _, source := range c.sources {
 		wg.Go(func() { source.Run(ctx, 1) })
-		wg.Go(func() { // a source of a ConfigMap reads its informer
-			wait.JitterUntilWithContext(ctx, func(ctx context.Context) { reread(ctx, source) }, rereadInterval, 0, true)
-		})
+		wg.Go(func() { wait.UntilWithContext(ctx, func(ctx context.Context) { reread(ctx, source) }, rereadInterval) })
 	}
 	wg.Go(func() { c.dynamic.Run(1, ctx.Done()) })
 }
