@@ -1,6 +1,7 @@
 package caches
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -114,12 +115,9 @@ func lastKnown[T metav1.Object](obj any) (last T, missed, ok bool) {
 
 // Get returns the object with a name. Cluster-scoped types have an empty namespace.
 func (s Store[T]) Get(name cache.ObjectName) (T, bool) {
-	obj, ok, err := s.informer.GetIndexer().GetByKey(name.String())
-	if err != nil || !ok {
-		var none T
-		return none, false
-	}
-	return obj.(T), true
+	found, _, _ := s.informer.GetIndexer().GetByKey(name.String()) // nil if there is none
+	obj, ok := found.(T)
+	return obj, ok
 }
 
 // List returns all objects, in any order.
@@ -163,11 +161,7 @@ type highest struct {
 func (h *highest) raiseTo(version string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	than := h.version
-	if than == "" {
-		than = version // the first version has to be comparable with itself
-	}
-	if rv.AtLeast(version, than) {
+	if rv.AtLeast(version, cmp.Or(h.version, version)) { // the first version has to be comparable with itself
 		h.version = version
 	}
 }
@@ -203,10 +197,7 @@ func LatestVersion[L metav1.ListInterface](of interface{ Resource() schema.Group
 
 // ByIndex returns the objects with a value in an index of [Options.Indexers].
 func (s Store[T]) ByIndex(index, value string) []T {
-	objects, err := s.informer.GetIndexer().ByIndex(index, value)
-	if err != nil { // the index does not exist
-		return nil
-	}
+	objects, _ := s.informer.GetIndexer().ByIndex(index, value) // the error of an index that does not exist
 	return convertObjects[T](objects)
 }
 

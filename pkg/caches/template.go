@@ -125,6 +125,5 @@ func (d digester) writeString(s string) {
 }
 
 func (d digester) writeNumber(n uint64) {
-	var bytes [8]byte
-	d.Write(binary.BigEndian.AppendUint64(bytes[:0], n))
+	d.Write(binary.BigEndian.AppendUint64(nil, n))
 }
