@@ -37,9 +37,7 @@ func TestNoConnectionIsMadeAfterTheEnd(t *testing.T) {
 	conn := <-made
 	c.close()
 	close(goOn)
-	if err := <-results; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("a request whose connection was made while all were closed: %v, want %v", err, net.ErrClosed)
-	}
+	fakeapi.WantError(t, "a request whose connection was made while all were closed", <-results, net.ErrClosed)
 	if _, err := conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the connection is still open: %v", err)
 	}
@@ -50,8 +48,6 @@ func TestNoConnectionIsMadeAfterTheEnd(t *testing.T) {
 		t.Errorf("a connection was made to %v after the end", conn.RemoteAddr())
 		<-results
 	case err := <-results:
-		if !errors.Is(err, net.ErrClosed) {
-			t.Errorf("a request after the end: %v, want %v", err, net.ErrClosed)
-		}
+		fakeapi.WantError(t, "a request after the end", err, net.ErrClosed)
 	}
 }

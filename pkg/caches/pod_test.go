@@ -126,9 +126,7 @@ func TestTrimPodKeepsEndpointOnRequest(t *testing.T) {
 	if &a.Containers[0] != &b.Containers[0] {
 		t.Error("equal ports are stored twice")
 	}
-	if got := trimPod(newShared(NodeCPU), in).Endpoint; got != nil {
-		t.Errorf("endpoint %+v without a request", got)
-	}
+	fakeapi.Want(t, "endpoint without a request", trimPod(newShared(NodeCPU), in).Endpoint, nil)
 	if got := unsafe.Sizeof(Pod{}); got > 448 {
 		t.Errorf("a cached pod takes %d bytes, want at most 448, a size class of the allocator", got)
 	}

@@ -471,9 +471,7 @@ func TestDataSetBack(t *testing.T) {
 			w.version = 1000
 			observeWorld(t, w, w.pods())
 			w.run(tt.runs, time.Second)
-			if w.ended != nil {
-				t.Fatalf("Run of a healthy one = %v", w.ended)
-			}
+			fakeapi.NoError(t, w.ended)
 			w.set(tt.back)
 			w.run(31*time.Second, 0)
 			fakeapi.WantError(t, "result of Run", w.ended, ErrSetBack)

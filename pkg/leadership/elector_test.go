@@ -20,9 +20,7 @@ var realClock = clock.RealClock{}
 
 func wantLeading(t *testing.T, p *process, want bool) {
 	t.Helper()
-	if got := p.leads(); got != want {
-		t.Errorf("%s: leading = %v, want %v", p.cfg.Identity, got, want)
-	}
+	fakeapi.Want(t, p.cfg.Identity+": leading", p.leads(), want)
 	wantWritable(t, p, want)
 }
 

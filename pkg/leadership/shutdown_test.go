@@ -93,9 +93,7 @@ func TestSlowDrain(t *testing.T) {
 
 func wantWritable(t *testing.T, p *process, want bool) {
 	t.Helper()
-	if got := p.writable(); got != want {
-		t.Errorf("%s: fence lets writes through = %v, want %v", p.cfg.Identity, got, want)
-	}
+	fakeapi.Want(t, p.cfg.Identity+": fence lets writes through", p.writable(), want)
 }
 
 // The process ends as a standby, or before the first attempt to acquire the lease has a response.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"minikcm/internal/fakeapi"
 )
 
 func TestScenariosAreComplete(t *testing.T) {
@@ -56,9 +56,7 @@ func TestSelectScenarios(t *testing.T) {
 		for _, s := range selectScenarios(all, tt.o) {
 			names = append(names, s.name)
 		}
-		if got := strings.Join(names, " "); got != tt.want {
-			t.Errorf("%s: selected %q, want %q", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name+": selected", strings.Join(names, " "), tt.want)
 	}
 	if got := selectScenarios(all, options{contestants: "ours*"}); len(got[0].contestants) != 1 || len(all[0].contestants) != 2 {
 		t.Errorf("contestants %v, want ours alone, and the list unchanged", got[0].contestants)
@@ -85,9 +83,7 @@ eats   kg    upstream    1  0.000 0.000   0.000
 target: jumps, ours: 2.00, at most 2.00: met
 target: jumps, ours / upstream: 0.500, at most 0.400: MISSED
 `
-	if diff := cmp.Diff(strings.Fields(want), strings.Fields(out.String())); diff != "" {
-		t.Errorf("report (-want +got):\n%s\n%s", diff, out.String())
-	}
+	fakeapi.WantEqual(t, "report", strings.Fields(out.String()), strings.Fields(want))
 	r.scenario.targets = r.scenario.targets[:1]
 	if !r.report(io.Discard) {
 		t.Error("report is not good, although the target was met")

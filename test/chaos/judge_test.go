@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/test/controlplane"
 )
 
@@ -67,12 +68,8 @@ func TestJudgeSet(t *testing.T) {
 func TestOutageCountsOnceAndOnlyWithin(t *testing.T) {
 	day := time.Unix(1e9, 0)
 	s := span{from: day, to: day.Add(10 * time.Second)}
-	if got := s.overlap(day.Add(8*time.Second), day.Add(20*time.Second)); got != 2*time.Second {
-		t.Errorf("overlap = %v, want 2s", got)
-	}
-	if got := (span{from: day}).overlap(day.Add(-time.Second), day.Add(time.Second)); got != time.Second {
-		t.Errorf("overlap of one that goes on = %v, want 1s", got)
-	}
+	fakeapi.Want(t, "overlap", s.overlap(day.Add(8*time.Second), day.Add(20*time.Second)), 2*time.Second)
+	fakeapi.Want(t, "overlap of one that goes on", span{from: day}.overlap(day.Add(-time.Second), day.Add(time.Second)), time.Second)
 }
 
 func TestADeleteTakesEffectOnceAndNotBefore(t *testing.T) {
@@ -90,9 +87,7 @@ func TestADeleteTakesEffectOnceAndNotBefore(t *testing.T) {
 		{"soon after", "ns/p", time.Second, true},
 		{"again", "ns/p", 2 * time.Second, false},
 	} {
-		if got := takeDelete(deletes, tt.key, day.Add(tt.seen)); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name, takeDelete(deletes, tt.key, day.Add(tt.seen)), tt.want)
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/test/controlplane"
 )
 
@@ -33,17 +33,14 @@ func TestPassesRequestsUntouched(t *testing.T) {
 	if answer.StatusCode != 201 || answer.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" {
 		t.Errorf("answer = %s %v", answer.Status, answer.Header)
 	}
-	if diff := cmp.Diff([]string{"POST " + podsPath + "?dryRun=All k8s\x00\xff\n"}, b.writes()); diff != "" {
-		t.Errorf("writes that reached the server (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "writes that reached the server", b.writes(), []string{"POST " + podsPath + "?dryRun=All k8s\x00\xff\n"})
 	eventually(t, "answered", func() bool { return p.Requests()[0].Answered })
 	want := []Request{{
 		Proto: "HTTP/2.0", Method: "POST", Path: podsPath, Query: "dryRun=All", UserAgent: "manager/v1",
 		Verb: "create", Resource: "pods", Namespace: "ns", Forwarded: true, Code: 201, Answered: true,
 	}}
-	if diff := cmp.Diff(want, p.Requests(), cmpopts.IgnoreFields(Request{}, "Time")); diff != "" || p.Count("create", "pods", 201) != 1 {
-		t.Errorf("requests seen (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "requests seen", p.Requests(), want, cmpopts.IgnoreFields(Request{}, "Time"))
+	fakeapi.Want(t, "pods created", p.Count("create", "pods", 201), 1)
 	b.server.Close()
 	if got := call(t.Context(), p, client, "GET", ""); got.err == nil {
 		t.Errorf("client got an answer from a dead server: %+v", got)

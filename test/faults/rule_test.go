@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"minikcm/internal/fakeapi"
 )
 
 func TestMatch(t *testing.T) {
@@ -28,9 +28,7 @@ func TestMatch(t *testing.T) {
 		{"other path prefix", Match{PathPrefix: "/api/"}, false},
 		{"predicate says no", Match{When: func(*http.Request) bool { return false }}, false},
 	} {
-		if got := tt.match.matches(parseRequest(status), status); got != tt.want {
-			t.Errorf("%s: matches = %v, want %v", tt.name, got, tt.want)
-		}
+		fakeapi.Want(t, tt.name+": matches", tt.match.matches(parseRequest(status), status), tt.want)
 	}
 }
 
@@ -52,9 +50,7 @@ func TestRuleFires(t *testing.T) {
 		for _, draw := range draws {
 			got = append(got, rule.fires(func() float64 { return draw }))
 		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s: hits (-want +got):\n%s", tt.name, diff)
-		}
+		fakeapi.WantEqual(t, tt.name+": hits", got, tt.want)
 	}
 }
 
@@ -70,9 +66,7 @@ func TestFirstRuleThatFiresDecides(t *testing.T) {
 	}
 	second.Remove()
 	got = append(got, s.chooseFault(parseRequest(r), r).name)
-	if diff := cmp.Diff([]string{"refuse", "drop answer", "drop answer", ""}, got); diff != "" {
-		t.Errorf("faults of four requests (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "faults of four requests", got, []string{"refuse", "drop answer", "drop answer", ""})
 	if first.Hits() != 1 || second.Hits() != 2 {
 		t.Errorf("hits = %d and %d, want 1 and 2", first.Hits(), second.Hits())
 	}

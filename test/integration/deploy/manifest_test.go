@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/app"
 	"minikcm/pkg/app/command"
 	"minikcm/test/controlplane"
@@ -78,14 +78,10 @@ func TestStaticPod(t *testing.T) {
 	pod := convert[corev1.Pod](t, parse(t, read(t, deployDir, "static-pod", "controller-manager.yaml"))[0])
 	given := checkPod(t, &pod.Spec)
 	for _, flag := range []string{"kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"} {
-		if given[flag] != kubeconfig {
-			t.Errorf("--%s=%s, want %s", flag, given[flag], kubeconfig)
-		}
+		fakeapi.Want(t, "--"+flag, given[flag], kubeconfig)
 	}
 	mounts := []corev1.VolumeMount{{Name: "kubeconfig", MountPath: kubeconfig, ReadOnly: true}}
-	if diff := cmp.Diff(mounts, pod.Spec.Containers[0].VolumeMounts); diff != "" {
-		t.Errorf("mounts (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "mounts", pod.Spec.Containers[0].VolumeMounts, mounts)
 	if v := pod.Spec.Volumes; len(v) != 1 || v[0].HostPath == nil || v[0].HostPath.Path != kubeconfig {
 		t.Errorf("volumes %v, want the kubeconfig of the host", v)
 	}
@@ -104,9 +100,7 @@ func TestStaticPod(t *testing.T) {
 func TestDeployments(t *testing.T) {
 	for dir, count := range map[string]int{"deployment": 1, "two-leases": 2} {
 		found := deployments(t, render(t, dir))
-		if len(found) != count {
-			t.Errorf("%s has %d Deployments, want %d", dir, len(found), count)
-		}
+		fakeapi.Want(t, "Deployments of "+dir, len(found), count)
 		for name, d := range found {
 			t.Run(name, func(t *testing.T) {
 				checkPod(t, &d.Spec.Template.Spec)
@@ -140,26 +134,21 @@ func checkPod(t *testing.T, spec *corev1.PodSpec) (given map[string]string) {
 	for path, probes := range map[string][]*corev1.Probe{"/livez": {c.StartupProbe, c.LivenessProbe}, "/readyz": {c.ReadinessProbe}} {
 		want := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Scheme: corev1.URISchemeHTTPS, Path: path, Port: intstr.FromString("https")}}
 		for _, p := range probes {
-			if diff := cmp.Diff(want, p.ProbeHandler); diff != "" {
-				t.Errorf("probe (-want +got):\n%s", diff)
-			}
+			fakeapi.WantEqual(t, "probe", p.ProbeHandler, want)
 		}
-		if open := flags.Lookup("authorization-always-allow-paths").Value.String(); !strings.Contains(open, path) {
-			t.Errorf("--authorization-always-allow-paths=%s lacks %s", open, path)
-		}
+		fakeapi.WantPart(t, "--authorization-always-allow-paths", flags.Lookup("authorization-always-allow-paths").Value.String(), path)
 	}
 	container := &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
-	if diff := cmp.Diff(container, c.SecurityContext); diff != "" {
-		t.Errorf("security context of the container (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "security context of the container", c.SecurityContext, container)
 	user := spec.SecurityContext.RunAsUser
 	pod := &corev1.PodSecurityContext{
 		RunAsNonRoot: new(true), RunAsUser: user, RunAsGroup: user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	if diff := cmp.Diff(pod, spec.SecurityContext); diff != "" || user == nil || *user == 0 {
-		t.Errorf("security context of the pod (-want +got):\n%s", diff)
+	fakeapi.WantEqual(t, "security context of the pod", spec.SecurityContext, pod)
+	if user == nil || *user == 0 {
+		t.Error("the pod runs as root")
 	}
 	return given
 }
@@ -190,9 +179,9 @@ func checkStandby(t *testing.T, d *appsv1.Deployment) {
 		toleration(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, new(int64(60))), toleration(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute, new(int64(60))),
 	}
 	spec := d.Spec.Template.Spec
-	if diff := cmp.Diff(spread, spec.TopologySpreadConstraints) + cmp.Diff(tolerations, spec.Tolerations) + cmp.Diff(d.Spec.Template.Labels, d.Spec.Selector.MatchLabels); diff != "" {
-		t.Errorf("topology spread, tolerations and selector (-want +got):\n%s", diff)
-	}
+	fakeapi.WantEqual(t, "topology spread", spec.TopologySpreadConstraints, spread)
+	fakeapi.WantEqual(t, "tolerations", spec.Tolerations, tolerations)
+	fakeapi.WantEqual(t, "selector", d.Spec.Selector.MatchLabels, d.Spec.Template.Labels)
 	u := d.Spec.Strategy.RollingUpdate
 	complain(t, map[string]bool{
 		"has not two replicas":                               d.Spec.Replicas != nil && *d.Spec.Replicas == 2,
@@ -206,8 +195,6 @@ func checkStandby(t *testing.T, d *appsv1.Deployment) {
 func TestContainerfile(t *testing.T) {
 	text := string(read(t, filepath.Join(deployDir, "Containerfile")))
 	for _, want := range []string{"FROM scratch\n", "USER 65532:65532\n", `ENTRYPOINT ["/controller-manager"]`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("Containerfile lacks %q", want)
-		}
+		fakeapi.WantPart(t, "Containerfile", text, want)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"minikcm/internal/fakeapi"
 	"minikcm/pkg/app"
 	"minikcm/test/controlplane"
 )
@@ -117,17 +117,13 @@ func TestWithoutGarbageCollector(t *testing.T) {
 				t.Errorf("%s: %s is about the garbage collector", without, identify(o))
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: objects (-want +got):\n%s", without, diff)
-		}
+		fakeapi.WantEqual(t, without+": objects", got, want)
 		for _, d := range deployments(t, kustomize(t, without)) {
 			running = append(running, enabled(t, d)...)
 		}
 		slices.Sort(running)
 		others := slices.DeleteFunc(sortedNames(app.Controllers()), func(name string) bool { return name == "garbage-collector-controller" })
-		if !slices.Equal(running, others) {
-			t.Errorf("%s runs %v, want %v", without, running, others)
-		}
+		fakeapi.WantEqual(t, without+": controllers", running, others)
 	}
 }
 
@@ -144,9 +140,7 @@ func TestTwoLeasesShareTheControllers(t *testing.T) {
 		}
 	}
 	slices.Sort(running)
-	if want := sortedNames(app.Controllers()); !slices.Equal(running, want) {
-		t.Errorf("the Deployments run %v, want each of %v once", running, want)
-	}
+	fakeapi.WantEqual(t, "controllers of the Deployments", running, sortedNames(app.Controllers()))
 	for _, r := range rights(t, objects) {
 		if r.Resource == "leases" && r.Name != "" && !slices.Contains(leases, r.Name) {
 			t.Errorf("no Deployment needs the right %v", r)
