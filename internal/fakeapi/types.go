@@ -266,7 +266,8 @@ func (f *Types) serveWatch(w http.ResponseWriter, r *http.Request, t *servedType
 		for _, o := range t.objects {
 			stream <- Event{"ADDED", o}
 		}
-		stream <- Event{"BOOKMARK", newMetadata(metav1.ObjectMeta{ResourceVersion: fmt.Sprint(f.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}})}
+		stream <- Event{"BOOKMARK", newMetadata(metav1.ObjectMeta{ResourceVersion: fmt.Sprint(f.version),
+			Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}})}
 	} else if from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion")); err == nil && from > 0 {
 		for _, e := range t.past {
 			if at, _ := strconv.Atoi(e.Object.ResourceVersion); at > from {

@@ -166,7 +166,8 @@ func TestTrimNode(t *testing.T) {
 	if n := trimNode(node.DeepCopy(), NodeCPU); len(n.Status.Allocatable) != 1 || n.Status.Allocatable.Cpu().Value() != 2 {
 		t.Errorf("allocatable on request = %v", n.Status.Allocatable)
 	}
-	if n := trimNode(node, 0); n.Status.Allocatable != nil || n.Status.Images != nil || n.Annotations != nil || n.Labels["zone"] != "a" || len(n.Status.Conditions) != 1 || !n.Spec.Unschedulable || len(n.Spec.Taints) != 1 {
+	if n := trimNode(node, 0); n.Status.Allocatable != nil || n.Status.Images != nil || n.Annotations != nil ||
+		n.Labels["zone"] != "a" || len(n.Status.Conditions) != 1 || !n.Spec.Unschedulable || len(n.Spec.Taints) != 1 {
 		t.Errorf("trimmed node = %+v", n)
 	}
 }

@@ -58,7 +58,8 @@ func TestTypeRequestedTwiceIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(rs)
 		c := New(client, Config{})
-		plain := fakeapi.Must(Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"), Options{Informer: c.factory.Apps().V1().ReplicaSets().Informer}))
+		plain := fakeapi.Must(Watch[*appsv1.ReplicaSet](c, appsv1.SchemeGroupVersion.WithResource("replicasets"),
+			Options{Informer: c.factory.Apps().V1().ReplicaSets().Informer}))
 		sets := fakeapi.Must(c.ReplicaSets())
 		again := fakeapi.Must(c.ReplicaSets())
 		defer fakeapi.FillCaches(t, c)()

@@ -102,7 +102,8 @@ func measureTakeOver(ctx context.Context, r *rig, c contestant, signal os.Signal
 	leader.sendSignal(signal)
 	var first time.Time
 	must.Poll(ctx, pollInterval, func() bool {
-		made := must.Get(r.cluster.ReadAuditLog(controlplane.ByUser(standbyUser), controlplane.ByVerb("create"), controlplane.ByResource("pods"), controlplane.ByCode(201)))
+		made := must.Get(r.cluster.ReadAuditLog(controlplane.ByUser(standbyUser), controlplane.ByVerb("create"),
+			controlplane.ByResource("pods"), controlplane.ByCode(201)))
 		if len(made) > 0 {
 			first = made[0].StageTimestamp.Time
 		}

@@ -231,7 +231,8 @@ func (j *judge) judgeRollouts() {
 		switch o := c.object.(type) {
 		case *appsv1.Deployment:
 			if rollouts[o.UID] == nil {
-				rollouts[o.UID] = &rollout{key: keyOf(o), sizes: map[types.UID]int{}, templates: map[types.UID]*corev1.PodTemplateSpec{}, available: map[types.UID]bool{}}
+				rollouts[o.UID] = &rollout{key: keyOf(o), sizes: map[types.UID]int{},
+					templates: map[types.UID]*corev1.PodTemplateSpec{}, available: map[types.UID]bool{}}
 			}
 			rollouts[o.UID].add(*o.Spec.Replicas, c.at)
 		case *appsv1.ReplicaSet:
@@ -300,7 +301,8 @@ func (j *judge) judgeRemovals() {
 		key, at := refKey(&e), e.RequestReceivedTimestamp.Time
 		if byController("namespace-controller")(&e) {
 			if live := j.livingNamespace(e.ObjectRef.Namespace, at); live != nil {
-				j.violateAt(live.Name, at, fmt.Sprintf("%s of %s in namespace %s (uid %s), which was not being deleted", e.Verb, e.ObjectRef.Resource, live.Name, live.UID))
+				j.violateAt(live.Name, at, fmt.Sprintf("%s of %s in namespace %s (uid %s), which was not being deleted",
+					e.Verb, e.ObjectRef.Resource, live.Name, live.UID))
 			}
 			continue
 		}

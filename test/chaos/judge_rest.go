@@ -188,7 +188,8 @@ func (c *complaints) judgeSet(rs *appsv1.ReplicaSet, all []corev1.Pod, isDead fu
 
 func (c *complaints) judgeDeployment(d *appsv1.Deployment, all []appsv1.ReplicaSet) {
 	want, s := *d.Spec.Replicas, d.Status
-	if s.ObservedGeneration != d.Generation || s.Replicas != want || s.UpdatedReplicas != want || s.ReadyReplicas != want || s.AvailableReplicas != want || s.UnavailableReplicas != 0 {
+	if s.ObservedGeneration != d.Generation || s.Replicas != want || s.UpdatedReplicas != want ||
+		s.ReadyReplicas != want || s.AvailableReplicas != want || s.UnavailableReplicas != 0 {
 		c.add(keyOf(d), "status of %d replicas at generation %d is %+v", want, d.Generation, s)
 	}
 	for _, condition := range s.Conditions {

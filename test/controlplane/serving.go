@@ -46,7 +46,8 @@ func Page(ctx context.Context, identity *rest.Config, port int, page string) ([]
 
 // Get sends a GET to a manager on this machine with the client certificate or the bearer token of identity.
 func Get(ctx context.Context, identity *rest.Config, port int, page string) (code int, body []byte, err error) {
-	cfg := &rest.Config{BearerToken: identity.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true, CertData: identity.CertData, KeyData: identity.KeyData}}
+	cfg := &rest.Config{BearerToken: identity.BearerToken,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true, CertData: identity.CertData, KeyData: identity.KeyData}}
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return 0, nil, err

@@ -78,8 +78,8 @@ func (s *stage) setUp(ctx context.Context) {
 		s.program = must.Get(controlplane.Binary("controller-manager"))
 	}
 	s.manager = must.Get(controlplane.Launch(s.program, "--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig,
-		"--authorization-kubeconfig="+s.kubeconfig, "--authentication-skip-lookup", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", must.Get(controlplane.FindPort())),
-		"--node-monitor-period=1s", "--node-monitor-grace-period="+nodeGrace))
+		"--authorization-kubeconfig="+s.kubeconfig, "--authentication-skip-lookup", "--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", must.Get(controlplane.FindPort())), "--node-monitor-period=1s", "--node-monitor-grace-period="+nodeGrace))
 	go func() {
 		<-s.manager.Done()
 		out := s.manager.Output()

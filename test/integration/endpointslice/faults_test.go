@@ -27,7 +27,8 @@ func TestWebhook(t *testing.T) {
 			return err
 		}
 		for _, e := range events.Items {
-			if e.InvolvedObject.Kind == "Service" && e.Source.Component == "endpoint-slice-controller" && e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, "not today") {
+			if e.InvolvedObject.Kind == "Service" && e.Source.Component == "endpoint-slice-controller" &&
+				e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, "not today") {
 				return nil
 			}
 		}

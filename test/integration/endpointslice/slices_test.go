@@ -26,7 +26,8 @@ func TestLife(t *testing.T) {
 		if owner := metav1.GetControllerOf(&slice); owner == nil || owner.UID != service.UID || !*owner.BlockOwnerDeletion {
 			t.Errorf("owner of %s is %+v", slice.Name, owner)
 		}
-		if _, headless := slice.Labels[corev1.IsHeadlessService]; !headless || len(slice.Ports) != 1 || *slice.Ports[0].Port != 8080 || slice.AddressType != discoveryv1.AddressTypeIPv4 {
+		if _, headless := slice.Labels[corev1.IsHeadlessService]; !headless || len(slice.Ports) != 1 ||
+			*slice.Ports[0].Port != 8080 || slice.AddressType != discoveryv1.AddressTypeIPv4 {
 			t.Errorf("slice %+v", slice)
 		}
 	}

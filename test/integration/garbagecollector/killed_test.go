@@ -24,7 +24,8 @@ func startProcess(t testing.TB, flags ...string) process {
 	t.Helper()
 	user, own := account()
 	proxy := faults.New(t, own)
-	flags = append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config()), "--controllers=garbagecollector", "--secure-port=0", "--leader-elect=false"}, flags...)
+	flags = append([]string{"--kubeconfig=" + cluster.KubeconfigFor(t, proxy.Config()),
+		"--controllers=garbagecollector", "--secure-port=0", "--leader-elect=false"}, flags...)
 	return process{controlplane.StartProcess(t, flags...), proxy, user}
 }
 
@@ -219,7 +220,8 @@ func TestHandOverInTheMiddleOfACascade(t *testing.T) {
 			deleted[e.User.Username]++
 		}
 	}
-	t.Logf("%d deleted by the first, %d by the second, %v between the last answer to one and the first request of the other", deleted[first.user], deleted[second.user], begun.Sub(last))
+	t.Logf("%d deleted by the first, %d by the second, %v between the last answer to one and the first request of the other",
+		deleted[first.user], deleted[second.user], begun.Sub(last))
 	if deleted[second.user] == 0 || begun.Before(last) {
 		t.Errorf("the first was answered last at %v, the second, which deleted %d, began at %v", last, deleted[second.user], begun)
 	}

@@ -57,7 +57,8 @@ func TestProgramReportsStartErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f, binary := &faket.T{}, controlplane.ManagerBinary(t)
 			f.Run(func() { program.Start(f, tt.kubeconfig, program.Binary(binary), program.Controllers(tt.controller)) })
-			if !strings.Contains(f.Fatal, tt.want) || !strings.HasSuffix(f.Fatal, tt.ends) || strings.Contains(f.Fatal, "\n") || ofKlog.MatchString(f.Fatal) || len(f.Errors) > 0 {
+			if !strings.Contains(f.Fatal, tt.want) || !strings.HasSuffix(f.Fatal, tt.ends) ||
+				strings.Contains(f.Fatal, "\n") || ofKlog.MatchString(f.Fatal) || len(f.Errors) > 0 {
 				t.Errorf("told %q and %q, want one line with %q and nothing of a log's", f.Fatal, f.Errors, tt.want)
 			}
 		})

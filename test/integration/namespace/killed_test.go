@@ -75,8 +75,8 @@ func TestKilledAtEveryRequest(t *testing.T) {
 		t.Errorf("a namespace that nobody deleted has\n%v\nand had\n%v", now, untouched)
 	}
 	elsewhere := cluster.AuditLog(t, controlplane.Received, controlplane.Writes, func(e *auditv1.Event) bool {
-		return e.User.Username == controlplane.ServiceAccount(user) && !slices.Contains(k.victims, e.ObjectRef.Namespace) && !slices.Contains(k.victims, e.ObjectRef.Name) &&
-			strings.HasPrefix(e.Verb, "delete")
+		return e.User.Username == controlplane.ServiceAccount(user) && !slices.Contains(k.victims, e.ObjectRef.Namespace) &&
+			!slices.Contains(k.victims, e.ObjectRef.Name) && strings.HasPrefix(e.Verb, "delete")
 	})
 	if len(elsewhere) > 0 {
 		t.Errorf("deleted elsewhere:\n%s", elsewhere)

@@ -64,7 +64,8 @@ func TestSlowDeletesDoNotBlockOtherNamespaces(t *testing.T) {
 			})
 			lose(second)
 			w.eventually(other, "quick", isLeaving)
-			ended := cluster.AuditLog(t, controlplane.Completed, controlplane.ByVerb("delete"), controlplane.ByNamespace(w.ns), controlplane.ByUser(controlplane.ServiceAccount("node-"+w.scope)))
+			ended := cluster.AuditLog(t, controlplane.Completed, controlplane.ByVerb("delete"),
+				controlplane.ByNamespace(w.ns), controlplane.ByUser(controlplane.ServiceAccount("node-"+w.scope)))
 			if len(ended) > 0 {
 				t.Errorf("the pod of the other namespace went after slow deletions had ended:\n%s", ended)
 			}
