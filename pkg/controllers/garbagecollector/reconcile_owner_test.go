@@ -134,20 +134,26 @@ func TestOrphansOfNewTypes(t *testing.T) {
 	})
 }
 
-// Discovery of another API server may lag behind a new definition.
+// Discovery of another API server may lag behind a new definition. The type may have been served as another API.
 func TestOrphansOfDefinedTypeAwaitDiscovery(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.owner()
-		c.start()
-		c.Put("apiextensions.k8s.io/v1", "customresourcedefinitions", metav1.ObjectMeta{Name: "widgets.example.com"})
-		time.Sleep(time.Second)
-		c.remove(configMaps, "o", orphans)
-		time.Sleep(definitionLag - 2*time.Second)
-		if got := c.blocked(); c.object(configMaps, "o") == nil || got[string(causeUnlistedType)] != 1 {
-			t.Errorf("blocked are %v: orphans of the type would be lost", got)
-		}
-		c.gone(configMaps, "o", minRecheck+2*time.Second) // the definition was not accepted
-	})
+	for _, typ := range []objectType{widgetType, things} {
+		inClusterNamed(t, typ.Group, func(t *testing.T, c *cluster) {
+			c.owner()
+			c.put(things, newThing("a", "other", uid(2)))
+			c.start()
+			c.RemoveType(versionFor(things), things.Resource)
+			c.service("v1." + things.Group)
+			c.is(things.GroupResource, retired)
+			c.Put("apiextensions.k8s.io/v1", "customresourcedefinitions", metav1.ObjectMeta{Name: typ.GroupResource.String()})
+			time.Sleep(time.Second)
+			c.remove(configMaps, "o", orphans)
+			time.Sleep(definitionLag - 2*time.Second)
+			if got := c.blocked(); c.object(configMaps, "o") == nil || got[string(causeUnlistedType)] != 1 {
+				t.Errorf("blocked are %v: orphans of the type would be lost", got)
+			}
+			c.gone(configMaps, "o", minRecheck+2*time.Second) // the definition was not accepted
+		})
+	}
 }
 
 // The objects of a type may outlast an APIService, or a definition that serves no version, but no definition.

@@ -207,7 +207,7 @@ func (t *knownTypes) unknownGroups() []string {
 	}
 	for name, since := range t.defined { // another API server may serve the type already
 		r := schema.ParseGroupResource(name)
-		if t.types[r] == nil && !t.ignored[r] && t.Clock.Since(since) < definitionLag {
+		if k := t.types[r]; (k == nil || k.phase == retired) && !t.ignored[r] && t.Clock.Since(since) < definitionLag {
 			groups[r.Group] = true
 		}
 	}
