@@ -24,6 +24,11 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		return controller.Result{}, nil
 	}
 	record, t := c.state.object(key), c.types.state(o.resource)
+	if !t.isServed() { // discovery requeues the objects of a type that returns
+		record.cause = ""
+		c.state.setObject(key, record)
+		return controller.Result{}, nil
+	}
 	if backoff := c.backoffOf(o, record); backoff > 0 {
 		return controller.Result{RequeueAfter: backoff}, nil
 	}
@@ -48,7 +53,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 		}
 		record.invalidNamespaces = c.reportInvalidNamespace(o, v, record.invalidNamespaces)
 		c.state.setObject(key, record)
-		if d.action != remove && d.action != release || !t.isServed() {
+		if d.action != remove && d.action != release {
 			return controller.Result{RequeueAfter: v.after}, nil
 		}
 		// 3. Act.

@@ -106,27 +106,41 @@ func TestAggregatedObjectIsReadBeforeDelete(t *testing.T) {
 	})
 }
 
-// Objects of a type that is no longer served can neither be deleted nor patched.
+// Objects of a type that is no longer served can neither be deleted nor patched. Their owners are not read either.
 func TestNoRequestsForUnservedTypes(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.define()
 		c.owner()
-		c.put(widgetType, newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))))
+		d, f := newThing("a", "d", uid(2)).owned(ref("v1", "ConfigMap", "o", uid(1))), newThing("a", "f", uid(5)).owned(blockingRef("v1", "ConfigMap", "p", uid(6)))
+		c.put(widgetType, d)
 		c.put(widgetType, newThing("a", "e", uid(3)))
+		c.put(widgetType, f)
 		c.put(configMaps, newThing("a", "b", uid(4)).finalizedBy("x/y").owned(blockingRef("example.com/v1", "Widget", "e", uid(3))))
+		c.put(configMaps, newThing("a", "p", uid(6)))
 		c.start()
 		c.remove(widgetType, "e", metav1.DeletePropagationForeground)
 		time.Sleep(time.Second)
 		c.RemoveType("example.com/v1", "widgets")
 		c.service("v1.example.com")
 		c.is(widgetType.GroupResource, away)
-		sent := func() int { return c.Count("get widgets") + c.Count("delete widgets") + c.Count("patch widgets") }
+		sent := func() int { return c.Count("get") + c.Count("delete") + c.Count("patch") }
 		before := sent()
 		c.remove(configMaps, "o", metav1.DeletePropagationBackground)
+		c.remove(configMaps, "p", metav1.DeletePropagationForeground)
 		c.ChangeObject("v1", "configmaps", "a", "b", func(o *metav1.PartialObjectMetadata) { o.Finalizers = nil })
-		time.Sleep(definitionLag / 2)
-		fakeapi.Want(t, "requests", sent()-before, 0)
-		fakeapi.Want(t, "recheck of the owner", fakeapi.Must(c.reconcileOwner(t.Context(), keyOf(uid(3)))).RequeueAfter, minRecheck)
+		for _, now := range []phase{away, retired} {
+			c.is(widgetType.GroupResource, now)
+			time.Sleep(definitionLag / 2)
+			c.resync()
+			time.Sleep(time.Second)
+			fakeapi.Want(t, fmt.Sprint("requests while ", now), sent()-before, 0)
+			fakeapi.Want(t, "recheck of the owner", fakeapi.Must(c.reconcileOwner(t.Context(), keyOf(uid(3)))).RequeueAfter, minRecheck)
+		}
+		c.define()
+		c.put(widgetType, d)
+		c.put(widgetType, f)
+		c.gone(widgetType, "d", time.Minute)
+		c.gone(configMaps, "p", time.Second)
 	})
 }
 
