@@ -136,6 +136,9 @@ func TestNoRequestsForUnservedTypes(t *testing.T) {
 			fakeapi.Want(t, fmt.Sprint("requests while ", now), sent()-before, 0)
 			fakeapi.Want(t, "recheck of the owner", fakeapi.Must(c.reconcileOwner(t.Context(), keyOf(uid(3)))).RequeueAfter, minRecheck)
 		}
+		if got := fakeapi.NewEvents(c.events); len(got) == 0 || !strings.Contains(got[0], `"a/f" has a type that the API server does not serve`) {
+			t.Errorf("events are %q", got)
+		}
 		c.define()
 		c.put(widgetType, d)
 		c.put(widgetType, f)
