@@ -66,7 +66,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 
 	// 5. Count the node in its zone.
 	now = c.Clock.Now() // a write may take long
-	c.zones.setNode(name, zoneOf(node), memberOf(node), now)
+	c.zones.setNode(name, placeOf(node), now)
 
 	// 6. Queue the pods of a silent node. A node that was Unknown when the term began may have recovered, so the
 	// node cache must be confirmed first. reconcilePod reads the cached node, so the pods wait until the watch shows

@@ -26,8 +26,13 @@ type zones struct {
 
 // place is the zone of a node and the part of the node in the counts.
 type place struct {
-	zone string
-	member
+	zone           string
+	counted, ready bool
+}
+
+func placeOf(node *corev1.Node) place {
+	_, excluded := node.Labels[excludeLabel]
+	return place{zone: zoneOf(node), counted: !excluded, ready: readiness(node) == corev1.ConditionTrue}
 }
 
 type zone struct {
@@ -39,13 +44,6 @@ type zone struct {
 	waiting []string // nodes that wait for a taint, in order
 }
 
-type member struct{ counted, ready bool }
-
-func memberOf(node *corev1.Node) member {
-	_, excluded := node.Labels[excludeLabel]
-	return member{counted: !excluded, ready: readiness(node) == corev1.ConditionTrue}
-}
-
 func newZones(cfg Config, m *metrics, enqueue func(string, time.Duration), toggled func(bool)) *zones {
 	return &zones{cfg: cfg, metrics: m, enqueue: enqueue, toggled: toggled, nodes: map[string]place{}, zones: map[string]*zone{}}
 }
@@ -55,23 +53,23 @@ func (z *zones) begin(nodes []*corev1.Node, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	for _, node := range nodes {
-		z.nodes[node.Name] = place{zoneOf(node), memberOf(node)}
+		z.nodes[node.Name] = placeOf(node)
 	}
 	z.updateLocked(now)
 }
 
-// setNode records the zone and the state of a node.
-func (z *zones) setNode(name, key string, m member, now time.Time) {
+// setNode records the place of a node.
+func (z *zones) setNode(name string, p place, now time.Time) {
 	z.lock.Lock()
 	defer z.lock.Unlock()
 	old, known := z.nodes[name]
-	if known && old == (place{key, m}) {
+	if known && old == p {
 		return
 	}
-	if known && old.zone != key {
+	if known && old.zone != p.zone {
 		z.leaveLineLocked(z.zones[old.zone], name, now)
 	}
-	z.nodes[name] = place{key, m}
+	z.nodes[name] = p
 	z.updateLocked(now)
 }
 

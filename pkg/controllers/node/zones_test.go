@@ -136,15 +136,16 @@ func TestZoneOf(t *testing.T) {
 
 // During an outage of the API server the states, the line and the bucket of a zone stay as they are.
 func TestFreeze(t *testing.T) {
-	up, down := member{counted: true, ready: true}, member{counted: true}
+	up, down := place{counted: true, ready: true}, place{counted: true}
 	now := epoch
 	turns, toggles := map[string]time.Duration{}, 0
 	z := newZones(defaults(), newMetrics(prometheus.NewRegistry()), func(name string, after time.Duration) {
 		turns[name] = after.Round(time.Millisecond)
 	}, func(bool) { toggles++ })
-	set := func(m member, names ...string) {
+	set := func(p place, names ...string) {
 		for _, name := range names {
-			z.setNode(name, "zone of "+name[:1], m, now)
+			p.zone = "zone of " + name[:1]
+			z.setNode(name, p, now)
 		}
 	}
 	set(up, "a0", "a1", "a2", "a3", "b0")
