@@ -233,19 +233,6 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// A delete without a response is not taken for a cancelled eviction.
-func TestLostResponse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aNode("t1"), aPod("p"))
-		lost := w.LoseResponse("delete", "pods")
-		defer w.manager(0)()
-		w.Until(time.Minute)
-		fakeapi.Want(t, "a response was lost", lost.Load(), true)
-		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{"p": 0})
-		fakeapi.WantEqual(t, "events", w.eventTexts(), []string{marking("p")})
-	})
-}
-
 func TestChangesAfterADelete(t *testing.T) {
 	removeAndAddTaint := func(w *world, at time.Duration) {
 		w.Until(at)

@@ -32,8 +32,8 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 		return controller.Result{}, err
 	}
 	now := c.Clock.Now()
-	d := c.decide(taints, pod, e, now)
-	if d.action == leave {
+	d := c.decide(taints, pod, e)
+	if d.leaves(now) {
 		found, err := live.Find(ctx, key.Name.Name, c.Client.CoreV1().Pods(key.Name.Namespace).Get)
 		if err != nil {
 			return controller.Result{}, err
@@ -43,7 +43,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 			return controller.Result{}, nil
 		}
 		pod, now = c.pods.Trim(found), c.Clock.Now()
-		if d = c.decide(taints, pod, e, now); d.action == leave {
+		if d = c.decide(taints, pod, e); d.leaves(now) {
 			c.ledger.setDecision(key.UID, d)
 			return controller.Result{}, c.markAndDelete(ctx, key, found, d.due)
 		}

@@ -89,21 +89,17 @@ func tolerationOf(t corev1.Taint, tolerations []corev1.Toleration) (time.Duratio
 	return 0, true
 }
 
-type action int
-
-const (
-	stay action = iota
-	wait        // until the deadline or, after the deadline, until the health taints are trusted
-	leave
-)
-
 // decision is the decision about a pod. The times are zero if the pod stays.
 type decision struct {
-	action    action
 	due       time.Time // the deadline
-	recheckAt time.Time // after the deadline if the taint is trusted only later
+	recheckAt time.Time // after the deadline if the health taints are trusted only later
 	running   []countdown
 }
+
+func (d decision) stays() bool { return d.due.IsZero() }
+
+// leaves reports whether the pod must leave at now. A pod that neither stays nor leaves waits until recheckAt.
+func (d decision) leaves(now time.Time) bool { return !d.stays() && !d.recheckAt.After(now) }
 
 // countdown continues while value and timeAdded of a taint change, if each value has the same toleration and no event
 // shows the node without the taint.
@@ -114,9 +110,9 @@ type countdown struct {
 	start      time.Time
 }
 
-// decide decides at now about a pod with these tolerations that was bound to the node at bound. Health taints
-// evict no pod before trusted. The running countdowns continue.
-func decide(taints []taint, tolerations []corev1.Toleration, running []countdown, bound, trusted, now time.Time) decision {
+// decide decides about a pod with these tolerations that was bound to the node at bound. Health taints evict no pod
+// before trusted. The running countdowns continue.
+func decide(taints []taint, tolerations []corev1.Toleration, running []countdown, bound, trusted time.Time) decision {
 	var d decision
 	for _, t := range taints {
 		toleration, limited := tolerationOf(t.Taint, tolerations)
@@ -136,12 +132,6 @@ func decide(taints []taint, tolerations []corev1.Toleration, running []countdown
 			end = timing.Later(end, trusted)
 		}
 		d.recheckAt = earlierOf(d.recheckAt, end)
-	}
-	switch {
-	case d.recheckAt.After(now):
-		d.action = wait
-	case !d.due.IsZero():
-		d.action = leave
 	}
 	return d
 }

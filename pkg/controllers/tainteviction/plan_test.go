@@ -101,21 +101,21 @@ func TestDecide(t *testing.T) {
 		want        decision
 	}{
 		{"no taints", nil, nil, -100, decision{}},
-		{"not tolerated: since the taint (1)", []taint{aged("a", 0)}, nil, -100, decision{leave, at(0), at(0), nil}},
+		{"not tolerated: since the taint (1)", []taint{aged("a", 0)}, nil, -100, decision{at(0), at(0), nil}},
 		{"tolerated for ever (2)", []taint{aged("a", 0)}, []corev1.Toleration{tolerates("a")}, -100, decision{}},
-		{"the shortest of two (3)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a", 1), tolerates("b", 2)}, -100, decision{wait, at(1), at(1), nil}},
-		{"one limited, one not (4)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a", 1), tolerates("b")}, -100, decision{wait, at(1), at(1), nil}},
-		{"one not limited, one is (5)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a"), tolerates("b", 1)}, -100, decision{wait, at(1), at(1), nil}},
-		{"one of two is not tolerated", []taint{aged("a", 0), aged("b", 3)}, []corev1.Toleration{tolerates("a", 100)}, -100, decision{wait, at(3), at(3), nil}},
-		{"each taint counts from its own time", []taint{aged("a", 0), aged("b", 50)}, []corev1.Toleration{tolerates("a", 90), tolerates("b", 10)}, -100, decision{wait, at(60), at(60), nil}},
-		{"a pod bound after the taint has its time from then", []taint{aged("a", 0)}, []corev1.Toleration{tolerates("a", 30)}, 3600, decision{wait, at(3630), at(3630), nil}},
+		{"the shortest of two (3)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a", 1), tolerates("b", 2)}, -100, decision{at(1), at(1), nil}},
+		{"one limited, one not (4)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a", 1), tolerates("b")}, -100, decision{at(1), at(1), nil}},
+		{"one not limited, one is (5)", []taint{aged("a", 0), aged("b", 0)}, []corev1.Toleration{tolerates("a"), tolerates("b", 1)}, -100, decision{at(1), at(1), nil}},
+		{"one of two is not tolerated", []taint{aged("a", 0), aged("b", 3)}, []corev1.Toleration{tolerates("a", 100)}, -100, decision{at(3), at(3), nil}},
+		{"each taint counts from its own time", []taint{aged("a", 0), aged("b", 50)}, []corev1.Toleration{tolerates("a", 90), tolerates("b", 10)}, -100, decision{at(60), at(60), nil}},
+		{"a pod bound after the taint has its time from then", []taint{aged("a", 0)}, []corev1.Toleration{tolerates("a", 30)}, 3600, decision{at(3630), at(3630), nil}},
 		{"health taints are trusted later, others at once", []taint{aged(unreachable, 0), aged("a", 0)}, []corev1.Toleration{tolerates(unreachable, 300), tolerates("a", 400)}, -100,
-			decision{wait, at(300), at(350), nil}},
+			decision{at(300), at(350), nil}},
 		{"both health taints are", []taint{aged(unreachable, 10), aged(notReady, 0)}, []corev1.Toleration{tolerates(unreachable, 300), tolerates(notReady, 300)}, -100,
-			decision{wait, at(300), at(350), nil}},
-		{"another taint is due before health taints are trusted", []taint{aged(unreachable, -50), aged("a", 0)}, nil, -100, decision{leave, at(-50), at(0), nil}},
+			decision{at(300), at(350), nil}},
+		{"another taint is due before health taints are trusted", []taint{aged(unreachable, -50), aged("a", 0)}, nil, -100, decision{at(-50), at(0), nil}},
 	} {
-		got := decide(tt.taints, tt.tolerations, nil, at(tt.bound), at(350), at(0))
+		got := decide(tt.taints, tt.tolerations, nil, at(tt.bound), at(350))
 		got.running = nil
 		fakeapi.WantEqual(t, tt.name, got, tt.want, cmp.AllowUnexported(decision{}))
 	}

@@ -40,22 +40,22 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 	}
 	now := c.Clock.Now()
 	e := c.ledger.observe(key.UID, now)
-	d := c.decide(c.cachedTaints(pod.NodeName, now), pod, e, now)
-	if d.action == leave {
+	d := c.decide(c.cachedTaints(pod.NodeName, now), pod, e)
+	if d.leaves(now) {
 		return c.evict(ctx, key, pod, e)
 	}
 	return controller.Result{RequeueAfter: c.keep(key, d, now)}, nil
 }
 
 // decide decides about a pod with one view of its node.
-func (c *Controller) decide(taints []taint, pod *caches.Pod, e entry, now time.Time) decision {
-	return decide(taints, pod.Tolerations, e.running, startTime(boundAt(pod), e.seen), c.term.trusted, now)
+func (c *Controller) decide(taints []taint, pod *caches.Pod, e entry) decision {
+	return decide(taints, pod.Tolerations, e.running, startTime(boundAt(pod), e.seen), c.term.trusted)
 }
 
 // keep records the deadline of a pod that does not leave now. It returns the time until the next decision, 0
 // if the pod stays.
 func (c *Controller) keep(key podkey.Key, d decision, now time.Time) time.Duration {
-	if d.action == stay {
+	if d.stays() {
 		c.endEviction(key)
 		return 0
 	}
