@@ -70,21 +70,6 @@ func TestMarkedBeforeTheTerm(t *testing.T) {
 	})
 }
 
-// The API server deletes the pod, and the response is lost.
-func TestLostResponse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, aPod("p", "gone", running))
-		lost := w.LoseResponse("delete", "pods")
-		defer w.manager(0)()
-		w.Until(time.Hour)
-		fakeapi.Want(t, "a response was lost", lost.Load(), true)
-		if d := w.deletes(); len(d) != 1 || w.Count("delete pods") > 2 {
-			t.Errorf("deleted %v with %d requests, want one pod and at most one repeated request", d, w.Count("delete pods"))
-		}
-		fakeapi.NoError(t, w.controller.Healthy())
-	})
-}
-
 func TestEndOfTermWaitsForDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, aPod("p", "gone", failed))

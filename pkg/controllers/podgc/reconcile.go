@@ -119,9 +119,6 @@ func (c *Controller) markAndDelete(ctx context.Context, pod *caches.Pod, because
 			return err
 		}
 	}
-	if isDeleted(pod) {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a later retry decides again
 	defer cancel()
 	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
