@@ -118,12 +118,15 @@ func TestLeaseCases(t *testing.T) {
 			b.edit("node", func(n *corev1.Node) { setReady(n, "True", epoch.AddDate(-2, 0, 0)) })
 			b.pass(49 * time.Second)
 		}, "True", "Kubelet"},
+		{"a status without a heartbeat time", aNode("node", "", "True", func(n *corev1.Node) {
+			readyCondition(n).LastHeartbeatTime = metav1.Time{}
+		}), false, func(b *bench) { b.pass(49 * time.Second) }, "True", "Kubelet"},
 		{"another status with the same heartbeat", aNode("node", "", "True"), false, func(b *bench) {
 			b.pass(30 * time.Second)
 			b.edit("node", func(n *corev1.Node) { setReady(n, "False", n.CreationTimestamp.Time) })
 			b.pass(21 * time.Second)
 		}, "Unknown", "NodeStatusUnknown"},
-		{"two checks are at least a monitor period apart", aNode("node", "", "True"), false, func(b *bench) {
+		{"a monitor period that is longer than the grace period", aNode("node", "", "True"), false, func(b *bench) {
 			b.endTerm()
 			b.controller.cfg.MonitorPeriod = 2 * time.Minute
 			b.term()
@@ -164,7 +167,9 @@ func TestLeaseCases(t *testing.T) {
 func TestNoExecuteFollowsReady(t *testing.T) {
 	others := []runtime.Object{
 		aNode("unready", "zone", "False"), aLease("unready", epoch), aNode("unknown", "zone", "Unknown"), aLease("tainted", epoch),
-		aNode("silent", "zone", "", func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(epoch) }),
+		aNode("silent", "zone", "", func(n *corev1.Node) {
+			n.CreationTimestamp, n.Spec.Taints = metav1.NewTime(epoch), []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: noExec}}
+		}),
 		aNode("tainted", "zone", "True", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: noExec}, {Key: "user", Effect: noExec}}
 		}),
@@ -176,7 +181,7 @@ func TestNoExecuteFollowsReady(t *testing.T) {
 		b.wantTaints("unready", notReadyTaints...)
 		b.wantTaints("unknown", silentTaints...)
 		b.wantTaints("live0")
-		b.wantTaints("silent")
+		b.wantTaints("silent", "not-ready:NoExecute")
 		b.wantTaints("tainted", "user:NoExecute")
 		fakeapi.Want(t, "evictions_total", testutil.ToFloat64(b.controller.metrics.evictions.WithLabelValues("region:\x00:zone")), 2)
 
