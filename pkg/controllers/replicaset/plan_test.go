@@ -165,23 +165,24 @@ func TestCount(t *testing.T) {
 	wantsFull := func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels = full }
 	anHour := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 }
 	ready := readySince(ago(0))
+	type counts struct{ Replicas, FullyLabeled, Ready, Available int32 }
 	for _, tt := range []struct {
 		name string
 		set  *appsv1.ReplicaSet
 		pods []*caches.Pod
-		want [4]int32 // replicas, fully labeled, ready, available
+		want counts
 	}{
-		{"one with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready)}, [4]int32{1, 1, 1, 1}},
-		{"one with, one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", labelled(full), ready)}, [4]int32{2, 1, 2, 2}},
-		{"more labels than the template has", newSet(1), []*caches.Pod{newPod("a", labelled(full))}, [4]int32{1, 1, 0, 0}},
-		{"not ready", newSet(1), []*caches.Pod{newPod("a", phase(corev1.PodPending))}, [4]int32{1, 1, 0, 0}},
-		{"ready, not yet available", newSet(1, anHour), []*caches.Pod{newPod("a", ready)}, [4]int32{1, 1, 1, 0}},
-		{"available from this moment", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour)))}, [4]int32{1, 1, 1, 1}},
-		{"available in a nanosecond", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour-1)))}, [4]int32{1, 1, 1, 0}},
-		{"ready since an unknown time", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, [4]int32{1, 1, 1, 0}},
+		{"one with all labels", newSet(2, wantsFull), []*caches.Pod{newPod("a", labelled(full), ready)}, counts{1, 1, 1, 1}},
+		{"one with, one without", newSet(2, wantsFull), []*caches.Pod{newPod("a", ready), newPod("b", labelled(full), ready)}, counts{2, 1, 2, 2}},
+		{"more labels than the template has", newSet(1), []*caches.Pod{newPod("a", labelled(full))}, counts{1, 1, 0, 0}},
+		{"not ready", newSet(1), []*caches.Pod{newPod("a", phase(corev1.PodPending))}, counts{1, 1, 0, 0}},
+		{"ready, not yet available", newSet(1, anHour), []*caches.Pod{newPod("a", ready)}, counts{1, 1, 1, 0}},
+		{"available from this moment", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour)))}, counts{1, 1, 1, 1}},
+		{"available in a nanosecond", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(ago(time.Hour-1)))}, counts{1, 1, 1, 0}},
+		{"ready since an unknown time", newSet(1, anHour), []*caches.Pod{newPod("a", readySince(metav1.Time{}))}, counts{1, 1, 1, 0}},
 	} {
 		c := countPods(tt.set, tt.pods, now)
-		fakeapi.Want(t, tt.name, [4]int32{c.Replicas, c.FullyLabeledReplicas, c.ReadyReplicas, c.AvailableReplicas}, tt.want)
+		fakeapi.Want(t, tt.name, counts{c.Replicas, c.FullyLabeledReplicas, c.ReadyReplicas, c.AvailableReplicas}, tt.want)
 	}
 }
 
