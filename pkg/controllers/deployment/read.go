@@ -24,7 +24,7 @@ func (c *Controller) readCached(t syncState) syncState {
 		return exists
 	}, time.Time{})
 	sets := c.replicaSets.Claimable(t.d.Namespace, t.d.UID)
-	t.memory.dropDeleted(sets, t.now)
+	t.memory.dropDeleted(sets)
 	t.sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool {
 		return t.expectations.barrier.DeletedBeforeList(rs) && t.selects(rs)
 	})
@@ -49,7 +49,7 @@ func (c *Controller) readLive(ctx context.Context, t syncState, _ string) (syncS
 	t.expectations.resolveCreates(func(name string) bool {
 		return slices.ContainsFunc(t.sets, func(rs *appsv1.ReplicaSet) bool { return rs.Name == name })
 	}, t.now)
-	t.memory.dropDeleted(t.sets, t.now)
+	t.memory.dropDeleted(t.sets)
 	return t, nil
 }
 

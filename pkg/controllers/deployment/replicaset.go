@@ -15,7 +15,7 @@ import (
 type replicaSet struct {
 	rs         *appsv1.ReplicaSet // read only
 	current    bool               // has the template of the Deployment
-	resizedAt  time.Time          // last resize by this process; zero if it is long ago or unknown
+	resizedAt  time.Time          // last resize by this process in the term; zero if there is none
 	backoff    time.Duration      // until a rejected change is sent again
 	rejections int                // of changes, in a row
 	pods       podCounts

@@ -112,11 +112,6 @@ func (in rolloutInput) scalingEvent() bool {
 		slices.ContainsFunc(in.all, func(s replicaSet) bool { return s.isActive() && s.rejections < manyRejections && in.sizedForOther(s) })
 }
 
-func (in rolloutInput) sizedForThis(s replicaSet) bool {
-	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)
-	return ok && desired == in.bounds.replicas
-}
-
 // sizedForOther reports whether the annotation of a ReplicaSet has another number of replicas than the Deployment.
 func (in rolloutInput) sizedForOther(s replicaSet) bool {
 	desired, ok := sizeAnnotation(s.rs, desiredReplicasAnnotation)

@@ -36,7 +36,11 @@ func (in rolloutInput) wholeSize(s replicaSet) target {
 
 // newIsSaturated reports whether size, annotation and status of the new ReplicaSet show all replicas.
 func (in rolloutInput) newIsSaturated() bool {
-	return in.found && in.sizedForThis(in.next) && in.next.size() == in.bounds.replicas && in.next.statusAvailable() == in.bounds.replicas
+	if !in.found {
+		return false
+	}
+	desired, ok := sizeAnnotation(in.next.rs, desiredReplicasAnnotation)
+	return ok && desired == in.bounds.replicas && in.next.size() == in.bounds.replicas && in.next.statusAvailable() == in.bounds.replicas
 }
 
 // dropOldTargets stops all old pods once the status and the pod cache agree on the new ones.

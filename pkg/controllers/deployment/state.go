@@ -69,8 +69,8 @@ func newMemory() memory {
 	return memory{rejectedChanges: map[types.UID]rejectedChange{}, reliableStatus: map[types.UID]bool{}, resizedAt: map[types.UID]time.Time{}}
 }
 
-// dropDeleted forgets ReplicaSets that are not among sets, and old resizes.
-func (m *memory) dropDeleted(sets []*appsv1.ReplicaSet, now time.Time) {
+// dropDeleted forgets ReplicaSets that are not among sets.
+func (m *memory) dropDeleted(sets []*appsv1.ReplicaSet) {
 	uids := make(map[types.UID]bool, len(sets))
 	for _, rs := range sets {
 		uids[rs.UID] = true
@@ -78,9 +78,7 @@ func (m *memory) dropDeleted(sets []*appsv1.ReplicaSet, now time.Time) {
 	isDeleted := func(uid types.UID) bool { return !uids[uid] }
 	maps.DeleteFunc(m.rejectedChanges, func(uid types.UID, _ rejectedChange) bool { return isDeleted(uid) })
 	maps.DeleteFunc(m.reliableStatus, func(uid types.UID, _ bool) bool { return isDeleted(uid) })
-	maps.DeleteFunc(m.resizedAt, func(uid types.UID, resized time.Time) bool {
-		return isDeleted(uid) || !now.Before(resized.Add(maxStatusInterval))
-	})
+	maps.DeleteFunc(m.resizedAt, func(uid types.UID, _ time.Time) bool { return isDeleted(uid) })
 	maps.DeleteFunc(m.templates.compared, func(uid types.UID, _ comparison) bool { return isDeleted(uid) })
 }
 
