@@ -347,6 +347,16 @@ func TestFirstWriteOfATermFollowsALiveRead(t *testing.T) {
 	b.sets = nil
 	b.mustRun(t)
 	b.Wants(t, "get deployments", "list replicasets", "update deployments/status")
+
+	in, old := newInput(d), newOld("old", 0, 1).rs
+	d.Status = in.newStatus(rolloutResult{})
+	for name, p := range map[string]plan{
+		"create": {create: old}, "change": {changes: []change{{rs: old}}}, "delete": {delete: []*appsv1.ReplicaSet{old}},
+		"status": {result: rolloutResult{observed: true}}, "nothing": {},
+	} {
+		p.input = in
+		fakeapi.Want(t, name+" changes the cluster", b.changesCluster(syncState{d: d}, p), name != "nothing")
+	}
 }
 
 // TestRejectedStatusKeepsTheTimers: a delayed step must not wait for the back-off of the key.
@@ -492,7 +502,7 @@ func TestRejectedChangeHasItsOwnBackoff(t *testing.T) {
 	b := rollingBench(t)
 	failures := map[string]error{"old": apierrors.NewForbidden(setResource, "old", errors.New("by a webhook"))}
 	failPatches(b, failures)
-	p := plan{changes: []change{{rs: b.sets[1], from: 0, to: 1}, {rs: b.sets[0], from: 3, to: 2}}, capacity: 1}
+	p := plan{changes: []change{{rs: b.sets[1], from: 0, to: 1}, {rs: b.sets[0], from: 3, to: 2}}, capacity: 1, result: rolloutResult{observed: true}}
 	names := func(sent []clienttesting.Action) (names []string) {
 		for _, a := range sent {
 			names = append(names, a.(clienttesting.PatchAction).GetName())
@@ -514,7 +524,7 @@ func TestRejectedChangeHasItsOwnBackoff(t *testing.T) {
 		b.clock.SetTime(now.Add(tt.after))
 		b.syncState.now = b.clock.Now()
 		a := b.applyPlan(t.Context(), b.syncState, p)
-		if got := names(b.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) {
+		if got := names(b.Actions()); !slices.Equal(got, tt.want) || a.requeueAfter != tt.again || (a.err != nil) != (tt.again == 0) || a.result.observed {
 			t.Errorf("%d: sent %v, next after %v, error %v; want %v, %v", i, got, a.requeueAfter, a.err, tt.want, tt.again)
 		}
 		fakeapi.Want(t, fmt.Sprint(i, ": a change is deferred"), slices.Contains(a.deferred, deferResizeBackoff), tt.again > 0)
@@ -541,7 +551,7 @@ func TestRejectedChangeHasItsOwnBackoff(t *testing.T) {
 	clear(failures)
 	b.clock.SetTime(now.Add(time.Minute))
 	b.syncState.now = b.clock.Now()
-	if a := b.applyPlan(t.Context(), b.syncState, p); a.err != nil || len(b.memory.rejectedChanges) > 0 {
-		t.Errorf("accepted: %v, back-offs %v", a.err, b.memory.rejectedChanges)
+	if a := b.applyPlan(t.Context(), b.syncState, p); a.err != nil || len(b.memory.rejectedChanges) > 0 || !a.result.observed {
+		t.Errorf("accepted: %v, back-offs %v, observed %t", a.err, b.memory.rejectedChanges, a.result.observed)
 	}
 }

@@ -95,6 +95,7 @@ func TestProgressing(t *testing.T) {
 		{"complete", nil, was(yes, "ReplicaSetUpdated"), done, complete, is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, time.Minute)},
 		{"complete after the deadline", nil, was(no, reasonTimedOut), done, complete, is(yes, reasonComplete, `ReplicaSet "new" has successfully progressed.`, 0, 0)},
 		{"it was complete: pods that are lost later do not count", nil, was(yes, reasonComplete), []replicaSet{newNext("new", 2, having(0), revision("2"))}, counts, was(yes, reasonComplete)},
+		{"it was complete: an old ReplicaSet has pods again", deadline(10), was(yes, reasonComplete), same, counts, was(yes, reasonComplete)},
 		{"the last instant before the deadline", deadline(30), was(yes, "ReplicaSetUpdated"), same, counts, was(yes, "ReplicaSetUpdated")},
 		{"the deadline after a pause", deadline(10), was(unknown, "DeploymentResumed"), same, counts, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
 		{"the deadline", deadline(10), was(yes, "ReplicaSetUpdated"), same, counts, is(no, reasonTimedOut, `ReplicaSet "new" has timed out progressing.`, 0, 0)},
