@@ -126,7 +126,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	}
 	// Finalization does not depend on the conditions. A later sync repeats a failed write.
 	var unwritten error
-	if r.finalizers = remainingFinalizers(ns); len(r.finalizers) > 0 || !hasOurFinalizer(ns) {
+	if r.finalizers = remainingFinalizers(ns); len(r.finalizers) > 0 {
 		ns, unwritten = c.writeConditions(ctx, ns, r)
 	}
 	if hasOurFinalizer(ns) {
