@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,13 +122,10 @@ func (c *Controller) createBatch(ctx context.Context, t syncState, template *cor
 			case failure == nil:
 				created = append(created, result.pod)
 			default:
-				err = mainError(err, failure)
+				err = cmp.Or(err, failure)
 			}
 		}
-		if cut != nil {
-			err = mainError(err, cut)
-		}
-		if n == 0 || err != nil {
+		if err = cmp.Or(err, cut); n == 0 || err != nil {
 			return created, err
 		}
 	}
@@ -263,11 +261,3 @@ var (
 
 // isCanceled reports whether a request ended because the term or the process ends.
 func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }
-
-// mainError returns the first of two errors of a sync, unless the next one ends all writes.
-func mainError(first, next error) error {
-	if first == nil || isCanceled(next) || errors.Is(next, errTerminating) {
-		return next
-	}
-	return first
-}
