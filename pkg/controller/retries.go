@@ -149,11 +149,12 @@ type groupQueue[K comparable] struct {
 	group func(K) string
 	keys  map[string][]K
 	turns []string // groups with keys
-	count int
 }
 
-func (q *groupQueue[K]) Touch(K)  {}
-func (q *groupQueue[K]) Len() int { return q.count }
+func (q *groupQueue[K]) Touch(K) {}
+
+// Len returns the number of groups with keys. A workqueue waits while Len is 0.
+func (q *groupQueue[K]) Len() int { return len(q.turns) }
 
 func (q *groupQueue[K]) Push(key K) {
 	name := q.group(key)
@@ -161,19 +162,17 @@ func (q *groupQueue[K]) Push(key K) {
 		q.turns = append(q.turns, name)
 	}
 	q.keys[name] = append(q.keys[name], key)
-	q.count++
 }
 
 func (q *groupQueue[K]) Pop() K {
 	name := q.turns[0]
-	q.turns = q.turns[1:]
-	last := len(q.keys[name]) - 1
-	key := q.keys[name][last]
-	if q.keys[name] = q.keys[name][:last]; last > 0 {
+	keys := q.keys[name]
+	last := len(keys) - 1
+	q.turns, q.keys[name] = q.turns[1:], keys[:last]
+	if last > 0 {
 		q.turns = append(q.turns, name)
 	} else {
 		delete(q.keys, name)
 	}
-	q.count--
-	return key
+	return keys[last]
 }
