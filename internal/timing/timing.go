@@ -35,3 +35,13 @@ func Earlier(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// MinPositive returns the smallest positive duration, or 0 if no duration is positive.
+func MinPositive(waits ...time.Duration) (least time.Duration) {
+	for _, d := range waits {
+		if d > 0 && (least == 0 || d < least) {
+			least = d
+		}
+	}
+	return least
+}

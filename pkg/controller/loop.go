@@ -47,16 +47,6 @@ type Result struct {
 // Immediately is a RequeueAfter without delay. Zero would request no sync.
 const Immediately = time.Nanosecond
 
-// MinPositive returns the smallest positive duration, or 0 if no duration is positive.
-func MinPositive(waits ...time.Duration) (least time.Duration) {
-	for _, d := range waits {
-		if d > 0 && (least == 0 || d < least) {
-			least = d
-		}
-	}
-	return least
-}
-
 // Reconcile changes the cluster towards the spec of one key. After an error the key is retried with back-off. The
 // package comment lists the errors that are no failures.
 type Reconcile[K comparable] func(ctx context.Context, key K) (Result, error)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
@@ -166,10 +167,10 @@ func (c *Controller) settleChanges(ctx context.Context, t syncState) (wait time.
 			delete(t.expectations.unknownChanges, uid)
 			continue
 		case r.outcome == outcome.Conflict && r.err == nil: // an event shows the first attempt
-			wait = controller.MinPositive(wait, pending.until.Sub(now))
+			wait = timing.MinPositive(wait, pending.until.Sub(now))
 			continue
 		}
-		wait = controller.MinPositive(wait, controller.ConsistencyRecheck)
+		wait = timing.MinPositive(wait, controller.ConsistencyRecheck)
 		if r.err != nil {
 			err = errors.Join(err, fmt.Errorf("scale ReplicaSet %s again: %w", ch.rs.Name, r.err))
 		}

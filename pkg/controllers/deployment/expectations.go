@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
@@ -68,7 +69,7 @@ func (e *expectations) pendingPods(name string) (present, others int) {
 // nextDeadline returns the time until the outcome of the first unknown create is certain, or 0 if there is none.
 func (e *expectations) nextDeadline(now time.Time) (in time.Duration) {
 	for _, c := range e.creates {
-		in = controller.MinPositive(in, max(c.until.Sub(now), controller.Immediately))
+		in = timing.MinPositive(in, max(c.until.Sub(now), controller.Immediately))
 	}
 	return in
 }

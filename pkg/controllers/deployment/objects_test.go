@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"minikcm/pkg/controller"
+	"minikcm/internal/timing"
 )
 
 // now is the time of the unit tests.
@@ -152,7 +152,7 @@ func rollout(t *testing.T, d *appsv1.Deployment, sets []replicaSet, f facts) pla
 		out := planned{plan: in.makePlan()}
 		out.changes = inOrderOfWrites(out.changes)
 		out.status, out.revision = in.newStatus(out.result), in.newRevision(out.result)
-		out.requeueAfter = controller.MinPositive(out.requeueAfter, in.untilTimeout(out.status, out.result))
+		out.requeueAfter = timing.MinPositive(out.requeueAfter, in.untilTimeout(out.status, out.result))
 		return out
 	}
 	before := d.DeepCopy()

@@ -13,6 +13,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/selectors"
 )
@@ -79,11 +80,11 @@ func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, 
 	}
 
 	// 8. Requeue, also after a failure.
-	requeueAfter := controller.MinPositive(p.requeueAfter, a.requeueAfter, statusDelay, p.input.untilTimeout(status, a.result),
+	requeueAfter := timing.MinPositive(p.requeueAfter, a.requeueAfter, statusDelay, p.input.untilTimeout(status, a.result),
 		t.memory.ownership.Remaining(t.now), t.expectations.nextDeadline(t.now))
 	if t.expectations.barrier.Pending() {
 		// The caches may have missed events.
-		requeueAfter = controller.MinPositive(requeueAfter, controller.ConsistencyTimeout)
+		requeueAfter = timing.MinPositive(requeueAfter, controller.ConsistencyTimeout)
 	}
 	return controller.Result{RequeueAfter: requeueAfter}, errors.Join(a.err, statusErr, deleteErr)
 }

@@ -3,7 +3,7 @@ package deployment
 import (
 	"slices"
 
-	"minikcm/pkg/controller"
+	"minikcm/internal/timing"
 )
 
 // rollingTargets sizes the ReplicaSets of a rolling update. The new ReplicaSet is created in the surge, old
@@ -34,7 +34,7 @@ func (in rolloutInput) rollingTargets() sizing {
 	includeUnready, left := sumOf(in.all, replicaSet.availableInEither) < minAvailable, totalSize(in.old)
 	for _, t := range shrinkTargets(in.old, available, minAvailable, includeUnready) {
 		if wait := t.replicaSet.shrinkWait(statusInterval(in.d), in.now); wait > 0 {
-			s.deferred, s.requeueAfter = append(s.deferred, deferShrinking), controller.MinPositive(s.requeueAfter, wait)
+			s.deferred, s.requeueAfter = append(s.deferred, deferShrinking), timing.MinPositive(s.requeueAfter, wait)
 			continue
 		}
 		left -= t.replicaSet.size() - t.to
@@ -42,7 +42,7 @@ func (in rolloutInput) rollingTargets() sizing {
 	}
 	for _, old := range in.old {
 		if old.backoff > 0 && old.isActive() {
-			s.deferred, s.requeueAfter = append(s.deferred, deferResizeBackoff), controller.MinPositive(s.requeueAfter, old.backoff)
+			s.deferred, s.requeueAfter = append(s.deferred, deferResizeBackoff), timing.MinPositive(s.requeueAfter, old.backoff)
 		}
 	}
 

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 )
 
@@ -87,9 +88,9 @@ func (in rolloutInput) makePlan() plan {
 	}
 
 	out.result.created, out.result.changes = out.create, out.changes
-	out.requeueAfter = controller.MinPositive(s.requeueAfter, in.facts.untilCreate)
+	out.requeueAfter = timing.MinPositive(s.requeueAfter, in.facts.untilCreate)
 	if defers(deferPodsDiffer) { // no event of a ReplicaSet has to follow
-		out.requeueAfter = controller.MinPositive(out.requeueAfter, controller.ConsistencyRecheck)
+		out.requeueAfter = timing.MinPositive(out.requeueAfter, controller.ConsistencyRecheck)
 	}
 
 	// 5. Delete old ReplicaSets after the rollout and, as upstream, while paused.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
@@ -58,7 +59,7 @@ func (c *Controller) applyChanges(ctx context.Context, t syncState, a *applyResu
 		if wait > 0 && !slices.Contains(a.deferred, deferResizeBackoff) {
 			a.deferred = append(a.deferred, deferResizeBackoff)
 		}
-		a.requeueAfter = controller.MinPositive(a.requeueAfter, wait)
+		a.requeueAfter = timing.MinPositive(a.requeueAfter, wait)
 		return wait > 0
 	})
 	results := make([]patchResult, len(changes))

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 )
 
@@ -191,7 +192,7 @@ func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
 			e.after += rand.N(pollJitter)
 		}
 		v.states[n] = e.state
-		v.after, v.cause = controller.MinPositive(v.after, e.after), cmp.Or(v.cause, e.cause)
+		v.after, v.cause = timing.MinPositive(v.after, e.after), cmp.Or(v.cause, e.cause)
 	}
 	return v
 }

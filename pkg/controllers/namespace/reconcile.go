@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/discovery"
 )
@@ -115,7 +116,7 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, r report, w
 	c.metrics.showCauses(ns.Name, causes...)
 	klog.FromContext(ctx).V(4).Info("Waiting for namespace content", "namespace", ns.Name, "reason", text)
 	failures := slices.DeleteFunc(r.errs(), func(err error) bool { return errors.Is(err, errSkipped) })
-	next := controller.MinPositive(nextSync(waited, c.states.Len()), c.cfg.SyncPeriod)
+	next := timing.MinPositive(nextSync(waited, c.states.Len()), c.cfg.SyncPeriod)
 	return controller.Result{RequeueAfter: next}, errors.Join(append(failures, err)...)
 }
 

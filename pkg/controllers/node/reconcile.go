@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/rv"
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
@@ -78,7 +79,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (controller.Res
 
 	// 7. Write taints and labels.
 	taintRecheck, taintErr := c.writeTaints(ctx, node, confirmed, now)
-	return controller.Result{RequeueAfter: controller.MinPositive(check.recheck, taintRecheck)}, errors.Join(err, taintErr)
+	return controller.Result{RequeueAfter: timing.MinPositive(check.recheck, taintRecheck)}, errors.Join(err, taintErr)
 }
 
 // forget drops the state of a deleted node. The handler has done so too, but a running sync may have added

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/writelimit"
@@ -46,7 +47,7 @@ func (c *Controller) deletePods(ctx context.Context, t syncState, todo plan) app
 	a.err, a.reason, a.deferred = err, reasonFailedDelete, begun == 0
 	for i, result := range results[:begun] {
 		requeueAfter, err := c.recordDelete(t, victims[i], result)
-		a.requeueAfter, a.err = controller.MinPositive(a.requeueAfter, requeueAfter), cmp.Or(a.err, err)
+		a.requeueAfter, a.err = timing.MinPositive(a.requeueAfter, requeueAfter), cmp.Or(a.err, err)
 		if result.outcome == outcome.Done || result.outcome == outcome.NotFound {
 			a.deleted = append(a.deleted, victims[i])
 		}

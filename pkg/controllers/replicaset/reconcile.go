@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/selectors"
@@ -70,10 +71,10 @@ func (c *Controller) sync(ctx context.Context, t syncState) (controller.Result, 
 	statusDelay, err := c.writeStatus(ctx, t, claimed, a)
 
 	// 6. Requeue, also after a failure, in case no event comes.
-	requeueAfter := controller.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusDelay,
+	requeueAfter := timing.MinPositive(t.backoffs.ownership.Remaining(t.now), a.requeueAfter, statusDelay,
 		untilAvailable(t, claimed.owned, c.Clock.Now()))
 	if t.expectations.barrier.Pending() {
-		requeueAfter = controller.MinPositive(requeueAfter, controller.ConsistencyTimeout)
+		requeueAfter = timing.MinPositive(requeueAfter, controller.ConsistencyTimeout)
 	}
 	return controller.Result{RequeueAfter: requeueAfter}, errors.Join(a.err, err)
 }
@@ -136,14 +137,14 @@ func (c *Controller) apply(ctx context.Context, t syncState, d decision) applyRe
 		a = c.deletePods(ctx, t, d.todo)
 	case d.todo.create > 0:
 		allowed, delay := c.allowedCreates(ctx, t, d.todo.missing, d.claimed.failed)
-		wait = controller.MinPositive(wait, delay)
+		wait = timing.MinPositive(wait, delay)
 		if n := min(d.todo.create, allowed); n > 0 {
 			a = c.create(ctx, t, n)
 		} else {
 			a.deferred = true
 		}
 	}
-	a.requeueAfter = controller.MinPositive(a.requeueAfter, wait)
+	a.requeueAfter = timing.MinPositive(a.requeueAfter, wait)
 	return a
 }
 
@@ -155,9 +156,9 @@ func untilAvailable(t syncState, active []*caches.Pod, now time.Time) (wait time
 		switch {
 		case !pod.IsReady() || pod.IsAvailable(minReady, t.now):
 		case pod.Ready.Since.IsZero(): // without a known time
-			wait = controller.MinPositive(wait, time.Duration(minReady)*time.Second)
+			wait = timing.MinPositive(wait, time.Duration(minReady)*time.Second)
 		default:
-			wait = controller.MinPositive(wait, max(pod.AvailableAt(minReady).Sub(now), controller.Immediately))
+			wait = timing.MinPositive(wait, max(pod.AvailableAt(minReady).Sub(now), controller.Immediately))
 		}
 	}
 	return wait

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/controllers/internal/live"
@@ -49,7 +50,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 		}
 	}
 	d.running = e.running // the cache may show soon that the countdowns continue
-	return controller.Result{RequeueAfter: controller.MinPositive(c.keep(key, d, now), liveRecheck)}, nil
+	return controller.Result{RequeueAfter: timing.MinPositive(c.keep(key, d, now), liveRecheck)}, nil
 }
 
 // markAndDelete marks and deletes a pod whose deadline was due.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"minikcm/internal/timing"
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
 )
@@ -97,7 +98,7 @@ func versionOf(object metav1.Object) string {
 // Remaining returns the time until the next attempt for a rejected object, or 0 if there is none.
 func (s *State) Remaining(now time.Time) (first time.Duration) {
 	for v, until := range s.rejected {
-		if first = controller.MinPositive(first, until.Sub(now)); !until.After(now) {
+		if first = timing.MinPositive(first, until.Sub(now)); !until.After(now) {
 			delete(s.rejected, v)
 		}
 	}
