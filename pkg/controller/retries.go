@@ -28,7 +28,7 @@ type termQueue[K comparable] struct {
 	workqueue.TypedRateLimitingInterface[K]
 	conflictBackoff    workqueue.TypedRateLimiter[K] // back-off after conflicts and cancelled requests
 	first, later       workqueue.TypedInterface[K]   // keys that wait for a token
-	failing            workqueue.TypedInterface[K]   // keys that failed since their last wake-up, oldest failure first
+	failing            workqueue.TypedInterface[K]   // keys whose delay recordSuccess may end, oldest failure first
 	wakeUp             sync.Mutex                    // held by the only reader of failing
 	admitted           sync.Map                      // keys that have a token
 	requests           sync.Map                      // tokens that a key takes, by key
@@ -54,8 +54,9 @@ func (q *termQueue[K]) recordFailure(key K, requests int32) {
 // countedRequests returns the requests of a sync that count for failedRequests.
 func countedRequests(requests int32) int32 { return min(max(requests, 1), maxCountedRequests) }
 
-// recordSuccess ends the back-off of a key. A waiting key then needs no token, because the cause may be gone.
-// A sync that only requeues counts as a success.
+// recordSuccess ends the back-off of a key. A waiting key then needs no token, because the cause may be gone. For the
+// same reason, a key that had failed ends the delay of two other failing keys, so all keys of one cause recover in
+// seconds. A sync that only requeues counts as a success.
 func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	if q.failedRequests.Load() > 0 && q.failedRequests.Add(-countedRequests(requests)) < 0 {
 		q.failedRequests.Store(0)
@@ -64,21 +65,16 @@ func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	recovered := q.NumRequeues(key) > 0
 	q.Forget(key)
 	q.conflictBackoff.Forget(key)
-	if recovered {
-		sendSignal(q.recoveries)
-		q.wakeFailing()
+	if !recovered {
+		return
 	}
-}
-
-// wakeFailing ends the delay of two failing keys: each recovery wakes two keys, so all keys of one cause recover in
-// seconds. A key that fails again keeps its count of failures.
-func (q *termQueue[K]) wakeFailing() {
+	sendSignal(q.recoveries)
 	q.wakeUp.Lock()
 	defer q.wakeUp.Unlock()
 	for woken := 0; woken < 2 && q.failing.Len() > 0; {
 		key, _ := q.failing.Get()
 		q.failing.Done(key)
-		if q.NumRequeues(key) > 0 {
+		if q.NumRequeues(key) > 0 { // it keeps its count of failures
 			q.Add(key)
 			woken++
 		}
