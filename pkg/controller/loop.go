@@ -72,7 +72,8 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 		cfg.Queue = "" // queues without a name have no metrics
 	}
 	return &Loop[K]{
-		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" }, scheduler: newScheduler[K](cfg.Workers, cfg.SlowAfter),
+		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" },
+		scheduler: &scheduler[K]{slowAfter: cfg.SlowAfter, slowMost: slowPerWorker * cfg.Workers, running: map[*run]struct{}{}, groups: map[string]*group[K]{}},
 		seconds: m.HistogramVec("controller_sync_duration_seconds", "Duration of one sync of one key, by result: done; "+
 			"requeue (the sync requested another sync after a delay); error (the key is retried; conflicts and panics included); "+
 			"canceled (a request of the sync was cancelled, for example at the end of the term).",

@@ -53,11 +53,6 @@ type run struct {
 
 func (r *run) recordProgress(now time.Time) { r.lastProgress.Store(&now) }
 
-func newScheduler[K comparable](workers int, slowAfter time.Duration) *scheduler[K] {
-	return &scheduler[K]{slowAfter: slowAfter, slowMost: slowPerWorker * workers,
-		running: map[*run]struct{}{}, groups: map[string]*group[K]{}}
-}
-
 // startSync records the start of a sync. If the group has no share left, startSync withholds the key and returns
 // nil.
 func (s *scheduler[K]) startSync(key K, name string, now time.Time) *run {

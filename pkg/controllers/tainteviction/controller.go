@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
@@ -43,7 +44,7 @@ type term struct {
 
 func newController(grace time.Duration, b controller.Base) (*Controller, error) {
 	c := &Controller{Base: b, grace: grace, recorder: b.Recorder(Name), metrics: newMetrics(b.Metrics), seen: newFirstSeen()}
-	c.ledger = newLedger(c.metrics.pending)
+	c.ledger = &ledger{pending: c.metrics.pending, pods: map[types.UID]entry{}}
 	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: controller.PodWorkers, Drain: b.Drain, Clock: b.Clock}
 	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNode)
 	loop.Queue = "noexec_taint_pod" // both as in kube-controller-manager

@@ -25,10 +25,6 @@ type entry struct {
 
 func (e entry) isPending() bool { return !e.due.IsZero() }
 
-func newLedger(pending prometheus.Gauge) *ledger {
-	return &ledger{pending: pending, pods: map[types.UID]entry{}}
-}
-
 func (l *ledger) clear() {
 	l.lock.Lock()
 	defer l.lock.Unlock()
