@@ -20,6 +20,7 @@ type nodeHealth struct {
 	uid             types.UID
 	heartbeat       heartbeat
 	ready           corev1.ConditionStatus // as last observed, empty if never posted
+	checkedAt       time.Time              // first check, last sign of life in a live read, or our write of Unknown
 	expectedVersion string                 // resource version of our last write or conflict, empty without one
 }
 
@@ -27,13 +28,18 @@ type nodeHealth struct {
 // would keep a dead node alive.
 const maxExtraPeriods = 3
 
-// due returns the last instant at which the node counts as alive. Upstream checks a node once per monitor period, so a
-// grace period is at least as long.
+// due returns the last instant at which the node counts as alive. Two checks of a node are at least a
+// monitor period apart.
 func (h nodeHealth) due(cfg Config) time.Time {
+	grace := max(cfg.MonitorGracePeriod, cfg.MonitorPeriod) // the first check may be late
 	if h.ready == "" {
-		return h.heartbeat.seen.Add(cfg.StartupGracePeriod)
+		grace = cfg.StartupGracePeriod
 	}
-	return h.heartbeat.seen.Add(max(cfg.MonitorGracePeriod, cfg.MonitorPeriod))
+	due := h.heartbeat.seen.Add(grace)
+	if floor := h.checkedAt.Add(cfg.MonitorPeriod); !h.checkedAt.IsZero() && floor.After(due) {
+		return floor
+	}
+	return due
 }
 
 // deadlineCheck is the result of a check of the deadline of a node.

@@ -105,7 +105,11 @@ func (c *Controller) checkDeadline(node *corev1.Node, h nodeHealth, now time.Tim
 		return deadlineCheck{}
 	}
 	h.ready = readiness(node)
-	return h.evaluateDeadline(c.cfg, now)
+	check := h.evaluateDeadline(c.cfg, now)
+	if !check.silent && h.checkedAt.IsZero() {
+		c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.checkedAt = now })
+	}
+	return check
 }
 
 // confirmSilence reads the Lease of a silent node live. The node stays as it is while the API server is unreachable.
@@ -123,22 +127,31 @@ func (c *Controller) confirmSilence(ctx context.Context, node *corev1.Node, h no
 	now = c.Clock.Now()
 	suspended := c.api.isSuspended(extraSpent, now)
 	h, ok := c.health.get(node.Name, node.UID)
-	if !ok { // events of a deletion follow
-		return deadlineCheck{}, nil
-	}
-	check := h.evaluateDeadline(c.cfg, now)
 	switch {
-	case !check.silent:
-		c.metrics.suppressed.WithLabelValues(suppressedAlive).Inc()
+	case !ok: // events of a deletion follow
+		return deadlineCheck{}, nil
+	case !h.evaluateDeadline(c.cfg, now).silent:
+		return deadlineCheck{recheck: c.recordAlive(node, now)}, nil
 	case suspended:
 		return c.holdBack(), nil
 	}
-	return check, nil
+	return deadlineCheck{silent: true}, nil
 }
 
 func (c *Controller) holdBack() deadlineCheck {
 	c.metrics.suppressed.WithLabelValues(suppressedOutage).Inc()
 	return deadlineCheck{recheck: suspendedRecheck}
+}
+
+// recordAlive records that a live read showed a sign of life of a silent node. It returns the time until the
+// next check.
+func (c *Controller) recordAlive(node *corev1.Node, now time.Time) (recheck time.Duration) {
+	c.metrics.suppressed.WithLabelValues(suppressedAlive).Inc()
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) {
+		h.checkedAt = now
+		recheck = max(0, h.due(c.cfg).Sub(now)) + deadlineSlack
+	})
+	return recheck
 }
 
 // writeUnknown sets the conditions of a silent node to Unknown. The node is read live, because cached nodes
@@ -154,9 +167,8 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	}
 	now := c.Clock.Now()
 	h := c.health.observe(live, c.cachedRenewTime, now)
-	if check := h.evaluateDeadline(c.cfg, now); !check.silent {
-		c.metrics.suppressed.WithLabelValues(suppressedAlive).Inc()
-		return live, check.recheck, nil
+	if !h.evaluateDeadline(c.cfg, now).silent {
+		return live, c.recordAlive(live, now), nil
 	}
 	conditions, changed := unknownConditions(live, now)
 	if !changed {
@@ -169,6 +181,7 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	}
 	silent := now.Sub(h.heartbeat.seen)
 	klog.FromContext(ctx).V(2).Info("Node is silent, set its conditions to Unknown", "silent", silent, "from", h.ready)
+	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.checkedAt = now })
 	if h.ready != "" {
 		c.sendEvent(node.Name, node.UID, eventNotReady, "Node %s status is now: %s", node.Name, eventNotReady)
 	}

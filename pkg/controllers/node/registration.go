@@ -20,7 +20,7 @@ const agent = "node-controller"
 
 // Config is the configuration of the controller.
 type Config struct {
-	MonitorPeriod      time.Duration `json:"NodeMonitorPeriod"`      // lower bound of MonitorGracePeriod
+	MonitorPeriod      time.Duration `json:"NodeMonitorPeriod"`      // minimum time between two checks of one node
 	MonitorGracePeriod time.Duration `json:"NodeMonitorGracePeriod"` // longest silence of a live node
 	StartupGracePeriod time.Duration `json:"NodeStartupGracePeriod"` // the same without a Ready condition
 
@@ -46,7 +46,7 @@ func DefaultConfig() *Config {
 // AddFlags implements controller.Config.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.MonitorPeriod, "node-monitor-period", c.MonitorPeriod,
-		"Raises a shorter --node-monitor-grace-period to this.")
+		"Minimum time between two checks of the same node's health.")
 	fs.DurationVar(&c.MonitorGracePeriod, "node-monitor-grace-period", c.MonitorGracePeriod,
 		"A node whose kubelet has been silent for this long becomes Unknown. Should be several times the kubelet's heartbeat period.")
 	fs.DurationVar(&c.StartupGracePeriod, "node-startup-grace-period", c.StartupGracePeriod,
