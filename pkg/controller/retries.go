@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -55,23 +56,22 @@ func (q *termQueue[K]) recordFailure(key K, requests int32) {
 func countedRequests(requests int32) int32 { return min(max(requests, 1), maxCountedRequests) }
 
 // recordSuccess ends the back-off of a key. A waiting key then needs no token, because the cause may be gone. For the
-// same reason, a key that had failed ends the delay of two other failing keys, so all keys of one cause recover in
-// seconds. A sync that only requeues counts as a success.
+// same reason, a key that had failed repeatedly ends the delay of two other failing keys, so all keys of one cause
+// recover in seconds. A sync that only requeues counts as a success.
 func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	if q.failedRequests.Load() > 0 && q.failedRequests.Add(-countedRequests(requests)) < 0 {
 		q.failedRequests.Store(0)
 	}
 	sendSignal(q.successes)
-	recovered := q.NumRequeues(key) > 0
+	failures := q.NumRequeues(key)
 	q.Forget(key)
 	q.conflictBackoff.Forget(key)
-	if !recovered {
-		return
+	if failures > 0 {
+		sendSignal(q.recoveries)
 	}
-	sendSignal(q.recoveries)
 	q.wakeUp.Lock()
 	defer q.wakeUp.Unlock()
-	for woken := 0; woken < 2 && q.failing.Len() > 0; {
+	for woken := 0; failures > 1 && woken < 2 && q.failing.Len() > 0; { // most single failures have a cause of their own
 		key, _ := q.failing.Get()
 		q.failing.Done(key)
 		if q.NumRequeues(key) > 0 { // it keeps its count of failures
@@ -139,12 +139,12 @@ func (q *termQueue[K]) admitWaiting(term context.Context, clk clock.Clock,
 	}
 }
 
-// groupQueue is the storage of a workqueue. Groups take turns, so many keys of one group do not delay other groups.
-// Of one group, the key that was added last is returned first.
+// groupQueue is the storage of a workqueue. Groups take turns, so many keys of one group do not delay other groups. A
+// new group is next, and of one group the key that was added last. Many failing keys delay no key that fails once.
 type groupQueue[K comparable] struct {
 	group func(K) string
 	keys  map[string][]K
-	turns []string // groups with keys
+	turns []string // groups with keys; the last one is next
 }
 
 func (q *groupQueue[K]) Touch(K) {}
@@ -161,12 +161,13 @@ func (q *groupQueue[K]) Push(key K) {
 }
 
 func (q *groupQueue[K]) Pop() K {
-	name := q.turns[0]
+	next := len(q.turns) - 1
+	name := q.turns[next]
 	keys := q.keys[name]
 	last := len(keys) - 1
-	q.turns, q.keys[name] = q.turns[1:], keys[:last]
+	q.turns, q.keys[name] = q.turns[:next], keys[:last]
 	if last > 0 {
-		q.turns = append(q.turns, name)
+		q.turns = slices.Insert(q.turns, 0, name)
 	} else {
 		delete(q.keys, name)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,9 +25,11 @@ func TestFailingKeysShareTokens(t *testing.T) {
 	for _, tt := range []struct {
 		n, requests int // per sync
 		takes       time.Duration
+		groups      int // 0: none
 	}{
-		{1, 1, time.Millisecond}, {120, 1, time.Millisecond}, {2_000, 1, time.Millisecond}, {10_000, 1, time.Millisecond}, {200, 16, time.Millisecond}, {2_000, 16, time.Millisecond},
-		{10_000, 3, 25 * time.Millisecond}, {400, 16, 160 * time.Millisecond}, // the first syncs take long
+		{1, 1, time.Millisecond, 0}, {120, 1, time.Millisecond, 0}, {2_000, 1, time.Millisecond, 0}, {10_000, 1, time.Millisecond, 0},
+		{200, 16, time.Millisecond, 0}, {2_000, 16, time.Millisecond, 0}, {2_000, 1, time.Millisecond, 50}, {2_000, 1, time.Millisecond, 2_000},
+		{10_000, 3, 25 * time.Millisecond, 0}, {400, 16, 160 * time.Millisecond, 0}, // the first syncs take long
 	} {
 		n := tt.n
 		synctest.Test(t, func(t *testing.T) {
@@ -47,6 +50,11 @@ func TestFailingKeysShareTokens(t *testing.T) {
 					return Result{}, nil
 				}
 				return Result{}, errors.New("no")
+			}).GroupBy(func(key string) string {
+				if n, err := strconv.Atoi(key); err == nil && tt.groups > 0 {
+					return fmt.Sprint("group", n%tt.groups)
+				}
+				return ""
 			})
 			var keys []string
 			for i := range n {
@@ -121,6 +129,32 @@ func TestLongSyncsDelayFirstRetriesBriefly(t *testing.T) {
 		}
 		if waited := retried.Sub(failed); retried.IsZero() || waited > 10*time.Second {
 			t.Errorf("the first retry of another key came after %v, want 10s at most", waited)
+		}
+	})
+}
+
+// A key that fails every other time is no sign that the cause of other failures is gone.
+func TestFlappingKeyWakesNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failures atomic.Int32
+		var flap atomic.Bool
+		keys := []string{"flapping"}
+		l := newLoop(t, 20, 0, func(_ context.Context, key string) (Result, error) {
+			if key == "flapping" && flap.Swap(!flap.Load()) {
+				return Result{RequeueAfter: 100 * time.Millisecond}, nil
+			}
+			failures.Add(1)
+			return Result{}, errors.New("no")
+		})
+		for i := range 100 {
+			keys = append(keys, fmt.Sprint(i))
+		}
+		defer term(l, keys...)()
+		time.Sleep(5 * time.Minute)
+		before := failures.Load()
+		time.Sleep(time.Minute)
+		if got := failures.Load() - before; got > 15*60 {
+			t.Errorf("%d failures in a minute", got)
 		}
 	})
 }

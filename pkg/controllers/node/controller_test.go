@@ -126,7 +126,7 @@ func TestLeaseCases(t *testing.T) {
 			b.edit("node", func(n *corev1.Node) { setReady(n, "False", n.CreationTimestamp.Time) })
 			b.pass(21 * time.Second)
 		}, "Unknown", "NodeStatusUnknown"},
-		{"a monitor period that is longer than the grace period", aNode("node", "", "True"), false, func(b *bench) {
+		{"two checks are at least a monitor period apart", aNode("node", "", "True"), false, func(b *bench) {
 			b.endTerm()
 			b.controller.cfg.MonitorPeriod = 2 * time.Minute
 			b.term()
