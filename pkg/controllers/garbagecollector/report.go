@@ -142,7 +142,7 @@ func (c *Controller) reportBlockage(ctx context.Context, owner object, orphans b
 func (c *Controller) describeBlocker(ctx context.Context, o object) string {
 	name, key := fmt.Sprintf("%s %q", o.resource, o.qualifiedName()), o.key()
 	if !c.types.state(o.resource).isServed() {
-		return name + " has a type that the API server does not serve"
+		return name + " has a type that the API server does not serve (if it is gone for good, remove the finalizer of the owner)"
 	}
 	if o.marks.has(terminating) {
 		if now, err := c.readAgain(ctx, c.types.state(o.resource).apiType, o); err == nil && now != nil {
