@@ -71,7 +71,8 @@ func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	}
 	q.wakeUp.Lock()
 	defer q.wakeUp.Unlock()
-	for woken := 0; failures > 1 && woken < 2 && q.failing.Len() > 0; { // most single failures have a cause of their own
+	// Most single failures have a cause of their own.
+	for woken := 0; failures > 1 && woken < 2 && q.failing.Len() > 0; {
 		key, _ := q.failing.Get()
 		q.failing.Done(key)
 		if q.NumRequeues(key) > 0 { // it keeps its count of failures
