@@ -141,7 +141,7 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	work, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), termKey{}, ctx))
 	defer cancel()
 	var syncs sync.WaitGroup
-	l.scheduler.startWorker = func() { syncs.Go(func() { l.work(ctx, work, q) }) }
+	l.scheduler.startWorker = func() { syncs.Go(func() { l.runWorker(ctx, work, q) }) }
 	for range l.cfg.Workers {
 		l.scheduler.startWorker()
 	}
@@ -161,9 +161,9 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	l.failureLog.endPeriod()
 }
 
-// work syncs keys until another worker runs in its place or the term ends. Then it empties the queue, because remaining
-// keys would count in the depth metric. ctx is the context of the syncs, which outlasts the term.
-func (l *Loop[K]) work(term, ctx context.Context, q *termQueue[K]) {
+// runWorker syncs keys until another worker runs in its place or the term ends. Then it empties the queue, because
+// remaining keys would count in the depth metric. ctx is the context of the syncs, which outlasts the term.
+func (l *Loop[K]) runWorker(term, ctx context.Context, q *termQueue[K]) {
 	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() {
 		if term.Err() != nil || !q.admitsKey(key) {
 			q.Done(key)
