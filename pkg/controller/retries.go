@@ -56,8 +56,8 @@ func (q *termQueue[K]) recordFailure(key K, requests int32) {
 func countedRequests(requests int32) int32 { return min(max(requests, 1), maxCountedRequests) }
 
 // recordSuccess ends the back-off of a key. A waiting key then needs no token, because the cause may be gone. For the
-// same reason, a key that had failed repeatedly ends the delay of two other failing keys, so all keys of one cause
-// recover in seconds. A sync that only requeues counts as a success.
+// same reason, a key that had failed repeatedly ends the delay of two other failing keys. A sync that only requeues
+// counts as a success.
 func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	if q.failedRequests.Load() > 0 && q.failedRequests.Add(-countedRequests(requests)) < 0 {
 		q.failedRequests.Store(0)
