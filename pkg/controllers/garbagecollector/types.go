@@ -254,10 +254,34 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 	for _, f := range result.Failing {
 		failing[f.Group] = true
 	}
-	settled = true
-	var start, keep, drop []*knownType
 	t.lock.Lock()
 	t.updateDefinedLocked(now)
+	start, unwatched := t.addTypesLocked(result, failing, now)
+	retire, gone, settled := t.removeTypesLocked(result, failing, now)
+	drop := slices.Concat(unwatched, gone)
+	// An unchanged discovery after a deletion event proves that a kind is gone.
+	changed := t.updateIndexLocked(result.Sent, failing) || now.Sub(t.event) < time.Minute || now.Sub(t.notified) >= discoveryInterval/2
+	t.lock.Unlock()
+	for _, k := range retire {
+		k.stopFeed()
+	}
+	for _, k := range drop {
+		k.stopFeed()
+		t.graph.dropStore(k.store)
+	}
+	for _, k := range start {
+		settled = t.startFeed(ctx, k) && settled
+	}
+	if changed || len(drop) > 0 || !settled {
+		t.notified = now
+		t.notifyLater()
+	}
+	return settled
+}
+
+// addTypesLocked adds and updates the discovered types. It returns the types whose feed has to start and those
+// that are no longer watched.
+func (t *knownTypes) addTypesLocked(result discovery.Result, failing map[string]bool, now time.Time) (start, unwatched []*knownType) {
 	for _, a := range result.Types {
 		r := a.GroupResource()
 		k := t.types[r]
@@ -279,7 +303,7 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		k.watched = a.List && a.Watch && a.Delete && !t.ignored[r]
 		switch {
 		case !k.watched && k.store != nil:
-			drop = append(drop, k)
+			unwatched = append(unwatched, k)
 			t.types[r] = &knownType{typeState: typeState{apiType: k.apiType}}
 		case k.watched:
 			k.store = t.graph.storeFor(k.objectType())
@@ -291,6 +315,13 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 			}
 		}
 	}
+	return start, unwatched
+}
+
+// removeTypesLocked updates the types that the discovery lacks. It returns the types to retire, those that are gone,
+// and whether no other type is about to be.
+func (t *knownTypes) removeTypesLocked(result discovery.Result, failing map[string]bool, now time.Time) (retire, gone []*knownType, settled bool) {
+	settled = true
 	for r, k := range t.types {
 		patience := removalDelay
 		if _, ok := t.defined[r.String()]; ok {
@@ -306,31 +337,14 @@ func (t *knownTypes) updateTypes(ctx context.Context, result discovery.Result) (
 		case k.phase == away && now.Sub(k.since) < patience:
 			settled = false
 		case k.store.objectCount() > 0 && k.local == t.isLocalLocked(r): // no definition has been deleted
-			keep = append(keep, k)
+			retire = append(retire, k)
 			k.phase = retired
 		default:
-			drop = append(drop, k)
+			gone = append(gone, k)
 			delete(t.types, r)
 		}
 	}
-	// An unchanged discovery after a deletion event proves that a kind is gone.
-	changed := t.updateIndexLocked(result.Sent, failing) || now.Sub(t.event) < time.Minute || now.Sub(t.notified) >= discoveryInterval/2
-	t.lock.Unlock()
-	for _, k := range keep {
-		k.stopFeed()
-	}
-	for _, k := range drop {
-		k.stopFeed()
-		t.graph.dropStore(k.store)
-	}
-	for _, k := range start {
-		settled = t.startFeed(ctx, k) && settled
-	}
-	if changed || len(drop) > 0 || !settled {
-		t.notified = now
-		t.notifyLater()
-	}
-	return settled
+	return retire, gone, settled
 }
 
 // updateDefinedLocked records the CustomResourceDefinitions in the graph.
