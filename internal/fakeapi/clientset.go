@@ -28,8 +28,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Clientset is client-go's fake clientset with resource versions, UIDs and finalizers as on an API server. A test can
-// break requests and watches. A Clientset uses the clock of the test, also in a bubble of fake time.
+// Clientset is client-go's fake clientset with resource versions and UIDs as on an API server, and finalizers of
+// pods. A test can break requests and watches. A Clientset uses the clock of the test, also in a bubble of fake time.
 //
 // Changes through [Clientset.Put], [Clientset.Remove] and the Tracker are no requests. A reactor that a test prepends
 // comes first; requests of that reactor are not counted.

@@ -2,11 +2,11 @@
 // state of a process is changed only by [Options.UseGatesForLibraries] and [Config.OwnProcess], which are for
 // package command, and by ContentionProfiling of [Config.Serving].
 //
-//	flags ─▶ Options ─Validate─▶ Config ─▶ Run (stages) ─▶ server, caches, election, controllers
+//	flags ─▶ Options ─Complete─▶ Config ─▶ Run (stages) ─▶ server, caches, election, controllers
 //
 // Flags are bound to the configuration of their part: to a field of [Options], or to the Config of a
 // controller, of leader election or of serving. [Options.Validate] returns every problem at once, each with
-// the name of its flag. [Options.Complete] returns the [Config] of a manager. Names, sections and defaults
+// the name of its flag or group. [Options.Complete] returns the [Config] of a manager. Names, sections and defaults
 // of flags are kube-controller-manager's, so that its static pod manifest works; docs/flags.md lists them
 // and marks other defaults.
 //

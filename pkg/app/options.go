@@ -30,8 +30,8 @@ import (
 	"minikcm/pkg/serving"
 )
 
-// Options holds the values of all flags. Flags are bound to the fields of Config, and [Options.Complete] fills
-// the rest of Config from the other fields.
+// Options holds the values of all flags. Flags are bound to its fields and those of Config. [Options.Complete]
+// fills the rest of Config from the other fields.
 type Options struct {
 	Config
 	Kubeconfig      string

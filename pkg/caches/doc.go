@@ -5,8 +5,8 @@
 //
 // Objects are trimmed before they are stored. Pods become [Pod], a third of the size of corev1.Pod, and share
 // equal labels, owner references and tolerations. ReplicaSets with zero replicas lose their template. Never
-// change a cached object, and never write a trimmed object back: send a patch, or build the object from a
-// live read.
+// change a cached object. Of a trimmed object write only the status; otherwise send a patch, or build the
+// object from a live read.
 //
 // One watch delivers the Leases: of all namespaces if the garbage collector runs or several namespaces are needed,
 // because an informer has one namespace at most; see [Config.LeaseNamespaces].

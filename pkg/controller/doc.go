@@ -29,11 +29,11 @@
 //
 // # Which errors are no failures
 //
-// A Loop logs no error for these and takes no token:
+// A Loop logs no error for these, and they take no token unless the key had failed before:
 //
 //   - context.Canceled: the term ends ([ErrDraining], leadership.FencedError), or a wait for a slot ended (errBusy of
 //     the garbage collector). Controllers also send no event and count no failure.
-//   - conflicts, up to eight in a row. Like a cancelled sync, the key has a back-off of its own.
+//   - conflicts, up to eight without a success, cancelled syncs included. They have a back-off of their own.
 //   - [ErrOutdated], for example a [NotReadyError]: the key is requeued after [ConsistencyRecheck].
 //
 // Controllers return no error

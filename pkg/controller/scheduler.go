@@ -106,9 +106,8 @@ func (s *scheduler[K]) markOld(r *run) {
 	s.groups[r.group].old++
 }
 
-// endSync ends a sync. The end of a slow sync makes room for two slow syncs in its group and for one in every other
-// group, so endSync returns up to two withheld keys of each group with room. A group without slow syncs has no limit:
-// endSync returns all its keys.
+// endSync ends a sync. The end of a slow sync makes room for others, so endSync returns at most two withheld keys of
+// each group with room. A group without slow syncs has no limit: endSync returns all its keys.
 func (s *scheduler[K]) endSync(r *run) (keys []K) {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -15,7 +15,7 @@ const (
 	silenceLimit  = 90 * time.Second // bookmarks come every 60 s while the monitor lists; see watchPatience
 	lagLimit      = 3 * time.Minute  // a cache that changes may be behind the same version for so long
 	settleTime    = 10 * time.Second // for a reopened watch to deliver, or a difference to heal
-	equalInterval = 10 * time.Minute // between two whole lists of a type that was found equal
+	equalInterval = 10 * time.Minute // between two whole lists of a type that was found equal after a short watch
 	relistLimit   = 10 * time.Minute // for a new list of a reflector, and between two connections of a stale type
 )
 
@@ -26,7 +26,7 @@ const (
 	current  cacheState = "current"  // The cache has reached all known versions or equals a list, or lists fail.
 	behind   cacheState = "behind"   // The cache has not reached a known version.
 	reopened cacheState = "reopened" // The cache was behind for too long, and its watch was reopened.
-	stale    cacheState = "stale"    // The reopened watch did not help.
+	stale    cacheState = "stale"    // The reopened watch did not help, or is silent while lists are forbidden.
 )
 
 // observation is the input of a decision. Durations end now.

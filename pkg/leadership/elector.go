@@ -129,7 +129,7 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 const maxUnknownWrites = 2
 
 // credentialsTimeout is the time after which a former leader returns an error if the API server rejects its
-// credentials, or it rejects the certificate of the API server. A restart reads the kubeconfig again. Other
+// credentials, or this process the certificate of the API server. A restart reads the kubeconfig again. Other
 // standbys wait, as upstream's.
 const credentialsTimeout = 10 * time.Second
 

@@ -43,7 +43,7 @@ func (e *FencedError) Error() string {
 // Unwrap serves errors.Is.
 func (e *FencedError) Unwrap() []error { return []error{ErrFenced, context.Canceled} }
 
-// TimeoutError is the error of a write without a response within Most. The outcome of the write is
+// TimeoutError is the error of a write without a response before its deadline. The outcome of the write is
 // unknown. The error satisfies errors.Is with context.DeadlineExceeded.
 type TimeoutError struct {
 	Method string
@@ -99,7 +99,7 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // maxRetryAfter bounds Retry-After. kube-apiserver v1.37 never exceeds 32 s, but webhooks and load
-// balancers may. A sync that waits longer between two attempts would count as stuck.
+// balancers may. A sync that waits for two minutes between two attempts counts as stuck.
 const maxRetryAfter = 32 * time.Second
 
 // retryAfter returns the time that client-go would sleep before it repeats the request, at most maxRetryAfter, plus

@@ -33,7 +33,7 @@ ReplicaSets, EndpointSlices, node health, taint eviction, pod garbage collection
 namespaces and the garbage collector.
 
 Several replicas may run: one leads, the others stand by with filled caches. Flags and
-their defaults are those of kube-controller-manager v1.37, as far as they apply.`
+most defaults are those of kube-controller-manager v1.37, as far as they apply.`
 
 // New returns the controller-manager command for these controllers, as a rule [app.Controllers] and some of
 // your own. The command runs until its context ends, stops in order and returns nil.

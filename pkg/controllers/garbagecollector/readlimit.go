@@ -19,8 +19,8 @@ const (
 	// slowRead is the duration from which a failed read counts against its type. A live read of one object that ends
 	// with 401, 403, 404, 405 or 406 does not count.
 	slowRead = 2 * time.Second
-	// slotTimeout is the maximum wait for a slot to send a request. A sync that sends nothing for longer would
-	// count as stuck, so it ends with errBusy.
+	// slotTimeout is the maximum wait for a slot to send a request. A sync that sends nothing for two minutes counts
+	// as stuck, so it ends with errBusy before.
 	slotTimeout = 30 * time.Second
 )
 
