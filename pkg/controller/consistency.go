@@ -29,12 +29,6 @@ const (
 // baselineRetry is the delay between attempts to read a baseline.
 const baselineRetry = time.Second
 
-// Reasons for a live read, as values of a metric label.
-const (
-	ReadFirstWrite = "first_write" // before the first write for a key in a term
-	ReadOverdue    = "overdue"     // the caches do not show the writes of this process
-)
-
 // Cache is the cache of one type, such as caches.Pods.
 type Cache interface {
 	Resource() schema.GroupResource
@@ -206,16 +200,14 @@ type Loader[T, D any] struct {
 	Baseline *Baseline
 	// Cached returns the input with the objects that the caches hold.
 	Cached func(T) T
-	// Live returns the input with the objects that the API server holds. It calls RecordLiveRead. reason is
-	// for a metric.
-	Live func(ctx context.Context, in T, reason string) (T, error)
+	// Live returns the input with the objects that the API server holds. It calls RecordLiveRead.
+	Live func(context.Context, T) (T, error)
 	// Decide plans the writes. It may adopt and release objects.
 	Decide func(context.Context, T) (D, error)
 	// Writes reports whether the decision changes the cluster.
 	Writes func(T, D) bool
-	// Unconfirmed returns a reason of the controller's own to repeat a decision on a live read; empty if
-	// there is none.
-	Unconfirmed func(T, D) string
+	// Unconfirmed reports whether the controller has a reason of its own to repeat a decision on a live read.
+	Unconfirmed func(T, D) bool
 }
 
 // LoadConsistent is the common first half of a reconcile. It returns the objects of a key and the decision
@@ -235,21 +227,17 @@ func (l *Loader[T, D]) LoadConsistent(ctx context.Context, b *ConsistencyBarrier
 	if err != nil {
 		return in, decision, err
 	}
-	reason := ReadOverdue
 	if !overdue {
 		in = l.Cached(in)
 		if decision, err = l.Decide(ctx, in); err != nil {
 			return in, decision, err
 		}
-		reason = l.Unconfirmed(in, decision)
-		if !b.verified && !l.Baseline.ReachedBy(at) && l.Writes(in, decision) {
-			reason = ReadFirstWrite
-		}
-		if reason == "" {
+		unverified := !b.verified && !l.Baseline.ReachedBy(at) && l.Writes(in, decision)
+		if !unverified && !l.Unconfirmed(in, decision) {
 			return in, decision, nil
 		}
 	}
-	if in, err = l.Live(ctx, in, reason); err != nil {
+	if in, err = l.Live(ctx, in); err != nil {
 		return in, decision, err
 	}
 	decision, err = l.Decide(ctx, in)

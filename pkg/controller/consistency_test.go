@@ -180,19 +180,19 @@ func TestLoadConsistent(t *testing.T) {
 		before      func(*ConsistencyBarrier)
 		baseline    Versions
 		writes      bool
-		unconfirmed string
+		unconfirmed bool
 		fails       string // step that returns an error
 		want        []string
 	}{
-		{"nothing to write", nil, at("200", "1"), false, "", "", []string{"cached", "decide"}},
-		{"first write behind the baseline", nil, at("200", "1"), true, "", "", []string{"cached", "decide", "live first_write", "decide"}},
-		{"first write past the baseline", nil, at("50", "1"), true, "", "", []string{"cached", "decide"}},
-		{"later write", verified, at("200", "1"), true, "", "", []string{"cached", "decide"}},
-		{"unconfirmed", nil, at("50", "1"), true, "doubt", "", []string{"cached", "decide", "live doubt", "decide"}},
-		{"caches behind", wrote, nil, true, "", "", []string{}},
-		{"caches overdue", waited, nil, true, "", "", []string{"live overdue", "decide"}},
-		{"decision fails", nil, nil, true, "", "decide", []string{"cached", "decide"}},
-		{"live read fails", nil, nil, true, "", "live first_write", []string{"cached", "decide", "live first_write"}},
+		{"nothing to write", nil, at("200", "1"), false, false, "", []string{"cached", "decide"}},
+		{"first write behind the baseline", nil, at("200", "1"), true, false, "", []string{"cached", "decide", "live", "decide"}},
+		{"first write past the baseline", nil, at("50", "1"), true, false, "", []string{"cached", "decide"}},
+		{"later write", verified, at("200", "1"), true, false, "", []string{"cached", "decide"}},
+		{"unconfirmed", nil, at("50", "1"), true, true, "", []string{"cached", "decide", "live", "decide"}},
+		{"caches behind", wrote, nil, true, false, "", []string{}},
+		{"caches overdue", waited, nil, true, false, "", []string{"live", "decide"}},
+		{"decision fails", nil, nil, true, false, "decide", []string{"cached", "decide"}},
+		{"live read fails", nil, nil, true, false, "live", []string{"cached", "decide", "live"}},
 	} {
 		calls := []string{}
 		step := func(name string) error {
@@ -207,14 +207,12 @@ func TestLoadConsistent(t *testing.T) {
 			baseline.versions.Store(&tt.baseline)
 		}
 		loader := Loader[int, string]{
-			Baseline: &baseline,
-			Cached:   func(in int) int { step("cached"); return in + 1 },
-			Live: func(_ context.Context, in int, reason string) (int, error) {
-				return in + 10, step("live " + reason)
-			},
+			Baseline:    &baseline,
+			Cached:      func(in int) int { step("cached"); return in + 1 },
+			Live:        func(_ context.Context, in int) (int, error) { return in + 10, step("live") },
 			Decide:      func(_ context.Context, in int) (string, error) { return fmt.Sprint(in), step("decide") },
 			Writes:      func(int, string) bool { return tt.writes },
-			Unconfirmed: func(int, string) string { return tt.unconfirmed },
+			Unconfirmed: func(int, string) bool { return tt.unconfirmed },
 		}
 		var b ConsistencyBarrier
 		if tt.before != nil {

@@ -32,7 +32,7 @@ func (c *Controller) readCached(t syncState) syncState {
 }
 
 // readLive returns the sync with the Deployment and the ReplicaSets of the API server.
-func (c *Controller) readLive(ctx context.Context, t syncState, _ string) (syncState, error) {
+func (c *Controller) readLive(ctx context.Context, t syncState) (syncState, error) {
 	d, err := c.liveDeployment(ctx, t.d)
 	if err != nil {
 		return t, err

@@ -124,13 +124,10 @@ func (c *Controller) changesCluster(t syncState, p plan) bool {
 		c.statusDiffers(t, p.input.newStatus(p.result), p.input.newRevision(p.result))
 }
 
-// needsConfirmation returns a reason for a live read if that can show the outcome of an unknown create.
-func needsConfirmation(t syncState, _ plan) string {
+// needsConfirmation reports whether a live read can show the outcome of an unknown create.
+func needsConfirmation(t syncState, _ plan) bool {
 	final := func(c unknownCreate) bool { return !t.now.Before(c.until) }
-	if slices.ContainsFunc(slices.Collect(maps.Values(t.expectations.creates)), final) {
-		return "unconfirmed"
-	}
-	return ""
+	return slices.ContainsFunc(slices.Collect(maps.Values(t.expectations.creates)), final)
 }
 
 // reportInvalidSelector reports a selector that is invalid or selects all pods. Only a change of the spec helps.

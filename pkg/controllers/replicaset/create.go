@@ -227,7 +227,6 @@ func (c *Controller) recordCreate(ctx context.Context, t syncState, a attempt, r
 		return errTerminating
 	case outcome.Unknown:
 		// The next attempt uses the name again, so that both attempts create one pod.
-		c.metrics.unknownOutcomes.WithLabelValues("create").Inc()
 		a.unknown = true
 	}
 	t.expectations.creates[a.name] = a

@@ -160,7 +160,6 @@ func (c *Controller) recordDelete(t syncState, pod *caches.Pod, result deleteRes
 		}
 		return controller.ConsistencyRecheck, nil
 	case outcome.Unknown:
-		c.metrics.unknownOutcomes.WithLabelValues("delete").Inc()
 		t.expectations.unconfirmed[pod.UID] = unconfirmedDelete{version: result.version, until: c.Clock.Now().Add(outcome.MaxCompletionDelay)}
 	}
 	if isCanceled(result.err) {

@@ -30,8 +30,7 @@ func (c *Controller) readCached(t syncState) syncState {
 }
 
 // readLive returns the input of the sync with its ReplicaSet and pods from the API server.
-func (c *Controller) readLive(ctx context.Context, t syncState, reason string) (syncState, error) {
-	c.metrics.liveReads.WithLabelValues(reason).Inc()
+func (c *Controller) readLive(ctx context.Context, t syncState) (syncState, error) {
 	rs, err := c.liveReplicaSet(ctx, t.rs)
 	if err != nil {
 		return t, err

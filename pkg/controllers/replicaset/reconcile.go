@@ -113,13 +113,10 @@ func (c *Controller) changesCluster(t syncState, d decision) bool {
 	return d.todo.create > 0 || d.todo.deletes() || c.changesCounts(t, d.claimed)
 }
 
-// needsConfirmation returns a reason for a live read if a pod is needed again although its delete has an
-// unknown outcome, and if a live read can show that outcome.
-func needsConfirmation(t syncState, d decision) string {
-	if d.todo.unconfirmedNeeded() > 0 && !t.expectations.confirmableAt().After(t.now) {
-		return readUnconfirmed
-	}
-	return ""
+// needsConfirmation reports whether a pod is needed again although its delete has an unknown outcome, and a live
+// read can show that outcome.
+func needsConfirmation(t syncState, d decision) bool {
+	return d.todo.unconfirmedNeeded() > 0 && !t.expectations.confirmableAt().After(t.now)
 }
 
 // apply creates or deletes pods.
