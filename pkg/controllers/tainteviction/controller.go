@@ -43,8 +43,8 @@ type term struct {
 }
 
 func newController(grace time.Duration, b controller.Base) (*Controller, error) {
-	c := &Controller{Base: b, grace: grace, recorder: b.Recorder(Name), metrics: newMetrics(b.Metrics), seen: newFirstSeen()}
-	c.ledger = &ledger{pending: c.metrics.pending, pods: map[types.UID]entry{}}
+	c := &Controller{Base: b, grace: grace, recorder: b.Recorder(Name), ledger: &ledger{pods: map[types.UID]entry{}}, seen: newFirstSeen()}
+	c.metrics = newMetrics(b.Metrics, c.ledger)
 	loop := controller.LoopConfig{Controller: Name, Queue: "noexec_taint_node", Workers: controller.PodWorkers, Drain: b.Drain, Clock: b.Clock}
 	c.nodeLoop = controller.NewLoop(loop, b.Metrics, c.reconcileNode)
 	loop.Queue = "noexec_taint_pod" // both as in kube-controller-manager

@@ -224,12 +224,11 @@ func TestMetrics(t *testing.T) {
 		c, stop := w.standby(50 * time.Second)
 		defer stop()
 		defer w.run(c)()
-		fakeapi.Want(t, "pending evictions", testutil.ToFloat64(c.metrics.pending), 2)
+		fakeapi.Want(t, "pending evictions", c.ledger.countPending(), 2)
 		w.Until(60 * time.Second) // the taint is taken for 20 s old, the window is 50 s
-		fakeapi.Want(t, "pending evictions", testutil.ToFloat64(c.metrics.pending), 1)
+		fakeapi.Want(t, "pending evictions", c.ledger.countPending(), 1)
 		fakeapi.Want(t, "deletions", testutil.ToFloat64(c.metrics.deletions), 1)
 		fakeapi.Want(t, "seconds from the deadline to the deletion", fakeapi.Histogram(t, c.metrics.duration).GetSampleSum(), 70)
-		fakeapi.Want(t, "seconds from the deadline to the begin of the eviction", fakeapi.Histogram(t, c.metrics.lateness).GetSampleSum(), 70)
 	})
 }
 
@@ -264,7 +263,7 @@ func TestChangesAfterADelete(t *testing.T) {
 		fakeapi.WantEqual(t, "reads and deletes", []int{w.Count("get pods"), w.Count("delete pods")}, []int{2, 1})
 		fakeapi.WantEqual(t, "events", w.eventTexts(), []string{marking("p")})
 		fakeapi.Want(t, "deletions in the metric", testutil.ToFloat64(c.metrics.deletions), 1)
-		fakeapi.Want(t, "pending evictions", testutil.ToFloat64(c.metrics.pending), 0)
+		fakeapi.Want(t, "pending evictions", c.ledger.countPending(), 0)
 	})
 }
 

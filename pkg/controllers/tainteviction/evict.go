@@ -55,14 +55,12 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 
 // markAndDelete marks and deletes a pod whose deadline was due.
 func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *corev1.Pod, due time.Time) error {
-	begun := c.Clock.Now()
 	if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 		if err := c.mark(ctx, pod); err != nil {
 			return err
 		}
 	}
 	if c.ledger.setStarted(key.UID) {
-		c.metrics.lateness.Observe(begun.Sub(due).Seconds())
 		c.recorder.Eventf(podReference(key), corev1.EventTypeNormal, eventReason, "Marking for deletion Pod %s", key.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, outcome.MaxCompletionDelay) // a later retry decides again

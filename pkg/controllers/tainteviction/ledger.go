@@ -4,14 +4,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // ledger holds the state of evictions that the pod cache does not show. It is empty outside a term.
 type ledger struct {
-	pending prometheus.Gauge
-
 	lock sync.Mutex
 	pods map[types.UID]entry
 }
@@ -29,7 +26,6 @@ func (l *ledger) clear() {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	clear(l.pods)
-	l.pending.Set(0)
 }
 
 func (l *ledger) contains(pod types.UID) bool {
@@ -66,23 +62,25 @@ func (l *ledger) drop(pod types.UID) entry {
 	defer l.lock.Unlock()
 	e := l.pods[pod]
 	delete(l.pods, pod)
-	if e.isPending() {
-		l.pending.Dec()
-	}
 	return e
 }
 
 func (l *ledger) change(pod types.UID, edit func(entry) entry) entry {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	old := l.pods[pod]
-	e := edit(old)
+	e := edit(l.pods[pod])
 	l.pods[pod] = e
-	switch {
-	case e.isPending() && !old.isPending():
-		l.pending.Inc()
-	case !e.isPending() && old.isPending():
-		l.pending.Dec()
-	}
 	return e
+}
+
+// countPending returns the number of pods with a deadline, for a metric.
+func (l *ledger) countPending() (n int) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	for _, e := range l.pods {
+		if e.isPending() {
+			n++
+		}
+	}
+	return n
 }

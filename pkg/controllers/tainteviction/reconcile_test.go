@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -172,7 +171,7 @@ func TestRestart(t *testing.T) {
 		c, stop := w.standby(window)
 		defer stop()
 		w.run(c)()
-		fakeapi.Want(t, "pending evictions outside a term", testutil.ToFloat64(c.metrics.pending), 0)
+		fakeapi.Want(t, "pending evictions outside a term", c.ledger.countPending(), 0)
 		w.Until(3001 * time.Second)
 		fakeapi.WantEqual(t, "times of deletes", w.deletes(), deletes{})
 		defer w.run(c)()
