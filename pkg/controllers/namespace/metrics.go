@@ -7,15 +7,12 @@ import (
 )
 
 type metrics struct {
-	duration prometheus.Observer
-	blocked  *prometheus.GaugeVec
+	blocked *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := controller.Metrics{Registerer: prometheus.WrapRegistererWithPrefix("namespace_deletion_", reg)}
 	return &metrics{
-		duration: m.HistogramVec("duration_seconds", "From this process seeing the deletion of a namespace until its content was gone and it was finalized.",
-			[]float64{.1, .2, .5, 1, 2, 5, 5.5, 6, 8, 10, 15, 30, 60, 120, 300, 1800, 7200}).WithLabelValues(),
 		blocked: m.GaugeVec("blocked", "1 for each cause that holds up the deletion of a namespace: pods, finalizers, content, discovery, error, grace.",
 			controller.Label{"namespace"}, controller.Label{"cause"}),
 	}

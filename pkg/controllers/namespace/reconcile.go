@@ -131,8 +131,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		ns, unwritten = c.writeConditions(ctx, ns, r)
 	}
 	if hasOurFinalizer(ns) {
-		seen := c.firstSeen(ns.UID, c.Clock.Now()) // before the event of the deletion removes the time
-		done, err := c.finalize(ctx, ns)
+		err := c.finalize(ctx, ns)
 		if isRejected(err) { // by a policy, or for lack of permission
 			c.metrics.showCauses(ns.Name, causeError)
 			// With other finalizers the conditions would alternate. A conflict comes from other clients.
@@ -143,10 +142,6 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		}
 		if err != nil {
 			return controller.Result{}, errors.Join(err, unwritten)
-		}
-		if took := c.Clock.Since(seen); done {
-			c.metrics.duration.Observe(took.Seconds())
-			klog.FromContext(ctx).V(2).Info("Finalized namespace", "namespace", ns.Name, "duration", took)
 		}
 	}
 	c.forgetState(ns.Name)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"minikcm/pkg/controllers/internal/live"
 	"minikcm/pkg/outcome"
@@ -28,8 +29,8 @@ func (c *Controller) readNamespace(ctx context.Context, name string) (*corev1.Na
 
 // finalize removes our finalizer from the spec. The resource version of ns is a precondition, so a new
 // namespace with the same name is safe. After a conflict the content is not listed again: a terminating
-// namespace accepts no creates. done is false if the namespace is gone or another client removed the finalizer.
-func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done bool, err error) {
+// namespace accepts no creates.
+func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) error {
 	for try := 1; ; try++ {
 		next := &corev1.Namespace{ObjectMeta: *ns.ObjectMeta.DeepCopy(), Spec: corev1.NamespaceSpec{Finalizers: otherFinalizers(ns)}}
 		attempt, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -37,15 +38,16 @@ func (c *Controller) finalize(ctx context.Context, ns *corev1.Namespace) (done b
 		cancel()
 		switch {
 		case err == nil:
-			return true, nil
+			klog.FromContext(ctx).V(2).Info("Finalized namespace", "namespace", ns.Name)
+			return nil
 		case outcome.IsNotFound(err, ns.Name):
-			return false, nil
+			return nil
 		case !apierrors.IsConflict(err) || try == finalizeTries:
-			return false, fmt.Errorf("finalize: %w", err)
+			return fmt.Errorf("finalize: %w", err)
 		}
 		live, err := c.readNamespace(ctx, ns.Name)
 		if err != nil || live == nil || live.UID != ns.UID || !hasOurFinalizer(live) {
-			return false, err
+			return err
 		}
 		ns = live
 	}
