@@ -134,7 +134,6 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 
 func (c *Controller) reportScaled(ctx context.Context, t syncState, ch change) {
 	if ch.from == ch.to {
-		klog.FromContext(ctx).V(4).Info("Updated ReplicaSet", "replicaSet", klog.KObj(ch.rs), "annotations", len(ch.annotations))
 		return
 	}
 	direction := "down"

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 
 	"minikcm/pkg/controller"
 	"minikcm/pkg/outcome"
@@ -52,8 +51,6 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1
 	if revision != "" {
 		metav1.SetMetaDataAnnotation(&update.ObjectMeta, revisionAnnotation, revision)
 	}
-	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", status.Replicas, "updated", status.UpdatedReplicas,
-		"available", status.AvailableReplicas, "generation", status.ObservedGeneration)
 	written, err := c.Client.AppsV1().Deployments(update.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 	switch {
 	case outcome.IsNotFound(err, update.Name):
