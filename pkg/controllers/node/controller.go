@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 
 	"minikcm/pkg/caches"
 	"minikcm/pkg/controller"
@@ -120,10 +119,6 @@ func changesDecision(old, node *corev1.Node) bool {
 
 // Run implements controller.Controller. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
-	if c.cfg.MonitorPeriod > c.cfg.MonitorGracePeriod {
-		klog.FromContext(ctx).Info("Node monitor period is longer than the grace period",
-			"nodeMonitorPeriod", c.cfg.MonitorPeriod, "nodeMonitorGracePeriod", c.cfg.MonitorGracePeriod)
-	}
 	now := c.Clock.Now()
 	c.api.begin(now)
 	defer c.metrics.reset()
