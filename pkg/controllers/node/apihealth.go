@@ -25,7 +25,7 @@ const (
 
 // apiHealth decides whether the silence of nodes proves anything: only while kubelets can reach the API server.
 //
-// The API server becomes unreachable when a probe fails. An event of a node's Lease or a successful request ends
+// The API server becomes unreachable when a probe fails. An event of a node's Lease or a successful read ends
 // this state, and every node that has not spent its extra time gets a new grace period. A standby sends no requests:
 // for a standby a long time without events of these Leases counts as an outage.
 type apiHealth struct {
@@ -87,7 +87,7 @@ func (a *apiHealth) observeLease(lease *coordinationv1.Lease) {
 	a.health.recordLease(lease.Name, renewTimeOf(lease), now)
 }
 
-// observeRequest records the result of a live read, or a successful write.
+// observeRequest records the result of a live read or a probe.
 func (a *apiHealth) observeRequest(err error) {
 	now := a.clock.Now()
 	a.lock.Lock()

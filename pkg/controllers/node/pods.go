@@ -70,7 +70,6 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	case err != nil:
 		return controller.Result{}, err
 	}
-	c.api.observeRequest(nil)
 	klog.FromContext(ctx).V(2).Info("Set pod of silent node to not ready", "node", pod.NodeName)
 	c.recorder.Event(pod.Reference(), corev1.EventTypeWarning, eventNotReady, "Node is not ready")
 	return controller.Result{}, nil

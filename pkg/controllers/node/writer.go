@@ -30,7 +30,6 @@ func (c *Controller) updateStatus(ctx context.Context, live *corev1.Node) (*core
 	if err != nil {
 		return nil, fmt.Errorf("set node status: %w", err)
 	}
-	c.api.observeRequest(nil)
 	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.expectedVersion = node.ResourceVersion })
 	return node, nil
 }
@@ -44,7 +43,6 @@ func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, taints []
 	if err != nil {
 		return fmt.Errorf("patch node: %w", err)
 	}
-	c.api.observeRequest(nil)
 	c.health.change(node.Name, node.UID, func(h *nodeHealth) { h.expectedVersion = patched.ResourceVersion })
 	return nil
 }
