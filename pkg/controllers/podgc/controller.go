@@ -95,8 +95,6 @@ func (c *Controller) addHandlers() error {
 // are skipped: an event of the node queues them.
 func (c *Controller) enqueue(pod *caches.Pod) {
 	switch {
-	case pod.NodeName == "" && pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0:
-		c.podLoop.Add(podkey.ForPod(pod))
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
 		c.podLoop.AddAfter(podkey.ForPod(pod), removalDelay)
 	case pod.NodeName != "" && causeFor(pod, c.cachedNode(pod.NodeName), false, false) != none:

@@ -133,7 +133,7 @@ func TestUnscheduledTerminating(t *testing.T) {
 		w.Put(aPod("late", "", pending, terminating, finalized))
 		w.Put(aPod("unheld", "", pending, terminating))
 	}}, time.Hour, podOutcome{
-		Deleted: map[string]time.Duration{"failed": removalDelay, "succeeded": removalDelay, "running": 0, "late": time.Minute, "unheld": time.Minute + removalDelay},
+		Deleted: map[string]time.Duration{"failed": removalDelay, "succeeded": removalDelay, "running": removalDelay, "late": time.Minute + removalDelay, "unheld": time.Minute + removalDelay},
 		Marked:  []string{"late", "running", "unheld"},
 	}}.run(t, unscheduled, 0)
 }
