@@ -50,7 +50,7 @@ func TestCascadesEnd(t *testing.T) {
 		{"an object that owns itself", [][]int{{1}}, []int{1}, "Foreground", nil, nil},
 		{"a cycle without deletion stays", [][]int{{2}, {1}}, nil, "", nil, []string{"o1", "o2"}},
 		{"of two owners one stays", [][]int{{}, {}, {1, 2}}, []int{1}, "Foreground", nil, []string{"o2", "o3"}},
-		{"orphans stay, with those below them", [][]int{{}, {1}, {2}}, []int{1}, "Orphan", nil, []string{"o2", "o3"}},
+		{"orphans stay, with those below them", [][]int{{}, {1, 1}, {2}}, []int{1}, "Orphan", nil, []string{"o2", "o3"}},
 		{"a namesake of the owner does not keep its dependents", [][]int{{}, {1}}, []int{1}, "Background",
 			func(c *cluster) { c.put(configMaps, newThing("a", "o1", uid(9))) }, []string{"o1"}},
 		{"a foreground deletion becomes orphaning", [][]int{{}, {1}, {1}}, []int{1}, "Foreground",

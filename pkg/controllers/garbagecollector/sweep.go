@@ -179,12 +179,10 @@ func (s *sweeper) read(ctx context.Context, at location, owner id, timeout time.
 	return list, nil
 }
 
-// add appends an object to the dependents of each of its owners, once.
+// add appends an object to the dependents of each of its owners.
 func (l dependentList) add(at location, m *metav1.PartialObjectMetadata) {
-	added := map[id]bool{}
 	for _, ref := range m.OwnerReferences {
-		if key, _ := idOf(ref.UID); l.owners[key] && !added[key] {
-			added[key] = true
+		if key, _ := idOf(ref.UID); l.owners[key] {
 			l.dependents[key] = append(l.dependents[key], objectOf(at.GroupResource(), m))
 		}
 	}
