@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -60,10 +61,9 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 	if !ok || !mustMark(pod, readyCondition(node), key.newOnNode, now) {
 		return controller.Result{}, nil
 	}
-	err := podstatus.Change{
-		UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-		Condition: &corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now)},
-	}.Send(ctx, c.Client, pod.Namespace, pod.Name)
+	notReady := corev1ac.PodCondition().WithType(corev1.PodReady).WithStatus(corev1.ConditionFalse).WithLastTransitionTime(metav1.NewTime(now))
+	change := podstatus.Change(pod, corev1ac.PodStatus().WithConditions(notReady)).WithResourceVersion(pod.ResourceVersion)
+	err := podstatus.Send(ctx, c.Client, change)
 	switch {
 	case outcome.IsNotFound(err, pod.Name):
 		return controller.Result{}, nil

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -134,22 +135,11 @@ func (c *Controller) markAndDelete(ctx context.Context, pod *caches.Pod, because
 
 // setFailed sets the phase of a pod to Failed.
 func (c *Controller) setFailed(ctx context.Context, pod *caches.Pod, because cause) error {
-	change := podstatus.Change{UID: pod.UID, Phase: corev1.PodFailed, ObservedGeneration: pod.Generation}
+	status := corev1ac.PodStatus().WithPhase(corev1.PodFailed).WithObservedGeneration(pod.Generation)
 	if because == orphaned {
-		change.Condition = podstatus.Transition(disruptionTarget(pod), corev1.PodCondition{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
-			Reason: markReason, Message: markMessage,
-		}, metav1.NewTime(c.Clock.Now()))
+		status.WithConditions(podstatus.DisruptionTarget(pod, markReason, markMessage, c.Clock.Now()))
 	}
-	return change.Send(ctx, c.Client, pod.Namespace, pod.Name)
-}
-
-// disruptionTarget returns the cached part of the condition DisruptionTarget, nil without the condition.
-func disruptionTarget(pod *caches.Pod) *corev1.PodCondition {
-	if pod.Disruption.Status == "" {
-		return nil
-	}
-	return &corev1.PodCondition{Type: corev1.DisruptionTarget, Status: pod.Disruption.Status, LastTransitionTime: pod.Disruption.Since}
+	return podstatus.Send(ctx, c.Client, podstatus.Change(pod, status))
 }
 
 func (c *Controller) cachedNode(name string) nodeState {

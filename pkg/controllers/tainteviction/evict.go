@@ -3,10 +3,12 @@ package tainteviction
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/klog/v2"
 
 	"minikcm/internal/timing"
@@ -82,17 +84,14 @@ func (c *Controller) markAndDelete(ctx context.Context, key podkey.Key, pod *cor
 
 // mark sets the pod condition DisruptionTarget.
 func (c *Controller) mark(ctx context.Context, pod *corev1.Pod) error {
-	old := podstatus.FindCondition(pod.Status.Conditions, corev1.DisruptionTarget)
-	if old != nil && old.Status == corev1.ConditionTrue && old.Reason == markReason && old.Message == markMessage {
+	if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == markReason && c.Message == markMessage
+	}) {
 		return nil
 	}
-	return podstatus.Change{
-		UID: pod.UID,
-		Condition: podstatus.Transition(old, corev1.PodCondition{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation,
-			Reason: markReason, Message: markMessage,
-		}, metav1.NewTime(c.Clock.Now())),
-	}.Send(ctx, c.Client, pod.Namespace, pod.Name)
+	trimmed := c.pods.Trim(pod)
+	target := podstatus.DisruptionTarget(trimmed, markReason, markMessage, c.Clock.Now())
+	return podstatus.Send(ctx, c.Client, podstatus.Change(trimmed, corev1ac.PodStatus().WithConditions(target)))
 }
 
 // podReference returns the event target, which may be a deleted pod.

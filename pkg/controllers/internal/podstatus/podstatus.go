@@ -7,76 +7,42 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"minikcm/pkg/caches"
 )
 
-// Change is a change of the status of a pod. Zero fields change nothing. UID must be set: the API server
-// rejects the patch for another pod with the same name.
-type Change struct {
-	UID                types.UID
-	ResourceVersion    string // optional precondition
-	Phase              corev1.PodPhase
-	ObservedGeneration int64
-	Condition          *corev1.PodCondition // needs a transition time; the probe time is not sent
+// Change returns a change of the status of a pod. The API server rejects the change for another pod with the same
+// name and, if the change gets a resourceVersion, for another version.
+func Change(pod *caches.Pod, status *corev1ac.PodStatusApplyConfiguration) *corev1ac.PodApplyConfiguration {
+	return corev1ac.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(status)
 }
 
-// Send sends the change as a patch of the status of a pod.
-func (c Change) Send(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
-	_, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, c.patch(), metav1.PatchOptions{}, "status")
+// Send sends a change as a strategic merge patch.
+func Send(ctx context.Context, client kubernetes.Interface, change *corev1ac.PodApplyConfiguration) error {
+	body, err := json.Marshal(change)
+	if err == nil {
+		_, err = client.CoreV1().Pods(*change.Namespace).Patch(ctx, *change.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	}
 	if err != nil {
-		return fmt.Errorf("patch status of pod %s/%s: %w", namespace, name, err)
+		return fmt.Errorf("patch status of pod %s/%s: %w", *change.Namespace, *change.Name, err)
 	}
 	return nil
 }
 
-// patch returns the change as a strategic merge patch.
-func (c Change) patch() []byte {
-	type metadata struct {
-		UID             types.UID `json:"uid"`
-		ResourceVersion string    `json:"resourceVersion,omitempty"`
+// DisruptionTarget returns the condition of a pod that is about to be deleted. A condition that is True keeps its
+// transition time.
+func DisruptionTarget(pod *caches.Pod, reason, message string, now time.Time) *corev1ac.PodConditionApplyConfiguration {
+	since := metav1.NewTime(now)
+	if pod.Disruption.Status == corev1.ConditionTrue {
+		since = pod.Disruption.Since
 	}
-	type condition struct {
-		corev1.PodCondition
-		LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"` // null would remove the kubelet's
-	}
-	type status struct {
-		Phase              corev1.PodPhase `json:"phase,omitempty"`
-		ObservedGeneration int64           `json:"observedGeneration,omitempty"`
-		Conditions         []condition     `json:"conditions,omitempty"`
-	}
-	patch := struct {
-		Metadata metadata `json:"metadata"`
-		Status   status   `json:"status"`
-	}{
-		Metadata: metadata{UID: c.UID, ResourceVersion: c.ResourceVersion},
-		Status:   status{Phase: c.Phase, ObservedGeneration: c.ObservedGeneration},
-	}
-	if c.Condition != nil {
-		patch.Status.Conditions = []condition{{PodCondition: *c.Condition}}
-	}
-	body, _ := json.Marshal(patch)
-	return body
-}
-
-// FindCondition returns the condition of a type, or nil.
-func FindCondition(conditions []corev1.PodCondition, of corev1.PodConditionType) *corev1.PodCondition {
-	for i := range conditions {
-		if conditions[i].Type == of {
-			return &conditions[i]
-		}
-	}
-	return nil
-}
-
-// Transition returns next with its transition time: now if the status differs from old, which may be nil.
-func Transition(old *corev1.PodCondition, next corev1.PodCondition, now metav1.Time) *corev1.PodCondition {
-	next.LastTransitionTime = now
-	if old != nil && old.Status == next.Status {
-		next.LastTransitionTime = old.LastTransitionTime
-	}
-	return &next
+	return corev1ac.PodCondition().WithType(corev1.DisruptionTarget).WithStatus(corev1.ConditionTrue).WithLastTransitionTime(since).
+		WithObservedGeneration(pod.Generation).WithReason(reason).WithMessage(message)
 }
