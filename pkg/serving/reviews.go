@@ -2,24 +2,22 @@ package serving
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	authz "k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/client-go/kubernetes"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
@@ -32,8 +30,6 @@ const (
 	// k8s.io/apiserver v0.37: every client of the port can cause a review with a new token or path.
 	reviewRate  = 200
 	reviewBurst = 400
-	// tokenCacheSize bounds the cached results of token reviews.
-	tokenCacheSize = 1024
 	// decisionCacheSize bounds the cached results of access reviews, as upstream.
 	decisionCacheSize = 8192
 	// maxSpecSize is the size of the largest access review that is cached, as upstream, so that clients cannot
@@ -58,46 +54,19 @@ func sendReview[T any](ctx context.Context, limit flowcontrol.PassiveRateLimiter
 	return send(ctx)
 }
 
-// tokenReviewer authenticates tokens with TokenReviews and caches the results. Upstream's cache imports
-// the audit metrics of an API server.
-type tokenReviewer struct {
-	limit   flowcontrol.PassiveRateLimiter
-	reviews authenticationclient.TokenReviewInterface
-	ttl     time.Duration
-	cache   *utilcache.LRUExpireCache // hash of the token → TokenReviewStatus
-	flights singleflight.Group        // shares concurrent reviews of a token
-}
-
-func newTokenReviewer(client kubernetes.Interface, ttl time.Duration, clk clock.PassiveClock) *tokenReviewer {
-	return &tokenReviewer{
-		limit: newReviewLimit(clk), reviews: client.AuthenticationV1().TokenReviews(), ttl: ttl,
-		cache: utilcache.NewLRUExpireCache(tokenCacheSize),
-	}
-}
-
-// AuthenticateToken implements authenticator.Token.
-func (t *tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	key := sha256.Sum256([]byte(token)) // keeps tokens out of memory
-	status, ok := t.cache.Get(key)
-	if !ok {
-		var err error
-		status, err, _ = t.flights.Do(string(key[:]), func() (any, error) {
-			// All requests with this token use the result, so the end of the first request must not cancel the
-			// review.
-			review, err := sendReview(context.WithoutCancel(ctx), t.limit, func(ctx context.Context) (*authenticationv1.TokenReview, error) {
-				return t.reviews.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
-			})
-			if err != nil {
-				return nil, err
-			}
-			return review.Status, nil
+// newTokenReviewer returns an authenticator that sends TokenReviews. Results other than errors are cached for ttl.
+func newTokenReviewer(client kubernetes.Interface, ttl time.Duration, clk clock.PassiveClock) authenticator.Token {
+	limit, reviews := newReviewLimit(clk), client.AuthenticationV1().TokenReviews()
+	send := func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+		review, err := sendReview(ctx, limit, func(ctx context.Context) (*authenticationv1.TokenReview, error) {
+			return reviews.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		})
 		if err != nil {
 			return nil, false, fmt.Errorf("review token: %w", err)
 		}
-		t.cache.Add(key, status, t.ttl)
+		return identity(review.Status)
 	}
-	return identity(status.(authenticationv1.TokenReviewStatus))
+	return cache.New(authenticator.TokenFunc(send), false, ttl, ttl)
 }
 
 // identity returns the user of a review. It returns false for an unknown token.
