@@ -68,7 +68,6 @@ type Caches struct {
 	stores  map[schema.GroupVersionResource]any // Store[T]
 	types   []watchedType
 	started bool
-	log     klog.Logger
 
 	observers []Observer
 	alongside []func(context.Context)
@@ -143,7 +142,7 @@ func (c *Caches) Start(ctx context.Context) {
 			}
 		}
 	}
-	c.started, c.log = true, klog.FromContext(ctx)
+	c.started = true
 	c.factory.StartWithContext(ctx)
 	for _, run := range c.alongside {
 		c.running.Go(func() { run(ctx) })

@@ -126,7 +126,7 @@ func TestObserversSeeCachedObjects(t *testing.T) {
 		handle := func(o *corev1.Node) { record("delete")(o) }
 		all := fanOut[*corev1.Node]{{Delete: handle, Missed: func(o *corev1.Node) { record("missed")(o) }}, {Delete: handle}}
 		for _, obj := range []any{node, cache.DeletedFinalStateUnknown{Obj: node}, cache.DeletedFinalStateUnknown{Obj: "unexpected"}, &corev1.Pod{}} {
-			all.eventHandler(c).OnDelete(obj)
+			all.eventHandler().OnDelete(obj)
 		}
 		fakeapi.WantEqual(t, "calls", calls, []string{"nodes Node", "add n", "synced", "delete n", "delete n", "delete n", "missed n", "delete n"})
 	})

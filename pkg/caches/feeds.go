@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,7 +132,7 @@ func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource,
 	if f.feeds[resource] != nil {
 		return nil, fmt.Errorf("feed of %v: the type has a feed", resource)
 	}
-	link, err := f.leastUsedLink()
+	link, err := f.linkWithRoom()
 	if err != nil {
 		return nil, fmt.Errorf("feed of %v: %w", resource, err)
 	}
@@ -143,16 +144,10 @@ func (f *Feeds) Start(ctx context.Context, resource schema.GroupVersionResource,
 	return feed, nil
 }
 
-// leastUsedLink returns the link with the fewest feeds, or a new link if all links are full.
-func (f *Feeds) leastUsedLink() (*feedLink, error) {
-	var least *feedLink
-	for _, l := range f.links {
-		if l.feeds < feedsPerLink && (least == nil || l.feeds < least.feeds) {
-			least = l
-		}
-	}
-	if least != nil {
-		return least, nil
+// linkWithRoom returns the first link that is not full, or a new link.
+func (f *Feeds) linkWithRoom() (*feedLink, error) {
+	if i := slices.IndexFunc(f.links, func(l *feedLink) bool { return l.feeds < feedsPerLink }); i >= 0 {
+		return f.links[i], nil
 	}
 	cfg, client, err := f.newClient()
 	if err != nil {
@@ -162,9 +157,9 @@ func (f *Feeds) leastUsedLink() (*feedLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	least = &feedLink{client: m}
-	f.links = append(f.links, least)
-	return least, nil
+	link := &feedLink{client: m}
+	f.links = append(f.links, link)
+	return link, nil
 }
 
 // Stop ends the feed. It returns after the last call of the store.

@@ -69,7 +69,7 @@ func (s Store[T]) addObserver(o Observer) {
 	*s.handlers = append(*s.handlers, typed)
 }
 
-func (f *fanOut[T]) eventHandler(of *Caches) cache.ResourceEventHandler {
+func (f *fanOut[T]) eventHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			for _, h := range *f {
@@ -88,9 +88,7 @@ func (f *fanOut[T]) eventHandler(of *Caches) cache.ResourceEventHandler {
 		DeleteFunc: func(obj any) {
 			gone, missed, ok := lastKnown[T](obj)
 			if !ok {
-				// Not utilruntime.HandleError, which may sleep: handlers must not delay the watch.
-				of.log.Error(nil, "Delete event carries an unexpected type", "type", fmt.Sprintf("%T", obj))
-				return
+				return // never, with a store of T
 			}
 			for _, h := range *f {
 				switch {

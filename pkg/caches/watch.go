@@ -60,7 +60,7 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}
 	s := Store[T]{caches: c, informer: informer, typ: len(c.types), handlers: &fanOut[T]{}, expected: &highest{}}
-	registration, err := informer.AddEventHandler(s.handlers.eventHandler(c))
+	registration, err := informer.AddEventHandler(s.handlers.eventHandler())
 	if err != nil {
 		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}
