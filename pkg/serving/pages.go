@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/munnerz/goautoneg"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/pflag"
@@ -128,7 +130,7 @@ func statuszHandler(program, emulation string, paths []string) http.Handler {
 // textPage serves text/plain. The structured forms of upstream's pages do not exist here.
 func textPage(write func(io.Writer)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !acceptsText(r.Header.Get("Accept")) {
+		if goautoneg.Negotiate(cmp.Or(r.Header.Get("Accept"), "*/*"), []string{"text/plain"}) == "" {
 			http.Error(w, "only text/plain is served here", http.StatusNotAcceptable)
 			return
 		}
@@ -136,21 +138,6 @@ func textPage(write func(io.Writer)) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		write(w)
 	})
-}
-
-// acceptsText reports whether an Accept header includes plain text.
-func acceptsText(accept string) bool {
-	if strings.TrimSpace(accept) == "" {
-		return true
-	}
-	for part := range strings.SplitSeq(accept, ",") {
-		mediaType, _, _ := strings.Cut(part, ";")
-		switch strings.TrimSpace(mediaType) {
-		case "*/*", "text/*", "text/plain":
-			return true
-		}
-	}
-	return false
 }
 
 // addDebugging adds the profiles and the log verbosity.
