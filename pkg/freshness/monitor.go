@@ -120,7 +120,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Watches that the monitor reopened because the cache did not reach a known version."}, labels),
 		idle: gauge("idle_seconds", "Time since the last byte of any watch or list of a resource."),
 		lag: gauge("lag_seconds", "Time since the cache of a resource first missed the version of a list. "+
-			"Up to 60 s are normal, and 0 means that no version is missed. "+
+			"Up to 60 s are normal. "+
 			"While lists fail, time since the last list for which the watch was silent."),
 		stale: gauge("stale", "1 while the cache of a resource is stale."),
 	}

@@ -152,7 +152,7 @@ func (c *AuthenticationConfig) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.SkipLookup, "authentication-skip-lookup", c.SkipLookup,
 		"Do not read client CAs from ConfigMap kube-system/extension-apiserver-authentication.")
 	fs.Bool("authentication-tolerate-lookup-failure", false,
-		"Accepted for compatibility with existing manifests, without effect: this manager always tolerates an unreadable ConfigMap.")
+		"Accepted, without effect: an unreadable ConfigMap is always tolerated.")
 	fs.DurationVar(&c.TokenCacheTTL, "authentication-token-webhook-cache-ttl", c.TokenCacheTTL,
 		"Time that the result of a TokenReview is cached. 0 disables the cache.")
 	fs.StringVar(&c.ClientCAFile, "client-ca-file", c.ClientCAFile,
