@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -32,10 +31,9 @@ type gates struct {
 	registry compatibility.ComponentGlobalsRegistry
 	err      error // of the registration of all gates
 
-	given     *cliflag.ColonSeparatedMultimapStringString // value of --feature-gates, by component
-	ignored   []string                                    // unknown gates, sorted
-	malformed []error                                     // unknown gates whose value is not a boolean
-	rejected  error                                       // of known gates
+	given    *cliflag.ColonSeparatedMultimapStringString // value of --feature-gates, by component
+	ignored  []string                                    // unknown gates, sorted
+	rejected error                                       // of known gates
 }
 
 // newGates returns all gates at their defaults: those of the manager, of its controllers, and of client-go,
@@ -106,20 +104,16 @@ func (g *gates) SetGates() error {
 // ignoreUnknown reports whether a setting, name=value, names a gate that this program does not have, and records the
 // name. Clusters pass the same list of gates to every component.
 func (g *gates) ignoreUnknown(setting string) bool {
-	name, value, _ := strings.Cut(setting, "=")
-	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-	if _, known := g.gate.GetAll()[featuregate.Feature(name)]; known {
-		return false
-	}
-	if _, err := strconv.ParseBool(value); err != nil {
-		g.malformed = append(g.malformed, fmt.Errorf("--feature-gates: invalid value of %s=%s, err: %w", name, value, err))
-	} else {
+	name, _, _ := strings.Cut(setting, "=")
+	name = strings.TrimSpace(name)
+	_, known := g.gate.GetAll()[featuregate.Feature(name)]
+	if !known {
 		g.ignored = append(g.ignored, name)
 	}
-	return true
+	return !known
 }
 
-// validateGates returns an error for each value that is not a boolean, each locked gate and each invalid version.
+// validateGates returns the errors of known gates and of versions.
 func (g *gates) validateGates() []error {
 	errs := g.registry.Validate()
 	if g.rejected != nil {
@@ -128,7 +122,7 @@ func (g *gates) validateGates() []error {
 	for i, err := range errs {
 		errs[i] = fmt.Errorf("--feature-gates, --emulated-version, --min-compatibility-version: %w", err)
 	}
-	return slices.Concat(g.malformed, errs)
+	return errs
 }
 
 // UseGatesForLibraries sets the gates of client-go and of the metrics package, which are global variables.

@@ -31,7 +31,7 @@ func TestCommandRejects(t *testing.T) {
 		{"patch version to emulate", []string{"--emulated-version=1.37.1"}, "patch version not allowed"},
 		{"bad version", []string{"--version=maybe"}, "--version=maybe: want true, false or raw"},
 		{"several problems", []string{"--secure-port=-1", "--concurrent-namespace-syncs=0"}, "[--secure-port: "},
-		{"bad gate among them", []string{"--feature-gates=X=maybe", "--secure-port=-1"}, "invalid syntax, --secure-port: -1 must be"},
+		{"bad gate among them", []string{"--feature-gates=PodDeletionCost=maybe", "--secure-port=-1"}, "invalid syntax, --secure-port: -1 must be"},
 		{"missing kubeconfig", []string{"--kubeconfig=/missing/file"}, "--kubeconfig=/missing/file: stat /missing/file: no such file or directory"},
 		{"kubeconfig that is none", []string{"--kubeconfig=" + fakeapi.WriteFile(t, "k", []byte("x\ny\n"))}, "error loading config file"},
 		{"kubeconfig without the file it names", []string{"--kubeconfig=" + fakeapi.WriteFile(t, "k", []byte(`{"current-context":"x","clusters":[{"name":"c","cluster":{"server":"https://h","certificate-authority":"/missing/ca"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}]}`))}, "/missing/ca"},
