@@ -275,15 +275,52 @@ func TestEndOfTermStopsALongSync(t *testing.T) {
 	}
 }
 
+func namespaceEnds() error {
+	err := apierrors.NewForbidden(podResource, "a", errors.New("being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+// TestFirstErrorOfABatchDecides: two creates of one batch fail for different reasons. Each rejection has an event.
+func TestFirstErrorOfABatchDecides(t *testing.T) {
+	rejected, canceled := apierrors.NewForbidden(podResource, "web", errors.New("quota")), fmt.Errorf("no lease: %w", context.Canceled)
+	for _, tt := range []struct {
+		name         string
+		first, last  error
+		want         error
+		requeueAfter time.Duration
+		writes       int // of the status
+	}{
+		{"rejected beside a terminating namespace", rejected, namespaceEnds(), rejected, controller.ConsistencyTimeout, 1},
+		{"terminating namespace beside a rejection", namespaceEnds(), rejected, nil, terminatingRecheck, 0},
+		{"rejected beside a cancellation", rejected, canceled, rejected, controller.ConsistencyTimeout, 1},
+		{"cancelled beside a rejection", canceled, rejected, canceled, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, newSet(9, statusOfSize(0)))
+			b.backoffs.batchSize, b.expectations.creates = 2, creates{"first": {name: "first"}, "last": {name: "last"}}
+			b.On("create pods", func(_ int, a clienttesting.Action) (runtime.Object, error) {
+				if a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Name == "first" {
+					return nil, tt.first
+				}
+				return nil, tt.last
+			})
+			result, err := b.run(t.Context())
+			fakeapi.WantError(t, "error", err, tt.want)
+			fakeapi.Want(t, "next sync", result.RequeueAfter, tt.requeueAfter)
+			fakeapi.WantEqual(t, "creates and statuses", []int{b.Count("create pods"), b.Count("update replicasets/status")}, []int{2, tt.writes})
+			b.WantsEvents(t, "Warning FailedCreate Error creating: pods")
+		})
+	}
+}
+
 // TestTerminatingNamespace: the response may concern an earlier namespace, so the key is requeued after a
 // minute. No event is recorded.
 func TestTerminatingNamespace(t *testing.T) {
-	ending := apierrors.NewForbidden(podResource, "a", errors.New("being terminated"))
-	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	b := newBench(t, newSet(100, statusOfSize(0)))
 	b.On("create pods", func(call int, a clienttesting.Action) (runtime.Object, error) {
 		if call < 3 {
-			return nil, ending
+			return nil, namespaceEnds()
 		}
 		pod := a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
 		return pod, nil
