@@ -229,6 +229,22 @@ func TestPodWriteIsRetriedUntilItSucceeds(t *testing.T) {
 	}
 }
 
+// Another client sets Ready to True every 100 ms, without a heartbeat.
+func TestUnknownIsRepeatedOncePerMonitorPeriod(t *testing.T) {
+	inCluster(t, 1, 1, nil, func(b *bench, live, dying []string) {
+		b.term()
+		b.renewFor(51*time.Second, live...)
+		for i := range 200 {
+			if i%100 == 0 {
+				b.renew(live...)
+			}
+			b.edit(dying[0], func(n *corev1.Node) { setReady(n, "True", n.CreationTimestamp.Time) })
+			b.pass(100 * time.Millisecond)
+		}
+		fakeapi.Want(t, "status writes", b.Count("update nodes/status"), 1+4)
+	})
+}
+
 func TestKubeletIsNotContradicted(t *testing.T) {
 	inCluster(t, 1, 1, []runtime.Object{aPod("pod", "dying0")}, func(b *bench, live, _ []string) {
 		b.term()
