@@ -30,6 +30,26 @@ func TestDeleteTimesOut(t *testing.T) {
 	})
 }
 
+// The API server deletes a pod, and the response is lost. The watch lags, and a new pod has the name.
+func TestLostDeleteLeavesTheNextPodAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, aPod("p", "gone", running))
+		lost := w.LoseResponse("delete", "pods")
+		defer w.manager(0)()
+		w.Until(quarantine - 1)
+		w.Freeze("pods", true)
+		w.Until(quarantine)
+		w.Put(aPod("p", "gone", running, second))
+		w.Until(2*quarantine - 1)
+		fakeapi.Want(t, "a response was lost", lost.Load(), true)
+		fakeapi.Want(t, "phase of the new pod", w.Pod("p").Status.Phase, running)
+		fakeapi.WantEqual(t, "patches and deletes", []int{w.Count("patch pods"), w.Count("delete pods")}, []int{1, 1})
+		w.Freeze("pods", false)
+		w.Until(time.Hour)
+		fakeapi.WantEqual(t, "patches and deletes after another quarantine", []int{w.Count("patch pods"), w.Count("delete pods")}, []int{2, 2})
+	})
+}
+
 func TestRejectionsOfAllKinds(t *testing.T) {
 	for name, rejection := range fakeapi.NewRefusals("Pod", "pods", "p") {
 		for _, request := range []string{"get nodes", "patch pods/status", "delete pods"} {
