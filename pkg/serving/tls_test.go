@@ -1,16 +1,20 @@
 package serving
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"minikcm/internal/fakeapi"
@@ -122,6 +126,46 @@ func TestServingCertificates(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// silent is a source of certificates that gets no notifications.
+type silent struct {
+	dynamiccertificates.ControllerRunner
+}
+
+func (s silent) Run(ctx context.Context, workers int) {
+	<-ctx.Done()
+	s.ControllerRunner.Run(ctx, workers) // ends its queue
+}
+
+func TestCertificatesBehindAChangedLink(t *testing.T) {
+	dir, ca := t.TempDir(), fakeapi.NewCA(t, "servers")
+	for _, name := range []string{"old", "new"} {
+		fakeapi.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+		ca.IssueFiles(t, name, filepath.Join(dir, name, "tls.crt"), filepath.Join(dir, name, "tls.key"))
+	}
+	link := filepath.Join(dir, "live")
+	fakeapi.NoError(t, os.Symlink("old", link))
+	synctest.Test(t, func(t *testing.T) {
+		c := fakeapi.Must(newCertificates(TLSConfig{CertFile: filepath.Join(link, "tls.crt"), KeyFile: filepath.Join(link, "tls.key")}, owner{}, nil))
+		for i, source := range c.sources {
+			c.sources[i] = silent{source}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		c.start(ctx, &running)
+		for _, want := range []string{"old", "new"} {
+			time.Sleep(rereadInterval + time.Second)
+			synctest.Wait()
+			cfg := fakeapi.Must(c.tls.GetConfigForClient(&tls.ClientHelloInfo{ServerName: "localhost"}))
+			leaf := fakeapi.Must(x509.ParseCertificate(cfg.Certificates[0].Certificate[0]))
+			fakeapi.Want(t, "certificate", leaf.Subject.CommonName, want)
+			fakeapi.NoError(t, os.Remove(link))
+			fakeapi.NoError(t, os.Symlink("new", link))
+		}
+		stop()
+		running.Wait()
 	})
 }
 
