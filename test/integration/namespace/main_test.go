@@ -35,18 +35,17 @@ type manager struct {
 
 type setup struct {
 	cfg   namespace.Config
-	rest  *rest.Config
 	clock clock.WithTicker
 }
 
 func start(t testing.TB, edits ...func(*setup)) *manager {
 	t.Helper()
-	s := setup{cfg: namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute}, rest: cluster.ManagerConfig("namespace-controller", namespace.Name)}
+	s := setup{cfg: namespace.Config{Workers: 10, SyncPeriod: 5 * time.Minute}}
 	for _, edit := range edits {
 		edit(&s)
 	}
 	agent := "namespace-test-" + rand.String(8)
-	cfg := scoped(t, s.rest)
+	cfg := scoped(t, cluster.ManagerConfig("namespace-controller", namespace.Name))
 	cfg.UserAgent = agent
 	cfg.QPS = -1
 	return &manager{agent: agent, Loop: controlplane.StartLoop(t, controlplane.LoopOptions{
