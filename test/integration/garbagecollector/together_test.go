@@ -9,27 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"minikcm/test/controlplane"
-	"minikcm/test/faults"
 )
-
-// testObjectChanges changes an object, which is to stay, between the decision and its DELETE.
-func testObjectChanges(proxy *faults.Proxy, change func(t *testing.T, ns string, o, other thing) thing) func(*testing.T, string) {
-	return func(t *testing.T, ns string) {
-		owner, other := create(t, secrets, ns, "owner"), create(t, secrets, ns, "other")
-		o := create(t, configMaps, ns, "object", ownedBy(owner))
-		settled(t, ns)
-		gate := faults.NewGate()
-		m := faults.On("delete", configMaps.Resource)
-		m.Namespace, m.Name = ns, o.GetName()
-		proxy.Inject(m, faults.Hold(gate), faults.Next(1))
-		owner.delete(t, metav1.DeletePropagationBackground)
-		held := gate.Next(t)
-		o = change(t, ns, o, other)
-		held.Release()
-		settled(t, ns)
-		alive(t, o, other)
-	}
-}
 
 // TestBesideTheCollectorOfKubeControllerManager requires the same result from both collectors together as from either.
 func TestBesideTheCollectorOfKubeControllerManager(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // TestSharedCollector runs the cases of kube-controller-manager v1.37's tests and all tests that need only default
 // flags. They share the collector and the controllers of workloads and namespaces.
 func TestSharedCollector(t *testing.T) {
-	proxy := startProcess(t).proxy
+	startProcess(t)
 	controlplane.StartProcess(t, "--kubeconfig="+cluster.ManagerKubeconfig(t, "others"), "--secure-port=0", "--leader-elect=false",
 		"--controllers=replicaset,deployment,namespace")
 	for name, test := range map[string]func(t *testing.T, ns string){
@@ -69,14 +69,6 @@ func TestSharedCollector(t *testing.T) {
 		"deployment deleted in the background":         testDeployment(metav1.DeletePropagationBackground),
 		"deployment deleted in the foreground":         testDeployment(metav1.DeletePropagationForeground),
 		"deployment orphaned":                          testDeployment(metav1.DeletePropagationOrphan),
-		"object gets a live owner before its delete": testObjectChanges(proxy, func(t *testing.T, _ string, o, other thing) thing {
-			o.patch(t, map[string]any{"ownerReferences": []any{other.reference()}})
-			return o
-		}),
-		"object is replaced before its delete": testObjectChanges(proxy, func(t *testing.T, ns string, o, other thing) thing {
-			o.delete(t, metav1.DeletePropagationBackground)
-			return create(t, configMaps, ns, o.GetName(), ownedBy(other))
-		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
