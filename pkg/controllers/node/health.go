@@ -66,18 +66,16 @@ func (h heartbeat) alive(now time.Time) heartbeat {
 	return h
 }
 
-// unknownConditions returns the conditions of a silent node, and whether Ready changes. The node is not modified.
-func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.NodeCondition, changed bool) {
-	ready := readyCondition(node)
-	if ready != nil && ready.Status == corev1.ConditionUnknown {
-		return node.Status.Conditions, false
+// setUnknown sets the conditions of a silent node to Unknown, and reports whether Ready changes.
+func setUnknown(node *corev1.Node, now time.Time) (changed bool) {
+	if readiness(node) == corev1.ConditionUnknown {
+		return false
 	}
 	changedAt := metav1.NewTime(now).Rfc3339Copy() // the API keeps whole seconds
-	conditions = append(conditions, node.Status.Conditions...)
 	for _, kind := range kubeletConditions {
-		c := nodestatus.FindCondition(conditions, kind)
+		c := nodestatus.FindCondition(node.Status.Conditions, kind)
 		if c == nil {
-			conditions = append(conditions, corev1.NodeCondition{
+			node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
 				Type: kind, Status: corev1.ConditionUnknown, Reason: reasonNeverUpdated, Message: messageNeverUpdated,
 				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: changedAt,
 			})
@@ -88,7 +86,7 @@ func unknownConditions(node *corev1.Node, now time.Time) (conditions []corev1.No
 			c.LastTransitionTime = changedAt
 		}
 	}
-	return conditions, true
+	return true
 }
 
 func readyCondition(node *corev1.Node) *corev1.NodeCondition {

@@ -170,11 +170,9 @@ func (c *Controller) writeUnknown(ctx context.Context, node *corev1.Node) (*core
 	if !h.evaluateDeadline(c.cfg, now).silent {
 		return live, c.recordAlive(live, now), nil
 	}
-	conditions, changed := unknownConditions(live, now)
-	if !changed {
+	if !setUnknown(live, now) {
 		return live, 0, nil
 	}
-	live.Status.Conditions = conditions
 	written, err := c.updateStatus(ctx, live)
 	if err != nil {
 		return node, 0, err
