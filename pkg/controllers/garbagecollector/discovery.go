@@ -18,8 +18,7 @@ type apiType struct {
 	namespaced                  bool
 	versions                    []string // served versions
 	// local types are served by the API server itself, from one storage for all versions and with preconditions.
-	local   bool
-	watched bool
+	local bool
 }
 
 func (t apiType) objectType() objectType { return objectType{t.GroupResource(), t.kind, t.local} }

@@ -52,7 +52,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 			float64(count[cause]), prometheus.Labels{"cause": cause})
 	}
 	for _, t := range g.types.allStates() {
-		if t.watched && t.err != nil {
+		if t.err != nil {
 			gauge("type_failing", "1 for each type whose objects cannot be listed or watched.", 1, prometheus.Labels{"group": t.Group, "resource": t.Resource})
 		}
 	}

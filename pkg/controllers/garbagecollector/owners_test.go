@@ -15,9 +15,9 @@ var (
 
 	// discovered holds the types of these tests.
 	discovered = newKindIndex(began, map[string]bool{"down.example.com": true},
-		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, kind: "ConfigMap", namespaced: true, versions: []string{"v1"}, local: true, watched: true},
-		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, kind: "Node", versions: []string{"v1"}, local: true, watched: true},
-		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, kind: "Widget", namespaced: true, versions: []string{"v2", "v1"}, local: true, watched: true},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, kind: "ConfigMap", namespaced: true, versions: []string{"v1"}, local: true},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, kind: "Node", versions: []string{"v1"}, local: true},
+		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}, kind: "Widget", namespaced: true, versions: []string{"v2", "v1"}, local: true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "far.example.com", Version: "v1", Resource: "things"}, kind: "Thing", namespaced: true, versions: []string{"v1", "v1beta1"}},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "knowns"}, kind: "Known", namespaced: true, versions: []string{"v1"}, local: true},
 		apiType{GroupVersionResource: schema.GroupVersionResource{Group: "two.example.com", Version: "v1", Resource: "as"}, kind: "Same", versions: []string{"v1"}, local: true},

@@ -109,7 +109,7 @@ var simulated = []objectType{configMaps, replicaSets, nodesType}
 
 // simulatedKind returns a type as discovery shows it.
 func simulatedKind(typ objectType) apiType {
-	return apiType{GroupVersionResource: typ.WithVersion("v1"), kind: typ.kind, namespaced: typ != nodesType, versions: []string{"v1"}, local: true, watched: true}
+	return apiType{GroupVersionResource: typ.WithVersion("v1"), kind: typ.kind, namespaced: typ != nodesType, versions: []string{"v1"}, local: true}
 }
 
 var simulatedKinds = newKindIndex(began, nil, simulatedKind(configMaps), simulatedKind(replicaSets), simulatedKind(nodesType))

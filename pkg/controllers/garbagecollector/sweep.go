@@ -65,7 +65,7 @@ func (s *sweeper) typesToSweep(key id, owner apiType) (types []apiType, dependen
 	dependents = s.graph.referring(key)
 	for _, t := range s.types.allStates() {
 		switch {
-		case !t.watched || !t.mayDependOn(owner):
+		case t.store == nil || !t.mayDependOn(owner):
 		case t.isServed():
 			types = append(types, t.apiType)
 		case t.phase == away || slices.ContainsFunc(dependents, func(d object) bool { return d.resource == t.GroupResource() }):

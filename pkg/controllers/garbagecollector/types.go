@@ -203,7 +203,7 @@ func (t *knownTypes) unknownGroups() []string {
 	defer t.lock.Unlock()
 	groups, watched := map[string]bool{}, map[string]bool{}
 	for r, k := range t.types {
-		watched[r.Group] = watched[r.Group] || k.watched
+		watched[r.Group] = watched[r.Group] || k.store != nil
 	}
 	for name, since := range t.defined { // another API server may serve the type already
 		r := schema.ParseGroupResource(name)
@@ -300,12 +300,12 @@ func (t *knownTypes) addTypesLocked(result discovery.Result, failing map[string]
 			continue
 		}
 		k.GroupVersionResource = a.GroupVersionResource
-		k.watched = a.List && a.Watch && a.Delete && !t.ignored[r]
+		watched := a.List && a.Watch && a.Delete && !t.ignored[r]
 		switch {
-		case !k.watched && k.store != nil:
+		case !watched && k.store != nil:
 			unwatched = append(unwatched, k)
 			t.types[r] = &knownType{typeState: typeState{apiType: k.apiType}}
-		case k.watched:
+		case watched:
 			k.store = t.graph.storeFor(k.objectType())
 			if k.feed == nil || moved || !k.isServed() {
 				start = append(start, k)
@@ -329,7 +329,7 @@ func (t *knownTypes) removeTypesLocked(result discovery.Result, failing map[stri
 		}
 		switch {
 		case failing[r.Group] || result.Has(r) || k.cached:
-		case !k.watched:
+		case k.store == nil:
 			delete(t.types, r)
 		case k.isServed():
 			k.phase, k.since, k.err = away, now, nil
@@ -368,7 +368,7 @@ func (t *knownTypes) isLocalLocked(r schema.GroupResource) bool {
 func (t *knownTypes) updateIndexLocked(sent time.Time, failing map[string]bool) (changed bool) {
 	var all []apiType
 	for _, k := range t.types {
-		if len(k.versions) > 0 && (!k.watched || k.isServed()) {
+		if len(k.versions) > 0 && (k.store == nil || k.isServed()) {
 			all = append(all, k.apiType)
 		}
 	}
@@ -445,7 +445,7 @@ func (t *knownTypes) observeInformer(of caches.Cached) caches.Handler[metav1.Obj
 		return caches.Handler[metav1.Object]{}
 	}
 	k := &knownType{cached: true, typeState: typeState{
-		apiType: apiType{GroupVersionResource: of.Resource, kind: of.Kind, watched: true, local: true},
+		apiType: apiType{GroupVersionResource: of.Resource, kind: of.Kind, local: true},
 		phase:   listing,
 		since:   t.Clock.Now(),
 	}}

@@ -68,7 +68,7 @@ func TestTypesFollowDiscovery(t *testing.T) {
 		c.shows("node-uid", true)
 		fakeapi.Want(t, "requests of nodes, which have a cache", c.Count("watch nodes")+c.Count("list nodes"), 0)
 		for _, r := range []string{"events", "componentstatuses"} {
-			if s := c.types.state(schema.GroupResource{Resource: r}); s.watched || s.phase != "" || c.Count("watch "+r) > 0 {
+			if s := c.types.state(schema.GroupResource{Resource: r}); s.store != nil || s.phase != "" || c.Count("watch "+r) > 0 {
 				t.Errorf("%s are watched: %+v", r, s)
 			}
 		}
