@@ -73,7 +73,7 @@ func NewLoop[K comparable](cfg LoopConfig, reg prometheus.Registerer, reconcile 
 	}
 	return &Loop[K]{
 		cfg: cfg, reconcile: reconcile, group: func(K) string { return "" },
-		scheduler: &scheduler[K]{slowAfter: cfg.SlowAfter, slowMost: slowPerWorker * cfg.Workers, running: map[*run]struct{}{}, groups: map[string]*group[K]{}},
+		scheduler: &scheduler[K]{slowAfter: cfg.SlowAfter, maxDetached: detachedPerWorker * cfg.Workers, running: map[*run]struct{}{}, groups: map[string]*group[K]{}},
 		seconds: m.HistogramVec("controller_sync_duration_seconds", "Duration of one sync of one key, by result: done; "+
 			"requeue (the sync requested another sync after a delay); error (the key is retried; conflicts and panics included); "+
 			"canceled (a request of the sync was cancelled, for example at the end of the term).",
@@ -137,19 +137,19 @@ func (l *Loop[K]) startQueue(all func() []K) *termQueue[K] {
 	return q
 }
 
-func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
-	work, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), termKey{}, ctx))
+func (l *Loop[K]) runTerm(term context.Context, q *termQueue[K]) {
+	ctx, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(term), termKey{}, term))
 	defer cancel()
 	var syncs sync.WaitGroup
-	l.scheduler.startWorker = func() { syncs.Go(func() { l.runWorker(ctx, work, q) }) }
+	l.scheduler.startWorker = func() { syncs.Go(func() { l.runWorker(term, ctx, q) }) }
 	for range l.cfg.Workers {
 		l.scheduler.startWorker()
 	}
 	first, later := rate.NewLimiter(firstRetriesPerSecond, firstRetriesBurst), rate.NewLimiter(laterRetriesPerSecond, laterRetriesBurst)
-	syncs.Go(func() { q.admitWaiting(ctx, l.cfg.Clock, q.first, first, q.successes) })
-	syncs.Go(func() { q.admitWaiting(ctx, l.cfg.Clock, q.later, later, q.recoveries) })
+	syncs.Go(func() { q.admitWaiting(term, l.cfg.Clock, q.first, first, q.successes) })
+	syncs.Go(func() { q.admitWaiting(term, l.cfg.Clock, q.later, later, q.recoveries) })
 
-	<-ctx.Done()
+	<-term.Done()
 	l.queue.Store(nil)
 	for _, queue := range []interface{ ShutDown() }{q, q.first, q.later} {
 		queue.ShutDown()
@@ -161,8 +161,8 @@ func (l *Loop[K]) runTerm(ctx context.Context, q *termQueue[K]) {
 	l.failureLog.endPeriod()
 }
 
-// runWorker syncs keys until another worker runs in its place or the term ends. Then it empties the queue, because
-// remaining keys would count in the depth metric. ctx is the context of the syncs, which outlasts the term.
+// runWorker syncs keys until another worker runs in its place or the term ends. At the end of the term it empties the
+// queue, because remaining keys would count in the depth metric. ctx is the context of the syncs, which outlasts term.
 func (l *Loop[K]) runWorker(term, ctx context.Context, q *termQueue[K]) {
 	for key, shutdown := q.Get(); !shutdown; key, shutdown = q.Get() {
 		if term.Err() != nil || !q.admitsKey(key) {
@@ -179,7 +179,7 @@ func (l *Loop[K]) runWorker(term, ctx context.Context, q *termQueue[K]) {
 		for _, key := range l.scheduler.endSync(r) {
 			q.Add(key)
 		}
-		if r.slow && term.Err() == nil {
+		if r.detached && term.Err() == nil {
 			return
 		}
 	}
@@ -200,11 +200,11 @@ func Term(ctx context.Context) context.Context {
 // before each request, and leaves the rest to the next leader. It returns false for the context of no sync.
 func Draining(ctx context.Context) bool { return Term(ctx).Err() != nil }
 
-func (l *Loop[K]) syncKey(work context.Context, q *termQueue[K], key K, r *run) {
+func (l *Loop[K]) syncKey(ctx context.Context, q *termQueue[K], key K, r *run) {
 	defer q.Done(key)
-	logger := klog.LoggerWithValues(klog.FromContext(work), "controller", l.cfg.Controller, "key", key)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "controller", l.cfg.Controller, "key", key)
 	start := l.cfg.Clock.Now()
-	ctx := httptrace.WithClientTrace(klog.NewContext(work, logger), &httptrace.ClientTrace{
+	ctx = httptrace.WithClientTrace(klog.NewContext(ctx, logger), &httptrace.ClientTrace{
 		GetConn: func(string) {
 			r.recordProgress(l.cfg.Clock.Now())
 			r.requests.Add(1)

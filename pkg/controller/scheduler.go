@@ -10,33 +10,33 @@ import (
 const (
 	// defaultSlowAfter is much longer than a few requests, and much shorter than admission that hangs.
 	defaultSlowAfter = time.Second
-	// slowPerWorker limits slow syncs. Each slow sync costs a goroutine and memory.
-	slowPerWorker = 16
+	// detachedPerWorker limits detached syncs. Each of them costs a goroutine and memory.
+	detachedPerWorker = 16
 	// stuckAfter is the time without a request or response after which a sync is stuck: twice the longest
 	// request of an API server (60 s).
 	stuckAfter = 2 * time.Minute
 )
 
-// scheduler decides which syncs may run. A sync occupies its worker until it is slow, that is for slowAfter. Then
-// another worker starts, and the worker of the slow sync ends with it.
+// scheduler decides which syncs may run. A sync is slow when it has run for slowAfter. Then it is detached: another
+// worker starts, and the worker of the sync ends with it.
 //
-// Keys may belong to groups. While a sync of a group has run for slowAfter, further ones count as slow at once. A group
-// may hold at most as many slow syncs as are still free, so a new group always finds some: one group gets half of
-// slowMost, each of n groups one (n+1)th.
+// Keys may belong to groups. While a group has a slow sync, its further syncs are detached at once. A group may have at
+// most as many detached syncs as are still free, so a new group always finds some: one group gets half of maxDetached,
+// each of n groups one (n+1)th.
 type scheduler[K comparable] struct {
 	slowAfter   time.Duration
-	slowMost    int
+	maxDetached int
 	startWorker func() // set for each term
 
-	lock    sync.Mutex
-	running map[*run]struct{}
-	slow    int
-	groups  map[string]*group[K] // groups with slow syncs
+	lock     sync.Mutex
+	running  map[*run]struct{}
+	detached int
+	groups   map[string]*group[K] // groups with detached syncs
 }
 
 type group[K comparable] struct {
-	slow     int            // slow syncs
-	old      int            // slow syncs that have run for slowAfter
+	detached int            // detached syncs
+	slow     int            // those that have run for slowAfter
 	withheld map[K]struct{} // keys without a share
 }
 
@@ -45,8 +45,8 @@ type run struct {
 	key          any
 	group        string
 	slowTimer    *time.Timer
-	old          bool
-	slow         bool                      // its worker has been replaced
+	slow         bool                      // it has run for slowAfter
+	detached     bool                      // another worker has replaced its worker
 	lastProgress atomic.Pointer[time.Time] // time of the last request or response
 	requests     atomic.Int32              // number of requests
 }
@@ -60,70 +60,70 @@ func (s *scheduler[K]) startSync(key K, name string, now time.Time) *run {
 	defer s.lock.Unlock()
 	r := &run{key: key, group: name}
 	if g := s.groups[name]; name != "" && g != nil {
-		if g.slow >= s.slowMost-s.slow {
+		if g.detached >= s.maxDetached-s.detached {
 			g.withheld[key] = struct{}{}
 			return nil
 		}
 		delete(g.withheld, key)
-		if g.old > 0 {
-			s.countSlowLocked(r)
+		if g.slow > 0 {
+			s.detachLocked(r)
 		}
 	}
 	r.recordProgress(now)
 	s.running[r] = struct{}{}
-	r.slowTimer = time.AfterFunc(s.slowAfter, func() { s.markOld(r) })
+	r.slowTimer = time.AfterFunc(s.slowAfter, func() { s.markSlow(r) })
 	return r
 }
 
-// countSlowLocked counts a sync as slow and replaces its worker.
-func (s *scheduler[K]) countSlowLocked(r *run) {
+// detachLocked replaces the worker of a sync.
+func (s *scheduler[K]) detachLocked(r *run) {
 	g := s.groups[r.group]
 	if g == nil {
 		g = &group[K]{withheld: map[K]struct{}{}}
 		s.groups[r.group] = g
 	}
-	r.slow = true
-	g.slow++
-	s.slow++
+	r.detached = true
+	g.detached++
+	s.detached++
 	s.startWorker()
 }
 
-// markOld marks a sync that has run for slowAfter. While too many syncs are slow, the sync keeps its worker.
-func (s *scheduler[K]) markOld(r *run) {
+// markSlow marks a sync that has run for slowAfter. While too many syncs are detached, the sync keeps its worker.
+func (s *scheduler[K]) markSlow(r *run) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if _, running := s.running[r]; !running {
 		return
 	}
-	if !r.slow {
-		if s.slow >= s.slowMost {
+	if !r.detached {
+		if s.detached >= s.maxDetached {
 			r.slowTimer.Reset(s.slowAfter)
 			return
 		}
-		s.countSlowLocked(r)
+		s.detachLocked(r)
 	}
-	r.old = true
-	s.groups[r.group].old++
+	r.slow = true
+	s.groups[r.group].slow++
 }
 
-// endSync ends a sync. The end of a slow sync makes room for others, so endSync returns at most two withheld keys of
-// each group with room. A group without slow syncs has no limit: endSync returns all its keys.
+// endSync ends a sync. The end of a detached sync makes room for others, so endSync returns at most two withheld keys of
+// each group with room. A group without detached syncs has no limit: endSync returns all its keys.
 func (s *scheduler[K]) endSync(r *run) (keys []K) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	r.slowTimer.Stop()
 	delete(s.running, r)
-	if !r.slow {
+	if !r.detached {
 		return nil
 	}
-	s.slow--
-	s.groups[r.group].slow--
-	if r.old {
-		s.groups[r.group].old--
+	s.detached--
+	s.groups[r.group].detached--
+	if r.slow {
+		s.groups[r.group].slow--
 	}
 	for name, g := range s.groups {
-		room := min(s.slowMost-s.slow-g.slow, 2)
-		if g.slow == 0 {
+		room := min(s.maxDetached-s.detached-g.detached, 2)
+		if g.detached == 0 {
 			delete(s.groups, name)
 			room = len(g.withheld)
 		}

@@ -24,7 +24,7 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-// TestGroupsShareSlowSyncs: with two workers at most 32 syncs are slow. Keys hang until their group heals, the groups
+// TestGroupsShareSlowSyncs: with two workers at most 32 syncs are detached. Keys hang until their group heals, the groups
 // heal one after the other.
 func TestGroupsShareSlowSyncs(t *testing.T) {
 	for _, tt := range []struct {
