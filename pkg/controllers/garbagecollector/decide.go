@@ -232,8 +232,8 @@ type decision struct {
 }
 
 // decide returns the decision about an object by the states of its owners. One solid owner keeps the object. One
-// unknown owner keeps the object from being deleted. owns: other objects refer to the object.
-func decide(m marks, owners []ownerState, owns bool) decision {
+// unknown owner keeps the object from being deleted.
+func decide(m marks, owners []ownerState, hasDependents bool) decision {
 	has := func(state ownerState) bool { return slices.Contains(owners, state) }
 	var removable []int
 	for n, state := range owners {
@@ -250,7 +250,7 @@ func decide(m marks, owners []ownerState, owns bool) decision {
 		return decision{action: keep}
 	case has(unknown):
 		return decision{action: await}
-	case has(waitingForDependents) && owns: // the owner goes after all levels of dependents
+	case has(waitingForDependents) && hasDependents: // the owner goes after all levels of dependents
 		return decision{action: remove, policy: metav1.DeletePropagationForeground}
 	case m.has(orphaning):
 		return decision{action: remove, policy: metav1.DeletePropagationOrphan}

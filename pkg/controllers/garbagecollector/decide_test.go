@@ -25,11 +25,11 @@ func TestDecide(t *testing.T) {
 	)
 	of := func(v ...ownerState) []ownerState { return v }
 	for _, tt := range []struct {
-		name   string
-		marks  marks
-		owners []ownerState
-		owns   bool
-		want   decision
+		name          string
+		marks         marks
+		owners        []ownerState
+		hasDependents bool
+		want          decision
 	}{
 		{"one is gone", 0, of(absent), false, decision{action: remove, policy: background}},
 		{"one is gone, and it has dependents", 0, of(absent), true, decision{action: remove, policy: background}},
@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 		{"one lives, one unknown", 0, of(solid, unknown), true, decision{action: keep}},
 		{"it is being deleted", terminating, of(absent), true, decision{action: keep}},
 	} {
-		if got := decide(tt.marks, tt.owners, tt.owns); !reflect.DeepEqual(got, tt.want) {
+		if got := decide(tt.marks, tt.owners, tt.hasDependents); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}

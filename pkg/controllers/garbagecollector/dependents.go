@@ -98,8 +98,8 @@ func reachable(from *node, neighbours func(*node, func(*node))) map[*node]bool {
 	return found
 }
 
-// referring returns the dependents of an owner.
-func (g *graph) referring(key id) []object {
+// dependentObjects returns the dependents of an owner.
+func (g *graph) dependentObjects(key id) []object {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	n := g.observedNodeLocked(key)
@@ -115,8 +115,8 @@ func (g *graph) referring(key id) []object {
 	return all
 }
 
-// all returns the keys that a term starts with.
-func (g *graph) all() queueKeys {
+// initialKeys returns the keys that a term starts with.
+func (g *graph) initialKeys() queueKeys {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	var keys queueKeys

@@ -365,8 +365,7 @@ func (g *graph) observe(key id) (o object, ok bool) {
 }
 
 // observeOwners returns the observations of the owners of an object. The object is from the graph or from a live read.
-// owns: other objects refer to the object.
-func (g *graph) observeOwners(o object) (owners []ownerObservation, owns bool) {
+func (g *graph) observeOwners(o object) (owners []ownerObservation, hasDependents bool) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	since := o.readAt
@@ -374,8 +373,8 @@ func (g *graph) observeOwners(o object) (owners []ownerObservation, owns bool) {
 		if n.refs != nil && slices.Equal(g.refsOfNodeLocked(n), o.refs) {
 			since = timing.Earlier(since, g.began.Add(n.refs.since))
 		}
-		for e := n.dependents; e != nil && !owns; e = e.after {
-			owns = e.dependent != n && e.isReachable()
+		for e := n.dependents; e != nil && !hasDependents; e = e.after {
+			hasDependents = e.dependent != n && e.isReachable()
 		}
 	}
 	for _, r := range o.refs {
@@ -390,5 +389,5 @@ func (g *graph) observeOwners(o object) (owners []ownerObservation, owns bool) {
 		}
 		owners = append(owners, owner)
 	}
-	return owners, owns
+	return owners, hasDependents
 }

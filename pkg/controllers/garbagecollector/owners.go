@@ -124,14 +124,14 @@ func (r *ownerReader) reset() {
 
 // ownerView is the state of the owners of one object at one moment.
 type ownerView struct {
-	syncBegun time.Time
-	viewedAt  time.Time
-	owns      bool // other objects refer to the object
-	owners    []ownerEvidence
-	states    []ownerState
-	reads     []int         // positions of the references whose owners have to be read
-	after     time.Duration // time until the next recheck; 0: no recheck
-	cause     string        // why the first unknown owner is unknown
+	syncBegun     time.Time
+	viewedAt      time.Time
+	hasDependents bool
+	owners        []ownerEvidence
+	states        []ownerState
+	reads         []int         // positions of the references whose owners have to be read
+	after         time.Duration // time until the next recheck; 0: no recheck
+	cause         string        // why the first unknown owner is unknown
 }
 
 type ownerEvidence struct {
@@ -162,9 +162,9 @@ func (r *ownerReader) read(ctx context.Context, o object) (v ownerView, err erro
 
 // view classifies the owners of an object by the reads so far.
 func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
-	observed, owns := r.graph.observeOwners(o)
+	observed, hasDependents := r.graph.observeOwners(o)
 	now, known, n := r.clock.Now(), r.types.kindIndex(), len(o.refs)
-	v := ownerView{syncBegun: syncBegun, viewedAt: now, owns: owns, owners: make([]ownerEvidence, n), states: make([]ownerState, n)}
+	v := ownerView{syncBegun: syncBegun, viewedAt: now, hasDependents: hasDependents, owners: make([]ownerEvidence, n), states: make([]ownerState, n)}
 	for n, ref := range o.refs {
 		e := &v.owners[n]
 		e.evidence = evidence{ownerObservation: observed[n], uid: ref.uid, syncBegun: syncBegun, discovered: known.sent}

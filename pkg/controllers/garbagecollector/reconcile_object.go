@@ -42,7 +42,7 @@ func (c *Controller) reconcileObject(ctx context.Context, key id) (controller.Re
 			}
 		}
 		// 2. Decide, and record why an object is kept without a solid owner.
-		d := decide(o.marks, v.states, v.owns)
+		d := decide(o.marks, v.states, v.hasDependents)
 		switch d.action {
 		case await:
 			record.cause = v.cause
@@ -90,11 +90,11 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 		return nil, record.retryAt.Sub(now), nil
 	}
 	if d.action == remove && !o.live && (!t.local || o.version == "") { // the API may ignore preconditions
-		now, err := c.readAgain(ctx, t, o)
-		if now == nil || !now.sameMetadata(o) {
-			return now, 0, err
+		reread, err := c.readAgain(ctx, t, o)
+		if reread == nil || !reread.sameMetadata(o) {
+			return reread, 0, err
 		}
-		o = *now
+		o = *reread
 	}
 	// Reads grow old and events come while a request waits. The user may turn a foreground deletion into orphaning.
 	// A patch tests the object itself.
@@ -103,8 +103,8 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 			slices.Contains(v.states, waitingForDependents) && c.Clock.Since(v.viewedAt) > readValidFor {
 			return false
 		}
-		now := c.owners.view(o, v.syncBegun)
-		return len(now.reads) == 0 && slices.Equal(now.states, v.states)
+		next := c.owners.view(o, v.syncBegun)
+		return len(next.reads) == 0 && slices.Equal(next.states, v.states)
 	}
 	var result requestResult
 	if d.action == remove {
@@ -117,9 +117,9 @@ func (c *Controller) act(ctx context.Context, t apiType, o object, v ownerView, 
 		o.live, o.readAt = false, c.Clock.Now()
 		return &o, 0, nil
 	case conflict, invalid:
-		now, readErr := c.readAgain(ctx, t, o)
-		if now == nil || result == conflict && now.version != o.version || !now.sameMetadata(o) {
-			return now, 0, readErr
+		reread, readErr := c.readAgain(ctx, t, o)
+		if reread == nil || result == conflict && reread.version != o.version || !reread.sameMetadata(o) {
+			return reread, 0, readErr
 		}
 		return nil, c.recordRejection(ctx, o, d, err), nil // the object has not changed
 	case rejected:

@@ -207,7 +207,7 @@ func (c *Controller) orphanDependents(ctx context.Context, key id, ownerType api
 		case len(unlisted) > 0:
 			b.cause, b.after = causeUnlistedType, min(max(waited/2, unlistedRecheck), minRecheck)
 			return b, nil
-		case !slices.ContainsFunc(c.graph.referring(key), func(o object) bool { return !orphaned[o.uid] }):
+		case !slices.ContainsFunc(c.graph.dependentObjects(key), func(o object) bool { return !orphaned[o.uid] }):
 			return blockage{}, nil
 		}
 	}

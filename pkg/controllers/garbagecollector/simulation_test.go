@@ -123,7 +123,7 @@ func (c *collector) start() {
 	for _, typ := range simulated {
 		c.relist(typ)
 	}
-	c.queue(c.graph.all())
+	c.queue(c.graph.initialKeys())
 }
 
 func (c *collector) queue(keys queueKeys) {

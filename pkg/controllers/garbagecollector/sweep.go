@@ -62,7 +62,7 @@ type unlistedType struct{ resource, reason string }
 // typesToSweep returns the types that may have dependents of an owner, the dependents in the graph, and the types that
 // cannot be listed.
 func (s *sweeper) typesToSweep(key id, owner apiType) (types []apiType, dependents []object, unlisted []unlistedType) {
-	dependents = s.graph.referring(key)
+	dependents = s.graph.dependentObjects(key)
 	for _, t := range s.types.allStates() {
 		switch {
 		case t.store == nil || !t.mayDependOn(owner):
