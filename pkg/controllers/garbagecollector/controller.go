@@ -21,9 +21,9 @@ const (
 	queueObjects = "garbage_collector_attempt_to_delete"
 	queueOwners  = "garbage_collector_attempt_to_orphan"
 
-	// ownerPause merges events about the dependents of one owner into one sync.
-	ownerPause = 5 * time.Millisecond
-	pruneEvery = 10 * time.Second
+	// gatherDelay merges events about the dependents of one owner into one sync.
+	gatherDelay = 5 * time.Millisecond
+	pruneEvery  = 10 * time.Second
 )
 
 // Controller is the garbage collector.
@@ -73,7 +73,7 @@ func (c *Controller) enqueue(keys queueKeys) {
 		c.objectLoop.Add(key)
 	}
 	for _, key := range keys.owners {
-		c.ownerLoop.AddAfter(key, ownerPause)
+		c.ownerLoop.AddAfter(key, gatherDelay)
 	}
 }
 

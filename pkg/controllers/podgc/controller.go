@@ -35,8 +35,8 @@ type Controller struct {
 
 const countKey = "finished pods"
 
-// gather is the delay in which events of pods on one node share one sync of the node.
-const gather = 100 * time.Millisecond
+// gatherDelay is the delay in which events of pods on one node share one sync of the node.
+const gatherDelay = 100 * time.Millisecond
 
 // removalDelay is the time for the API server to remove an unscheduled pod without finalizers by itself.
 const removalDelay = time.Second
@@ -97,8 +97,8 @@ func (c *Controller) enqueue(pod *caches.Pod) {
 	switch {
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil:
 		c.podLoop.AddAfter(podkey.ForPod(pod), removalDelay)
-	case pod.NodeName != "" && causeFor(pod, c.cachedNode(pod.NodeName), false, false) != none:
-		c.nodeLoop.AddAfter(pod.NodeName, gather)
+	case pod.NodeName != "" && reasonFor(pod, c.cachedNode(pod.NodeName), false, false) != none:
+		c.nodeLoop.AddAfter(pod.NodeName, gatherDelay)
 	}
 }
 

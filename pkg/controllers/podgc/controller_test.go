@@ -42,7 +42,7 @@ func (w *world) outcome() podOutcome {
 	return podOutcome{Deleted: w.deletes(), Marked: slices.Sorted(maps.Keys(w.Accepted("patch pods")))}
 }
 
-func (w *world) check(why cause, want podOutcome) {
+func (w *world) check(why collectReason, want podOutcome) {
 	w.T.Helper()
 	if want.Deleted == nil {
 		want.Deleted = map[string]time.Duration{}
@@ -65,7 +65,7 @@ type scenario struct {
 	want  podOutcome
 }
 
-func (s scenario) run(t *testing.T, why cause, threshold int) {
+func (s scenario) run(t *testing.T, why collectReason, threshold int) {
 	fakeapi.Bubble(t, s.name, func(t *testing.T) {
 		w := newWorld(t, s.start...)
 		defer w.manager(threshold)()
@@ -106,7 +106,7 @@ func TestOrphaned(t *testing.T) {
 			steps{1 * time.Second: removed, 30 * time.Second: created, 35 * time.Second: removed}, time.Hour,
 			podOutcome{Deleted: at(35*time.Second+quarantine, "a", "b", "c"), Marked: []string{"c"}}},
 		{"a pod that comes later to a name long missing", three("n")[:1], steps{time.Hour: func(w *world) { w.Put(aPod("late", "n", pending)) }}, 2 * time.Hour,
-			podOutcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + gather + quarantine}, Marked: []string{"late"}}},
+			podOutcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + gatherDelay + quarantine}, Marked: []string{"late"}}},
 		{"a new pod beside a pod that is not removed", objects{aPod("a", "n", running, finalized)}, steps{time.Hour: func(w *world) { w.Put(aPod("late", "n", pending, young)) }}, 2 * time.Hour,
 			podOutcome{Deleted: map[string]time.Duration{"a": quarantine, "late": time.Hour + quarantine}, Marked: []string{"a", "late"}}},
 		{"a pod that an API server with a fast clock created", objects{aPod("a", "n", failed, young)}, nil, time.Hour, podOutcome{Deleted: at(2*quarantine, "a")}},
@@ -119,7 +119,7 @@ func TestOrphaned(t *testing.T) {
 			steps{0: onlyLive, time.Hour - 1: removed}, 2 * time.Hour, podOutcome{Deleted: at(time.Hour, "a")}},
 		{"a pod that replaces a deleted pod of its name in one event", objects{aPod("a", "n", failed, deleted)},
 			steps{time.Hour: func(w *world) { w.Put(aPod("a", "n", failed, terminating, finalized, second)) }}, 2 * time.Hour,
-			podOutcome{Deleted: at(time.Hour+gather, "a")}},
+			podOutcome{Deleted: at(time.Hour+gatherDelay, "a")}},
 	} {
 		s.run(t, orphaned, 0)
 	}
@@ -190,7 +190,7 @@ func TestOutOfService(t *testing.T) {
 		{"a pod that begins to terminate there",
 			objects{outOf("n", corev1.ConditionUnknown), aPod("running", "n", running)},
 			steps{time.Second: func(w *world) { w.Put(aPod("running", "n", running, terminating)) }}, time.Minute,
-			podOutcome{Deleted: map[string]time.Duration{"running": time.Second + gather}, Marked: []string{"running"}}},
+			podOutcome{Deleted: map[string]time.Duration{"running": time.Second + gatherDelay}, Marked: []string{"running"}}},
 		{"a live node in service, whatever the cache shows", objects{outOf("n", corev1.ConditionUnknown), aPod("running", "n", running)},
 			steps{0: func(w *world) {
 				w.putUnseen(silent("n"))

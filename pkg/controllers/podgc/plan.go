@@ -10,16 +10,16 @@ import (
 	"minikcm/pkg/controllers/internal/nodestatus"
 )
 
-// cause is the reason for collecting a pod. The text is the reason label of the metrics.
-type cause string
+// collectReason is the reason for collecting a pod. The text is the reason label of the metrics.
+type collectReason string
 
 // Values of upstream, kube-controller-manager v1.37.
 const (
-	none         cause = ""
-	terminated   cause = "terminated"
-	outOfService cause = "out-of-service"
-	orphaned     cause = "orphaned"
-	unscheduled  cause = "unscheduled"
+	none         collectReason = ""
+	terminated   collectReason = "terminated"
+	outOfService collectReason = "out-of-service"
+	orphaned     collectReason = "orphaned"
+	unscheduled  collectReason = "unscheduled"
 )
 
 // nodeState holds the facts about a node that decide about its pods.
@@ -38,9 +38,9 @@ func isOutOfService(node *corev1.Node) bool {
 		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
-// causeFor returns the cause for collecting a pod on a node. quarantined is true while the quarantine of a
+// reasonFor returns the reason for collecting a pod on a node. quarantined is true while the quarantine of a
 // missing node lasts, surplus for a pod in excess of the threshold of finished pods.
-func causeFor(pod *caches.Pod, node nodeState, quarantined, surplus bool) cause {
+func reasonFor(pod *caches.Pod, node nodeState, quarantined, surplus bool) collectReason {
 	terminating := pod.DeletionTimestamp != nil
 	switch {
 	case surplus && isTerminated(pod):

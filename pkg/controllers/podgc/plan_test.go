@@ -14,12 +14,12 @@ import (
 
 func TestNoCauseInQuarantine(t *testing.T) {
 	pod := &caches.Pod{Phase: corev1.PodRunning, NodeName: "n"}
-	fakeapi.Want(t, "cause in quarantine", causeFor(pod, nodeState{}, true, false), none)
+	fakeapi.Want(t, "reason in quarantine", reasonFor(pod, nodeState{}, true, false), none)
 }
 
 func TestSurplusPodMustBeFinished(t *testing.T) {
 	pod := &caches.Pod{Phase: corev1.PodRunning}
-	fakeapi.Want(t, "cause for a running pod", causeFor(pod, nodeState{exists: true}, false, true), none)
+	fakeapi.Want(t, "reason for a running pod", reasonFor(pod, nodeState{exists: true}, false, true), none)
 }
 
 // Upstream's TestGCTerminated. Pods are in order of creation, an hour apart; "x!" is a pod that a

@@ -41,7 +41,7 @@ func (c *Controller) reconcileNode(_ context.Context, name string) (controller.R
 		}
 	}
 	for _, pod := range c.pods.OnNode(name) {
-		if causeFor(pod, node, false, false) != none {
+		if reasonFor(pod, node, false, false) != none {
 			var wait time.Duration
 			if !node.exists { // a controller may replace the pods of a missing node for ever
 				wait = min(c.cfg.Quarantine, c.cfg.Quarantine-c.Clock.Since(pod.CreationTimestamp.Time))
@@ -66,32 +66,32 @@ func (c *Controller) reconcileCount(context.Context, string) (controller.Result,
 	return controller.Result{RequeueAfter: c.cfg.Period}, nil
 }
 
-// reconcilePod collects a pod if there is a cause.
+// reconcilePod collects a pod if there is a reason.
 func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	pod, ok := c.pods.Get(key.Name)
 	if !ok || pod.UID != key.UID || pod.IsFinished() && isDeleted(pod) {
 		return controller.Result{}, nil
 	}
-	because := causeFor(pod, c.cachedNode(pod.NodeName), c.quarantineLeft(pod.NodeName) > 0, c.isSurplus(key.UID))
-	if because == none {
+	reason := reasonFor(pod, c.cachedNode(pod.NodeName), c.quarantineLeft(pod.NodeName) > 0, c.isSurplus(key.UID))
+	if reason == none {
 		return controller.Result{}, nil
 	}
-	collected, err := c.collect(ctx, key, pod, because)
+	collected, err := c.collect(ctx, key, pod, reason)
 	if !collected || outcome.IsNotFound(err, key.Name.Name) {
-		// The cached cause is outdated: decide again when the caches have caught up.
+		// The cached reason is outdated: decide again when the caches have caught up.
 		return controller.Result{RequeueAfter: c.cfg.Quarantine}, nil
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
-		c.metrics.errors.WithLabelValues(key.Name.Namespace, string(because)).Inc()
+		c.metrics.errors.WithLabelValues(key.Name.Namespace, string(reason)).Inc()
 	}
 	return controller.Result{}, err
 }
 
 // collect reads the pod and its node live and performs the remaining steps. collect returns false if the live
-// objects give no cause. A finished pod of the surplus is not read, because finished pods stay finished.
-func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches.Pod, because cause) (bool, error) {
-	if because == terminated && cached.IsFinished() {
-		return true, c.markAndDelete(ctx, cached, because)
+// objects give no reason. A finished pod of the surplus is not read, because finished pods stay finished.
+func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches.Pod, reason collectReason) (bool, error) {
+	if reason == terminated && cached.IsFinished() {
+		return true, c.markAndDelete(ctx, cached, reason)
 	}
 	pod, err := c.pods.ReadByName(ctx, c.Client, key.Name)
 	if err != nil || pod == nil || pod.UID != key.UID {
@@ -106,17 +106,17 @@ func (c *Controller) collect(ctx context.Context, key podkey.Key, cached *caches
 			return true, err
 		}
 	}
-	because = causeFor(pod, node, c.quarantineLeft(pod.NodeName) > 0, c.isSurplus(key.UID))
-	if because == none {
+	reason = reasonFor(pod, node, c.quarantineLeft(pod.NodeName) > 0, c.isSurplus(key.UID))
+	if reason == none {
 		return false, nil
 	}
-	return true, c.markAndDelete(ctx, pod, because)
+	return true, c.markAndDelete(ctx, pod, reason)
 }
 
 // markAndDelete performs the remaining steps for a pod.
-func (c *Controller) markAndDelete(ctx context.Context, pod *caches.Pod, because cause) error {
+func (c *Controller) markAndDelete(ctx context.Context, pod *caches.Pod, reason collectReason) error {
 	if !pod.IsFinished() {
-		if err := c.setFailed(ctx, pod, because); err != nil {
+		if err := c.setFailed(ctx, pod, reason); err != nil {
 			return err
 		}
 	}
@@ -128,15 +128,15 @@ func (c *Controller) markAndDelete(ctx context.Context, pod *caches.Pod, because
 	if err != nil {
 		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	c.metrics.deletes.WithLabelValues(pod.Namespace, string(because)).Inc()
-	klog.FromContext(ctx).V(2).Info("Deleted a pod without grace", "pod", klog.KObj(pod), "reason", because, "node", klog.KRef("", pod.NodeName))
+	c.metrics.deletes.WithLabelValues(pod.Namespace, string(reason)).Inc()
+	klog.FromContext(ctx).V(2).Info("Deleted a pod without grace", "pod", klog.KObj(pod), "reason", reason, "node", klog.KRef("", pod.NodeName))
 	return nil
 }
 
 // setFailed sets the phase of a pod to Failed.
-func (c *Controller) setFailed(ctx context.Context, pod *caches.Pod, because cause) error {
+func (c *Controller) setFailed(ctx context.Context, pod *caches.Pod, reason collectReason) error {
 	status := corev1ac.PodStatus().WithPhase(corev1.PodFailed).WithObservedGeneration(pod.Generation)
-	if because == orphaned {
+	if reason == orphaned {
 		status.WithConditions(podstatus.DisruptionTarget(pod, markReason, markMessage, c.Clock.Now()))
 	}
 	return podstatus.Send(ctx, c.Client, podstatus.Change(pod, status))

@@ -131,9 +131,9 @@ func (c *Controller) Healthy() error { return c.loop.Healthy() }
 
 func (c *Controller) enqueue(rs *appsv1.ReplicaSet) { c.loop.Add(cache.MetaObjectToName(rs)) }
 
-// gatherPods delays syncs after updates of pods, for ReplicaSets with more than fewPods pods: pods often
+// gatherDelay delays syncs after updates of pods, for ReplicaSets with more than fewPods pods: pods often
 // become ready together.
-const gatherPods = 20 * time.Millisecond
+const gatherDelay = 20 * time.Millisecond
 
 // podUpdated enqueues the ReplicaSet of a pod.
 func (c *Controller) podUpdated(old, pod *caches.Pod) {
@@ -142,7 +142,7 @@ func (c *Controller) podUpdated(old, pod *caches.Pod) {
 	}
 	rs, ok := c.enqueuer.OwnerOf(pod)
 	if ok && pod.IsActive() && old.ControllerUID() == pod.ControllerUID() && wantedReplicas(rs) > fewPods {
-		c.loop.AddAfter(cache.MetaObjectToName(rs), gatherPods)
+		c.loop.AddAfter(cache.MetaObjectToName(rs), gatherDelay)
 	} else {
 		c.enqueuer.OnUpdate(old, pod)
 	}
