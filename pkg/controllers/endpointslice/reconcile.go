@@ -102,28 +102,28 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 
 // updateSlices lets the library compute and send the writes, again on live reads if a write was held back or a live
 // read is overdue. It returns the failures of requests.
-func (c *Controller) updateSlices(ctx context.Context, s *serviceSync) (problem error) {
+func (c *Controller) updateSlices(ctx context.Context, s *serviceSync) error {
 	trigger := s.term.triggers.ComputeEndpointLastChangeTriggerTime(s.service.Namespace, s.service, s.pods)
-	overdue := !s.state.readLiveAt.IsZero()
+	overdue, err := !s.state.readLiveAt.IsZero(), error(nil)
 	if !overdue {
-		problem = c.computeSlices(ctx, s, trigger)
+		err = c.computeSlices(ctx, s, trigger)
 	}
 	if overdue || s.heldBack {
-		if problem = c.readLive(ctx, s); errors.Is(problem, controller.ErrOutdated) {
+		if err = c.readLive(ctx, s); errors.Is(err, controller.ErrOutdated) {
 			return nil // the event of the Service follows
 		}
-		if s.requestErr = problem; problem == nil {
-			problem = c.computeSlices(ctx, s, trigger)
+		if s.requestErr = err; err == nil {
+			err = c.computeSlices(ctx, s, trigger)
 		}
 	}
 	switch {
 	case errors.Is(s.requestErr, context.Canceled):
-	case problem == nil:
+	case err == nil:
 		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("success").Inc()
 	default:
 		endpointslicemetrics.EndpointSliceSyncs.WithLabelValues("error").Inc()
 		c.recorder.Eventf(s.service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
-			"Error updating Endpoint Slices for Service %s/%s: %v", s.service.Namespace, s.service.Name, outcome.EventMessage(problem))
+			"Error updating Endpoint Slices for Service %s/%s: %v", s.service.Namespace, s.service.Name, outcome.EventMessage(err))
 	}
 	return s.requestErr
 }
