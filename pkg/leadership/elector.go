@@ -168,7 +168,7 @@ func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 		switch {
 		case result.unknown:
 			unknownWrites++
-		case result.read: // without a response to the read there was no write
+		case result.sentGet: // without a response to the read there was no write
 			unknownWrites = 0
 		}
 		if unknownWrites >= maxUnknownWrites {
@@ -179,6 +179,33 @@ func (e *Elector) waitForLease(ctx context.Context) (result attemptResult) {
 		poll = wait.Jitter(3*e.cfg.RetryPeriod/2, 2.0/3) // 1.5 to 2.5 retry periods
 	}
 	return attemptResult{}
+}
+
+// acquire makes one attempt to acquire the lease. The attempt ends one second after ctx, because a
+// cancelled write may still acquire the lease. If ctx has ended, acquire releases the lease and returns a
+// result that does not hold the lease.
+func (e *Elector) acquire(ctx context.Context) attemptResult {
+	e.lock.Lock()
+	e.lostReason = "" // before the attempt: the watch may be faster than the response
+	e.lock.Unlock()
+	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.RenewDeadline)
+	stop := context.AfterFunc(ctx, func() {
+		timing.Sleep(attempt, e.clock, time.Second)
+		cancel()
+	})
+	result := e.attemptLease(attempt, false)
+	stop()
+	cancel()
+	if result.held && ctx.Err() == nil {
+		e.recordEvent("became leader")
+		return result
+	}
+	e.lease.stopHolding()
+	if ctx.Err() != nil && (result.held || result.unknown) {
+		e.releaseLease(context.WithoutCancel(ctx), time.Time{})
+	}
+	result.held = false
+	return result
 }
 
 // lastAttempt is the last attempt of a standby to acquire the lease. The zero value is none.

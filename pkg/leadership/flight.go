@@ -48,19 +48,19 @@ func (e *FencedError) Unwrap() []error { return []error{ErrFenced, context.Cance
 type TimeoutError struct {
 	Method string
 	Path   string
-	Most   time.Duration // time limit of a write under the lease at the time of the request
+	Limit  time.Duration // time limit of a write under the lease at the time of the request
 }
 
 // Error implements error.
 func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("%s %s: no response within the write timeout of %v", e.Method, e.Path, e.Most)
+	return fmt.Sprintf("%s %s: no response within the write timeout of %v", e.Method, e.Path, e.Limit)
 }
 
 // Unwrap serves errors.Is.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// WriteTimeout returns Most, for packages that do not import this package.
-func (e *TimeoutError) WriteTimeout() time.Duration { return e.Most }
+// WriteTimeout returns Limit, for packages that do not import this package.
+func (e *TimeoutError) WriteTimeout() time.Duration { return e.Limit }
 
 // fencedTransport sends the requests that the fence admits.
 type fencedTransport struct {
@@ -167,7 +167,7 @@ func (fl *flight) prepareRequest(req *http.Request, left time.Duration) *http.Re
 	target, query := *req.URL, req.URL.Query()
 	if left > 0 {
 		fl.deadline = fl.sentAt.Add(left)
-		ctx, fl.stopTimer = context.WithTimeoutCause(ctx, left, &TimeoutError{Method: fl.method, Path: fl.path, Most: fl.limits.maxDuration})
+		ctx, fl.stopTimer = context.WithTimeoutCause(ctx, left, &TimeoutError{Method: fl.method, Path: fl.path, Limit: fl.limits.maxDuration})
 		target.RawQuery = limitTimeout(query, left).Encode()
 	}
 	getConn := func(string) { fl.startDialing() }

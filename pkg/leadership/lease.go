@@ -52,7 +52,7 @@ type attemptResult struct {
 	cause              Cause
 	freeSince          time.Time
 
-	read    bool   // the attempt needed a GET
+	sentGet bool   // the attempt needed a GET
 	unknown bool   // a write has an unknown outcome
 	version string // of the Lease on which the attempt was decided; may be ""
 }
@@ -83,14 +83,14 @@ func (l *leaseClient) acquireOrRenew(ctx context.Context, renewing bool) attempt
 		return attemptResult{err: errors.Join(updateErr, fmt.Errorf("read the lease: %w", err)), version: seen}
 	}
 	// 3. The Lease must be free, or held by this process.
-	read, mayWrite := l.evaluateRead(lease, seen, renewing)
+	found, mayWrite := l.evaluateRead(lease, seen, renewing)
 	if !mayWrite {
-		return read
+		return found
 	}
 	// 4. The write carries the version of the read. It fails with a conflict if another process was
 	// faster.
 	written := l.writeHolder(ctx, lease)
-	written.cause, written.freeSince, written.version, written.read = read.cause, read.freeSince, read.version, true
+	written.cause, written.freeSince, written.version, written.sentGet = found.cause, found.freeSince, found.version, true
 	return written
 }
 
@@ -119,7 +119,7 @@ func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, before string, r
 		l.stored, version = lease, lease.ResourceVersion
 		l.expectVersion(version)
 	}
-	result = attemptResult{version: version, read: true}
+	result = attemptResult{version: version, sentGet: true}
 	if l.checkHolderLocked(); renewing {
 		return result, l.holding
 	}
@@ -127,18 +127,18 @@ func (l *leaseClient) evaluateRead(lease *coordinationv1.Lease, before string, r
 	return result, !now.Before(result.freeSince)
 }
 
-// writeHolder makes this process the holder of the Lease that was read, or creates the Lease if read
+// writeHolder makes this process the holder of the previous Lease, or creates the Lease if previous
 // is nil.
-func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Lease) attemptResult {
+func (l *leaseClient) writeHolder(ctx context.Context, previous *coordinationv1.Lease) attemptResult {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name}}
 	send := func() (*coordinationv1.Lease, error) { return l.client.Create(ctx, lease, metav1.CreateOptions{}) }
-	if read != nil {
-		lease = read.DeepCopy()
+	if previous != nil {
+		lease = previous.DeepCopy()
 		send = func() (*coordinationv1.Lease, error) { return l.client.Update(ctx, lease, metav1.UpdateOptions{}) }
 	}
 	renewal, confirmed := l.durations(ctx)
 	result := attemptResult{sent: l.clock.Now(), written: renewal, confirmed: confirmed}
-	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(holderRecord(read, l.identity, renewal, metav1.NewTime(result.sent)))
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(holderRecord(previous, l.identity, renewal, metav1.NewTime(result.sent)))
 	stored, err := send()
 	if err != nil {
 		return attemptResult{err: fmt.Errorf("write the lease: %w", err), unknown: outcome.FromError(err) == outcome.Unknown}
@@ -159,14 +159,14 @@ func (l *leaseClient) writeHolder(ctx context.Context, read *coordinationv1.Leas
 	return result
 }
 
-// holderRecord returns the record of a holder in place of the record that was read. read may be nil.
-func holderRecord(read *coordinationv1.Lease, identity string, duration time.Duration, now metav1.Time) *resourcelock.LeaderElectionRecord {
+// holderRecord returns the record of a holder in place of the record of the previous Lease, which may be nil.
+func holderRecord(previous *coordinationv1.Lease, identity string, duration time.Duration, now metav1.Time) *resourcelock.LeaderElectionRecord {
 	record := &resourcelock.LeaderElectionRecord{HolderIdentity: identity, LeaseDurationSeconds: int(duration / time.Second),
 		AcquireTime: now, RenewTime: now}
-	if read == nil {
+	if previous == nil {
 		return record
 	}
-	before := resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec)
+	before := resourcelock.LeaseSpecToLeaderElectionRecord(&previous.Spec)
 	if before.HolderIdentity == identity {
 		record.AcquireTime, record.LeaderTransitions = before.AcquireTime, before.LeaderTransitions
 	} else {

@@ -26,33 +26,6 @@ const (
 	termOver   = "its term is over"
 )
 
-// acquire makes one attempt to acquire the lease. The attempt ends one second after ctx, because a
-// cancelled write may still acquire the lease. If ctx has ended, acquire releases the lease and returns a
-// result that does not hold the lease.
-func (e *Elector) acquire(ctx context.Context) attemptResult {
-	e.lock.Lock()
-	e.lostReason = "" // before the attempt: the watch may be faster than the response
-	e.lock.Unlock()
-	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.RenewDeadline)
-	stop := context.AfterFunc(ctx, func() {
-		timing.Sleep(attempt, e.clock, time.Second)
-		cancel()
-	})
-	result := e.attemptLease(attempt, false)
-	stop()
-	cancel()
-	if result.held && ctx.Err() == nil {
-		e.recordEvent("became leader")
-		return result
-	}
-	e.lease.stopHolding()
-	if ctx.Err() != nil && (result.held || result.unknown) {
-		e.releaseLease(context.WithoutCancel(ctx), time.Time{})
-	}
-	result.held = false
-	return result
-}
-
 // keepRenewing renews the lease until ctx ends, another process holds the lease, or the renew deadline
 // has passed.
 func (e *Elector) keepRenewing(ctx context.Context) {
@@ -83,7 +56,7 @@ func (e *Elector) renewOrTimeOut(ctx context.Context) bool {
 	for ctx.Err() == nil && e.currentLostReason() == "" {
 		next := e.clock.Now().Add(e.cfg.RetryPeriod)
 		result := e.attemptLease(ctx, true)
-		if result.read && e.currentLostReason() == "" {
+		if result.sentGet && e.currentLostReason() == "" {
 			e.deps.Metrics.slowpath.WithLabelValues(e.cfg.Name).Inc()
 		}
 		if result.held {
@@ -110,7 +83,7 @@ type termRunner struct {
 	phaseDeadline time.Time       // of draining and waitingForWrites; zero for none
 	endedAt       time.Time
 
-	end       string // one of endReasons; "" before the end
+	endReason string // one of endReasons; "" before the end
 	stopping  bool   // the process is shutting down
 	leaseLost bool   // the lease was lost, maybe after the end
 	stuck     bool   // Lead did not return in time
@@ -169,13 +142,13 @@ func (t *termRunner) runPhases(ctx context.Context) {
 			t.onLeadReturned(ctx, err)
 		case <-stop:
 			stop = nil
-			t.handle(ctx, stopped, "shutdown")
+			t.handleEvent(ctx, stopped, "shutdown")
 		case <-t.e.wake:
 			if reason := t.e.currentLostReason(); reason != "" {
-				t.handle(ctx, lost, reason)
+				t.handleEvent(ctx, lost, reason)
 			}
 			if down := t.e.currentStandDown(); down.active() {
-				t.handle(ctx, steppedDown, down.reason)
+				t.handleEvent(ctx, steppedDown, down.reason)
 			}
 		case <-t.idle:
 			if t.e.fence.inFlight() == 0 {
@@ -187,15 +160,15 @@ func (t *termRunner) runPhases(ctx context.Context) {
 			if t.phase == waitingForWrites && t.idle == nil {
 				t.checkWrites(ctx)
 			} else {
-				t.handle(ctx, timedOut, "the drain took too long")
+				t.handleEvent(ctx, timedOut, "the drain took too long")
 			}
 		}
 	}
 }
 
-// handle moves the term to the phase after an event. Requests are cancelled before the controllers
+// handleEvent moves the term to the phase after an event. Requests are cancelled before the controllers
 // stop.
-func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
+func (t *termRunner) handleEvent(ctx context.Context, ev event, reason string) {
 	before := t.phase
 	t.phase = before.next(ev)
 	t.stopping = t.stopping || ev == stopped
@@ -224,14 +197,14 @@ func (t *termRunner) handle(ctx context.Context, ev event, reason string) {
 }
 
 func (t *termRunner) stopControllers(ctx context.Context, ev event, reason string) {
-	t.end = endReasons[ev]
+	t.endReason = endReasons[ev]
 	t.endedAt = t.e.clock.Now()
 	if t.e.cfg.ShutdownTimeout > 0 {
 		t.phaseDeadline = t.endedAt.Add(t.e.cfg.ShutdownTimeout)
 	}
 	t.e.fence.startDrain()
 	t.cancel() // before the log, which may block
-	klog.FromContext(ctx).Info("Term ends", "term", t.term, "end", t.end, "reason", reason)
+	klog.FromContext(ctx).Info("Term ends", "term", t.term, "end", t.endReason, "reason", reason)
 }
 
 func (t *termRunner) startPhase() {
@@ -255,7 +228,7 @@ func (t *termRunner) checkWrites(ctx context.Context) {
 	t.stopTimer()
 	ev, wait := decideWait(t.e.fence.unknownUntil(), t.phaseDeadline, t.e.clock.Now())
 	if wait == 0 {
-		t.handle(ctx, ev, "a write has an unknown outcome")
+		t.handleEvent(ctx, ev, "a write has an unknown outcome")
 		return
 	}
 	klog.FromContext(ctx).Info("Waiting for writes with unknown outcome", "term", t.term, "duration", wait.Round(time.Millisecond))
@@ -270,7 +243,7 @@ func (t *termRunner) onLeadReturned(ctx context.Context, err error) {
 	if err != nil {
 		t.err, reason = fmt.Errorf("term %d: %w", t.term, err), err.Error()
 	}
-	t.handle(ctx, leadReturned, reason)
+	t.handleEvent(ctx, leadReturned, reason)
 }
 
 func (t *termRunner) stopTimer() {
@@ -314,7 +287,7 @@ func (t *termRunner) handOver(ctx context.Context) {
 
 func (t *termRunner) recordEnd() {
 	e := t.e
-	e.deps.Metrics.ended.WithLabelValues(t.end).Inc()
+	e.deps.Metrics.ended.WithLabelValues(t.endReason).Inc()
 	e.deps.Metrics.lease.Set(0)
 	free := timing.Later(e.clock.Now(), e.fence.unknownUntil()) // other processes cannot take the lease before
 	e.lock.Lock()
