@@ -143,7 +143,7 @@ func New(cfg Config) (*Manager, error) {
 		types := m.caches.Types()
 		for i := range types {
 			if cfg.Election.Enabled && types[i].Resource.Resource == "leases" { // written every RetryPeriod
-				types[i].Impatience = 3 * cfg.Election.RetryPeriod
+				types[i].MaxSilence = 3 * cfg.Election.RetryPeriod
 			}
 		}
 		deps := freshness.Deps{Metadata: client, Transport: transport, StepDown: m.elector.StepDown, Metrics: watchMetrics, Clock: m.clock}

@@ -75,7 +75,7 @@ type Caches struct {
 }
 
 type watchedType struct {
-	freshness.Watched
+	freshness.WatchedCache
 	observe func(Observer)
 	trimmed bool
 	synced  cache.DoneChecker // done when the cache and all handlers have the first list
@@ -103,10 +103,10 @@ func Request[T any](into *T, request func() (T, error)) (err error) {
 func (c *Caches) Factory() informers.SharedInformerFactory { return c.factory }
 
 // Types returns the watched types in the order of their requests.
-func (c *Caches) Types() []freshness.Watched {
-	types := make([]freshness.Watched, len(c.types))
+func (c *Caches) Types() []freshness.WatchedCache {
+	types := make([]freshness.WatchedCache, len(c.types))
 	for i, t := range c.types {
-		types[i] = t.Watched
+		types[i] = t.WatchedCache
 	}
 	return types
 }

@@ -33,9 +33,9 @@ const (
 	feedsPerLink = 64
 	// listsAtOnce bounds the first lists in flight. Retries have a bound of their own.
 	listsAtOnce = 8
-	// slotPatience is the time for which a list counts towards listsAtOnce. A list that takes longer is large, or
+	// listSlotTime is the time for which a list counts towards listsAtOnce. A list that takes longer is large, or
 	// the API is slow.
-	slotPatience = 2 * time.Second
+	listSlotTime = 2 * time.Second
 	// After a failure, the pause doubles from minFeedPause to maxFeedPause.
 	minFeedPause = time.Second
 	maxFeedPause = time.Minute
@@ -208,7 +208,7 @@ func (f *Feed) listAndWatch(ctx context.Context, reflector *cache.Reflector, ret
 	}
 	f.listedAt, f.rejected, f.freeSlot = time.Time{}, nil, sync.OnceFunc(func() { slots.Release(1) })
 	defer f.freeSlot()
-	defer time.AfterFunc(slotPatience, f.freeSlot).Stop()
+	defer time.AfterFunc(listSlotTime, f.freeSlot).Stop()
 	return reflector.ListAndWatchWithContext(ctx)
 }
 

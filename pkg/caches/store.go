@@ -172,7 +172,7 @@ func (h *highest) get() string {
 }
 
 // Confirm returns nil once the cache is known to be no older than the call; see
-// [freshness.Watched.Confirm].
+// [freshness.WatchedCache.Confirm].
 func (s Store[T]) Confirm(ctx context.Context, client metadata.Interface) error {
 	return s.caches.types[s.typ].Confirm(ctx, client)
 }

@@ -64,7 +64,7 @@ func Watch[T metav1.Object](c *Caches, gvr schema.GroupVersionResource, o Option
 	if err != nil {
 		return Store[T]{}, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}
-	c.types = append(c.types, watchedType{observe: s.addObserver, synced: registration.HasSyncedChecker(), Watched: freshness.Watched{
+	c.types = append(c.types, watchedType{observe: s.addObserver, synced: registration.HasSyncedChecker(), WatchedCache: freshness.WatchedCache{
 		Resource: gvr, Namespace: o.Namespace, Version: s.Version, Expected: s.expected.get, Objects: s.objectVersions,
 	}})
 	c.stores[gvr] = s

@@ -23,7 +23,7 @@ const confirmPause, confirmTimeout = 10 * time.Millisecond, 250 * time.Milliseco
 
 // Confirm returns nil once the store is known to be no older than this call: the store has all changes that
 // a consistent list shows. All requests are for metadata and end with ctx.
-func (w Watched) Confirm(ctx context.Context, client metadata.Interface) error {
+func (w WatchedCache) Confirm(ctx context.Context, client metadata.Interface) error {
 	listed, version, err := w.listAll(ctx, client.Resource(w.Resource).Namespace(w.Namespace).List)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (w Watched) Confirm(ctx context.Context, client metadata.Interface) error {
 type listPageFunc func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
 
 // listAll lists the metadata of all objects at one version.
-func (w Watched) listAll(ctx context.Context, list listPageFunc) (all ObjectVersions, version string, err error) {
+func (w WatchedCache) listAll(ctx context.Context, list listPageFunc) (all ObjectVersions, version string, err error) {
 	all = ObjectVersions{}
 	options := metav1.ListOptions{Limit: pageSize}
 	for {

@@ -12,5 +12,5 @@
 // Each type has one state: current, behind, reopened or stale. The table is in state.go. Lag alone is never
 // staleness.
 //
-// [Watched.Confirm] checks one cache once, before a decision that depends on the whole cache.
+// [WatchedCache.Confirm] checks one cache once, before a decision that depends on the whole cache.
 package freshness

@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Watched is one informer.
-type Watched struct {
+// WatchedCache is a cache that a Monitor checks.
+type WatchedCache struct {
 	Resource  schema.GroupVersionResource
 	Namespace string // empty for all namespaces
 	// Version returns the resourceVersion that the store has reached. It is empty before the first list.
@@ -31,12 +31,12 @@ type Watched struct {
 	// Objects returns the contents of the store as a new map, which may be large. Confirm calls Objects
 	// every 10 ms while the cache is behind.
 	Objects func() ObjectVersions
-	// Impatience is the longest time for which a silent watch may miss an expected version. It is for a
+	// MaxSilence is the longest time for which a silent watch may miss an expected version. It is for a
 	// type that is written every few seconds, such as the Lease of a leader. Zero for other types.
-	Impatience time.Duration
+	MaxSilence time.Duration
 }
 
-func (w Watched) target() watchTarget { return watchTarget{w.Resource, w.Namespace} }
+func (w WatchedCache) target() watchTarget { return watchTarget{w.Resource, w.Namespace} }
 
 // Deps holds the dependencies of Monitor.
 type Deps struct {
@@ -65,14 +65,14 @@ var ErrSetBack = errors.New("resourceVersion went backwards (etcd restored?), ca
 // better.
 type Monitor struct {
 	deps    Deps
-	watched []Watched
+	watched []WatchedCache
 
 	lock  sync.Mutex
 	stale map[watchTarget]string // reasons
 }
 
 // New returns a monitor of the given informers. It does nothing before Run.
-func New(deps Deps, watched []Watched) *Monitor {
+func New(deps Deps, watched []WatchedCache) *Monitor {
 	return &Monitor{deps: deps, watched: watched, stale: map[watchTarget]string{}}
 }
 
@@ -84,7 +84,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 		// Create the series that otherwise begin with an event.
 		m.deps.Metrics.reopened.WithLabelValues(w.target().labels()...)
 		m.deps.Metrics.stale.WithLabelValues(w.target().labels()...)
-		t := &typeMonitor{Monitor: m, Watched: w, state: current, version: w.Version(), changedAt: m.deps.Clock.Now()}
+		t := &typeMonitor{Monitor: m, WatchedCache: w, state: current, version: w.Version(), changedAt: m.deps.Clock.Now()}
 		group.Go(func() error { return t.run(ctx) })
 	}
 	return group.Wait()

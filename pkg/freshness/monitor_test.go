@@ -197,14 +197,14 @@ func (w *world) set(change func(*world)) {
 }
 
 // observeWorld runs a Monitor on a world within a bubble.
-func observeWorld(t *testing.T, w *world, watched Watched) *Monitor {
+func observeWorld(t *testing.T, w *world, watched WatchedCache) *Monitor {
 	t.Helper()
 	w.metrics, w.transport = NewMetrics(prometheus.NewRegistry()), newTransport()
 	w.client = newPool(w.transport, w)
 	stepDown := func(_ string, caughtUp func() bool) {
 		w.set(func(w *world) { w.stepDowns, w.caughtUp = w.stepDowns+1, caughtUp })
 	}
-	m := New(Deps{Metadata: w, Transport: w.transport, StepDown: stepDown, Metrics: w.metrics, Clock: clock.RealClock{}}, []Watched{watched})
+	m := New(Deps{Metadata: w, Transport: w.transport, StepDown: stepDown, Metrics: w.metrics, Clock: clock.RealClock{}}, []WatchedCache{watched})
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { w.follow(ctx, "/api/v1/pods") })
@@ -213,8 +213,8 @@ func observeWorld(t *testing.T, w *world, watched Watched) *Monitor {
 	return m
 }
 
-func (w *world) pods() Watched {
-	return Watched{
+func (w *world) pods() WatchedCache {
+	return WatchedCache{
 		Resource: podResource,
 		Expected: func() string { w.lock.Lock(); defer w.lock.Unlock(); return w.wrote },
 		Version:  func() string { w.lock.Lock(); defer w.lock.Unlock(); return strconv.Itoa(w.store) },
@@ -283,7 +283,7 @@ func TestStaleCacheEndsTheTerm(t *testing.T) {
 			w := newWorld()
 			watched := w.pods()
 			if strings.Contains(tt.name, "Lease") {
-				watched.Impatience = 6 * time.Second
+				watched.MaxSilence = 6 * time.Second
 			}
 			l := observeWorld(t, w, watched)
 			w.run(tt.after, time.Minute)

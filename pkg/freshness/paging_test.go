@@ -62,7 +62,7 @@ func TestPlainListsComeInPages(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var done sync.WaitGroup
 			done.Go(func() { informer.RunWithContext(ctx) })
-			sleep(listPatience + settleTime)
+			sleep(listIdleTimeout + settleTime)
 			fakeapi.Want(t, "objects in the store", len(informer.GetStore().List()), objects)
 			fakeapi.WantEqual(t, "lists", lists, tt.want)
 			cancel()

@@ -185,7 +185,7 @@ func TestSilentWatchIsResumed(t *testing.T) {
 			api := &world{version: 6, objects: object("x", "u", "6")}
 			metrics, stepDowns := NewMetrics(prometheus.NewRegistry()), 0
 			monitor := New(Deps{Metadata: api, Transport: transport, Metrics: metrics, Clock: clock.RealClock{},
-				StepDown: func(string, func() bool) { stepDowns++ }}, []Watched{{
+				StepDown: func(string, func() bool) { stepDowns++ }}, []WatchedCache{{
 				Resource: leaseResource, Version: leases.LastSyncResourceVersion, Expected: func() string { return "" },
 				Objects: func() ObjectVersions {
 					if len(leases.GetStore().List()) == 0 {

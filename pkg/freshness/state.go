@@ -12,7 +12,7 @@ import (
 
 const (
 	listInterval  = 30 * time.Second // between two consistent lists of a type
-	silenceLimit  = 90 * time.Second // bookmarks come every 60 s while the monitor lists; see watchPatience
+	silenceLimit  = 90 * time.Second // bookmarks come every 60 s while the monitor lists; see watchIdleTimeout
 	lagLimit      = 3 * time.Minute  // a cache that changes may be behind the same version for so long
 	settleTime    = 10 * time.Second // for a reopened watch to deliver, or a difference to heal
 	equalInterval = 10 * time.Minute // between two whole lists of a type that was found equal after a short watch
@@ -33,7 +33,7 @@ const (
 type observation struct {
 	behind       bool
 	missingFor   time.Duration // Since an expected version was first missed. Zero if no version is missed.
-	impatience   time.Duration // see Watched
+	maxSilence   time.Duration // see WatchedCache
 	open         bool          // a watch is open, or requested
 	silentFor    time.Duration // since the last byte
 	listing      bool          // the reflector lists, with progress
@@ -47,7 +47,7 @@ type observation struct {
 // behind is normal until the next bookmark. A reopened watch resumes where the cache is and needs no proof.
 // Stepping down needs a proof: a difference that does not heal, or own renewals that no watch delivers.
 func (s cacheState) nextState(o observation) (next cacheState, compare bool) {
-	impatient := o.impatience > 0 && o.open && min(o.missingFor, o.silentFor) >= o.impatience
+	silentTooLong := o.maxSilence > 0 && o.open && min(o.missingFor, o.silentFor) >= o.maxSilence
 	healTime := settleTime
 	if o.unchangedFor < o.comparedAgo { // the cache changes, and may get there
 		healTime = silenceLimit
@@ -61,9 +61,9 @@ func (s cacheState) nextState(o observation) (next cacheState, compare bool) {
 		return s, false
 	case s == reopened && o.missingFor >= settleTime && o.missingFor < o.inState: // reopened for an older version
 		return behind, false
-	case s == behind && (impatient || o.unchangedFor >= silenceLimit || o.inState >= lagLimit):
+	case s == behind && (silentTooLong || o.unchangedFor >= silenceLimit || o.inState >= lagLimit):
 		return reopened, false
-	case s == reopened && (impatient && o.inState >= o.impatience || o.differs && o.comparedAgo >= healTime):
+	case s == reopened && (silentTooLong && o.inState >= o.maxSilence || o.differs && o.comparedAgo >= healTime):
 		return stale, false
 	case s == reopened && !o.differs && (o.inState >= silenceLimit || o.inState >= settleTime && o.unchangedFor >= o.inState):
 		return s, true

@@ -16,7 +16,7 @@ func TestNextCacheState(t *testing.T) {
 	quiet := observation{behind: true, inState: 10 * time.Second, unchangedFor: 90 * time.Second, comparedAgo: long, open: true, silentFor: short}
 	with := func(change func(*observation)) observation { o := quiet; change(&o); return o }
 	lease := func(change func(*observation)) observation {
-		o := observation{behind: true, open: true, impatience: 6 * time.Second, missingFor: 6 * time.Second, silentFor: 6 * time.Second, inState: 6 * time.Second}
+		o := observation{behind: true, open: true, maxSilence: 6 * time.Second, missingFor: 6 * time.Second, silentFor: 6 * time.Second, inState: 6 * time.Second}
 		change(&o)
 		return o
 	}
@@ -49,7 +49,7 @@ func TestNextCacheState(t *testing.T) {
 		{"stale as before", []cacheState{stale}, with(func(o *observation) { o.differs, o.comparedAgo = true, 30*time.Second }), nil, true},
 		{"stale and compared a short time ago", []cacheState{stale}, with(func(o *observation) { o.comparedAgo = 29 * time.Second }), nil, false},
 		{"the reflector lists", same, with(func(o *observation) {
-			o.differs, o.listing, o.inState, o.unchangedFor, o.missingFor, o.impatience, o.silentFor = true, true, long, long, long, time.Second, long
+			o.differs, o.listing, o.inState, o.unchangedFor, o.missingFor, o.maxSilence, o.silentFor = true, true, long, long, long, time.Second, long
 		}), nil, false},
 		{"renewals are not delivered", []cacheState{behind}, lease(func(*observation) {}), []cacheState{reopened}, false},
 		{"renewals are not delivered after the reopening", []cacheState{reopened}, lease(func(*observation) {}), []cacheState{stale}, false},

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// listPatience is the longest time without a byte in a streaming list that is not complete. Streams are
+	// listIdleTimeout is the longest time without a byte in a streaming list that is not complete. Streams are
 	// known to stall without an error (kubernetes/kubernetes issue 140890). client-go then waits for ever.
-	listPatience = time.Minute
-	// watchPatience is the longest time without a byte in other watches. Bookmarks come every two minutes,
+	listIdleTimeout = time.Minute
+	// watchIdleTimeout is the longest time without a byte in other watches. Bookmarks come every two minutes,
 	// and every minute if some client makes consistent lists of the type.
-	watchPatience = 3 * time.Minute
+	watchIdleTimeout = 3 * time.Minute
 	// minWatchAge is the age of a watch before its end is reported. client-go v0.37 (VeryShortWatchError)
 	// lists again, with back-off, after a watch that ended within 1 s and delivered nothing. Storing a
 	// streamed list takes a little longer.
@@ -95,18 +95,18 @@ type stream struct {
 	silence     *time.Timer // without effect on a list
 	listed      bool        // the list at the beginning of the stream is complete, or there is none
 	tail        []byte      // the last bytes of the list
-	patience    time.Duration
+	idleTimeout time.Duration
 }
 
 // newStream registers a request that is about to be sent with the returned context.
 func (p *connectionPool) newStream(ctx context.Context, r informerRequest) (*stream, context.Context) {
-	s := &stream{informerRequest: r, pool: p, earliestEnd: p.clock.Now().Add(minWatchAge), listed: !r.streams, patience: watchPatience}
+	s := &stream{informerRequest: r, pool: p, earliestEnd: p.clock.Now().Add(minWatchAge), listed: !r.streams, idleTimeout: watchIdleTimeout}
 	if r.streams {
-		s.patience = listPatience
+		s.idleTimeout = listIdleTimeout
 	}
 	s.ctx, s.close = context.WithCancel(ctx)
 	ctx, s.cut = context.WithCancel(s.ctx)
-	s.silence = time.AfterFunc(s.patience, s.cutSilent)
+	s.silence = time.AfterFunc(s.idleTimeout, s.cutSilent)
 	p.updateActivity(r.watchTarget, func(a *activity, now time.Time) {
 		a.pool = p
 		switch {
@@ -130,7 +130,7 @@ func (s *stream) cutSilent() {
 	}
 	klog.FromContext(s.ctx).V(2).Info("Cutting a silent watch", "watch", s.watchTarget.String(), "streamsList", s.streams)
 	if s.pool.activityOf(s.watchTarget).listingSince.IsZero() { // the list is complete
-		s.pool.reopenWatch(s.watchTarget, s.pool.clock.Now().Add(-watchPatience))
+		s.pool.reopenWatch(s.watchTarget, s.pool.clock.Now().Add(-watchIdleTimeout))
 		return
 	}
 	s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.incompleteStreams = maxIncompleteStreams })
@@ -163,13 +163,13 @@ func (s *stream) readWatch(p []byte) {
 		s.earliestEnd = s.pool.clock.Now().Add(minWatchAge)
 		s.tail = append(s.tail, p...)
 		if bytes.Contains(s.tail, endOfList) {
-			s.listed, s.tail, s.patience = true, nil, watchPatience
+			s.listed, s.tail, s.idleTimeout = true, nil, watchIdleTimeout
 			s.pool.updateActivity(s.watchTarget, func(a *activity, _ time.Time) { a.listingSince = time.Time{} })
 		} else {
 			s.tail = append(s.tail[:0], s.tail[max(0, len(s.tail)-len(endOfList)):]...)
 		}
 	}
-	s.silence.Reset(s.patience)
+	s.silence.Reset(s.idleTimeout)
 }
 
 // Close implements io.Closer.

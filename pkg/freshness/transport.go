@@ -31,10 +31,10 @@ const (
 	reconnectPause = 750 * time.Millisecond
 	// connectTimeout is the longest time for which a request keeps other requests of the same client from connecting.
 	connectTimeout = time.Second
-	// maxErrorPause and errorPatience bound the retries of a watch after 5xx responses. After that the
+	// maxErrorPause and errorTimeout bound the retries of a watch after 5xx responses. After that the
 	// reflector gets the response, and lists.
 	maxErrorPause = 3 * time.Second
-	errorPatience = 2 * time.Minute
+	errorTimeout  = 2 * time.Minute
 	// retriesPerSecond bounds the retries of all watches after 5xx responses. 350 watches are retried within 5 s.
 	retriesPerSecond = 80
 	// pauseJitter spreads requests that failed together.
@@ -149,7 +149,7 @@ func (p *connectionPool) RoundTrip(req *http.Request) (resp *http.Response, err 
 				logger.Info("API server cannot be reached, caches are kept", "server", req.URL.Host, "reason", err.Error())
 			}
 		case r.resumes() && isBroken(err):
-		case r.watch && failed && sent.Sub(failingSince) < errorPatience:
+		case r.watch && failed && sent.Sub(failingSince) < errorTimeout:
 			_ = resp.Body.Close()
 		default:
 			release()

@@ -152,9 +152,9 @@ func TestErrorAfterOutageIsReturned(t *testing.T) {
 		}))
 		ctx := klog.NewContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
 		resp, err := rt.RoundTrip(request(ctx, http.MethodGet, plainWatch))
-		late := time.Since(back) - errorPatience
+		late := time.Since(back) - errorTimeout
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable || late < -time.Second || late > 2*maxErrorPause {
-			t.Errorf("response %v, error %v, %v after %v", resp, err, late, errorPatience)
+			t.Errorf("response %v, error %v, %v after %v", resp, err, late, errorTimeout)
 		}
 		fakeapi.Want(t, "log lines about the outage", lines, 1)
 	})

@@ -21,7 +21,7 @@ const listTimeout = 10 * time.Second
 // typeMonitor checks one type. All fields belong to the goroutine of run.
 type typeMonitor struct {
 	*Monitor
-	Watched
+	WatchedCache
 
 	listed         bool      // the last consistent list succeeded
 	requestedAt    time.Time // time of the last consistent list
@@ -44,7 +44,7 @@ type typeMonitor struct {
 }
 
 func (t *typeMonitor) run(ctx context.Context) error {
-	for timing.Sleep(ctx, t.deps.Clock, cmp.Or(t.Impatience/6, settleTime/2)) {
+	for timing.Sleep(ctx, t.deps.Clock, cmp.Or(t.MaxSilence/6, settleTime/2)) {
 		if err := t.checkType(ctx); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (t *typeMonitor) checkType(ctx context.Context) error {
 	// 2. Another replica may have the right to list. By then, Transport has reopened the watch.
 	switch silent := now.Sub(a.lastByte); {
 	case t.forbiddenSince.IsZero():
-	case min(now.Sub(t.forbiddenSince), silent) >= watchPatience+settleTime:
+	case min(now.Sub(t.forbiddenSince), silent) >= watchIdleTimeout+settleTime:
 		t.setStale(ctx, "its lists are forbidden and its watch is silent")
 		t.enterState(ctx, stale, now)
 	case t.state == stale && silent < settleTime && !t.stillDiffers() && t.expectedGoal.age(now) < settleTime:
@@ -95,7 +95,7 @@ func (t *typeMonitor) checkType(ctx context.Context) error {
 			next = current
 		}
 	case t.state == behind && next == reopened:
-		t.reopenWatch(ctx, now.Add(-cmp.Or(t.Impatience, silenceLimit)), now)
+		t.reopenWatch(ctx, now.Add(-cmp.Or(t.MaxSilence, silenceLimit)), now)
 	case t.state == reopened && next == stale: // only if the API server still returns lists
 		if err := t.fetchVersion(ctx, now); err != nil || !t.listed {
 			return err
@@ -104,7 +104,7 @@ func (t *typeMonitor) checkType(ctx context.Context) error {
 	if next == stale && (compare || t.state == reopened) {
 		reason := cmp.Or(t.lacking.String(), "no watch has delivered version "+cmp.Or(t.expectedGoal.version, t.listedGoal.version))
 		t.setStale(ctx, reason)
-		if t.state == reopened || now.Sub(t.reopenedAt) >= cmp.Or(t.Impatience, relistLimit) {
+		if t.state == reopened || now.Sub(t.reopenedAt) >= cmp.Or(t.MaxSilence, relistLimit) {
 			// Use another connection: the present connection may lead to an API server without events of this type.
 			t.reopenWatch(ctx, now.Add(time.Hour), now)
 		}
@@ -211,7 +211,7 @@ func (t *typeMonitor) setGauges(a activity, now time.Time) {
 func (t *typeMonitor) newObservation(a activity, now time.Time) observation {
 	return observation{
 		behind: t.listedGoal.version != "" || t.expectedGoal.version != "", missingFor: t.expectedGoal.age(now),
-		impatience: t.Impatience, open: a.watch != nil, silentFor: now.Sub(a.lastByte),
+		maxSilence: t.MaxSilence, open: a.watch != nil, silentFor: now.Sub(a.lastByte),
 		listing: !a.listingSince.IsZero() && now.Sub(a.listingSince) < relistLimit && now.Sub(a.lastProgress) < silenceLimit,
 		inState: now.Sub(t.enteredAt), unchangedFor: now.Sub(t.changedAt), comparedAgo: now.Sub(t.comparedAt),
 		differs: t.stillDiffers(),
