@@ -18,19 +18,19 @@ func runStages(ctx context.Context, stages ...stage) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	var once sync.Once
-	var first error
-	failed := func(err error) { once.Do(func() { first = err }); end() }
+	var firstErr error
+	fail := func(err error) { once.Do(func() { firstErr = err }); end() }
 
 	var stops []func()
 	for i, run := range stages {
-		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		stageCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		up, down := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(down)
-			err := run(own, sync.OnceFunc(func() { close(up) }))
+			err := run(stageCtx, sync.OnceFunc(func() { close(up) }))
 			// A stage that was stopped may return the error of its context.
-			if stopped := own.Err() != nil && errors.Is(err, context.Canceled); err != nil && !stopped {
-				failed(err)
+			if stopped := stageCtx.Err() != nil && errors.Is(err, context.Canceled); err != nil && !stopped {
+				fail(err)
 			}
 		}()
 		stops = append(stops, func() { cancel(); <-down })
@@ -50,5 +50,5 @@ func runStages(ctx context.Context, stages ...stage) error {
 	for _, stop := range slices.Backward(stops) {
 		stop()
 	}
-	return first
+	return firstErr
 }

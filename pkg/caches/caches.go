@@ -39,10 +39,10 @@ type Config struct {
 	Fields Fields
 	// LeaseClient is the client for Leases, if Leases need a client of their own.
 	LeaseClient kubernetes.Interface
-	// REST returns the client of a type without informer. An empty content type means the default.
-	// Optional.
+	// REST returns the client of a type without an informer in client-go's factory. An empty content type
+	// means the default. Optional.
 	REST func(*rest.ContentConfig) (rest.Interface, error)
-	// Direct returns a client configuration for types without informer, with new connections for each call.
+	// Direct returns the client configuration of feeds and their discovery, with new connections for each call.
 	// It should be neither rate limited nor fenced. Optional.
 	Direct func() (*rest.Config, *http.Client, error)
 }
@@ -111,9 +111,9 @@ func (c *Caches) Types() []freshness.WatchedCache {
 	return types
 }
 
-// Alongside registers a function that runs from Start until the context ends. Call it before Start
+// RunAlongside registers a function that runs from Start until the context ends. Call it before Start
 // or from an Observer.
-func (c *Caches) Alongside(run func(context.Context)) { c.alongside = append(c.alongside, run) }
+func (c *Caches) RunAlongside(run func(context.Context)) { c.alongside = append(c.alongside, run) }
 
 // Cached is a type that has a cache of all namespaces.
 type Cached struct {
@@ -132,7 +132,7 @@ func (c *Caches) Observe(o Observer) { c.observers = append(c.observers, o) }
 // Feeds returns the feeds of types that have no cache.
 func (c *Caches) Feeds() *Feeds { return c.feeds }
 
-// Start starts all informers and the functions of Alongside. They run until ctx ends; Shutdown waits for
+// Start starts all informers and the functions of RunAlongside. They run until ctx ends; Shutdown waits for
 // them.
 func (c *Caches) Start(ctx context.Context) {
 	for _, t := range c.types { // after all other handlers

@@ -111,7 +111,7 @@ func TestObserversSeeCachedObjects(t *testing.T) {
 		}
 		c.Observe(func(of Cached) Handler[metav1.Object] {
 			calls = append(calls, of.Resource.Resource+" "+of.Kind)
-			c.Alongside(func(ctx context.Context) {
+			c.RunAlongside(func(ctx context.Context) {
 				if <-of.Synced; ctx.Err() == nil {
 					calls = append(calls, "synced")
 				}

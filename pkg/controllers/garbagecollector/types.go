@@ -124,7 +124,7 @@ func newTypes(b controller.Base, g *graph, ignored map[schema.GroupResource]bool
 		return nil, err
 	}
 	b.Caches.Observe(t.observeInformer)
-	b.Caches.Alongside(t.runDiscovery)
+	b.Caches.RunAlongside(t.runDiscovery)
 	return t, nil
 }
 
@@ -455,7 +455,7 @@ func (t *knownTypes) observeInformer(of caches.Cached) caches.Handler[metav1.Obj
 	t.types[r] = k
 	t.informers = append(t.informers, of.Synced)
 	t.lock.Unlock()
-	t.Caches.Alongside(func(ctx context.Context) {
+	t.Caches.RunAlongside(func(ctx context.Context) {
 		select {
 		case <-of.Synced:
 			t.setPhase(ctx, k, current, nil)
