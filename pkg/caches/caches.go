@@ -115,15 +115,15 @@ func (c *Caches) Types() []freshness.WatchedCache {
 // or from an Observer.
 func (c *Caches) RunAlongside(run func(context.Context)) { c.alongside = append(c.alongside, run) }
 
-// Cached is a type that has a cache of all namespaces.
-type Cached struct {
+// CachedType is a type that has a cache of all namespaces.
+type CachedType struct {
 	Resource schema.GroupVersionResource
 	Kind     string          // name of the Go type
 	Synced   <-chan struct{} // closed when handlers have received the first list
 }
 
 // Observer returns the handler for the objects of a cached type.
-type Observer func(Cached) Handler[metav1.Object]
+type Observer func(CachedType) Handler[metav1.Object]
 
 // Observe registers an observer of all caches of all namespaces. Call it before Start, which calls the
 // observer.

@@ -38,7 +38,7 @@ func TestOnlyRequestedTypesAreWatched(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		fakeapi.Want(t, "WaitForSync", fmt.Sprint(c.WaitForSync(ctx)), "wait for the cache of pods: context deadline exceeded")
-		c.Observe(func(Cached) Handler[metav1.Object] { return Handler[metav1.Object]{} })
+		c.Observe(func(CachedType) Handler[metav1.Object] { return Handler[metav1.Object]{} })
 		go c.Unsynced() // as /readyz during the start
 		defer fakeapi.FillCaches(t, c)()
 		if got := c.Unsynced(); len(got) > 0 {
@@ -109,7 +109,7 @@ func TestObserversSeeCachedObjects(t *testing.T) {
 		record := func(event string) func(metav1.Object) {
 			return func(o metav1.Object) { calls = append(calls, event+" "+o.GetName()) }
 		}
-		c.Observe(func(of Cached) Handler[metav1.Object] {
+		c.Observe(func(of CachedType) Handler[metav1.Object] {
 			calls = append(calls, of.Resource.Resource+" "+of.Kind)
 			c.RunAlongside(func(ctx context.Context) {
 				if <-of.Synced; ctx.Err() == nil {

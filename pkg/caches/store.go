@@ -55,7 +55,7 @@ func (s Store[T]) Handle(h Handler[T]) error {
 // addObserver registers a handler for objects of any type.
 func (s Store[T]) addObserver(o Observer) {
 	t := s.caches.types[s.typ]
-	h := o(Cached{t.Resource, reflect.TypeFor[T]().Elem().Name(), t.synced.Done()})
+	h := o(CachedType{t.Resource, reflect.TypeFor[T]().Elem().Name(), t.synced.Done()})
 	typedHandler := func(handle func(metav1.Object)) func(T) {
 		if handle == nil {
 			return nil

@@ -24,10 +24,9 @@ const (
 	// ConsistencyRecheck is the requeue delay of a key whose caches lag. Events may be missing: an object can
 	// be created and deleted between two lists.
 	ConsistencyRecheck = time.Second
+	// baselineRetry is the delay between attempts to read a baseline.
+	baselineRetry = time.Second
 )
-
-// baselineRetry is the delay between attempts to read a baseline.
-const baselineRetry = time.Second
 
 // Cache is the cache of one type, such as caches.Pods.
 type Cache interface {
@@ -125,9 +124,9 @@ type ConsistencyBarrier struct {
 	listed       map[types.UID]struct{} // objects of the last live list; nil once the cache has reached its version
 }
 
-// WroteAt records that this process wrote or read an object at a version. It also announces the version to the cache.
-// An empty version is ignored.
-func (b *ConsistencyBarrier) WroteAt(c Cache, version string, now time.Time) {
+// RequireVersion records a version at which this process wrote or read an object, and announces the version to the
+// cache. An empty version is ignored.
+func (b *ConsistencyBarrier) RequireVersion(c Cache, version string, now time.Time) {
 	if version == "" {
 		return
 	}
@@ -171,7 +170,7 @@ func (b *ConsistencyBarrier) EnsureReady(at Versions, now time.Time) (overdue bo
 	return false, &NotReadyError{missing}
 }
 
-// Pending reports whether the caches have not been found to show all recorded writes.
+// Pending reports whether the caches may lack recorded writes.
 func (b *ConsistencyBarrier) Pending() bool { return len(b.required) > 0 }
 
 // RecordLiveRead records a live read of an owner and a consistent list of its objects. The caches have to
@@ -179,10 +178,10 @@ func (b *ConsistencyBarrier) Pending() bool { return len(b.required) > 0 }
 func RecordLiveRead[T metav1.Object](b *ConsistencyBarrier, owners Cache, owner metav1.Object,
 	objects Cache, list []T, listVersion string, now time.Time) {
 	b.verified, b.since, b.waiting = true, now, time.Time{}
-	b.WroteAt(owners, owner.GetResourceVersion(), now)
+	b.RequireVersion(owners, owner.GetResourceVersion(), now)
 	b.listResource, b.listVersion, b.listed = objects.Resource(), listVersion, make(map[types.UID]struct{}, len(list))
 	for _, object := range list {
-		b.WroteAt(objects, object.GetResourceVersion(), now)
+		b.RequireVersion(objects, object.GetResourceVersion(), now)
 		b.listed[object.GetUID()] = struct{}{}
 	}
 }

@@ -84,8 +84,8 @@ func TestEnsureReady(t *testing.T) {
 	} {
 		var b ConsistencyBarrier
 		began := now.Add(-tt.waitedFor)
-		b.WroteAt(pods, tt.pod, began)
-		b.WroteAt(sets, tt.set, began)
+		b.RequireVersion(pods, tt.pod, began)
+		b.RequireVersion(sets, tt.set, began)
 		fakeapi.Want(t, tt.name+": pending after the writes", b.Pending(), tt.pod+tt.set != "")
 		readinessOf(&b, at("0", "0"), began)
 		if got, missing := readinessOf(&b, tt.at, now); got != tt.want || !slices.Equal(missing, tt.missing) {
@@ -114,7 +114,7 @@ func TestEnsureReadyOverTime(t *testing.T) {
 	}
 	pods := &fakeCache{resource: pods.resource}
 	for i, version := range []string{"50", "100", "", "70"} {
-		b.WroteAt(pods, version, now.Add(time.Duration(i)*time.Second))
+		b.RequireVersion(pods, version, now.Add(time.Duration(i)*time.Second))
 	}
 	fakeapi.WantEqual(t, "versions that were announced to the cache", pods.expected, []string{"50", "100", "70"})
 	check(&b, now, step{4 * time.Second, "99", behind}, step{29 * time.Second, "99", behind},
@@ -123,7 +123,7 @@ func TestEnsureReadyOverTime(t *testing.T) {
 	RecordLiveRead(&b, sets, object("set", "1"), pods, []*metav1.ObjectMeta{object("a", "100")}, "250", read)
 	check(&b, read, step{0, "99", behind}, step{ConsistencyTimeout - 1, "99", behind},
 		step{ConsistencyTimeout, "99", overdue}, step{ConsistencyTimeout, "100", ready})
-	long.WroteAt(pods, "100", now)
+	long.RequireVersion(pods, "100", now)
 	check(&long, now, step{31 * time.Second, "99", behind}, step{31*time.Second + ConsistencyRecheck - 1, "99", behind},
 		step{31*time.Second + ConsistencyRecheck, "99", overdue})
 }
@@ -143,8 +143,8 @@ func TestRecordLiveRead(t *testing.T) {
 		{"a list without a comparable version proves nothing", "1000", "", "abc", at("39", "40"), behind},
 	} {
 		var b ConsistencyBarrier
-		b.WroteAt(pods, tt.pod, now)
-		b.WroteAt(sets, tt.set, now)
+		b.RequireVersion(pods, tt.pod, now)
+		b.RequireVersion(sets, tt.set, now)
 		RecordLiveRead(&b, sets, object("set", "40"), pods, listed, tt.list, now)
 		got, _ := readinessOf(&b, tt.at, now)
 		fakeapi.Want(t, tt.name, got, tt.want)
@@ -167,7 +167,7 @@ func TestDeletedBeforeList(t *testing.T) {
 
 func TestLoadConsistent(t *testing.T) {
 	failed := errors.New("failed")
-	wrote := func(b *ConsistencyBarrier) { b.WroteAt(pods, "100", now.Add(-time.Hour)) }
+	wrote := func(b *ConsistencyBarrier) { b.RequireVersion(pods, "100", now.Add(-time.Hour)) }
 	waited := func(b *ConsistencyBarrier) {
 		wrote(b)
 		readinessOf(b, at("99", "1"), now.Add(-time.Minute))

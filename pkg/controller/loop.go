@@ -122,11 +122,10 @@ func (l *Loop[K]) startQueue(all func() []K) *termQueue[K] {
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[K]{Name: l.cfg.Queue, Clock: l.cfg.Clock}),
 		conflictBackoff: backoff(l.cfg.MinBackoff, l.cfg.MaxBackoff),
-		// An outage of many keys does not delay a key that fails once.
-		first:      workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &groupQueue[K]{group: l.group, keys: map[string][]K{}}}),
-		later:      workqueue.NewTyped[K](),
-		failing:    workqueue.NewTyped[K](),
-		recoveries: make(chan struct{}, l.cfg.Workers), successes: make(chan struct{}, l.cfg.Workers),
+		first:           workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: &groupQueue[K]{group: l.group, keys: map[string][]K{}}}),
+		later:           workqueue.NewTyped[K](),
+		failing:         workqueue.NewTyped[K](),
+		recoveries:      make(chan struct{}, l.cfg.Workers), successes: make(chan struct{}, l.cfg.Workers),
 	}
 	l.queue.Store(q)
 	if all != nil {

@@ -30,9 +30,9 @@ type termQueue[K comparable] struct {
 	conflictBackoff    workqueue.TypedRateLimiter[K] // back-off after conflicts and cancelled requests
 	first, later       workqueue.TypedInterface[K]   // keys that wait for a token
 	failing            workqueue.TypedInterface[K]   // keys whose delay recordSuccess may end, oldest failure first
-	wakeUp             sync.Mutex                    // held by the only reader of failing
+	failingLock        sync.Mutex                    // held by the only reader of failing
 	admitted           sync.Map                      // keys that have a token
-	requests           sync.Map                      // tokens that a key takes, by key
+	tokens             sync.Map                      // tokens that a key takes, by key
 	recoveries         chan struct{}                 // receives when a failing key succeeds
 	successes          chan struct{}                 // receives when a key succeeds
 	failedRequests     atomic.Int32                  // see failedRequestsLimit
@@ -47,7 +47,7 @@ func (q *termQueue[K]) recordFailure(key K, requests int32) {
 			q.failedRequests.Add(countedRequests(requests))
 		}
 	}
-	q.requests.Store(key, requests)
+	q.tokens.Store(key, requests)
 	q.failing.Add(key)
 	q.AddRateLimited(key)
 }
@@ -69,14 +69,14 @@ func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	if failures > 0 {
 		sendSignal(q.recoveries)
 	}
-	q.wakeUp.Lock()
-	defer q.wakeUp.Unlock()
+	q.failingLock.Lock()
+	defer q.failingLock.Unlock()
 	// Most single failures have a cause of their own.
 	for woken := 0; failures > 1 && woken < 2 && q.failing.Len() > 0; {
-		key, _ := q.failing.Get()
-		q.failing.Done(key)
-		if q.NumRequeues(key) > 0 { // it keeps its count of failures
-			q.Add(key)
+		other, _ := q.failing.Get()
+		q.failing.Done(other)
+		if q.NumRequeues(other) > 0 { // it keeps its count of failures
+			q.Add(other)
 			woken++
 		}
 	}
@@ -99,7 +99,7 @@ func (q *termQueue[K]) admitsKey(key K) bool {
 	case failures == 0 && q.failedRequests.Load() < failedRequestsLimit:
 		return true
 	case failures == 0:
-		q.requests.Store(key, q.lastFailedRequests.Load())
+		q.tokens.Store(key, q.lastFailedRequests.Load())
 		q.first.Add(key)
 	case failures == 1:
 		q.first.Add(key)
@@ -114,8 +114,8 @@ func (q *termQueue[K]) admitWaiting(term context.Context, clk clock.Clock,
 	waiting workqueue.TypedInterface[K], bucket *rate.Limiter, signal <-chan struct{}) {
 	for key, shutdown := waiting.Get(); !shutdown; key, shutdown = waiting.Get() {
 		waiting.Done(key)
-		requests, _ := q.requests.LoadAndDelete(key)
-		tokens, _ := requests.(int32) // 0 after a conflict or without a sync
+		stored, _ := q.tokens.LoadAndDelete(key)
+		tokens, _ := stored.(int32) // 0 after a conflict or without a sync
 		if waiting == q.first {
 			tokens = min(tokens, firstRetriesBurst) // most requests of a long sync may have succeeded
 		}

@@ -56,7 +56,7 @@ func newBench(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *b
 // run runs a sync as if the caches showed all writes.
 func (b *bench) run(ctx context.Context) (controller.Result, error) {
 	b.expectations.barrier = controller.ConsistencyBarrier{}
-	result, err := b.step(ctx, b.syncState)
+	result, err := b.sync(ctx, b.syncState)
 	if errors.Is(err, controller.ErrOutdated) { // as a Loop
 		return controller.Result{RequeueAfter: controller.ConsistencyRecheck}, nil
 	}

@@ -110,11 +110,11 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 		if ch.from != ch.to {
 			t.memory.resizedAt[ch.rs.UID] = c.Clock.Now()
 		}
-		t.expectations.barrier.WroteAt(c.replicaSets, r.set.ResourceVersion, t.now)
+		t.expectations.barrier.RequireVersion(c.replicaSets, r.set.ResourceVersion, t.now)
 		c.reportScaled(ctx, t, ch)
 		return nil
 	case outcome.Conflict:
-		t.expectations.barrier.WroteAt(c.replicaSets, r.set.ResourceVersion, t.now)
+		t.expectations.barrier.RequireVersion(c.replicaSets, r.set.ResourceVersion, t.now)
 		return controller.ErrOutdated
 	case outcome.NotFound:
 		return controller.ErrOutdated

@@ -66,7 +66,7 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 // at once, and creates of that name back off.
 func (c *Controller) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
 	delete(t.expectations.creates, want.Name)
-	t.expectations.barrier.WroteAt(c.replicaSets, got.ResourceVersion, t.now)
+	t.expectations.barrier.RequireVersion(c.replicaSets, got.ResourceVersion, t.now)
 	size := replicasOrOne(got.Spec.Replicas)
 	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
 	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
@@ -108,7 +108,7 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 		return c.handleNotCreated(t, want, earlier, res, rejection) // the earlier attempt may still be carried out
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
 		delete(t.expectations.creates, want.Name)
-		t.expectations.barrier.WroteAt(c.replicaSets, found.ResourceVersion, t.now)
+		t.expectations.barrier.RequireVersion(c.replicaSets, found.ResourceVersion, t.now)
 		if size := replicasOrOne(found.Spec.Replicas); earlier != (unknownCreate{}) && size > 0 {
 			c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
 		}

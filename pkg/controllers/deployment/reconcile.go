@@ -37,11 +37,11 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 		return c.reportInvalidSelector(ctx, t, err)
 	}
 	c.states.Update(key, func(s *state) { s.record(t, c.finished(d, d.Status), false) }) // also if the sync fails
-	return c.step(ctx, t)
+	return c.sync(ctx, t)
 }
 
-// step is the part of a sync after the read of the Deployment.
-func (c *Controller) step(ctx context.Context, t syncState) (controller.Result, error) {
+// sync continues a sync after the read of the Deployment.
+func (c *Controller) sync(ctx context.Context, t syncState) (controller.Result, error) {
 	// 3. Resolve changes with an unknown outcome. Nothing else is decided before.
 	if wait, err := c.settleChanges(ctx, t); wait > 0 || err != nil {
 		c.metrics.deferred.WithLabelValues(string(deferResizeUnknown)).Inc()

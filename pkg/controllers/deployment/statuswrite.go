@@ -61,7 +61,7 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, status appsv1
 		return 0, fmt.Errorf("write status: %w", err)
 	}
 	t.memory.statusAt = c.Clock.Now()
-	t.expectations.barrier.WroteAt(c.deployments, written.ResourceVersion, t.now)
+	t.expectations.barrier.RequireVersion(c.deployments, written.ResourceVersion, t.now)
 	return 0, nil
 }
 

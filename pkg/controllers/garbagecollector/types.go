@@ -439,7 +439,7 @@ func (t *knownTypes) setPhase(ctx context.Context, k *knownType, p phase, err er
 }
 
 // observeInformer connects the graph to the informer of a type.
-func (t *knownTypes) observeInformer(of caches.Cached) caches.Handler[metav1.Object] {
+func (t *knownTypes) observeInformer(of caches.CachedType) caches.Handler[metav1.Object] {
 	r := of.Resource.GroupResource()
 	if t.ignored[r] {
 		return caches.Handler[metav1.Object]{}

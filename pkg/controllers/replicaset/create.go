@@ -210,7 +210,7 @@ func (c *Controller) recordCreate(ctx context.Context, t syncState, a attempt, r
 	switch r.outcome {
 	case outcome.Done:
 		delete(t.expectations.creates, a.name)
-		t.expectations.barrier.WroteAt(c.pods, r.pod.ResourceVersion, t.now)
+		t.expectations.barrier.RequireVersion(c.pods, r.pod.ResourceVersion, t.now)
 		if r.foreign != nil {
 			t.backoffs.foreignAt = t.now
 			c.recorder.Eventf(t.rs, corev1.EventTypeWarning, reasonFailedCreate, "Error creating: %v", r.foreign)

@@ -156,7 +156,7 @@ func (c *Controller) recordDelete(t syncState, pod *caches.Pod, result deleteRes
 		// No delete of the old version can succeed now. Decide again when the cache shows the change.
 		delete(t.expectations.unconfirmed, pod.UID)
 		if result.current != nil {
-			t.expectations.barrier.WroteAt(c.pods, result.current.ResourceVersion, t.now)
+			t.expectations.barrier.RequireVersion(c.pods, result.current.ResourceVersion, t.now)
 		}
 		return controller.ConsistencyRecheck, nil
 	case outcome.Unknown:

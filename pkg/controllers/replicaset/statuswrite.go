@@ -43,7 +43,7 @@ func (c *Controller) writeStatus(ctx context.Context, t syncState, claimed claim
 	case !sameCounts(stored.Status, t.rs.Status):
 		// An earlier leader wrote the counts, or this process without a response. Wait until the cache
 		// shows them.
-		t.expectations.barrier.WroteAt(c.replicaSets, stored.ResourceVersion, t.now)
+		t.expectations.barrier.RequireVersion(c.replicaSets, stored.ResourceVersion, t.now)
 		return controller.ConsistencyRecheck, nil
 	}
 	return c.putStatus(ctx, t, stored, counts, a)
@@ -142,7 +142,7 @@ func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.Repl
 	}
 	t.backoffs.statusAt = c.Clock.Now()
 	t.backoffs.statusTook = t.backoffs.statusAt.Sub(sent)
-	t.expectations.barrier.WroteAt(c.replicaSets, written.ResourceVersion, t.now)
+	t.expectations.barrier.RequireVersion(c.replicaSets, written.ResourceVersion, t.now)
 	c.dropsTerminating.Store(status.TerminatingReplicas != nil && written.Status.TerminatingReplicas == nil)
 	return 0, nil
 }

@@ -138,7 +138,7 @@ func (c *Changer[O, T]) AdoptAndRelease(ctx context.Context, owner O, adopt, rel
 	begun, cut := each(len(changes), func(i int) { changes[i].patched, changes[i].err = c.patchOwner(ctx, owner, changes[i]) })
 	for _, ch := range changes[:begun] {
 		if ch.err == nil {
-			b.WroteAt(c.Objects, ch.patched.GetResourceVersion(), now)
+			b.RequireVersion(c.Objects, ch.patched.GetResourceVersion(), now)
 		}
 		switch {
 		case ch.err == nil && ch.adopt:
