@@ -106,8 +106,8 @@ func (s *scheduler[K]) markSlow(r *run) {
 	s.groups[r.group].slow++
 }
 
-// endSync ends a sync. The end of a detached sync makes room for others, so endSync returns at most two withheld keys of
-// each group with room. A group without detached syncs has no limit: endSync returns all its keys.
+// endSync ends a sync. The end of a detached sync makes room for others, so endSync returns at most two withheld keys
+// of each group with room. A group without detached syncs has no limit: endSync returns all its keys.
 func (s *scheduler[K]) endSync(r *run) (keys []K) {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -24,8 +24,8 @@ import (
 	"minikcm/internal/fakeapi"
 )
 
-// TestGroupsShareSlowSyncs: with two workers at most 32 syncs are detached. Keys hang until their group heals, the groups
-// heal one after the other.
+// TestGroupsShareSlowSyncs: with two workers at most 32 syncs are detached. Keys hang until their group heals, the
+// groups heal one after the other.
 func TestGroupsShareSlowSyncs(t *testing.T) {
 	for _, tt := range []struct {
 		name string

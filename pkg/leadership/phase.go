@@ -9,7 +9,7 @@ const (
 	leading          phase = iota // controllers work; no timer
 	draining                      // controllers finish their syncs, until the shutdown timeout
 	waitingForWrites              // controllers have returned, writes may still complete; until the shutdown timeout
-	aborting                      // requests were cancelled and controllers must return; at shutdown until the later timeout
+	aborting                      // controllers must return after a cancellation; at shutdown with a timeout
 	drained                       // final: all writes of the term have completed
 	undrained                     // final: writes may still complete, or controllers have not returned
 )
