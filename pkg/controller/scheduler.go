@@ -10,19 +10,19 @@ import (
 const (
 	// defaultSlowAfter is much longer than a few requests, and much shorter than admission that hangs.
 	defaultSlowAfter = time.Second
-	// detachedPerWorker limits detached syncs. Each of them costs a goroutine and memory.
+	// detachedPerWorker limits detached syncs. A detached sync costs a goroutine and memory.
 	detachedPerWorker = 16
 	// stuckAfter is the time without a request or response after which a sync is stuck: twice the longest
 	// request of an API server (60 s).
 	stuckAfter = 2 * time.Minute
 )
 
-// scheduler decides which syncs may run. A sync is slow when it has run for slowAfter. Then it is detached: another
-// worker starts, and the worker of the sync ends with it.
+// scheduler decides which syncs may run. A sync is slow after slowAfter. A slow sync is detached: another worker
+// starts, and the worker of the sync ends with the sync.
 //
-// Keys may belong to groups. While a group has a slow sync, its further syncs are detached at once. A group may have at
-// most as many detached syncs as are still free, so a new group always finds some: one group gets half of maxDetached,
-// each of n groups one (n+1)th.
+// Keys may belong to groups. While a group has a slow sync, further syncs of the group are detached at once. A group may
+// have at most as many detached syncs as are still free, so a new group always finds some: one group gets half of
+// maxDetached, each of n groups one (n+1)th.
 type scheduler[K comparable] struct {
 	slowAfter   time.Duration
 	maxDetached int
@@ -36,7 +36,7 @@ type scheduler[K comparable] struct {
 
 type group[K comparable] struct {
 	detached int            // detached syncs
-	slow     int            // those that have run for slowAfter
+	slow     int            // detached syncs that have run for slowAfter
 	withheld map[K]struct{} // keys without a share
 }
 
@@ -45,8 +45,8 @@ type run struct {
 	key          any
 	group        string
 	slowTimer    *time.Timer
-	slow         bool                      // it has run for slowAfter
-	detached     bool                      // another worker has replaced its worker
+	slow         bool                      // has run for slowAfter
+	detached     bool                      // another worker has replaced the worker of the sync
 	lastProgress atomic.Pointer[time.Time] // time of the last request or response
 	requests     atomic.Int32              // number of requests
 }
