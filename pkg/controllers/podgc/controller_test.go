@@ -138,25 +138,6 @@ func TestUnscheduledTerminating(t *testing.T) {
 	}}.run(t, unscheduled, 0)
 }
 
-// The API server sends another event of a pod without a node and finalizers before the removal.
-func TestPodsRemovedByTheAPIServerCostNoRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.manager(0)()
-		w.Until(time.Minute)
-		before := len(w.Requests(""))
-		w.Put(aPod("p", "", pending))
-		w.Put(aPod("p", "", pending, terminating))
-		w.Until(time.Minute + removalDelay/2)
-		w.Remove("pods", "default", "p")
-		w.Until(time.Hour)
-		if requests := w.Requests("")[before:]; len(requests) > 0 {
-			t.Errorf("the first of %d requests: %s", len(requests), requests[0].What)
-		}
-		w.check(unscheduled, podOutcome{})
-	})
-}
-
 func outOf(name string, ready corev1.ConditionStatus) *corev1.Node {
 	node := aNode(name)
 	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
