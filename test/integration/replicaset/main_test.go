@@ -1,5 +1,5 @@
-// Package replicaset tests the ReplicaSet controller on a real API server: a quota, slow admission, and the
-// promises with lost responses, slow watches and killed processes.
+// Package replicaset tests the ReplicaSet controller on a real API server: slow admission, and the promises with lost
+// responses, slow watches and killed processes.
 package replicaset
 
 import (
@@ -82,21 +82,14 @@ func (n *namespace) pods(selector string) []corev1.Pod {
 	return list.Items
 }
 
-// await polls a ReplicaSet until check returns nil.
-func (n *namespace) await(name string, check func(*appsv1.ReplicaSet) error) (rs *appsv1.ReplicaSet) {
+// settled waits until the ReplicaSet has its pods, and its status shows them.
+func (n *namespace) settled(name string) {
 	n.t.Helper()
-	n.eventually(func(ctx context.Context) (err error) {
-		if rs, err = n.client.AppsV1().ReplicaSets(n.name).Get(ctx, name, metav1.GetOptions{}); err != nil {
+	n.eventually(func(ctx context.Context) error {
+		rs, err := n.client.AppsV1().ReplicaSets(n.name).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
 			return err
 		}
-		return check(rs)
-	})
-	return rs
-}
-
-func (n *namespace) settled(name string) *appsv1.ReplicaSet {
-	n.t.Helper()
-	return n.await(name, func(rs *appsv1.ReplicaSet) error {
 		want, active := *rs.Spec.Replicas, n.active(rs)
 		if rs.Status.ObservedGeneration != rs.Generation || rs.Status.Replicas != want || len(active) != int(want) {
 			return fmt.Errorf("want %d pods at generation %d: %d are active, status %+v", want, rs.Generation, len(active), rs.Status)
@@ -120,15 +113,4 @@ func (n *namespace) active(rs *appsv1.ReplicaSet) []string {
 func (n *namespace) eventually(check func(context.Context) error) {
 	n.t.Helper()
 	controlplane.Eventually(n.t, patience, check)
-}
-
-// status waits until the status of the ReplicaSet rs is as wanted.
-func (n *namespace) status(want func(appsv1.ReplicaSetStatus) bool) {
-	n.t.Helper()
-	n.await("rs", func(rs *appsv1.ReplicaSet) error {
-		if !want(rs.Status) {
-			return fmt.Errorf("status is %+v", rs.Status)
-		}
-		return nil
-	})
 }
