@@ -20,8 +20,8 @@ const (
 // scheduler decides which syncs may run. A sync is slow after slowAfter. A slow sync is detached: another worker
 // starts, and the worker of the sync ends with the sync.
 //
-// Keys may belong to groups. While a group has a slow sync, further syncs of the group are detached at once. A group may
-// have at most as many detached syncs as are still free, so a new group always finds some: one group gets half of
+// Keys may belong to groups. While a group has a slow sync, further syncs of the group are detached at once. A group
+// may have at most as many detached syncs as are still free, so a new group always finds some: one group gets half of
 // maxDetached, each of n groups one (n+1)th.
 type scheduler[K comparable] struct {
 	slowAfter   time.Duration
