@@ -62,12 +62,7 @@ func (d digester) writeValue(v reflect.Value) {
 		d.writeQuantity(v.Interface().(resource.Quantity))
 		return
 	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
-		t := v.Interface().(interface {
-			Unix() int64
-			Nanosecond() int
-		})
-		d.writeNumber(uint64(t.Unix()))
-		d.writeNumber(uint64(t.Nanosecond()))
+		d.writeNumber(uint64(v.Interface().(interface{ UnixNano() int64 }).UnixNano()))
 		return
 	}
 	switch v.Kind() {
@@ -108,15 +103,12 @@ func (d digester) writeValue(v reflect.Value) {
 func (d digester) writeQuantity(q resource.Quantity) {
 	q = q.DeepCopy()
 	number := q.AsDec()
-	digits, scale := number.UnscaledBig().String(), int64(number.Scale())
-	for len(digits) > 1 && strings.HasSuffix(digits, "0") {
-		digits, scale = digits[:len(digits)-1], scale-1
-	}
-	if digits == "0" {
-		scale = 0
-	}
+	all := number.UnscaledBig().String()
+	digits := strings.TrimRight(all, "0")
 	d.writeString(digits)
-	d.writeNumber(uint64(scale))
+	if digits != "" { // 0 is equal at any scale
+		d.writeNumber(uint64(int(number.Scale()) - len(all) + len(digits)))
+	}
 }
 
 func (d digester) writeString(s string) {

@@ -25,12 +25,15 @@ type filler struct {
 	*randfill.Filler
 }
 
+var quantities = []string{"1", "1000m", "1e3", "1k", "1Ki", "1024", "0", "0.0", "-1", "-1000m", "12345678901234567890", "0.5", "500m", "10"}
+
 func newFiller() filler {
 	rnd := rand.New(rand.NewSource(1))
-	texts := []string{"1", "1000m", "1e3", "1k", "1Ki", "1024", "0", "0.0", "-1", "12345678901234567890", "0.5", "500m"}
 	zones := []*time.Location{time.UTC, time.FixedZone("x", 3600)}
 	return filler{rnd, randfill.NewWithSeed(1).NilChance(.8).NumElements(0, 2).Funcs(
-		func(q *resource.Quantity, _ randfill.Continue) { *q = resource.MustParse(texts[rnd.Intn(len(texts))]) },
+		func(q *resource.Quantity, _ randfill.Continue) {
+			*q = resource.MustParse(quantities[rnd.Intn(len(quantities))])
+		},
 		func(at *metav1.Time, _ randfill.Continue) {
 			*at = metav1.NewTime(time.Unix(int64(rnd.Intn(2)), 0).In(zones[rnd.Intn(2)]))
 		},
@@ -80,6 +83,18 @@ func TestDigestsAreEqualExactlyIfTemplatesAre(t *testing.T) {
 	}
 	if same < 200 || different < 200 {
 		t.Errorf("%d pairs are equal and %d are not, want many of both", same, different)
+	}
+}
+
+func TestDigestsOfQuantities(t *testing.T) {
+	digest := func(q resource.Quantity) string {
+		return TemplateDigest(&corev1.PodTemplateSpec{Spec: corev1.PodSpec{Overhead: corev1.ResourceList{"cpu": q}}})
+	}
+	for _, a := range quantities {
+		for _, b := range quantities {
+			a, b := resource.MustParse(a), resource.MustParse(b)
+			fakeapi.Want(t, a.String()+" equals "+b.String(), digest(a) == digest(b), a.Cmp(b) == 0)
+		}
 	}
 }
 
