@@ -164,15 +164,15 @@ func (o *Options) Validate() []error {
 	if _, err := mediaType(o.ContentType); err != nil {
 		p.Addf("kube-api-content-type", "%w", err)
 	}
-	p.Append(o.Election.Validate()...)
-	p.Append(o.gates.validateGates()...)
-	p.Append(o.Serving.Validate()...)
+	p = append(p, o.Election.Validate()...)
+	p = append(p, o.gates.validateGates()...)
+	p = append(p, o.Serving.Validate()...)
 	for _, c := range o.Known {
 		if c.Config != nil {
-			p.Append(c.Config.Validate()...)
+			p = append(p, c.Config.Validate()...)
 		}
 	}
-	p.Append(validateMetrics(o.Metrics)...)
+	p = append(p, validateMetrics(o.Metrics)...)
 	for _, err := range logsapi.Validate(o.Logs, o.gates.gate, nil) {
 		p = append(p, fmt.Errorf("logging flags: %w", err))
 	}

@@ -11,9 +11,6 @@ import (
 // Problems holds one text per invalid value. Each text begins with the flag: "--name: ". The zero value is empty.
 type Problems []error
 
-// Append adds texts that begin with a flag already.
-func (p *Problems) Append(errs ...error) { *p = append(*p, errs...) }
-
 // Addf adds a formatted text for a flag. The name of the flag has no dashes.
 func (p *Problems) Addf(flag, format string, args ...any) {
 	*p = append(*p, fmt.Errorf("--"+flag+": "+format, args...))

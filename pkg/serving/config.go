@@ -192,9 +192,9 @@ func (c *Config) Validate() []error {
 		p.Addf("secure-port", "%d must be between 0 and 65535, inclusive; 0 switches serving off", c.Port)
 	}
 	_, errs := c.TLS.parse()
-	p.Append(errs...)
-	p.Append(c.Authentication.validate()...)
-	p.Append(c.Authorization.validate()...)
+	p = append(p, errs...)
+	p = append(p, c.Authentication.validate()...)
+	p = append(p, c.Authorization.validate()...)
 	return p
 }
 
