@@ -1,4 +1,4 @@
-// Package timing has what loops need of time and the libraries do not have.
+// Package timing has what loops need to wait and the libraries do not have.
 package timing
 
 import (
@@ -17,6 +17,14 @@ func Sleep(ctx context.Context, clk clock.Clock, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// Signal makes a channel ready, unless its buffer is full.
+func Signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"minikcm/internal/timing"
 )
 
 // Rates of retries of a loop. A retry takes one token per request of the failed sync, at least one. First retries
@@ -62,12 +64,12 @@ func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 	if q.failedRequests.Load() > 0 && q.failedRequests.Add(-countedRequests(requests)) < 0 {
 		q.failedRequests.Store(0)
 	}
-	sendSignal(q.successes)
+	timing.Signal(q.successes)
 	failures := q.NumRequeues(key)
 	q.Forget(key)
 	q.conflictBackoff.Forget(key)
 	if failures > 0 {
-		sendSignal(q.recoveries)
+		timing.Signal(q.recoveries)
 	}
 	q.failingLock.Lock()
 	defer q.failingLock.Unlock()
@@ -79,14 +81,6 @@ func (q *termQueue[K]) recordSuccess(key K, requests int32) {
 			q.Add(other)
 			woken++
 		}
-	}
-}
-
-// sendSignal sends unless the buffer is full.
-func sendSignal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 

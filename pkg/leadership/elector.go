@@ -101,7 +101,7 @@ func (e *Elector) Observe(lease *coordinationv1.Lease) {
 		return
 	}
 	e.lease.observeEvent(lease)
-	signal(e.wake)
+	timing.Signal(e.wake)
 }
 
 // Run competes for the lease and calls lead once per term until ctx ends. It returns nil after a clean
@@ -329,7 +329,7 @@ func (e *Elector) loseLease(reason string) {
 	defer e.lock.Unlock()
 	e.lostReason = cmp.Or(e.lostReason, reason)
 	e.fence.abortTerm(reason)
-	signal(e.wake)
+	timing.Signal(e.wake)
 }
 
 // currentLostReason returns an empty string while the lease is held.
@@ -369,12 +369,4 @@ func (e *Elector) Healthy() error {
 		return fmt.Errorf("controllers run and the lease %s was last renewed %v ago", e.cfg.Name, age.Round(time.Second))
 	}
 	return nil
-}
-
-// signal makes a channel of size one ready.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -246,7 +246,7 @@ func (f *Fence) finishRequest(fl *flight, outcomeKnown bool) {
 		}
 	}
 	if delete(f.flights, fl); len(f.flights) == 0 {
-		signal(f.idle)
+		timing.Signal(f.idle)
 	}
 }
 

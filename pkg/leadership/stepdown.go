@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"minikcm/internal/timing"
 )
 
 // ignoredCoolDowns is the number of cool-downs during which a process ignores calls of StepDown after a
@@ -31,7 +33,7 @@ func (e *Elector) StepDown(reason string, caughtUp func() bool) {
 	now := e.clock.Now()
 	if e.lease != nil && !e.standDown.active() && !now.Before(e.stepDownIgnoredUntil) {
 		e.standDown = standDown{reason: reason, until: now.Add(e.cfg.coolDown()), caughtUp: caughtUp}
-		signal(e.wake)
+		timing.Signal(e.wake)
 	}
 }
 

@@ -39,7 +39,7 @@ func (e *Elector) keepRenewing(ctx context.Context) {
 		e.lock.Lock()
 		e.lostReason = cmp.Or(e.lostReason, notRenewed) // runPhases cancels the requests
 		e.lock.Unlock()
-		signal(e.wake)
+		timing.Signal(e.wake)
 		return
 	}
 }
@@ -121,7 +121,7 @@ func (e *Elector) beginTerm(ctx context.Context, won attemptResult) *termRunner 
 		var renewing context.Context
 		renewing, t.stopRenewing = context.WithCancel(context.WithoutCancel(ctx)) // a leader renews while it drains
 		t.renewing.Go(func() { e.keepRenewing(renewing) })
-		signal(e.wake)
+		timing.Signal(e.wake)
 	}
 	freeFor := now.Sub(won.freeSince)
 	e.deps.Metrics.takeovers.WithLabelValues(string(won.cause)).Observe(freeFor.Seconds())
@@ -219,7 +219,7 @@ func (t *termRunner) startPhase() {
 	}
 	if t.phase == waitingForWrites {
 		t.idle = t.e.fence.idle
-		signal(t.e.fence.idle)
+		timing.Signal(t.e.fence.idle)
 	}
 }
 

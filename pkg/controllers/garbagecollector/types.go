@@ -162,12 +162,7 @@ func (t *knownTypes) notifyLater() {
 }
 
 // wakeDiscovery lets the discovery goroutine compute the time of the next discovery again.
-func (t *knownTypes) wakeDiscovery() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
+func (t *knownTypes) wakeDiscovery() { timing.Signal(t.wake) }
 
 // state returns the state of a type. It is zero for an unknown type.
 func (t *knownTypes) state(r schema.GroupResource) typeState {
