@@ -13,6 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+var cluster *Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(Run(m, Options{Audit: true, SecondAPIServer: true}, func(c *Cluster) { cluster = c }))
+}
+
 func TestAuditLogShowsWhoDidWhat(t *testing.T) {
 	ns := cluster.Namespace(t)
 	cfg := cluster.ConfigFor("auditee", "system:masters")
