@@ -100,13 +100,10 @@ func testFailedWrites(t *testing.T, m *manager) {
 		{"anything lost", faults.Writes, "replicasets,deployments/status", faults.DropAnswer(), 1000, 1},
 		{"creates with 500", "create", "replicasets", faults.Refuse(500), 4, 4},
 		{"creates with 403", "create", "replicasets", faults.Refuse(403), 2, 2},
-		{"creates with 429", "create", "replicasets", faults.Refuse(429), 2, 2},
 		{"resizes with 500", "update,patch", "replicasets", faults.Refuse(500), 4, 4},
 		{"resizes with 403", "update,patch", "replicasets", faults.Refuse(403), 4, 4},
-		{"resizes with 429", "update,patch", "replicasets", faults.Refuse(429), 4, 4},
 		{"statuses with 500", "update,patch", "deployments/status", faults.Refuse(500), 4, 4},
 		{"statuses with 403", "update,patch", "deployments/status", faults.Refuse(403), 4, 4},
-		{"statuses with 429", "update,patch", "deployments/status", faults.Refuse(429), 4, 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

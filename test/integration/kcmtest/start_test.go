@@ -29,7 +29,6 @@ func TestStartFailsTheTestOnErrors(t *testing.T) {
 			"unable to load root certificates"},
 		{"with a controller that does not exist", cluster.Config(), []kcmtest.Option{kcmtest.Controllers("namespaces")},
 			`"namespaces" is not in the list of known controllers; known are `},
-		{"without controllers", cluster.Config(), []kcmtest.Option{kcmtest.Controllers()}, "Controllers: name at least one, there is nothing to run"},
 		{"with a grace that is none", cluster.Config(), []kcmtest.Option{kcmtest.NamespaceGrace(-1), kcmtest.Controllers("replicaset")}, "NamespaceGrace(-1ns): must not be negative"},
 		{"with another authority", other(cluster.Config()), nil, "x509: "},
 		{"without an API server", &rest.Config{Host: "https://" + freeAddress(t)}, nil, "connection refused"},
