@@ -59,8 +59,8 @@ func pair(t *testing.T, start func(*testing.T, string, ...string) *contender, mo
 func (c *contender) waitUntilLeading(t *testing.T) {
 	t.Helper()
 	controlplane.Eventually(t, 30*time.Second, func(context.Context) error {
-		if who := lastWriter(t); who != c.user {
-			return fmt.Errorf("the lease was last written by %q, want %q", who, c.user)
+		if last := controlplane.LastLeaseChange(leaseChanges(t), time.Now()); last.Holder == "" || last.User != c.user {
+			return fmt.Errorf("last change of the lease %+v, want one by %q", last, c.user)
 		}
 		return nil
 	})
@@ -74,15 +74,6 @@ func (c *contender) running() error {
 	default:
 		return nil
 	}
-}
-
-func lastWriter(t *testing.T) string {
-	t.Helper()
-	changes := leaseChanges(t)
-	if len(changes) == 0 || changes[len(changes)-1].Holder == "" {
-		return ""
-	}
-	return changes[len(changes)-1].User
 }
 
 // relieve ends the leader with SIGTERM and returns the next leader.
