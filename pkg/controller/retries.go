@@ -18,8 +18,8 @@ import (
 // pods of a failed zone behind a broken webhook, a first sync needs tokens too: as many as the last failed first sync
 // sent requests.
 const (
-	failedRequestsLimit                      = 200 // requests of failed first syncs, less those of successful syncs
-	maxCountedRequests                       = 20  // per sync; otherwise one long sync would outweigh many short syncs
+	failedRequestsLimit                      = 2000 // requests of failed first syncs, less those of successful syncs
+	maxCountedRequests                       = 20   // per sync; otherwise one long sync would outweigh many short syncs
 	firstRetriesPerSecond, firstRetriesBurst = 20, 200
 	laterRetriesPerSecond, laterRetriesBurst = 30, 30
 	conflictRetries                          = 8 // 1.3 s at the default MinBackoff; further ones in a row are failures
