@@ -27,7 +27,7 @@ const (
 	minRecheck = 30 * time.Second
 	maxRecheck = 5 * time.Minute
 	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed.
-	unlistedRecheck = 5 * time.Second
+	unlistedRecheck = time.Second
 	// recheckSpread delays the rechecks that send requests by a random time of up to recheckSpread per owner with the
 	// same cause, at most maxRecheck.
 	recheckSpread = 80 * time.Millisecond
