@@ -15,6 +15,9 @@ import (
 	"minikcm/pkg/controllers/internal/writelimit"
 )
 
+// Name is the controller's name in --controllers, and in logs.
+const Name = "garbage-collector-controller"
+
 const (
 	// Names of the queues in the workqueue metrics of kube-controller-manager v1.37. The second queue holds owners
 	// in deletion that have, or have just lost, the finalizer foregroundDeletion or orphan.
@@ -24,6 +27,8 @@ const (
 	// gatherDelay merges events about the dependents of one owner into one sync.
 	gatherDelay = 5 * time.Millisecond
 	pruneEvery  = 10 * time.Second
+	// tries bounds the attempts of one sync after concurrent changes.
+	tries = 8
 )
 
 // Controller is the garbage collector.

@@ -35,8 +35,6 @@ const (
 	firstRecheck = 20 * time.Millisecond
 	// writesAtOnce bounds the concurrent patches of the dependents of one owner.
 	writesAtOnce = 32
-	// tries bounds the attempts of one sync after concurrent changes.
-	tries = 8
 )
 
 // cause is the reason why an owner is blocked; a label of metrics.

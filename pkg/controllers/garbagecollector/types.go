@@ -23,9 +23,6 @@ import (
 	"minikcm/pkg/controllers/internal/discovery"
 )
 
-// Name is the controller's name in --controllers, and in logs.
-const Name = "garbage-collector-controller"
-
 const (
 	// removalDelay is the shortest time between two discoveries without a type after which the feed of the type stops.
 	// Until then the feed delivers the last deletion events.
