@@ -37,8 +37,9 @@ const (
 	podsPerNode     = 100
 	stateNamespaces = 200
 	nodeGrace       = "--node-monitor-grace-period=20s"
-	// silentFor exceeds nodeGrace.
-	silentFor    = 25 * time.Second
+	// silentFor exceeds nodeGrace and the monitor period.
+	silentFor    = 30 * time.Second
+	contentGrace = 5 * time.Second // default of --namespace-deletion-grace-period
 	toleratedFor = 20 * time.Second
 	// podsCreatedIn exceeds the time in which 2,000 pods are created.
 	podsCreatedIn       = 20 * time.Second
@@ -108,7 +109,7 @@ var states = []state{
 	},
 	{
 		name: "namespaces", about: "Webhook refuses DELETE of the content of 200 namespaces",
-		setup: withNamespaces, begin: inOrder(reject(admissionv1.Delete, "", "configmaps"), deleteAllNamespaces),
+		setup: withNamespaces, begin: inOrder(reject(admissionv1.Delete, "", "configmaps"), deleteAllNamespaces), lead: contentGrace,
 	},
 	{
 		name: "pod-creates", about: "Webhook refuses CREATE of pods of 2,000 ReplicaSets",
