@@ -24,6 +24,7 @@ type state struct {
 	empty    sets.Set[discovery.Type]     // types that earlier passes left empty; nil: list all
 	timeouts map[schema.GroupResource]int // passes with timeouts since the type was last empty, at most maxTimeouts
 	hiddenAt time.Time                    // of the latest 404 for a discovered type
+	finished bool                         // finalized, but the conditions could not be written
 }
 
 // reconcile returns an error if requests failed. Remaining objects are not an error.
@@ -43,11 +44,14 @@ func (c *Controller) sync(ctx context.Context, name string) (controller.Result, 
 	if err != nil {
 		return controller.Result{}, err
 	}
-	if ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 {
+	if ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 && !c.states.For(name, ns.UID).finished {
 		c.forgetState(name)
 		return controller.Result{RequeueAfter: c.cfg.SyncPeriod}, nil
 	}
 	s := c.states.For(name, ns.UID)
+	if s.finished {
+		return c.finish(ctx, ns, report{})
+	}
 	now := c.Clock.Now() // before the first list
 	seen := c.firstSeen(ns.UID, now)
 	graceEnd := seen.Add(max(c.cfg.Grace, minGrace))
@@ -121,7 +125,7 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 	if err := ctx.Err(); err != nil {
 		return controller.Result{}, err
 	}
-	// Finalization does not depend on the conditions.
+	// Finalization does not depend on the conditions. A later sync repeats a failed write.
 	var unwritten error
 	if r.finalizers = remainingFinalizers(ns); len(r.finalizers) > 0 {
 		ns, unwritten = c.writeConditions(ctx, ns, r)
@@ -141,6 +145,9 @@ func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report)
 		}
 	}
 	c.forgetState(ns.Name)
+	if unwritten != nil {
+		c.states.For(ns.Name, ns.UID).finished = true
+	}
 	return controller.Result{RequeueAfter: c.cfg.SyncPeriod}, unwritten // finalizers of others may keep the namespace
 }
 
