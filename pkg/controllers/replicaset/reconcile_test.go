@@ -503,7 +503,7 @@ func TestStatusesArePaced(t *testing.T) {
 		{"a small surge: each pod counts", []edit{owned, ready(20), desired("100", "107")}, 50, 21, 0, 5, 300, 0},
 		{"a large surge", []edit{owned, ready(20), desired("100", "108")}, 50, 21, 0, 5, 300, 500},
 		{"many of a small Deployment", []edit{owned, ready(1), desired("14", "18")}, 15, 2, 0, 10, 300, 0},
-		{"few of the first ReplicaSet", []edit{owned, ready(1), desired("3", "4"), revision("1")}, 3, 2, 0, 5, 300, 500},
+		{"few of the first ReplicaSet", []edit{owned, ready(1), desired("3", "4"), revision("1")}, 3, 2, 0, 5, 300, 200},
 		{"all of the first ReplicaSet", []edit{owned, ready(1), desired("3", "4"), revision("1")}, 3, 3, 0, 5, 300, 0},
 		{"few of a later ReplicaSet", []edit{owned, ready(1), desired("3", "4"), revision("2")}, 3, 2, 0, 5, 300, 0},
 		{"less than a third", []edit{owned, ready(10)}, 50, 26, 0, 5, 300, 500},
