@@ -234,7 +234,8 @@ func TestFailuresShareARate(t *testing.T) {
 	}
 }
 
-// Rechecks of many blocked owners are spread, but none waits for more than maxRecheck longer.
+// Rechecks of many blocked owners are spread, but none waits for more than maxRecheck longer. Rechecks that send no
+// requests are not spread.
 func TestSpreadOfRechecksIsBounded(t *testing.T) {
 	c := &Controller{Base: controller.Base{Clock: clocktesting.NewFakeClock(began)}, state: newTermState()}
 	for n := range 20_000 {
@@ -248,6 +249,12 @@ func TestSpreadOfRechecksIsBounded(t *testing.T) {
 	if longest > minRecheck+maxRecheck || longest < minRecheck+maxRecheck/2 {
 		t.Errorf("the longest recheck is after %v", longest)
 	}
+	for n := range 20_000 {
+		c.state.setOwner(keyOf(uid(n)), ownerRecord{cause: causeUnlistedType})
+	}
+	listing := blockage{cause: causeUnlistedType, after: cycleDelay}
+	result, _ := c.recordBlockage(t.Context(), keyOf(uid(1)), object{}, ownerRecord{since: began}, listing, nil)
+	fakeapi.Want(t, "recheck while a type is being listed", result.RequeueAfter, cycleDelay)
 }
 
 func TestCountsOfOwners(t *testing.T) {

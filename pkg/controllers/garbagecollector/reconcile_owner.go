@@ -26,8 +26,8 @@ const (
 	// A blocked owner is rechecked after as long as it has waited, within these bounds, in case of a lost event.
 	minRecheck = 30 * time.Second
 	maxRecheck = 5 * time.Minute
-	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed. It exceeds the
-	// rechecks of awaitTypes, which send no requests and need no spread.
+	// unlistedRecheck is the first recheck of an owner that leaves orphans while a type cannot be listed. It exceeds
+	// the rechecks of awaitTypes, which send no requests and need no spread.
 	unlistedRecheck = 3 * time.Second / 2
 	// recheckSpread delays the rechecks that send requests by a random time of up to recheckSpread per owner with the
 	// same cause, at most maxRecheck.
