@@ -82,7 +82,7 @@ func TestFailingKeysShareTokens(t *testing.T) {
 				}
 			}
 			// A first retry waits for the tokens of two keys at most.
-			most := 2*time.Duration(tt.requests)*time.Second/firstRetriesPerSecond
+			most := 2 * time.Duration(tt.requests) * time.Second / firstRetriesPerSecond
 			if waited := onceAt[1].Sub(onceAt[0]); waited > most {
 				t.Errorf("a key that failed once was retried after %v, want %v at most", waited, most)
 			}
