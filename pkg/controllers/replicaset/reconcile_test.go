@@ -459,11 +459,6 @@ func TestStatusesArePaced(t *testing.T) {
 			rs.Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": pods, "deployment.kubernetes.io/max-replicas": most}
 		}
 	}
-	revision := func(n string) edit {
-		return func(rs *appsv1.ReplicaSet) {
-			metav1.SetMetaDataAnnotation(&rs.ObjectMeta, "deployment.kubernetes.io/revision", n)
-		}
-	}
 	replicas := func(n int32) edit { return func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = n } }
 	generation := func(rs *appsv1.ReplicaSet) { rs.Generation++ }
 	failing := func(rs *appsv1.ReplicaSet) {
@@ -503,9 +498,6 @@ func TestStatusesArePaced(t *testing.T) {
 		{"a small surge: each pod counts", []edit{owned, ready(20), desired("100", "107")}, 50, 21, 0, 5, 300, 0},
 		{"a large surge", []edit{owned, ready(20), desired("100", "108")}, 50, 21, 0, 5, 300, 500},
 		{"many of a small Deployment", []edit{owned, ready(1), desired("14", "18")}, 15, 2, 0, 10, 300, 0},
-		{"few of the first ReplicaSet", []edit{owned, ready(1), desired("3", "4"), revision("1")}, 3, 2, 0, 5, 300, 200},
-		{"all of the first ReplicaSet", []edit{owned, ready(1), desired("3", "4"), revision("1")}, 3, 3, 0, 5, 300, 0},
-		{"few of a later ReplicaSet", []edit{owned, ready(1), desired("3", "4"), revision("2")}, 3, 2, 0, 5, 300, 0},
 		{"less than a third", []edit{owned, ready(10)}, 50, 26, 0, 5, 300, 500},
 		{"a third", []edit{owned, ready(10)}, 50, 27, 0, 10, 300, 0},
 		{"no owner", []edit{ready(1)}, 15, 2, 0, 20, 300, 0},

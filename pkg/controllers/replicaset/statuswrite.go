@@ -78,15 +78,14 @@ const failureInterval = time.Minute
 // zero. A Deployment controller that replaces pods only after their end sees the change with that delay.
 const terminatingInterval = time.Second
 
-// Rolling updates follow the statuses of ReplicaSets, so the statuses pace both controllers. A status that only
-// raises counts, of a ReplicaSet with a controller, is delayed by readyShare times the duration of the last status
-// write: by at most readyInterval if the ReplicaSet has more than fewPods pods and the status makes less than a third
-// of the pods available, and otherwise by at most firstInterval if the ReplicaSet is the first of a Deployment. With a
-// surge of at most fewPods/2 pods readyInterval does not apply, because each pod counts.
+// Rolling updates follow the statuses of ReplicaSets, so the statuses pace both controllers. A status is
+// delayed if the ReplicaSet has a controller and more than fewPods pods, and the status only raises counts
+// and makes less than a third of the pods available. The delay is readyShare times the duration of the last
+// status write, at most readyInterval. A Deployment with a surge of at most fewPods/2 pods is not delayed,
+// because each pod counts.
 const (
 	readyShare    = 160
 	readyInterval = 2 * time.Second
-	firstInterval = readyInterval / 4
 	fewPods       = 14
 )
 
@@ -99,18 +98,15 @@ func statusInterval(rs *appsv1.ReplicaSet, to appsv1.ReplicaSetStatus, took time
 		size = desired // of the Deployment
 	}
 	most, err := strconv.Atoi(rs.Annotations["deployment.kubernetes.io/max-replicas"])
-	eachCounts := err == nil && most-desired <= fewPods/2
 	switch {
 	case sameCounts(rs.Status, to) && len(rs.Status.Conditions) == len(to.Conditions) && rs.Status.ObservedGeneration == to.ObservedGeneration:
 		return failureInterval
 	case onlyFewerTerminating(rs.Status, to):
 		return terminatingInterval
-	case metav1.GetControllerOfNoCopy(rs) == nil || !onlyMore(rs, to):
+	case err == nil && most-desired <= fewPods/2:
 		return 0
-	case size > fewPods && 3*more < size && !eachCounts:
+	case size > fewPods && 3*more < size && metav1.GetControllerOfNoCopy(rs) != nil && onlyMore(rs, to):
 		return min(readyShare*took, readyInterval)
-	case rs.Annotations["deployment.kubernetes.io/revision"] == "1":
-		return min(readyShare*took, firstInterval)
 	}
 	return 0
 }
