@@ -1,6 +1,6 @@
 // Package app turns options into a running controller manager. The command line is in package command. Global
 // state of a process is changed only by [Options.UseGatesForLibraries] and [Config.OwnProcess], which are for
-// package command, and by ContentionProfiling of [Config.Serving].
+// package command, by ContentionProfiling of [Config.Serving], and by the metrics of library k8s.io/endpointslice.
 //
 //	flags ─▶ Options ─Complete─▶ Config ─▶ Run (stages) ─▶ server, caches, election, controllers
 //

@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// preflightTimeout bounds one request, so that an address that drops packets is reported as soon as an
-	// address that rejects connections. preflightPatience replaces preflightTimeout if Config.StartTimeout is
-	// set: with few attempts, a busy API server needs the time for a slow response.
+	// preflightTimeout bounds one request, so that an address that drops packets is reported after 5 s.
+	// preflightPatience replaces preflightTimeout if Config.StartTimeout is set: with few attempts, a busy API
+	// server needs the time for a slow response.
 	preflightTimeout, preflightPatience = 5 * time.Second, 20 * time.Second
 	// preflightPause separates two attempts, preflightLogInterval two log lines about attempts.
 	preflightPause       = 500 * time.Millisecond

@@ -214,8 +214,8 @@ type Loader[T, D any] struct {
 //
 //  1. The key waits until caches at the versions show what this process wrote ([ConsistencyBarrier]). The
 //     error is a NotReadyError.
-//  2. The decision is made on the caches.
-//  3. The decision is repeated on a live read if the caches are overdue, if the decision is the first of
+//  2. The decision is made on the caches, unless these are overdue.
+//  3. The decision is made on a live read if the caches are overdue, if the decision is the first of
 //     the term that writes and the caches may lack writes of an earlier leader ([Baseline]), or if it is
 //     Unconfirmed.
 //

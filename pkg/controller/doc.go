@@ -38,10 +38,10 @@
 //
 // Controllers return no error
 //
-//   - if the object of a delete or status is gone (outcome.IsNotFound),
+//   - if the object of a delete is gone (outcome.IsNotFound), except in endpointslice,
 //   - for writes with their own back-off: rejections (errRejected of the garbage collector, of package ownership), and
 //     creates in a terminating namespace (outcome.Terminating),
-//   - for conflicts of a status: the event of the change, or a recheck, starts the next sync,
+//   - in deployment, for conflicts of a status: the event of the change, or a recheck, starts the next sync,
 //   - in replicaset, if the time of the sync is up (writelimit.ErrCut): the key is requeued at once,
 //   - in endpointslice, if a node is missing: its event starts the next sync,
 //   - in namespace, for types whose API does not respond (errSkipped): a condition shows them.

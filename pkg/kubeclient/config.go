@@ -51,7 +51,7 @@ func UserAgent(program string) string {
 	if strings.HasPrefix(commit, "$") { // not set by the build
 		commit = "unknown"
 	}
-	semver, _, _ := strings.Cut(v.GitVersion, "-") // without build metadata
+	semver, _, _ := strings.Cut(v.GitVersion, "-") // without the pre-release, as client-go
 	return fmt.Sprintf("%s/%s (%s/%s) kubernetes/%.7s", program, semver, runtime.GOOS, runtime.GOARCH, commit)
 }
 

@@ -131,8 +131,8 @@ func (c Config) rounded() Config {
 // requestTimeoutUpperBound).
 const maxWriteDuration = 34 * time.Second
 
-// extendedFor is the time for which the lease stays extended after the last slow write. It is longer
-// than a controller waits before it repeats a write.
+// extendedFor is the time for which the lease stays extended after the last slow write. Most
+// repetitions of a write come earlier.
 const extendedFor = 30 * time.Second
 
 // writeLimits are the time limits of writes after a renewal of the lease. The zero value has no limits.

@@ -94,7 +94,7 @@ func New(cfg Config, deps Deps) (*Elector, error) {
 }
 
 // Observe passes an event of the Lease informer to the elector: the object of an add or update, nil
-// for a delete. Other Leases are ignored. Observe returns soon, and may end the running term before.
+// for a delete. Other Leases are ignored. Observe returns soon, and may end the running term.
 // It may be called before Run.
 func (e *Elector) Observe(lease *coordinationv1.Lease) {
 	if e.lease == nil || lease != nil && (lease.Namespace != e.cfg.Namespace || lease.Name != e.cfg.Name) {

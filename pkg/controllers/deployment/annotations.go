@@ -17,7 +17,7 @@ const (
 	revisionAnnotation        = "deployment.kubernetes.io/revision"
 	revisionHistoryAnnotation = "deployment.kubernetes.io/revision-history"
 	desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas" // at the last resize
-	maxReplicasAnnotation     = "deployment.kubernetes.io/max-replicas"     // and the surge
+	maxReplicasAnnotation     = "deployment.kubernetes.io/max-replicas"     // with the surge
 )
 
 // longestHistory bounds the value of revisionHistoryAnnotation, as in kube-controller-manager v1.37.

@@ -144,8 +144,8 @@ func (c *Controller) reportScaled(ctx context.Context, t syncState, ch change) {
 	c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled %s replica set %s from %d to %d", direction, ch.rs.Name, ch.from, ch.to)
 }
 
-// settleChanges resolves changes with an unknown outcome. It returns the time until the next try, or 0 if no change
-// is pending. The same patch is sent again, so the size is changed once at most. If the Deployment has changed
+// settleChanges resolves changes with an unknown outcome. It returns the requeue delay, or 0 if the sync may
+// continue. The same patch is sent again, so the size is changed once at most. If the Deployment has changed
 // since, the change may be unwanted, and the ReplicaSet is only read.
 func (c *Controller) settleChanges(ctx context.Context, t syncState) (wait time.Duration, err error) {
 	for uid, pending := range t.expectations.unknownChanges {

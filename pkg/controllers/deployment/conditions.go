@@ -37,7 +37,7 @@ func (c *conditions) renewProgressing(reason, message string) {
 // seconds returns the time in whole seconds, which the API server keeps.
 func (c *conditions) seconds() metav1.Time { return metav1.NewTime(c.now.Truncate(time.Second)) }
 
-// put keeps the transition time of an equal status, and the update time of an equal reason.
+// put keeps the transition time of an equal status, and the update time of an equal status and reason.
 func (c *conditions) put(condition appsv1.DeploymentCondition) {
 	i := c.index(condition.Type)
 	if i < 0 {

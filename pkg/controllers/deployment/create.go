@@ -94,7 +94,7 @@ func (c *Controller) deleteModified(ctx context.Context, t syncState, rs *appsv1
 	return createResult{deferred: deferCreateBackoff, message: message, err: err, requeueAfter: t.memory.modified.remaining(now)}
 }
 
-// findByName finds out to whom a taken name belongs.
+// findByName reads the ReplicaSet of a name that is taken, or that an earlier attempt may have created.
 func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.ReplicaSet, earlier unknownCreate,
 	res outcome.Outcome, rejection error) createResult {
 	found, err := c.readReplicaSet(ctx, want.Namespace, want.Name)

@@ -93,7 +93,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 	s.needsLiveService = s.needsLiveSlices || !serviceCurrent
 	s.pods = libraryPods(service, c.pods.ByIndex(byLabel, rareLabel(service)))
 	err := c.updateSlices(ctx, s)
-	if err == nil { // a sync that only waits ends the back-off of its Service
+	if err == nil { // after an error, a sync that only waits would end the back-off
 		// With many pods, a sync is expensive, and a late endpoint costs little traffic.
 		s.state.notBefore = now.Add(time.Millisecond * time.Duration(min(len(s.pods), 100)))
 	}

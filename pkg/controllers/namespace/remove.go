@@ -120,8 +120,8 @@ func (p *purger) send(ctx context.Context, timeout time.Duration, request func(c
 	return err
 }
 
-// removeCollection gives a page less time than a write may take under the lease, and a single object as much as
-// possible.
+// removeCollection gives a page less time than a write may take under the lease. A single object, and a type that
+// cannot be listed, get as much as possible.
 func (p *purger) removeCollection(ctx context.Context, r discovery.Type, page metav1.ListOptions) error {
 	timeout := minTimeout
 	if page.Limit <= 1 {

@@ -40,7 +40,7 @@ type apiHealth struct {
 	leading        bool
 	lastTick       time.Time
 	lastLeaseEvent time.Time // of a Lease of a node
-	lastSuccess    time.Time // of an event or a request; zero after a failed live read
+	lastSuccess    time.Time // of an event or a request; zero after a failed request
 	unreachable    bool
 }
 
@@ -59,7 +59,7 @@ func (a *apiHealth) end() {
 	a.leading = false
 }
 
-// quietPeriod is the longest normal time without a Lease event.
+// quietPeriod returns the longest normal time without a Lease event.
 func (a *apiHealth) quietPeriod() time.Duration { return a.cfg.MonitorGracePeriod / 2 }
 
 func (a *apiHealth) endOutageLocked(now time.Time) {
@@ -113,7 +113,7 @@ func (a *apiHealth) isStalledLocked(now time.Time) bool {
 	return a.leading && now.Sub(a.lastTick) > tickPeriod+stallAfter
 }
 
-// run checks the API server every second until ctx ends, and calls freeze with the result.
+// run calls freeze every second until ctx ends, and probes the API server when a tick wants a probe.
 func (a *apiHealth) run(ctx context.Context, freeze func(frozen bool, now time.Time)) {
 	var probes sync.WaitGroup
 	defer probes.Wait()

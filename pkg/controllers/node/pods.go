@@ -21,7 +21,7 @@ type podKey struct {
 	newOnNode bool
 }
 
-// enqueueBound queues a Ready pod that is new on its node. Other changes of pods are the decision of the kubelet.
+// enqueueBound queues a Ready or Unknown pod that is new on its node. The kubelet decides about other changes of pods.
 // before is nil or the last pod of the same name.
 func (c *Controller) enqueueBound(before, pod *caches.Pod) {
 	isNew := before == nil || pod.NodeName != before.NodeName || pod.UID != before.UID

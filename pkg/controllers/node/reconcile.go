@@ -24,8 +24,8 @@ const suspendedRecheck = 5 * time.Second
 // maxPatchTries bounds the patches of one sync.
 const maxPatchTries = 2
 
-// reconcile updates the conditions, taints and labels of one node. A failed read in
-// step 1 ends the sync; after an error in a later step the other steps are done all the same.
+// reconcile updates the conditions, taints and labels of one node. A failed read in step 1 ends the sync. After an
+// error in a later step the other steps follow.
 func (c *Controller) reconcile(ctx context.Context, name string) (controller.Result, error) {
 	begun := c.Clock.Now()
 	now := begun

@@ -90,9 +90,8 @@ func (c *Controller) addHandlers() error {
 	)
 }
 
-// enqueue queues a pod without a node, and the node of any other pod. The sync of the node queues all pods of
-// the node and drops the shared live read, which may be older than the pod. Pods of existing nodes in service
-// are skipped: an event of the node queues them.
+// enqueue queues a terminating pod without a node, or the node of a pod with a reason to collect it. The sync of
+// the node drops the shared live read, which may be older than the pod. A later event queues other pods.
 func (c *Controller) enqueue(pod *caches.Pod) {
 	switch {
 	case pod.NodeName == "" && pod.DeletionTimestamp != nil:

@@ -63,7 +63,7 @@ func isDeleted(pod *caches.Pod) bool {
 }
 
 // isTerminated reports whether the pod counts as finished for the threshold. Unlike IsFinished, isTerminated
-// includes unknown phases, as upstream does.
+// is true for an empty phase, as upstream.
 func isTerminated(pod *caches.Pod) bool {
 	switch pod.Phase {
 	case corev1.PodPending, corev1.PodRunning, corev1.PodUnknown:

@@ -140,8 +140,8 @@ type createResult struct {
 	foreign error // a webhook changed the new pod, so that it does not belong to the ReplicaSet
 }
 
-// createPod creates one pod. A rejected create whose earlier attempt has an unknown outcome is checked with
-// a live read.
+// createPod creates one pod. If the name is taken, or a create is rejected whose earlier attempt has an unknown
+// outcome, a live read looks for the pod.
 func (c *Controller) createPod(ctx context.Context, t syncState, template *corev1.Pod, a attempt) createResult {
 	if controller.Draining(ctx) {
 		return createResult{outcome: outcome.NotSent, err: controller.ErrDraining}
@@ -187,8 +187,8 @@ func (c *Controller) deleteForeign(ctx context.Context, t syncState, pod *caches
 	return fmt.Errorf("the new pod was changed on its way, does not belong to the ReplicaSet and could not be deleted: %w", r.err)
 }
 
-// findEarlierCreate looks for the pod of a rejected create. A pod that is owned and not known yet was made
-// by an earlier attempt of the same name.
+// findEarlierCreate reads the pod of a name. A pod that is owned and not known yet was made by an earlier attempt
+// of the same name.
 func (c *Controller) findEarlierCreate(ctx context.Context, t syncState, a attempt, rejected createResult) createResult {
 	found, readErr := c.pods.ReadByName(ctx, c.Client, cache.NewObjectName(t.rs.Namespace, a.name))
 	switch {

@@ -59,7 +59,7 @@ func (c *Controller) victimsOf(t syncState, pods []*caches.Pod, n int) []*caches
 	return chooseVictims(pods, c.relatedPods(t, pods, n), n, c.cfg.PodDeletionCost, t.now)
 }
 
-// relatedPods returns the pods that do the same work: the active pods of all ReplicaSets with the same
+// relatedPods returns the pods that do the same work: own, and the pods of the other ReplicaSets with the same
 // controller, for example a Deployment.
 func (c *Controller) relatedPods(t syncState, own []*caches.Pod, surplus int) []*caches.Pod {
 	owner := metav1.GetControllerOfNoCopy(t.rs)

@@ -126,8 +126,8 @@ func (c *Controller) putStatus(ctx context.Context, t syncState, rs *appsv1.Repl
 	if wait := t.backoffs.statusAt.Add(statusInterval(rs, shown, t.backoffs.statusTook)).Sub(t.now); wait > 0 {
 		return wait, nil
 	}
-	update := rs.DeepCopy() // marshalling writes to its argument, and rs may be cached
-	update.Spec.Template.UID = ""
+	update := rs.DeepCopy()       // marshalling writes to its argument, and rs may be cached
+	update.Spec.Template.UID = "" // see caches.KeptDigest
 	update.Status = status
 	klog.FromContext(ctx).V(4).Info("Updating status", "replicas", status.Replicas, "ready", status.ReadyReplicas,
 		"available", status.AvailableReplicas, "generation", rs.Generation)

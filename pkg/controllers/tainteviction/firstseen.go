@@ -62,7 +62,7 @@ func (s *firstSeen) observe(node *corev1.Node, now time.Time) {
 	s.nodes[node.Name] = seen
 }
 
-// find returns what was seen of a taint. If only a live read shows the timeAdded of a taint, the taint may have been
+// find returns the sighting of a taint. If only a live read shows the timeAdded of a taint, the taint may have been
 // removed and added again, so its times are now.
 func (s *firstSeen) find(node string, t corev1.Taint, now time.Time) sighting {
 	s.lock.Lock()
