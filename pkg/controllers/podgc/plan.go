@@ -57,8 +57,8 @@ func reasonFor(pod *caches.Pod, node nodeState, quarantined, surplus bool) colle
 	return none
 }
 
-// isDeleted reports whether a pod was deleted without grace. Only finalizers keep such a pod.
-func isDeleted(pod *caches.Pod) bool {
+// isForceDeleted reports whether a pod was deleted without grace. Only finalizers keep such a pod.
+func isForceDeleted(pod *caches.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
@@ -77,7 +77,7 @@ func isTerminated(pod *caches.Pod) bool {
 func surplusPods(pods []*caches.Pod, threshold int) []*caches.Pod {
 	var finished []*caches.Pod
 	for _, pod := range pods {
-		if isTerminated(pod) && !isDeleted(pod) {
+		if isTerminated(pod) && !isForceDeleted(pod) {
 			finished = append(finished, pod)
 		}
 	}

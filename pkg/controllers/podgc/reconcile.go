@@ -69,7 +69,7 @@ func (c *Controller) reconcileCount(context.Context, string) (controller.Result,
 // reconcilePod collects a pod if there is a reason.
 func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controller.Result, error) {
 	pod, ok := c.pods.Get(key.Name)
-	if !ok || pod.UID != key.UID || pod.IsFinished() && isDeleted(pod) {
+	if !ok || pod.UID != key.UID || pod.IsFinished() && isForceDeleted(pod) {
 		return controller.Result{}, nil
 	}
 	reason := reasonFor(pod, c.cachedNode(pod.NodeName), c.quarantineLeft(pod.NodeName) > 0, c.isSurplus(key.UID))
