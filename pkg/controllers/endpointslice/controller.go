@@ -50,10 +50,10 @@ type Controller struct {
 	pods     *caches.Pods
 	nodes    *caches.Nodes
 
-	loop     *controller.Loop[cache.ObjectName] // of Services
-	nodeLoop *controller.Loop[string]
-	term     atomic.Pointer[term] // nil outside of a term
-	newNodes atomic.Bool          // the topology of the term may lack changes of nodes
+	loop             *controller.Loop[cache.ObjectName] // of Services
+	nodeLoop         *controller.Loop[string]
+	term             atomic.Pointer[term] // nil outside of a term
+	topologyOutdated atomic.Bool          // may lack changes of nodes
 }
 
 // term is the state of one term of leadership.
@@ -176,7 +176,7 @@ func (c *Controller) nodeUpdated(old, node *corev1.Node) {
 }
 
 func (c *Controller) enqueueTopology(*corev1.Node) {
-	c.newNodes.Store(true)
+	c.topologyOutdated.Store(true)
 	c.nodeLoop.AddAfter(allNodes, gatherDelay)
 }
 
@@ -186,7 +186,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		states:  controller.NewKeyStates[cache.ObjectName](func() *state { return &state{} }),
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache(),
 	}
-	c.newNodes.Store(true)
+	c.topologyOutdated.Store(true)
 	t.reconciler = endpointslice.NewReconciler(&t.library, c.nodes.Lister(), c.cfg.MaxEndpoints, t.tracker, t.topology, c.recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	c.term.Store(t)

@@ -176,7 +176,7 @@ func (c *Controller) readLive(ctx context.Context, s *serviceSync) error {
 func (c *Controller) computeSlices(ctx context.Context, s *serviceSync, trigger time.Time) error {
 	s.term.library.lock.Lock()
 	defer s.term.library.lock.Unlock()
-	if c.newNodes.Swap(false) { // without them, a sync could remove hints that no later event would restore
+	if c.topologyOutdated.Swap(false) { // otherwise a sync could remove hints that no later event would restore
 		s.term.topology.SetNodes(libraryLogger(ctx), c.nodes.List())
 	}
 	s.term.library.write = func(verb string, slice *discoveryv1.EndpointSlice) error { return c.write(ctx, s, verb, slice) }
