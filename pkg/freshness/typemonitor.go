@@ -39,7 +39,7 @@ type typeMonitor struct {
 	comparedAt     time.Time
 	nextComparison time.Time     // the earliest time of the next whole list
 	failurePause   time.Duration // after the last whole list, or zero if the list succeeded
-	equalAt        string        // the version at which the cache was found equal to a list
+	equalVersion   string        // of the list that the cache was last equal to
 	lacking        difference
 }
 
@@ -66,8 +66,8 @@ func (t *typeMonitor) checkType(ctx context.Context) error {
 	}
 	t.expectedGoal.update(t.version, t.Expected(), now)
 	reached := t.version
-	if t.equalAt != "" && rv.MayBeNewer(t.equalAt, reached) {
-		reached = t.equalAt
+	if t.equalVersion != "" && rv.MayBeNewer(t.equalVersion, reached) {
+		reached = t.equalVersion
 	}
 	t.listedGoal.update(reached, t.listedVersion, now)
 	if t.state == stale && t.listedGoal.version == "" {
@@ -260,7 +260,7 @@ func (t *typeMonitor) compareWithList(ctx context.Context, now time.Time) (equal
 	if t.deps.Transport.activityOf(t.target()).lastProgress.Sub(t.reopenedAt) >= shortWatch/2 {
 		t.nextComparison = t.comparedAt.Add(equalInterval)
 	}
-	t.equalAt = version
+	t.equalVersion = version
 	return true
 }
 
