@@ -51,7 +51,7 @@ func (c *Controller) evict(ctx context.Context, key podkey.Key, pod *caches.Pod,
 			return controller.Result{}, c.markAndDelete(ctx, key, found, d.due)
 		}
 	}
-	d.running = e.running // the cache may show soon that the countdowns continue
+	d.countdowns = e.countdowns // the cache may show soon that the countdowns continue
 	return controller.Result{RequeueAfter: timing.MinPositive(c.keep(key, d, now), liveRecheck)}, nil
 }
 

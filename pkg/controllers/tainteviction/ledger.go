@@ -14,10 +14,10 @@ type ledger struct {
 }
 
 type entry struct {
-	seen    time.Time // first sync of the pod, or of its tainted node
-	due     time.Time // its deadline; zero if it has none
-	running []countdown
-	started bool // the event was sent
+	seen       time.Time // first sync of the pod, or of its tainted node
+	due        time.Time // its deadline; zero if it has none
+	countdowns []countdown
+	started    bool // the event was sent
 }
 
 func (e entry) isPending() bool { return !e.due.IsZero() }
@@ -47,7 +47,7 @@ func (l *ledger) observe(pod types.UID, now time.Time) entry {
 
 // setDecision records the deadline and the countdowns of a pod.
 func (l *ledger) setDecision(pod types.UID, d decision) {
-	l.change(pod, func(e entry) entry { e.due, e.running = d.due, d.running; return e })
+	l.change(pod, func(e entry) entry { e.due, e.countdowns = d.due, d.countdowns; return e })
 }
 
 // setStarted records the start of an eviction. It returns false if the eviction was started before.

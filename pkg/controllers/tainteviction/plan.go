@@ -91,9 +91,9 @@ func tolerationOf(t corev1.Taint, tolerations []corev1.Toleration) (time.Duratio
 
 // decision is the decision about a pod. The times are zero if the pod stays.
 type decision struct {
-	due       time.Time // the deadline
-	recheckAt time.Time // after the deadline if the health taints are trusted only later
-	running   []countdown
+	due        time.Time // the deadline
+	recheckAt  time.Time // after the deadline if the health taints are trusted only later
+	countdowns []countdown
 }
 
 func (d decision) stays() bool { return d.due.IsZero() }
@@ -111,8 +111,8 @@ type countdown struct {
 }
 
 // decide decides about a pod with these tolerations that was bound to the node at bound. Health taints evict no pod
-// before trusted. The running countdowns continue.
-func decide(taints []taint, tolerations []corev1.Toleration, running []countdown, bound, trusted time.Time) decision {
+// before trusted. The countdowns continue.
+func decide(taints []taint, tolerations []corev1.Toleration, countdowns []countdown, bound, trusted time.Time) decision {
 	var d decision
 	for _, t := range taints {
 		toleration, limited := tolerationOf(t.Taint, tolerations)
@@ -120,12 +120,12 @@ func decide(taints []taint, tolerations []corev1.Toleration, running []countdown
 			continue
 		}
 		next := countdown{t.Key, t.keySeen, toleration, timing.Later(t.since, bound)}
-		for _, c := range running {
+		for _, c := range countdowns {
 			if c.taint == t.Key && c.keySeen.Equal(t.keySeen) && c.toleration == toleration {
 				next.start = earlierOf(c.start, next.start)
 			}
 		}
-		d.running = append(d.running, next)
+		d.countdowns = append(d.countdowns, next)
 		end := next.start.Add(toleration)
 		d.due = earlierOf(d.due, end)
 		if isHealthTaint(t.Taint) {

@@ -116,7 +116,7 @@ func TestDecide(t *testing.T) {
 		{"another taint is due before health taints are trusted", []taint{aged(unreachable, -50), aged("a", 0)}, nil, -100, decision{at(-50), at(0), nil}},
 	} {
 		got := decide(tt.taints, tt.tolerations, nil, at(tt.bound), at(350))
-		got.running = nil
+		got.countdowns = nil
 		fakeapi.WantEqual(t, tt.name, got, tt.want, cmp.AllowUnexported(decision{}))
 	}
 }

@@ -49,7 +49,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podkey.Key) (controll
 
 // decide decides about a pod with one view of its node.
 func (c *Controller) decide(taints []taint, pod *caches.Pod, e entry) decision {
-	return decide(taints, pod.Tolerations, e.running, startTime(boundAt(pod), e.seen), c.term.trusted)
+	return decide(taints, pod.Tolerations, e.countdowns, startTime(boundAt(pod), e.seen), c.term.trusted)
 }
 
 // keep records the deadline of a pod that does not leave now. It returns the time until the next decision, 0
