@@ -21,7 +21,7 @@ func (g *graph) dependentsOf(key id, limit int) (d dependents, ok bool) {
 		return dependents{}, false
 	}
 	d.owner = g.objectOfNodeLocked(n)
-	for e := n.dependents; e != nil; e = e.after {
+	for e := n.dependents; e != nil; e = e.nextDependent {
 		if !e.isBlocking() {
 			continue
 		}
@@ -56,7 +56,7 @@ func (g *graph) cycleBlockers(key id) (blockers []object) {
 		return nil
 	}
 	visitBlockers := func(n *node, visit func(*node)) {
-		for e := n.dependents; e != nil; e = e.after {
+		for e := n.dependents; e != nil; e = e.nextDependent {
 			if e.isBlocking() {
 				visit(e.dependent)
 			}
@@ -68,7 +68,7 @@ func (g *graph) cycleBlockers(key id) (blockers []object) {
 		}
 	}
 	waitForOwner := reachable(n, func(n *node, visit func(*node)) {
-		for e := n.refs; e != nil; e = e.next {
+		for e := n.refs; e != nil; e = e.nextRef {
 			if e.isBlocking() {
 				visit(e.owner)
 			}
@@ -107,7 +107,7 @@ func (g *graph) dependentObjects(key id) []object {
 		return nil
 	}
 	var all []object
-	for e := n.dependents; e != nil; e = e.after {
+	for e := n.dependents; e != nil; e = e.nextDependent {
 		if e.isReachable() {
 			all = append(all, g.objectOfNodeLocked(e.dependent))
 		}

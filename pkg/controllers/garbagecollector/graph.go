@@ -54,13 +54,13 @@ type node struct {
 
 // edge is an owner reference.
 type edge struct {
-	dependent, owner *node
-	next             *edge         // next reference of dependent
-	after, before    *edge         // neighbours in the dependents of owner
-	since            time.Duration // last change of the references of dependent, since graph.began
-	kind             unique.Handle[writtenKind]
-	name             string
-	blocking         bool
+	dependent, owner             *node
+	nextRef                      *edge         // of dependent
+	nextDependent, prevDependent *edge         // of owner
+	since                        time.Duration // last change of the references of dependent, since graph.began
+	kind                         unique.Handle[writtenKind]
+	name                         string
+	blocking                     bool
 }
 
 // writtenKind is the kind of an owner as written in a reference.
@@ -207,7 +207,7 @@ func (keys *queueKeys) addCandidate(n *node) {
 
 // addOwners adds the owners of an object that wait for dependents or leave orphans.
 func (keys *queueKeys) addOwners(n *node) {
-	for e := n.refs; e != nil; e = e.next {
+	for e := n.refs; e != nil; e = e.nextRef {
 		if e.owner.marks.finishing() {
 			keys.owners = append(keys.owners, e.owner.uid)
 		}
@@ -215,7 +215,7 @@ func (keys *queueKeys) addOwners(n *node) {
 }
 
 func (keys *queueKeys) addDependents(n *node) {
-	for e := n.dependents; e != nil; e = e.after {
+	for e := n.dependents; e != nil; e = e.nextDependent {
 		keys.objects = append(keys.objects, e.dependent.uid)
 	}
 }
@@ -227,33 +227,33 @@ func (g *graph) replaceRefsLocked(n *node, refs []reference) {
 	for _, ref := range refs {
 		owner := g.nodeOfLocked(ref.uid, ref.name)
 		e := &edge{
-			dependent: n, owner: owner, after: owner.dependents, since: now,
+			dependent: n, owner: owner, nextDependent: owner.dependents, since: now,
 			kind: unique.Make(writtenKind{ref.apiVersion, ref.kind}), name: ref.name, blocking: ref.blocking,
 		}
 		if owner.name == ref.name {
 			e.name = owner.name // share the text
 		}
 		if owner.dependents != nil {
-			owner.dependents.before = e
+			owner.dependents.prevDependent = e
 		}
 		owner.dependents = e
 		*next = e
-		next = &e.next
+		next = &e.nextRef
 	}
-	for ; old != nil; old = old.next { // last, so that owners of both lists keep their nodes
+	for ; old != nil; old = old.nextRef { // last, so that owners of both lists keep their nodes
 		g.unlinkRefLocked(old)
 	}
 }
 
 // unlinkRefLocked removes a reference from the dependents of the owner.
 func (g *graph) unlinkRefLocked(e *edge) {
-	if e.before != nil {
-		e.before.after = e.after
+	if e.prevDependent != nil {
+		e.prevDependent.nextDependent = e.nextDependent
 	} else {
-		e.owner.dependents = e.after
+		e.owner.dependents = e.nextDependent
 	}
-	if e.after != nil {
-		e.after.before = e.before
+	if e.nextDependent != nil {
+		e.nextDependent.prevDependent = e.prevDependent
 	}
 	g.dropUnreferencedLocked(e.owner)
 }
@@ -277,7 +277,7 @@ func (g *graph) objectOfNodeLocked(n *node) object {
 }
 
 func (g *graph) refsOfNodeLocked(n *node) (all []reference) {
-	for e := n.refs; e != nil; e = e.next {
+	for e := n.refs; e != nil; e = e.nextRef {
 		kind := e.kind.Value()
 		all = append(all, reference{apiVersion: kind.apiVersion, kind: kind.kind, name: e.name, uid: g.uidOfLocked(e.owner), blocking: e.blocking})
 	}
@@ -327,7 +327,7 @@ func (n *node) isCandidate() bool {
 	if n.store == nil || n.marks.has(terminating) {
 		return false
 	}
-	for e := n.refs; e != nil; e = e.next {
+	for e := n.refs; e != nil; e = e.nextRef {
 		if statusOf(e.owner, n.namespace.Value(), e.kind.Value(), e.name) != refValid {
 			return true
 		}
@@ -373,7 +373,7 @@ func (g *graph) observeOwners(o object) (owners []ownerObservation, hasDependent
 		if n.refs != nil && slices.Equal(g.refsOfNodeLocked(n), o.refs) {
 			since = timing.Earlier(since, g.began.Add(n.refs.since))
 		}
-		for e := n.dependents; e != nil && !hasDependents; e = e.after {
+		for e := n.dependents; e != nil && !hasDependents; e = e.nextDependent {
 			hasDependents = e.dependent != n && e.isReachable()
 		}
 	}

@@ -223,7 +223,7 @@ func (g *graph) size() (objects, absent, refs int) {
 		} else {
 			absent++
 		}
-		for e := n.refs; e != nil; e = e.next {
+		for e := n.refs; e != nil; e = e.nextRef {
 			refs++
 		}
 	}
