@@ -111,13 +111,13 @@ type evidence struct {
 	uid              types.UID // in the reference
 	problem          problem   // the reason why the owner cannot be read
 	discovered       time.Time // time of the latest discovery
-	// syncing is the time for which the owner's type waits for a list, or 0 after that.
-	syncing time.Duration
-	// watched is the age of a current watch of the owner's type. For a type with an informer it is the time since the
-	// first list: package freshness ends the term if such a cache stays behind. It is 0 for aggregated API servers.
-	watched   time.Duration
-	live      liveRead
-	syncBegun time.Time
+	// listingFor is the time for which the owner's type waits for a list, or 0 after that.
+	listingFor time.Duration
+	// watchedFor is the age of a current watch of the owner's type. For a type with an informer it is the time since
+	// the first list: package freshness ends the term if such a cache stays behind. It is 0 for aggregated API servers.
+	watchedFor time.Duration
+	live       liveRead
+	syncBegun  time.Time
 }
 
 // classification is the state of one owner, and the next step if the state is unknown or may change without an event.
@@ -148,11 +148,11 @@ type classification struct {
 func classifyOwner(e evidence, now time.Time) classification {
 	age, backoff := now.Sub(e.live.received), min(minBackoff<<min(max(e.live.failures-1, 0), 10), maxBackoff)
 	// unwatched: no watch would report the deletion of the owner. Late deletion of its dependents is then acceptable.
-	unwatched := e.status == refVirtual && e.deletedAt.IsZero() && e.watched == 0
+	unwatched := e.status == refVirtual && e.deletedAt.IsZero() && e.watchedFor == 0
 	missingTwice := !e.live.previousMissing.IsZero() && !e.live.previousMissing.Before(e.refSeen)
-	unseen := min(e.watched, now.Sub(e.refSeen)) // time for which the watch would have shown the owner
-	if e.status == refWaiting {                  // the watch does show the owner
-		unseen = 0
+	unseenFor := min(e.watchedFor, now.Sub(e.refSeen)) // time for which the watch would have shown the owner
+	if e.status == refWaiting {                        // the watch does show the owner
+		unseenFor = 0
 	}
 	confirm := func(wait time.Duration) classification {
 		if wait > 0 {
@@ -173,8 +173,8 @@ func classifyOwner(e evidence, now time.Time) classification {
 	case e.problem != fine:
 		return classification{cause: string(e.problem)} // discovery requeues the dependent
 	// 3. A read is necessary, has to wait, or is still valid.
-	case e.status == refVirtual && e.deletedAt.IsZero() && e.syncing > 0 && e.syncing < ownerListTimeout:
-		return classification{after: ownerListTimeout - e.syncing, cause: "syncing"}
+	case e.status == refVirtual && e.deletedAt.IsZero() && e.listingFor > 0 && e.listingFor < ownerListTimeout:
+		return classification{after: ownerListTimeout - e.listingFor, cause: "syncing"}
 	case e.live.failures > 0 && age < backoff:
 		return classification{after: backoff - age, cause: string(e.live.result)}
 	case e.live.result == unread, e.live.failures > 0, e.live.sent.Before(e.refSeen):
@@ -185,16 +185,16 @@ func classifyOwner(e evidence, now time.Time) classification {
 	case age > readValidFor && e.live.sent.Before(e.syncBegun):
 		return classification{read: true}
 	// 4. The read has returned a 404 that names the owner.
-	case e.live.result == missing && (!e.deletedAt.IsZero() || unseen >= confirmAfter || missingTwice):
+	case e.live.result == missing && (!e.deletedAt.IsZero() || unseenFor >= confirmAfter || missingTwice):
 		return classification{state: absent}
 	case e.live.result == missing: // a second fact is needed
 		first := e.live.latestMissing
 		if first.Before(e.refSeen) {
 			first = e.live.sent
 		}
-		return confirm(min(confirmAfter-unseen, first.Add(confirmAfter).Sub(now)))
+		return confirm(min(confirmAfter-unseenFor, first.Add(confirmAfter).Sub(now)))
 	// 5. The read has found another object of the name.
-	case e.live.uid != e.uid && e.watched == 0 && e.deletedAt.IsZero() && e.live.sent.Sub(e.refSeen) < confirmAfter:
+	case e.live.uid != e.uid && e.watchedFor == 0 && e.deletedAt.IsZero() && e.live.sent.Sub(e.refSeen) < confirmAfter:
 		return confirm(e.refSeen.Add(confirmAfter).Sub(now))
 	case e.live.uid != e.uid:
 		return classification{state: absent}
@@ -205,9 +205,9 @@ func classifyOwner(e evidence, now time.Time) classification {
 		return classification{read: true}
 	case e.live.waiting:
 		return classification{state: waitingForDependents}
-	case e.status == refVirtual && e.watched > 0 && e.deletedAt.IsZero():
+	case e.status == refVirtual && e.watchedFor > 0 && e.deletedAt.IsZero():
 		// Either the event is late, or the owner has gone since the read and no event will come.
-		return classification{state: solid, after: min(max(unseen, readValidFor), pollInterval)}
+		return classification{state: solid, after: min(max(unseenFor, readValidFor), pollInterval)}
 	case e.status == refVirtual:
 		return classification{state: solid, after: pollInterval}
 	}

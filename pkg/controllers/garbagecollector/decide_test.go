@@ -130,28 +130,28 @@ func TestClassifyOwner(t *testing.T) {
 	}{
 		{"the watch shows the owner", evidence{}, classification{state: solid}},
 
-		{"virtual, without a read", evidence{ownerObservation: virtual, watched: time.Hour}, classification{read: true}},
+		{"virtual, without a read", evidence{ownerObservation: virtual, watchedFor: time.Hour}, classification{read: true}},
 
 		{"found", evidence{ownerObservation: ownerObservation{status: refMismatched}, live: reads(found, 1, 0)}, classification{state: solid}},
 		{"found waiting", evidence{ownerObservation: waiting, live: waits(0, 0)}, classification{state: waitingForDependents}},
 		{"no longer waiting", evidence{ownerObservation: waiting, live: reads(found, 1, 0)}, classification{state: solid}},
-		{"found too long ago", evidence{ownerObservation: virtual, watched: s, live: reads(found, 1, readValidFor+1)}, classification{read: true}},
+		{"found too long ago", evidence{ownerObservation: virtual, watchedFor: s, live: reads(found, 1, readValidFor+1)}, classification{read: true}},
 
 		{"missing once", evidence{ownerObservation: virtual, live: reads(missing, 0, 0)}, classification{after: 2 * s, cause: "unconfirmed"}},
 		{"missing, with a deletion event", evidence{ownerObservation: deleted, live: reads(missing, 0, 0)}, classification{state: absent}},
-		{"missing, and absent from a current watch", evidence{ownerObservation: virtual, live: reads(missing, 0, 0), watched: 2 * s}, classification{state: absent}},
-		{"missing, and the watch is current for too short a time", evidence{ownerObservation: virtual, live: reads(missing, 0, 0), watched: 2*s - 1}, classification{after: 1, cause: "unconfirmed"}},
+		{"missing, and absent from a current watch", evidence{ownerObservation: virtual, live: reads(missing, 0, 0), watchedFor: 2 * s}, classification{state: absent}},
+		{"missing, and the watch is current for too short a time", evidence{ownerObservation: virtual, live: reads(missing, 0, 0), watchedFor: 2*s - 1}, classification{after: 1, cause: "unconfirmed"}},
 		{"missing twice", evidence{ownerObservation: virtual, live: reads(missing, 0, 2*s, 0)}, classification{state: absent}},
 		{"missing a while ago, once: no second read yet", evidence{ownerObservation: virtual, live: reads(missing, 0, 1500*ms)}, classification{after: 500 * ms, cause: "unconfirmed"}},
 		{"missing once: second read", evidence{ownerObservation: virtual, live: reads(missing, 0, 2*s)}, classification{read: true}},
 		{"missing too long ago, with a deletion event", evidence{ownerObservation: deleted, live: reads(missing, 0, time.Hour, readValidFor+1)}, classification{read: true}},
 
-		{"403", evidence{ownerObservation: deleted, watched: time.Hour, live: failed(refused, 2, 0)}, classification{after: 2 * s, cause: "refused"}},
+		{"403", evidence{ownerObservation: deleted, watchedFor: time.Hour, live: failed(refused, 2, 0)}, classification{after: 2 * s, cause: "refused"}},
 		{"no response, within the back-off", evidence{ownerObservation: deleted, live: failed(unavailable, 3, 3*s)}, classification{after: s, cause: "unable"}},
 
-		{"its type is still being listed", evidence{ownerObservation: virtual, syncing: s}, classification{after: 9 * s, cause: "syncing"}},
-		{"and takes too long", evidence{ownerObservation: virtual, syncing: 10 * s}, classification{read: true}},
-		{"but it was seen before", evidence{ownerObservation: deleted, syncing: s}, classification{read: true}},
+		{"its type is still being listed", evidence{ownerObservation: virtual, listingFor: s}, classification{after: 9 * s, cause: "syncing"}},
+		{"and takes too long", evidence{ownerObservation: virtual, listingFor: 10 * s}, classification{read: true}},
+		{"but it was seen before", evidence{ownerObservation: deleted, listingFor: s}, classification{read: true}},
 
 		{"an unknown kind", evidence{ownerObservation: virtual, problem: unknownKind, live: reads(missing, 0, time.Hour, 0)}, classification{cause: "unknown_kind"}},
 		{"an unknown kind whose removal discovery shows, of an owner that was never seen", evidence{ownerObservation: virtual, problem: unknownKind, discovered: now}, classification{cause: "unknown_kind"}},
@@ -161,12 +161,12 @@ func TestClassifyOwner(t *testing.T) {
 		{"the reference has no UID", evidence{ownerObservation: virtual, live: reads(found, 1, 0)}, classification{cause: "unparsable_version"}},
 
 		// The author of a reference had seen the owner. Reads that were sent before prove nothing.
-		{"a namesake was found before the reference", evidence{ownerObservation: seen(100 * ms), watched: time.Hour, live: reads(found, 2, 200*ms)}, classification{read: true}},
-		{"and is found now", evidence{ownerObservation: seen(100 * ms), watched: time.Hour, live: reads(found, 2, 50*ms)}, classification{state: absent}},
+		{"a namesake was found before the reference", evidence{ownerObservation: seen(100 * ms), watchedFor: time.Hour, live: reads(found, 2, 200*ms)}, classification{read: true}},
+		{"and is found now", evidence{ownerObservation: seen(100 * ms), watchedFor: time.Hour, live: reads(found, 2, 50*ms)}, classification{state: absent}},
 		{"and is found now, without a watch", evidence{ownerObservation: seen(100 * ms), live: reads(found, 2, 50*ms)}, classification{after: 1900 * ms, cause: "unconfirmed"}},
 		{"and is found later, without a watch", evidence{ownerObservation: seen(3 * s), live: reads(found, 2, 500*ms)}, classification{state: absent}},
-		{"missing, and the feed has had no time to show it", evidence{ownerObservation: seen(100 * ms), watched: time.Hour, live: reads(missing, 0, 50*ms)}, classification{after: 1900 * ms, cause: "unconfirmed"}},
-		{"missing, and its feed shows it waiting", evidence{ownerObservation: waiting, watched: time.Hour, live: reads(missing, 0, 0)}, classification{after: 2 * s, cause: "unconfirmed"}},
+		{"missing, and the feed has had no time to show it", evidence{ownerObservation: seen(100 * ms), watchedFor: time.Hour, live: reads(missing, 0, 50*ms)}, classification{after: 1900 * ms, cause: "unconfirmed"}},
+		{"missing, and its feed shows it waiting", evidence{ownerObservation: waiting, watchedFor: time.Hour, live: reads(missing, 0, 0)}, classification{after: 2 * s, cause: "unconfirmed"}},
 		{"missing an hour before and once since", evidence{ownerObservation: seen(time.Minute), live: reads(missing, 0, time.Hour, 0)}, classification{after: 2 * s, cause: "unconfirmed"}},
 		{"missing an hour before and twice since", evidence{ownerObservation: seen(time.Minute), live: reads(missing, 0, time.Hour, 3*s, 0)}, classification{state: absent}},
 		{"missing many times, but only since a second", evidence{ownerObservation: seen(s), live: reads(missing, 0, 3*s, 1500*ms, 900*ms, 0)}, classification{after: 1100 * ms, cause: "unconfirmed"}},
@@ -226,15 +226,15 @@ func TestNothingIsAbsentWithoutProof(t *testing.T) {
 			tm.deletedAt = now.Add(-span())
 		}
 		if r.IntN(2) == 0 {
-			tm.watched = span()
+			tm.watchedFor = span()
 		} else {
-			tm.syncing = span()
+			tm.listingFor = span()
 		}
 		got := classifyOwner(tm, now)
 		recent := (now.Sub(live.received) <= readValidFor || !live.sent.Before(tm.syncBegun)) && !live.sent.Before(tm.refSeen)
-		lacking := tm.status != refWaiting && tm.watched >= 2*time.Second && now.Sub(tm.refSeen) >= 2*time.Second
+		lacking := tm.status != refWaiting && tm.watchedFor >= 2*time.Second && now.Sub(tm.refSeen) >= 2*time.Second
 		twice := !live.previousMissing.Before(tm.refSeen) && live.sent.Sub(live.previousMissing) >= 2*time.Second && !live.previousMissing.IsZero()
-		other := live.uid != uid(1) && (tm.watched > 0 || !tm.deletedAt.IsZero() || live.sent.Sub(tm.refSeen) >= 2*time.Second)
+		other := live.uid != uid(1) && (tm.watchedFor > 0 || !tm.deletedAt.IsZero() || live.sent.Sub(tm.refSeen) >= 2*time.Second)
 		proof := says == found && recent && other || says == missing && recent && (!tm.deletedAt.IsZero() || lacking || twice)
 		removed := tm.problem == unknownKind && !tm.deletedAt.IsZero() && tm.discovered.After(tm.deletedAt)
 		switch {

@@ -175,9 +175,9 @@ func (r *ownerReader) view(o object, syncBegun time.Time) ownerView {
 			e.live = r.latest(e.at)
 			switch s := r.types.state(e.at.GroupResource()); {
 			case s.phase == listing:
-				e.syncing = max(now.Sub(s.since), 1)
+				e.listingFor = max(now.Sub(s.since), 1)
 			case s.phase == current && s.local && s.err == nil: // a failing watch shows no deletion
-				e.watched = now.Sub(s.since)
+				e.watchedFor = now.Sub(s.since)
 			}
 		}
 		e.classification = classifyOwner(e.evidence, now)
