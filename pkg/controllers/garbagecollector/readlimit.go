@@ -38,14 +38,11 @@ type readLimiter struct {
 	perType int
 	all     chan struct{} // slots of all types, for lists; nil for reads of single objects
 	backoff *flowcontrol.Backoff
-
-	lock  sync.Mutex
-	slots map[schema.GroupVersionResource]chan struct{}
+	slots   sync.Map // by schema.GroupVersionResource
 }
 
 func newReadLimiter(clk clock.Clock, perType int, all chan struct{}) *readLimiter {
-	l := &readLimiter{clock: clk, perType: perType, all: all, slots: map[schema.GroupVersionResource]chan struct{}{}}
-	l.backoff = flowcontrol.NewBackOff(minBackoff, maxBackoff)
+	l := &readLimiter{clock: clk, perType: perType, all: all, backoff: flowcontrol.NewBackOff(minBackoff, maxBackoff)}
 	l.backoff.Clock = clk
 	return l
 }
@@ -105,10 +102,6 @@ func (l *readLimiter) backoffOf(t schema.GroupVersionResource, own int) time.Dur
 }
 
 func (l *readLimiter) slotsOf(t schema.GroupVersionResource) chan struct{} {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if l.slots[t] == nil {
-		l.slots[t] = make(chan struct{}, l.perType)
-	}
-	return l.slots[t]
+	slots, _ := l.slots.LoadOrStore(t, make(chan struct{}, l.perType))
+	return slots.(chan struct{})
 }

@@ -47,11 +47,9 @@ const fresh = time.Second
 
 // Reads holds the latest results by name. The methods may be called from any goroutine.
 type Reads[T any] struct {
-	read  func(ctx context.Context, name string) (T, error)
-	clock clock.PassiveClock
-
-	lock    sync.Mutex
-	results map[string]*result[T]
+	read    func(ctx context.Context, name string) (T, error)
+	clock   clock.PassiveClock
+	results sync.Map // name → *result[T]
 }
 
 type result[T any] struct {
@@ -62,14 +60,16 @@ type result[T any] struct {
 
 // NewReads returns an empty set of results.
 func NewReads[T any](c clock.PassiveClock, read func(ctx context.Context, name string) (T, error)) *Reads[T] {
-	return &Reads[T]{read: read, clock: c, results: map[string]*result[T]{}}
+	return &Reads[T]{read: read, clock: c}
 }
 
 // Get returns a result whose read started at since or later, and not more than a second before the call. If
 // there is none, it reads. Errors are not shared. The wait for other reads ends after a minute, because a sync that
 // sends nothing for long counts as stuck.
 func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, error) {
-	called, latest := r.clock.Now(), r.resultFor(name)
+	called := r.clock.Now()
+	stored, _ := r.results.LoadOrStore(name, &result[T]{turn: make(chan struct{}, 1)})
+	latest := stored.(*result[T])
 	waiting, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	select {
@@ -84,27 +84,11 @@ func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, er
 	}
 	now := r.clock.Now()
 	value, err := r.read(ctx, name)
-	if err != nil {
-		return value, err
+	if err == nil {
+		latest.begun, latest.value = now, value
 	}
-	latest.begun, latest.value = now, value
-	return value, nil
+	return value, err
 }
 
 // Forget drops the result of a name.
-func (r *Reads[T]) Forget(name string) {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	delete(r.results, name)
-}
-
-func (r *Reads[T]) resultFor(name string) *result[T] {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	latest := r.results[name]
-	if latest == nil {
-		latest = &result[T]{turn: make(chan struct{}, 1)}
-		r.results[name] = latest
-	}
-	return latest
-}
+func (r *Reads[T]) Forget(name string) { r.results.Delete(name) }
