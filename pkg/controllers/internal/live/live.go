@@ -66,7 +66,7 @@ func NewReads[T any](c clock.PassiveClock, read func(ctx context.Context, name s
 // Get returns a result whose read started at since or later, and not more than a second before the call. If
 // there is none, it reads. Errors are not shared. The wait for other reads ends after a minute, because a sync that
 // sends nothing for long counts as stuck.
-func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, error) {
+func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (value T, err error) {
 	called := r.clock.Now()
 	stored, _ := r.results.LoadOrStore(name, &result[T]{turn: make(chan struct{}, 1)})
 	latest := stored.(*result[T])
@@ -75,16 +75,14 @@ func (r *Reads[T]) Get(ctx context.Context, name string, since time.Time) (T, er
 	select {
 	case latest.turn <- struct{}{}:
 	case <-waiting.Done():
-		var none T
-		return none, fmt.Errorf("wait for another read of %s: %w", name, waiting.Err())
+		return value, fmt.Errorf("wait for another read of %s: %w", name, waiting.Err())
 	}
 	defer func() { <-latest.turn }()
-	if !latest.begun.IsZero() && !latest.begun.Before(since) && called.Sub(latest.begun) < fresh {
+	if !latest.begun.Before(since) && called.Sub(latest.begun) < fresh {
 		return latest.value, nil
 	}
 	now := r.clock.Now()
-	value, err := r.read(ctx, name)
-	if err == nil {
+	if value, err = r.read(ctx, name); err == nil {
 		latest.begun, latest.value = now, value
 	}
 	return value, err
