@@ -62,7 +62,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key podKey) (controller.R
 		return controller.Result{}, nil
 	}
 	notReady := corev1ac.PodCondition().WithType(corev1.PodReady).WithStatus(corev1.ConditionFalse).WithLastTransitionTime(metav1.NewTime(now))
-	change := podstatus.Change(pod, corev1ac.PodStatus().WithConditions(notReady)).WithResourceVersion(pod.ResourceVersion)
+	change := podstatus.NewChange(pod, corev1ac.PodStatus().WithConditions(notReady)).WithResourceVersion(pod.ResourceVersion)
 	err := podstatus.Send(ctx, c.Client, change)
 	switch {
 	case outcome.IsNotFound(err, pod.Name):

@@ -139,7 +139,7 @@ func (c *Controller) setFailed(ctx context.Context, pod *caches.Pod, reason coll
 	if reason == orphaned {
 		status.WithConditions(podstatus.DisruptionTarget(pod, markReason, markMessage, c.Clock.Now()))
 	}
-	return podstatus.Send(ctx, c.Client, podstatus.Change(pod, status))
+	return podstatus.Send(ctx, c.Client, podstatus.NewChange(pod, status))
 }
 
 func (c *Controller) cachedNode(name string) nodeState {

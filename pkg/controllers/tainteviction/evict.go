@@ -91,7 +91,7 @@ func (c *Controller) mark(ctx context.Context, pod *corev1.Pod) error {
 	}
 	trimmed := c.pods.Trim(pod)
 	target := podstatus.DisruptionTarget(trimmed, markReason, markMessage, c.Clock.Now())
-	return podstatus.Send(ctx, c.Client, podstatus.Change(trimmed, corev1ac.PodStatus().WithConditions(target)))
+	return podstatus.Send(ctx, c.Client, podstatus.NewChange(trimmed, corev1ac.PodStatus().WithConditions(target)))
 }
 
 // podReference returns the event target, which may be a deleted pod.

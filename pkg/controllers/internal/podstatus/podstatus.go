@@ -18,18 +18,16 @@ import (
 	"minikcm/pkg/caches"
 )
 
-// Change returns a change of the status of a pod. The API server rejects the change for another pod with the same
+// NewChange returns a change of the status of a pod. The API server rejects the change for another pod with the same
 // name and, if the change gets a resourceVersion, for another version.
-func Change(pod *caches.Pod, status *corev1ac.PodStatusApplyConfiguration) *corev1ac.PodApplyConfiguration {
+func NewChange(pod *caches.Pod, status *corev1ac.PodStatusApplyConfiguration) *corev1ac.PodApplyConfiguration {
 	return corev1ac.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(status)
 }
 
 // Send sends a change as a strategic merge patch.
 func Send(ctx context.Context, client kubernetes.Interface, change *corev1ac.PodApplyConfiguration) error {
-	body, err := json.Marshal(change)
-	if err == nil {
-		_, err = client.CoreV1().Pods(*change.Namespace).Patch(ctx, *change.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
-	}
+	body, _ := json.Marshal(change)
+	_, err := client.CoreV1().Pods(*change.Namespace).Patch(ctx, *change.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("patch status of pod %s/%s: %w", *change.Namespace, *change.Name, err)
 	}

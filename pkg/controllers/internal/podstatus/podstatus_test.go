@@ -39,7 +39,7 @@ func TestChange(t *testing.T) {
 	}
 	mark := func(disruption corev1.ConditionStatus) *corev1ac.PodApplyConfiguration {
 		pod := trimmed("u", disruption)
-		return Change(pod, corev1ac.PodStatus().WithConditions(DisruptionTarget(pod, "R", "M", now.Time)))
+		return NewChange(pod, corev1ac.PodStatus().WithConditions(DisruptionTarget(pod, "R", "M", now.Time)))
 	}
 	for _, tt := range []struct {
 		name   string
@@ -52,7 +52,7 @@ func TestChange(t *testing.T) {
 			p.Status.Conditions = []corev1.PodCondition{ready, target}
 			p.Status.Conditions[1].LastTransitionTime = then
 		})},
-		{"the pod it is for", Change(trimmed("other", ""), corev1ac.PodStatus().WithPhase(corev1.PodFailed)).WithResourceVersion("8"),
+		{"the pod it is for", NewChange(trimmed("other", ""), corev1ac.PodStatus().WithPhase(corev1.PodFailed)).WithResourceVersion("8"),
 			pod(func(p *corev1.Pod) { p.UID, p.ResourceVersion, p.Status.Phase = "other", "8", corev1.PodFailed })},
 	} {
 		old, patch := fakeapi.Must(json.Marshal(pod(func(*corev1.Pod) {}))), fakeapi.Must(json.Marshal(tt.change))
