@@ -97,21 +97,14 @@ func (o *Owners[O, T]) enqueueOwner(object T) {
 }
 
 func (o *Owners[O, T]) enqueueAdopters(object T) {
-	adopters := slices.DeleteFunc(o.In(object.GetNamespace()), func(owner O) bool { return !selectorMatches(o.Selector(owner), object.GetLabels()) })
+	adopters := slices.DeleteFunc(o.In(object.GetNamespace()), func(owner O) bool {
+		selector, err := selectors.ParseSelector(o.Selector(owner))
+		return err != nil || !selector.Matches(labels.Set(object.GetLabels()))
+	})
 	for _, owner := range adopters {
 		o.Enqueue(owner)
 	}
 	if len(adopters) > 1 && o.Several != nil {
 		o.Several(object, adopters)
 	}
-}
-
-// selectorMatches reports whether a selector matches labels. An empty or invalid selector matches nothing,
-// and nothing matches an object without labels, as upstream.
-func selectorMatches(s *metav1.LabelSelector, l map[string]string) bool {
-	if len(l) == 0 {
-		return false
-	}
-	selector, err := selectors.ParseSelector(s)
-	return err == nil && selector.Matches(labels.Set(l))
 }
