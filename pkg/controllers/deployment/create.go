@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -154,9 +155,10 @@ func newReplicaSet(d *appsv1.Deployment, old []replicaSet, size int) *appsv1.Rep
 	template := *d.Spec.Template.DeepCopy()
 	hash := templateHash(template, d.Status.CollisionCount)
 
-	template.Labels = withLabel(template.Labels, hash)
+	label := labels.Set{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+	template.Labels = labels.Merge(template.Labels, label)
 	selector := d.Spec.Selector.DeepCopy()
-	selector.MatchLabels = withLabel(selector.MatchLabels, hash)
+	selector.MatchLabels = labels.Merge(selector.MatchLabels, label)
 	annotations := nextAnnotations(d, nil, old)
 	maps.Copy(annotations, sizeAnnotations(boundsOf(d)))
 	return &appsv1.ReplicaSet{
@@ -174,11 +176,4 @@ func newReplicaSet(d *appsv1.Deployment, old []replicaSet, size int) *appsv1.Rep
 			Template:        template,
 		},
 	}
-}
-
-func withLabel(labels map[string]string, hash string) map[string]string {
-	out := make(map[string]string, len(labels)+1)
-	maps.Copy(out, labels)
-	out[appsv1.DefaultDeploymentUniqueLabelKey] = hash
-	return out
 }

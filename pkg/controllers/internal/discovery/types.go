@@ -52,9 +52,7 @@ func (f Failure) APIService() string { return f.Version + "." + f.Group }
 func (res Result) Complete() bool { return !res.Sent.IsZero() && res.Err == nil && res.ParseErr == nil }
 
 // Has reports whether the type was discovered in any version.
-func (res Result) Has(r schema.GroupResource) bool {
-	return len(res.versions[r]) > 0
-}
+func (res Result) Has(r schema.GroupResource) bool { return len(res.versions[r]) > 0 }
 
 // Versions returns the versions in which a type is wanted and served, the chosen version first.
 func (res Result) Versions(r schema.GroupResource) []string { return res.versions[r] }
