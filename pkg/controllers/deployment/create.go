@@ -68,14 +68,11 @@ func (c *Controller) createNew(ctx context.Context, t syncState, want *appsv1.Re
 func (c *Controller) handleCreated(ctx context.Context, t syncState, want, got *appsv1.ReplicaSet) createResult {
 	delete(t.expectations.creates, want.Name)
 	t.expectations.barrier.RequireVersion(c.replicaSets, got.ResourceVersion, t.now)
-	size := replicasOrOne(got.Spec.Replicas)
-	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "replicas", size, "revision", revisionOf(got.Annotations))
+	klog.FromContext(ctx).V(2).Info("Created ReplicaSet", "replicaSet", klog.KObj(got), "revision", revisionOf(got.Annotations))
 	if !sameTemplate(&want.Spec.Template, &got.Spec.Template) || !t.selects(got) || !controls(t.d, got) {
 		return c.deleteModified(ctx, t, got)
 	}
-	if size > 0 {
-		c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", got.Name, size)
-	}
+	c.reportScaled(ctx, t, change{rs: got, to: replicasOrOne(got.Spec.Replicas)})
 	t.memory.collisions, t.memory.modified = backoff{}, backoff{}
 	return createResult{set: got}
 }
@@ -110,8 +107,8 @@ func (c *Controller) findByName(ctx context.Context, t syncState, want *appsv1.R
 	case controls(t.d, found) && t.selects(found) && found.DeletionTimestamp == nil && sameTemplate(&found.Spec.Template, &t.d.Spec.Template):
 		delete(t.expectations.creates, want.Name)
 		t.expectations.barrier.RequireVersion(c.replicaSets, found.ResourceVersion, t.now)
-		if size := replicasOrOne(found.Spec.Replicas); earlier != (unknownCreate{}) && size > 0 {
-			c.recorder.Eventf(t.d, corev1.EventTypeNormal, reasonScaling, "Scaled up replica set %s from 0 to %d", found.Name, size)
+		if earlier != (unknownCreate{}) {
+			c.reportScaled(ctx, t, change{rs: found, to: replicasOrOne(found.Spec.Replicas)})
 		}
 		return createResult{outdated: true}
 	}
