@@ -43,13 +43,6 @@ func revisionOf(annotations map[string]string) int64 {
 	return max(n, 0)
 }
 
-func highestRevision(sets []replicaSet) (highest int64) {
-	for _, s := range sets {
-		highest = max(highest, revisionOf(s.rs.Annotations))
-	}
-	return highest
-}
-
 // sizeAnnotation returns the value of desiredReplicasAnnotation or maxReplicasAnnotation; ok is false if the value
 // is negative or no int32.
 func sizeAnnotation(rs *appsv1.ReplicaSet, key string) (n int, ok bool) {
@@ -74,7 +67,10 @@ func nextAnnotations(d *appsv1.Deployment, has map[string]string, old []replicaS
 			want[key] = value
 		}
 	}
-	own, due := revisionOf(has), highestRevision(old)
+	own, due := revisionOf(has), int64(0)
+	for _, s := range old {
+		due = max(due, revisionOf(s.rs.Annotations))
+	}
 	if due < math.MaxInt64 {
 		due++
 	}

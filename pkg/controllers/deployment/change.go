@@ -122,7 +122,8 @@ func (c *Controller) recordChange(ctx context.Context, t syncState, ch change, r
 		until := c.Clock.Now().Add(outcome.MaxCompletionDelay)
 		t.expectations.unknownChanges[ch.rs.UID] = unknownChange{change: ch, generation: t.d.Generation, until: until}
 	case outcome.Rejected:
-		t.memory.changeRejected(t.d, ch.rs, c.Clock.Now())
+		delay := t.memory.rejectedChange(t.d, ch.rs).next(minRejected, maxRejected, c.Clock.Now())
+		t.memory.rejectedChanges[ch.rs.UID] = rejectedChange{delay, t.d.Generation, ch.rs.Generation}
 	}
 	if isCanceled(r.err) {
 		return r.err

@@ -124,10 +124,6 @@ func (m *memory) rejectedChange(d *appsv1.Deployment, rs *appsv1.ReplicaSet) rej
 	return r
 }
 
-func (m *memory) changeRejected(d *appsv1.Deployment, rs *appsv1.ReplicaSet, now time.Time) {
-	m.rejectedChanges[rs.UID] = rejectedChange{m.rejectedChange(d, rs).next(minRejected, maxRejected, now), d.Generation, rs.Generation}
-}
-
 // modifiedBackoff returns the back-off of creates of a name. Another template has another name.
 func (m *memory) modifiedBackoff(name string) backoff {
 	if m.modifiedName != name {
