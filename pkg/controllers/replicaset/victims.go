@@ -16,7 +16,7 @@ import (
 type rank struct {
 	pod        *caches.Pod
 	assigned   int // 1 if on a node
-	phase      int // pending 0, unknown 1, running 2
+	phase      int // see phaseOrder
 	ready      int // 1 if ready
 	cost       int32
 	neighbours int // related active pods on the same node
@@ -69,7 +69,7 @@ func rankPods(pods, related []*caches.Pod, useCost bool, now time.Time) []rank {
 	for i, pod := range pods {
 		ranks[i] = rank{
 			pod:        pod,
-			phase:      phaseOrder(pod.Phase),
+			phase:      phaseOrder[pod.Phase],
 			neighbours: onNode[pod.NodeName],
 			restarts:   pod.Restarts,
 			sidecars:   pod.SidecarRestarts,
@@ -88,15 +88,8 @@ func rankPods(pods, related []*caches.Pod, useCost bool, now time.Time) []rank {
 	return ranks
 }
 
-func phaseOrder(phase corev1.PodPhase) int {
-	switch phase {
-	case corev1.PodRunning:
-		return 2
-	case corev1.PodUnknown:
-		return 1
-	}
-	return 0
-}
+// phaseOrder is 0 for all other phases.
+var phaseOrder = map[corev1.PodPhase]int{corev1.PodUnknown: 1, corev1.PodRunning: 2}
 
 // ageBucket returns the integer part of log2 of an age in nanoseconds. A time that is not in the past is
 // -1, an unknown time -2.
@@ -115,11 +108,8 @@ func ageBucket(t, now time.Time) int {
 // leading zeros. An invalid or absent annotation counts as 0.
 func deletionCost(annotations map[string]string) int32 {
 	value := annotations[corev1.PodDeletionCost]
-	if value == "" || value[0] == '+' || value[0] == '0' {
-		return 0
-	}
 	cost, err := strconv.ParseInt(value, 10, 32)
-	if err != nil {
+	if err != nil || value[0] == '+' || value[0] == '0' {
 		return 0
 	}
 	return int32(cost)
