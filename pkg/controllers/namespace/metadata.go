@@ -13,7 +13,7 @@ import (
 func newMetadataClient(cfg *rest.Config) (metadata.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.WarningHandlerWithContext = rest.NoWarnings{} // of deprecated types
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return metadataOfDeleted{next} })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return metadataTransport{next} })
 	client, err := metadata.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("metadata client: %w", err)
@@ -25,15 +25,12 @@ func newMetadataClient(cfg *rest.Config) (metadata.Interface, error) {
 const listAccept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," +
 	"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
-type metadataOfDeleted struct{ next http.RoundTripper }
+type metadataTransport struct{ next http.RoundTripper }
 
-func (m metadataOfDeleted) RoundTrip(req *http.Request) (*http.Response, error) {
+func (m metadataTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodDelete && req.URL.Query().Has("limit") { // only a deletecollection of such a type
 		req = req.Clone(req.Context())
 		req.Header.Set("Accept", listAccept)
 	}
 	return m.next.RoundTrip(req)
 }
-
-// WrappedRoundTripper implements net.RoundTripperWrapper.
-func (m metadataOfDeleted) WrappedRoundTripper() http.RoundTripper { return m.next }

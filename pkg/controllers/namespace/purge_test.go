@@ -266,7 +266,7 @@ func TestResponsesToDeletesHaveMetadata(t *testing.T) {
 	} {
 		req := httptest.NewRequest(tt.method, "https://server/apis/a.io/v1/namespaces/test/things"+tt.query, nil)
 		req.Header.Set("Accept", "application/json")
-		fakeapi.Must(metadataOfDeleted{fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
+		fakeapi.Must(metadataTransport{fakeapi.RoundTripper(func(req *http.Request) (*http.Response, error) {
 			fakeapi.Want(t, tt.name+": form of the response", req.Header.Get("Accept"), tt.accept)
 			return nil, nil
 		})}.RoundTrip(req))
