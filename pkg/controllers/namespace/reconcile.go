@@ -122,9 +122,6 @@ func (c *Controller) hold(ctx context.Context, ns *corev1.Namespace, r report, w
 
 // finish finalizes a namespace without content.
 func (c *Controller) finish(ctx context.Context, ns *corev1.Namespace, r report) (controller.Result, error) {
-	if err := ctx.Err(); err != nil {
-		return controller.Result{}, err
-	}
 	// Finalization does not depend on the conditions. A later sync repeats a failed write.
 	var unwritten error
 	if r.finalizers = remainingFinalizers(ns); len(r.finalizers) > 0 {
