@@ -85,11 +85,8 @@ type liveRead struct {
 	previousMissing, latestMissing time.Time
 }
 
-// next returns the record after a further read. A read that was sent before the latest one changes nothing.
+// next returns the record after a further read. Reads of one owner follow each other.
 func (l liveRead) next(result readResult, m metav1.Object, sent, received time.Time) liveRead {
-	if sent.Before(l.sent) {
-		return l
-	}
 	next := liveRead{result: result, sent: sent, received: received}
 	switch result {
 	case found:
