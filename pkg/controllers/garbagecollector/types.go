@@ -366,7 +366,7 @@ func (t *knownTypes) updateIndexLocked(sent time.Time, failing map[string]bool) 
 	}
 	slices.SortFunc(all, func(a, b apiType) int { return strings.Compare(a.GroupResource().String(), b.GroupResource().String()) })
 	next := newKindIndex(sent, failing, all...)
-	changed = t.latest.sent.IsZero() || !reflect.DeepEqual(next.kinds, t.latest.kinds) || !maps.Equal(next.failing, t.latest.failing)
+	changed = !reflect.DeepEqual(next.kinds, t.latest.kinds) || !maps.Equal(next.failing, t.latest.failing)
 	t.latest = next
 	return changed
 }
