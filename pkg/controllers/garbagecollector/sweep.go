@@ -168,7 +168,11 @@ func (s *sweeper) read(ctx context.Context, at location, owner id, timeout time.
 			return dependentList{}, err
 		}
 		for i := range page.Items {
-			list.add(at, &page.Items[i])
+			for _, ref := range page.Items[i].OwnerReferences {
+				if key, _ := idOf(ref.UID); list.owners[key] {
+					list.dependents[key] = append(list.dependents[key], objectOf(at.GroupResource(), &page.Items[i]))
+				}
+			}
 		}
 		options.Continue = page.Continue
 	}
@@ -177,15 +181,6 @@ func (s *sweeper) read(ctx context.Context, at location, owner id, timeout time.
 	defer s.lock.Unlock()
 	s.lists[at] = list
 	return list, nil
-}
-
-// add appends an object to the dependents of each of its owners.
-func (l dependentList) add(at location, m *metav1.PartialObjectMetadata) {
-	for _, ref := range m.OwnerReferences {
-		if key, _ := idOf(ref.UID); l.owners[key] {
-			l.dependents[key] = append(l.dependents[key], objectOf(at.GroupResource(), m))
-		}
-	}
 }
 
 func (s *sweeper) prune() {
