@@ -315,9 +315,9 @@ func (t *knownTypes) addTypesLocked(result discovery.Result, failing map[string]
 func (t *knownTypes) removeTypesLocked(result discovery.Result, failing map[string]bool, now time.Time) (retire, gone []*knownType, settled bool) {
 	settled = true
 	for r, k := range t.types {
-		patience := removalDelay
+		delay := removalDelay
 		if _, ok := t.defined[r.String()]; ok {
-			patience = definitionLag // this API server may not serve the definition yet
+			delay = definitionLag // this API server may not serve the definition yet
 		}
 		switch {
 		case failing[r.Group] || result.Has(r) || k.cached:
@@ -326,7 +326,7 @@ func (t *knownTypes) removeTypesLocked(result discovery.Result, failing map[stri
 		case k.isServed():
 			k.phase, k.since, k.err = away, now, nil
 			settled = false
-		case k.phase == away && now.Sub(k.since) < patience:
+		case k.phase == away && now.Sub(k.since) < delay:
 			settled = false
 		case k.store.objectCount() > 0 && k.local == t.isLocalLocked(r): // no definition has been deleted
 			retire = append(retire, k)
