@@ -42,7 +42,7 @@ type serviceSync struct {
 	existing         []*discoveryv1.EndpointSlice
 	needsLiveSlices  bool  // writes need live pods and slices, and the live Service
 	needsLiveService bool  // writes need a live read, at least of the Service
-	heldBack         bool  // a write was not sent, because it needs a live read
+	heldBack         bool  // no write is sent before a live read
 	requestErr       error // of failed requests
 }
 
@@ -104,11 +104,11 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (contr
 // read is overdue. It returns the failures of requests.
 func (c *Controller) updateSlices(ctx context.Context, s *serviceSync) error {
 	trigger := s.term.triggers.ComputeEndpointLastChangeTriggerTime(s.service.Namespace, s.service, s.pods)
-	overdue, err := !s.state.readLiveAt.IsZero(), error(nil)
-	if !overdue {
+	var err error
+	if s.heldBack = !s.state.readLiveAt.IsZero(); !s.heldBack {
 		err = c.computeSlices(ctx, s, trigger)
 	}
-	if overdue || s.heldBack {
+	if s.heldBack {
 		if err = c.readLive(ctx, s); errors.Is(err, controller.ErrOutdated) {
 			return nil // the event of the Service follows
 		}
