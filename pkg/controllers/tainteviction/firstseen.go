@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // firstSeen records when this process first observed each NoExecute taint of each node. A standby records as well, so a
@@ -24,15 +26,11 @@ type sighting struct {
 // taintID identifies a taint of a key.
 type taintID struct {
 	value string
-	added int64 // Unix time in seconds; zero without timeAdded
+	added int64 // Unix time in seconds; that of the zero time without timeAdded
 }
 
 func idOf(t corev1.Taint) taintID {
-	id := taintID{value: t.Value}
-	if t.TimeAdded != nil {
-		id.added = t.TimeAdded.Unix()
-	}
-	return id
+	return taintID{t.Value, ptr.Deref(t.TimeAdded, metav1.Time{}).Unix()}
 }
 
 func newFirstSeen() *firstSeen { return &firstSeen{nodes: map[string]map[string]sighting{}} }

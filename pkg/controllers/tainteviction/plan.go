@@ -2,6 +2,7 @@ package tainteviction
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,13 +38,7 @@ func evictingTaints(node *corev1.Node, seen *firstSeen, now time.Time) []taint {
 }
 
 func noExecuteTaints(taints []corev1.Taint) []corev1.Taint {
-	var found []corev1.Taint
-	for _, t := range taints {
-		if t.Effect == corev1.TaintEffectNoExecute {
-			found = append(found, t)
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectNoExecute })
 }
 
 // isHealthTaint reports whether a NoExecute taint follows the Ready condition of the node.
