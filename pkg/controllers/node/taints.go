@@ -25,7 +25,7 @@ var pressureKeys = map[corev1.NodeConditionType]string{
 // noScheduleKeysFor returns the keys of the NoSchedule taints that follow from the conditions of a node.
 func noScheduleKeysFor(node *corev1.Node) map[string]bool {
 	wanted := map[string]bool{}
-	if key := readyKey(readiness(node)); key != "" {
+	if key := readyKeys[readiness(node)]; key != "" {
 		wanted[key] = true
 	}
 	for _, c := range node.Status.Conditions {
@@ -39,15 +39,10 @@ func noScheduleKeysFor(node *corev1.Node) map[string]bool {
 	return wanted
 }
 
-// readyKey returns the taint key of a Ready status, empty without a taint.
-func readyKey(ready corev1.ConditionStatus) string {
-	switch ready {
-	case corev1.ConditionFalse:
-		return corev1.TaintNodeNotReady
-	case corev1.ConditionUnknown:
-		return corev1.TaintNodeUnreachable
-	}
-	return ""
+// readyKeys are the taint keys of the Ready statuses that cause a taint.
+var readyKeys = map[corev1.ConditionStatus]string{
+	corev1.ConditionFalse:   corev1.TaintNodeNotReady,
+	corev1.ConditionUnknown: corev1.TaintNodeUnreachable,
 }
 
 // noExecute is the decision about the two NoExecute taints of a node.
@@ -65,7 +60,7 @@ func noExecuteWanted(ready corev1.ConditionStatus, stopped bool) noExecute {
 	case ready == "":
 		return noExecute{keep: true}
 	}
-	return noExecute{key: readyKey(ready)}
+	return noExecute{key: readyKeys[ready]}
 }
 
 // followsReady reports whether a taint is one of the two NoExecute taints that follow Ready.
