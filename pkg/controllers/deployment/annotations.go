@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Annotations of upstream. kubectl reads them.
@@ -109,16 +110,13 @@ func missingFrom(has, want map[string]string) map[string]string {
 // beyondHistory returns the empty old ReplicaSets beyond revisionHistoryLimit, lowest revision first. A surplus
 // ReplicaSet with pods stays, and no other is deleted in its place.
 func (in rolloutInput) beyondHistory() []*appsv1.ReplicaSet {
-	limit := in.d.Spec.RevisionHistoryLimit
-	if limit == nil || *limit == math.MaxInt32 {
-		return nil
-	}
+	limit := int(ptr.Deref(in.d.Spec.RevisionHistoryLimit, math.MaxInt32))
 	kept := slices.DeleteFunc(slices.Clone(in.old), func(s replicaSet) bool { return s.rs.DeletionTimestamp != nil })
 	slices.SortStableFunc(kept, func(a, b replicaSet) int {
 		return cmp.Compare(revisionOf(a.rs.Annotations), revisionOf(b.rs.Annotations))
 	})
 	var surplus []*appsv1.ReplicaSet
-	for _, s := range kept[:max(0, len(kept)-max(0, int(*limit)))] {
+	for _, s := range kept[:max(0, len(kept)-max(0, limit))] {
 		if s.isEmpty() {
 			surplus = append(surplus, s.rs)
 		}

@@ -162,13 +162,7 @@ func boundsOf(d *appsv1.Deployment) bounds {
 }
 
 func resolveBound(value *intstr.IntOrString, replicas int, roundUp bool) int {
-	if value == nil {
-		return 0
-	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(value, replicas, roundUp)
-	if err != nil {
-		return 0
-	}
+	n, _ := intstr.GetScaledValueFromIntOrPercent(value, replicas, roundUp) // 0 beside an error
 	return max(n, 0)
 }
 
