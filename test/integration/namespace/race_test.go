@@ -14,10 +14,11 @@ import (
 	"minikcm/test/controlplane"
 )
 
-// stealIn creates a ConfigMap and a pod every 20 ms until ctx ends, and returns how many were admitted.
+// stealIn creates a ConfigMap and a pod every 20 ms until ctx ends, at least three of each, and returns how many were
+// admitted.
 func stealIn(ctx context.Context, t *testing.T, client kubernetes.Interface, ns string) (admitted int) {
 	t.Helper()
-	for i := 0; ctx.Err() == nil; i++ {
+	for i := 0; i < 3 || ctx.Err() == nil; i++ {
 		name := fmt.Sprint("late-", i)
 		_, first := client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap(ns, name), metav1.CreateOptions{})
 		_, second := client.CoreV1().Pods(ns).Create(t.Context(), controlplane.Pod(ns, name, nil), metav1.CreateOptions{})
