@@ -121,9 +121,7 @@ const ResourceLock = "leases"
 
 // rounded returns c with the lease rounded up to whole seconds, as the Lease stores it.
 func (c Config) rounded() Config {
-	if rest := c.LeaseDuration % time.Second; rest > 0 {
-		c.LeaseDuration += time.Second - rest
-	}
+	c.LeaseDuration = time.Duration(math.Ceil(c.LeaseDuration.Seconds())) * time.Second
 	return c
 }
 

@@ -197,7 +197,11 @@ func (f *Fence) abortTerm(reason string) int {
 	defer f.lock.Unlock()
 	f.endTermLocked(reason)
 	for fl := range f.flights {
-		fl.cancelCountedLocked(reason)
+		if !fl.cancelled {
+			fl.cancelled = true
+			f.metrics.cuts.WithLabelValues(fl.method).Inc()
+		}
+		fl.cancelRequest(reason)
 	}
 	return len(f.flights)
 }

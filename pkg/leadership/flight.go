@@ -209,15 +209,6 @@ func limitTimeout(query url.Values, left time.Duration) url.Values {
 	return query
 }
 
-// cancelCountedLocked cancels a request for abortTerm. The lock is that of the fence.
-func (fl *flight) cancelCountedLocked(reason string) {
-	if !fl.cancelled {
-		fl.cancelled = true
-		fl.fence.metrics.cuts.WithLabelValues(fl.method).Inc()
-	}
-	fl.cancelRequest(reason)
-}
-
 // cancelRequest ends the request in this process. The API server may still execute the request.
 func (fl *flight) cancelRequest(reason string) {
 	fl.cancel(&FencedError{Method: fl.method, Path: fl.path, Sent: true, Reason: reason})

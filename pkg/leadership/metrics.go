@@ -72,7 +72,9 @@ func (m *Metrics) registerElector(e *Elector) {
 		Name: "leadership_sole_candidate",
 		Help: "1 for 20 lease durations after a step-down in which no other replica took the lease: further step-downs are ignored.",
 	}, func() float64 {
-		if e.ignoresStepDown() {
+		e.lock.Lock()
+		defer e.lock.Unlock()
+		if e.clock.Now().Before(e.stepDownIgnoredUntil) {
 			return 1
 		}
 		return 0

@@ -43,12 +43,6 @@ func (e *Elector) currentStandDown() standDown {
 	return e.standDown
 }
 
-func (e *Elector) ignoresStepDown() bool {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	return e.clock.Now().Before(e.stepDownIgnoredUntil)
-}
-
 // standDownPause returns how long a standby waits before it checks its stand-down again. It returns 0
 // once the process may compete.
 func (e *Elector) standDownPause(ctx context.Context) time.Duration {

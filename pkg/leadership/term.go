@@ -1,7 +1,6 @@
 package leadership
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,10 +35,7 @@ func (e *Elector) keepRenewing(ctx context.Context) {
 		if e.renewOrTimeOut(ctx) || ctx.Err() != nil {
 			continue
 		}
-		e.lock.Lock()
-		e.lostReason = cmp.Or(e.lostReason, notRenewed) // runPhases cancels the requests
-		e.lock.Unlock()
-		timing.Signal(e.wake)
+		e.loseLease(notRenewed)
 		return
 	}
 }
