@@ -53,7 +53,8 @@ func (s *serviceAccount) Token() (*oauth2.Token, error) {
 	defer cancel()
 	token, err := s.requestToken(ctx)
 	if apierrors.IsNotFound(err) {
-		if err = s.createAccount(ctx); err == nil {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: s.name}}
+		if _, err = s.client.Create(ctx, account, metav1.CreateOptions{}); err == nil || apierrors.IsAlreadyExists(err) {
 			token, err = s.requestToken(ctx)
 		}
 	}
@@ -79,12 +80,4 @@ func (s *serviceAccount) requestToken(ctx context.Context) (*oauth2.Token, error
 		TokenType:   "Bearer",
 		Expiry:      sent.Add(max(life*4/5, time.Minute)),
 	}, nil
-}
-
-func (s *serviceAccount) createAccount(ctx context.Context) error {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: s.name}}
-	if _, err := s.client.Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	return nil
 }
