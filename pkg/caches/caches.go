@@ -43,7 +43,7 @@ type Config struct {
 	// means the default. Optional.
 	REST func(*rest.ContentConfig) (rest.Interface, error)
 	// Direct returns the client configuration of feeds and their discovery, with new connections for each call.
-	// It should be neither rate limited nor fenced. Optional.
+	// It should be neither rate limited nor fenced. Not needed without feeds.
 	Direct func() (*rest.Config, *http.Client, error)
 }
 

@@ -2,7 +2,6 @@ package caches
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -105,18 +103,11 @@ type Feed struct {
 
 // Discovery returns a discovery client.
 func (f *Feeds) Discovery() (*discovery.DiscoveryClient, error) {
-	cfg, client, err := f.newClient()
+	cfg, client, err := f.caches.cfg.Direct()
 	if err != nil {
 		return nil, err
 	}
 	return discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
-}
-
-func (f *Feeds) newClient() (*rest.Config, *http.Client, error) {
-	if f.caches.cfg.Direct == nil {
-		return nil, nil, errors.New("feeds need Config.Direct")
-	}
-	return f.caches.cfg.Direct()
 }
 
 // Start starts the feed of a type. The feed ends with ctx or Stop. Start fails for a type with a feed or a cache of
@@ -149,7 +140,7 @@ func (f *Feeds) linkWithRoom() (*feedLink, error) {
 	if i := slices.IndexFunc(f.links, func(l *feedLink) bool { return l.feeds < feedsPerLink }); i >= 0 {
 		return f.links[i], nil
 	}
-	cfg, client, err := f.newClient()
+	cfg, client, err := f.caches.cfg.Direct()
 	if err != nil {
 		return nil, err
 	}

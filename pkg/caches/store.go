@@ -86,7 +86,11 @@ func (f *fanOut[T]) eventHandler() cache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(obj any) {
-			gone, missed, ok := lastKnown[T](obj)
+			tombstone, missed := obj.(cache.DeletedFinalStateUnknown) // if no event showed the deletion
+			if missed {
+				obj = tombstone.Obj
+			}
+			gone, ok := obj.(T)
 			if !ok {
 				return // never, with a store of T
 			}
@@ -100,15 +104,6 @@ func (f *fanOut[T]) eventHandler() cache.ResourceEventHandler {
 			}
 		},
 	}
-}
-
-// lastKnown returns the object of a delete event. If the event was missed, the object is in a tombstone.
-func lastKnown[T metav1.Object](obj any) (last T, missed, ok bool) {
-	if tombstone, wrapped := obj.(cache.DeletedFinalStateUnknown); wrapped {
-		obj, missed = tombstone.Obj, true
-	}
-	last, ok = obj.(T)
-	return last, missed, ok
 }
 
 // Get returns the object with a name. Cluster-scoped types have an empty namespace.
