@@ -92,28 +92,21 @@ const notForMachines = "\n%s %s\nWarning: This endpoint is not meant to be machi
 func flagzHandler(program string, sections cliflag.NamedFlagSets) http.Handler {
 	return textPage(func(w io.Writer) {
 		_, _ = fmt.Fprintf(w, notForMachines, program, "flagz")
-		for _, line := range flagLines(sections) {
-			_, _ = fmt.Fprintln(w, line)
+		var lines []string
+		for _, fs := range sections.FlagSets {
+			fs.VisitAll(func(f *pflag.Flag) {
+				value := f.Value.String()
+				if len(f.Annotations["classified"]) > 0 {
+					value = "CLASSIFIED"
+				}
+				if !f.Hidden {
+					lines = append(lines, f.Name+"="+value+"\n")
+				}
+			})
 		}
+		slices.Sort(lines)
+		_, _ = io.WriteString(w, strings.Join(lines, ""))
 	})
-}
-
-func flagLines(sections cliflag.NamedFlagSets) []string {
-	var lines []string
-	for _, fs := range sections.FlagSets {
-		fs.VisitAll(func(f *pflag.Flag) {
-			if f.Hidden {
-				return
-			}
-			value := f.Value.String()
-			if len(f.Annotations["classified"]) > 0 {
-				value = "CLASSIFIED"
-			}
-			lines = append(lines, f.Name+"="+value)
-		})
-	}
-	slices.Sort(lines)
-	return lines
 }
 
 func statuszHandler(program, emulation string, paths []string) http.Handler {

@@ -68,6 +68,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if cfg.Profiling && cfg.ContentionProfiling {
 		runtime.SetBlockProfileRate(1)
 	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(!cfg.TLS.DisableHTTP2) // or the server would reject cipher suites that HTTP/2 cannot use
 	s.http = &http.Server{
 		Handler:           recovered(s.auth.protect(newMux(cfg, deps))),
 		TLSConfig:         s.certs.tls,
@@ -75,7 +78,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		HTTP2:             http2Config(cfg.TLS),
-		Protocols:         protocols(cfg.TLS),
+		Protocols:         protocols,
 	}
 	return s, nil
 }

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -186,19 +187,8 @@ func writeMissing(certFile, keyFile string, by owner) error {
 	return keyutil.WriteKey(keyFile, key)
 }
 
-// protocols disables HTTP/2 in net/http too, or the server would reject cipher suites that HTTP/2 cannot use.
-func protocols(cfg TLSConfig) *http.Protocols {
-	p := new(http.Protocols)
-	p.SetHTTP1(true)
-	p.SetHTTP2(!cfg.DisableHTTP2)
-	return p
-}
-
 func http2Config(cfg TLSConfig) *http.HTTP2Config {
-	streams := cfg.HTTP2Streams
-	if streams == 0 {
-		streams = defaultStreams
-	}
+	streams := cmp.Or(cfg.HTTP2Streams, defaultStreams)
 	return &http.HTTP2Config{
 		MaxConcurrentStreams:          streams,
 		MaxReadFrameSize:              uploadPerStream,
@@ -262,10 +252,6 @@ func (o owner) selfSigned() (certPEM, keyPEM []byte, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("sign serving certificate: %w", err)
 	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("encode serving key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: keyDER}), nil
+	keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key)
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), keyPEM, err
 }
