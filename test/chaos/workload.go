@@ -187,10 +187,14 @@ func (w *workload) deletePod(accept func(*corev1.Pod) bool) func(context.Context
 	}
 }
 
+// finishPod ends a pod. Failed pods count as evicted, because many other failures delay creates for longer than the
+// cluster may take to come to rest.
 func (w *workload) finishPod(namespace string) func(context.Context) {
 	return func(ctx context.Context) {
 		pod := w.drawPod(func(p *corev1.Pod) bool { return p.Namespace == namespace && isActive(p) && p.Spec.NodeName != "" }).DeepCopy()
-		pod.Status.Phase, pod.Status.Conditions = drawFrom(w.draw, corev1.PodFailed, corev1.PodSucceeded), nil
+		pod.Status.Phase, pod.Status.Conditions = drawFrom(w.draw, corev1.PodFailed, corev1.PodSucceeded), []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet,
+		}}
 		w.note(keyOf(pod), "pod has %s", pod.Status.Phase)
 		must.Succeed(w.client.Status().Update(ctx, pod))
 	}
