@@ -88,7 +88,8 @@ func (r *rig) report() error {
 			r.printHistory(v)
 		}
 	}
-	return fmt.Errorf("seed %d: %d violations", r.options.seed, len(r.violations))
+	first := r.violations[0]
+	return fmt.Errorf("seed %d: %d violations, the first: %s: %s", r.options.seed, len(r.violations), first.of, first.text)
 }
 
 // printHistory prints the diary, the changes and the requests of the object around a violation.
@@ -134,7 +135,7 @@ func describeChange(resource string, c change) string {
 		}
 		text += fmt.Sprintf(" owner=%s app=%s node=%s phase=%s ready=%v", owner, o.Labels["app"], o.Spec.NodeName, o.Status.Phase, kubelet.IsReady(o))
 	case *appsv1.ReplicaSet:
-		text += fmt.Sprintf(" want=%d gen=%d status=%+v", *o.Spec.Replicas, o.Generation, o.Status)
+		text += fmt.Sprintf(" want=%d gen=%d status=%s", *o.Spec.Replicas, o.Generation, &o.Status)
 	case *corev1.Node:
 		text += fmt.Sprintf(" ready=%s taints=%v", controlplane.NodeReady(o), o.Spec.Taints)
 	}
