@@ -187,11 +187,11 @@ func (w *workload) deletePod(accept func(*corev1.Pod) bool) func(context.Context
 	}
 }
 
-// finishPod ends a pod. Failed pods count as evicted, because many other failures delay creates for longer than the
-// cluster may take to come to rest.
+// finishPod ends a ready pod: a late status from the kubelet would revive another pod. Failed pods count as evicted,
+// because many other failures delay creates for longer than the cluster may take to come to rest.
 func (w *workload) finishPod(namespace string) func(context.Context) {
 	return func(ctx context.Context) {
-		pod := w.drawPod(func(p *corev1.Pod) bool { return p.Namespace == namespace && isActive(p) && p.Spec.NodeName != "" }).DeepCopy()
+		pod := w.drawPod(func(p *corev1.Pod) bool { return p.Namespace == namespace && isActive(p) && kubelet.IsReady(p) }).DeepCopy()
 		pod.Status.Phase, pod.Status.Conditions = drawFrom(w.draw, corev1.PodFailed, corev1.PodSucceeded), []corev1.PodCondition{{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet,
 		}}
