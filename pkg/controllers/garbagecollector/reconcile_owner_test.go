@@ -206,6 +206,19 @@ func TestOrphansOfUnservedTypes(t *testing.T) {
 	}
 }
 
+// Tests install and delete definitions all the time. A type whose definition was just deleted cannot be listed, and has
+// no objects.
+func TestDeletedDefinitionBlocksNoOrphans(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.define()
+		c.owner()
+		c.start()
+		c.undefine()
+		c.remove(configMaps, "o", orphans)
+		c.gone(configMaps, "o", time.Second)
+	})
+}
+
 // While a type cannot be listed, only this type is listed again. A sweep of all types takes hundreds of requests in a
 // large cluster.
 func TestOnlyUnlistedTypesAreListedAgain(t *testing.T) {

@@ -171,13 +171,16 @@ func (t *knownTypes) state(r schema.GroupResource) typeState {
 	return typeState{}
 }
 
-// allStates returns the states of all types.
+// allStates returns the states of all types, except those whose CustomResourceDefinition has been deleted: the API
+// server deletes the objects first.
 func (t *knownTypes) allStates() []typeState {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	all := make([]typeState, 0, len(t.types))
-	for _, k := range t.types {
-		all = append(all, k.typeState)
+	for r, k := range t.types {
+		if !k.local || t.isLocalLocked(r) {
+			all = append(all, k.typeState)
+		}
 	}
 	return all
 }
