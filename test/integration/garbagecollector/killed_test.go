@@ -66,6 +66,7 @@ type cascadeRun struct {
 	cascade
 	kept, keeper   thing
 	leave, orphans []thing
+	rule           *faults.Rule
 	gate           *faults.Gate
 	held           *faults.Held // nil: the cascade ended before the request
 }
@@ -79,7 +80,7 @@ func (c cascade) begin(t *testing.T, proxy *faults.Proxy, n int) *cascadeRun {
 	run.kept = create(t, configMaps, ns, "kept", ownedBy(run.keeper, owner))
 	m := faults.On(faults.Writes, configMaps.Resource)
 	m.Namespace = ns
-	proxy.Inject(m, faults.HoldAnswer(run.gate), faults.After(n), faults.Next(1))
+	run.rule = proxy.Inject(m, faults.HoldAnswer(run.gate), faults.After(n), faults.Next(1))
 	owner.delete(t, c.policy)
 	for _, o := range leave {
 		if c.all {
@@ -114,14 +115,13 @@ func (r *cascadeRun) heldOrDone(t *testing.T) bool {
 	t.Helper()
 	controlplane.Eventually(t, soon, func(ctx context.Context) error {
 		err := r.done(t, ctx)
-		patience := time.Millisecond
-		if err == nil {
-			patience = time.Second // the last response may reach the gate a moment later
+		if err == nil && r.rule.Hits() > 0 {
+			err = errors.New("the last response is on the way to the gate")
 		}
 		select {
 		case r.held = <-r.gate.Held():
 			return nil
-		case <-time.After(patience):
+		default:
 			return err
 		}
 	})
