@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,10 @@ func (e *Elector) keepRenewing(ctx context.Context) {
 		if e.renewOrTimeOut(ctx) || ctx.Err() != nil {
 			continue
 		}
-		e.loseLease(notRenewed)
+		e.lock.Lock()
+		e.lostReason = cmp.Or(e.lostReason, notRenewed) // runPhases cancels the requests
+		e.lock.Unlock()
+		timing.Signal(e.wake)
 		return
 	}
 }
