@@ -171,14 +171,14 @@ func (t *knownTypes) state(r schema.GroupResource) typeState {
 	return typeState{}
 }
 
-// allStates returns the states of all types, except those whose CustomResourceDefinition has been deleted: the API
-// server deletes the objects first.
+// allStates returns the states of all types, except those that discovery lacks and whose CustomResourceDefinition has
+// been deleted: the API server deletes their objects first.
 func (t *knownTypes) allStates() []typeState {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	all := make([]typeState, 0, len(t.types))
 	for r, k := range t.types {
-		if !k.local || t.isLocalLocked(r) {
+		if k.phase != away || !k.local || t.isLocalLocked(r) {
 			all = append(all, k.typeState)
 		}
 	}
