@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,8 +23,14 @@ var zoneStates = []zoneState{zoneNormal, zonePartial, zoneFull}
 // zoneOf returns the zone of a node with the separator of upstream. Nodes without zone and region share the
 // empty key.
 func zoneOf(node *corev1.Node) string {
-	zone := cmp.Or(node.Labels[corev1.LabelFailureDomainBetaZone], node.Labels[corev1.LabelTopologyZone])
-	region := cmp.Or(node.Labels[corev1.LabelFailureDomainBetaRegion], node.Labels[corev1.LabelTopologyRegion])
+	zone, ok := node.Labels[corev1.LabelFailureDomainBetaZone]
+	if !ok {
+		zone = node.Labels[corev1.LabelTopologyZone]
+	}
+	region, ok := node.Labels[corev1.LabelFailureDomainBetaRegion]
+	if !ok {
+		region = node.Labels[corev1.LabelTopologyRegion]
+	}
 	if zone == "" && region == "" {
 		return ""
 	}

@@ -129,6 +129,7 @@ func TestZoneOf(t *testing.T) {
 		{map[string]string{
 			zone: "z", "failure-domain.beta.kubernetes.io/zone": "bz", region: "r", "failure-domain.beta.kubernetes.io/region": "br",
 		}, "br:\x00:bz"},
+		{map[string]string{zone: "z", "failure-domain.beta.kubernetes.io/zone": ""}, ""},
 	} {
 		fakeapi.Want(t, fmt.Sprint("zone of ", tt.labels), zoneOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels}}), tt.want)
 	}
