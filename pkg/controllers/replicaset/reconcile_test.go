@@ -265,7 +265,7 @@ func TestWakeUps(t *testing.T) {
 	}{
 		{"a new pod wakes its owner only", added(newPod("a", of("web"))), []string{"web"}, nil},
 		{"a new orphan wakes all that select it", added(newPod("a", orphaned)), []string{"twin", "web"}, nil},
-		{"a new orphan without labels queues nothing", added(newPod("a", orphaned, labelled(nil))), nil, nil},
+		{"a new orphan without labels matches no selector of labels", added(newPod("a", orphaned, labelled(nil))), nil, nil},
 		{"a new pod that is being deleted wakes its owner", added(newPod("a", of("web"), deleting)), []string{"web"}, nil},
 		{"a new orphan that is being deleted queues nothing", added(newPod("a", orphaned, deleting)), nil, nil},
 		{"a pod of a ReplicaSet that was replaced queues nothing", added(newPod("a", of("web"), stale)), nil, nil},
