@@ -86,7 +86,7 @@ func (c *Controller) enqueue(keys queueKeys) {
 // case of a lost event. Blocked owners recheck by themselves, because each of their syncs sends reads. Only owners that
 // waited for the discovery of a group which is known now are added, too. The same order in each call keeps their rate.
 func (c *Controller) resync() {
-	c.enqueue(queueKeys{objects: c.graph.initialKeys().objects})
+	c.enqueue(queueKeys{objects: c.graph.candidateKeys().objects})
 	unknown := c.types.unknownGroups()
 	isKnown := func(u unlistedType) bool { return u.resource[0] == '*' && !slices.Contains(unknown, u.resource[2:]) }
 	owners := c.state.ownersWhere(func(r ownerRecord) bool { return slices.ContainsFunc(r.unlisted, isKnown) })
@@ -103,7 +103,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	c.ownerLoop.Start(ctx, &loops, nil)
 	c.objectLoop.Start(ctx, &loops, nil)
-	c.enqueue(c.graph.initialKeys()) // after the queues exist
+	c.enqueue(c.graph.candidateKeys()) // after the queues exist
 	prune := c.Clock.NewTicker(pruneEvery)
 	defer prune.Stop()
 	for {

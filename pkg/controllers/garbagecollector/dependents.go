@@ -115,8 +115,8 @@ func (g *graph) dependentObjects(key id) []object {
 	return all
 }
 
-// initialKeys returns the keys that a term starts with.
-func (g *graph) initialKeys() queueKeys {
+// candidateKeys returns the keys of all candidates in the graph.
+func (g *graph) candidateKeys() queueKeys {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	var keys queueKeys

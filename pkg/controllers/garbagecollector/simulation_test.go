@@ -123,7 +123,7 @@ func (c *collector) start() {
 	for _, typ := range simulated {
 		c.relist(typ)
 	}
-	c.queue(c.graph.initialKeys())
+	c.queue(c.graph.candidateKeys())
 }
 
 func (c *collector) queue(keys queueKeys) {
