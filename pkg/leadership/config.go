@@ -60,7 +60,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 }
 
 // Validate returns every problem, each with the name of the flag. The rules are those of
-// component-base and of client-go's elector. With election off only ShutdownTimeout is checked.
+// component-base and of client-go's elector, and the safety margin. With election off only ShutdownTimeout is checked.
 func (c Config) Validate() []error {
 	var p flagcheck.Problems
 	p.NotNegative("controller-shutdown-timeout", c.ShutdownTimeout)

@@ -67,7 +67,8 @@ func rate(s zoneState, t tally, cfg Config) float32 {
 	return 0
 }
 
-// limiter is a token bucket with one token. The zero value blocks.
+// limiter is a token bucket with one token. The zero value blocks. Unlike rate.Limiter, it returns the times of later
+// tokens without taking any.
 type limiter struct {
 	rate float32   // tokens per second; 0 blocks
 	next time.Time // time of the next token
